@@ -1,0 +1,3 @@
+from sakti.cli import main
+
+main()

@@ -1,0 +1,30 @@
+"""Time, injected: everything that asks what time it is asks a `Clock`, so tests can move it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now(self) -> int:
+        """Wall time as Unix milliseconds. It may jump; order never depends on it alone."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never go back, for durations and timeouts."""
+        ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class SystemClock:
+    def now(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)

@@ -1,0 +1,73 @@
+"""Errors as people meet them: a title, one sentence that says what to do, and whether trying again can help."""
+
+from __future__ import annotations
+
+
+class SaktiError(Exception):
+    """Base of every error that sakti raises on purpose.
+
+    `title` names what failed, `message` says what to do, `code` is stable for programs,
+    `retryable` tells whether the same request may succeed later.
+    """
+
+    title = "Something went wrong"
+    code = "error"
+    retryable = False
+
+    def __init__(self, message: str, *, title: str | None = None, code: str | None = None,
+                 retryable: bool | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.title = title or type(self).title
+        self.code = code or type(self).code
+        self.retryable = type(self).retryable if retryable is None else retryable
+
+
+class ConfigError(SaktiError):
+    title = "Configuration"
+    code = "config"
+
+
+class StoreError(SaktiError):
+    title = "Database"
+    code = "store"
+
+
+class ProviderError(SaktiError):
+    """A model call that failed. `code` is one of: authentication, invalid_request, context_too_long,
+    not_found, rate_limit, overloaded, server, connection, timeout, stream_cut, refused.
+
+    `retry_after` is what the provider asked for, in seconds.
+    """
+
+    title = "The model did not answer"
+    code = "provider"
+
+    def __init__(self, message: str, *, title: str | None = None, code: str | None = None,
+                 retryable: bool | None = None, retry_after: float | None = None,
+                 status: int | None = None) -> None:
+        super().__init__(message, title=title, code=code, retryable=retryable)
+        self.retry_after = retry_after
+        self.status = status
+
+
+class NoModelError(SaktiError):
+    title = "No model"
+    code = "no_model"
+
+
+class MemoryFailure(SaktiError):
+    title = "Memory"
+    code = "memory"
+
+
+class TaskError(SaktiError):
+    title = "Tasks"
+    code = "task"
+
+
+class ToolError(SaktiError):
+    """What a tool tells the model when it cannot do what was asked; never ends the turn."""
+
+    title = "Tool"
+    code = "tool"

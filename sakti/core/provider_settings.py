@@ -1,0 +1,21 @@
+"""What a user can say about one provider, under `[providers.<name>]`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings:
+    """`key_env` names the variable that holds the key; a key itself is never written into a file.
+
+    `timeout` is how long, in seconds, a stream may stay silent. `context_window` in tokens, for servers that
+    do not tell.
+    """
+
+    api: Literal["auto", "chat", "responses", "anthropic"] = "auto"
+    base_url: str | None = None
+    key_env: str | None = None
+    timeout: float = 120.0
+    context_window: int | None = None

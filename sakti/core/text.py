@@ -1,0 +1,63 @@
+"""Text from outside, made safe to show: nothing that a terminal would obey survives.
+
+Models, tools, files, titles, branch names and errors all pass through `sanitise` before a widget or a print.
+Control characters become visible signs, so what was there can still be seen: ESC is shown as ␛.
+"""
+
+from __future__ import annotations
+
+import re
+
+# C0 without tab and newline, DEL, C1, and lone surrogates (which no terminal encoding can carry)
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_BIDI = {0x2028: "\n", 0x2029: "\n"}
+_CARRIAGE = re.compile(r"\r\n?")
+
+
+def _visible(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code in _BIDI:
+        return _BIDI[code]
+    if code < 0x20:
+        return chr(0x2400 + code)  # Unicode's control pictures
+    if code == 0x7F:
+        return "\u2421"
+    if code < 0xA0 or 0xD800 <= code <= 0xDFFF:
+        return "\ufffd"
+    return ""  # bidirectional overrides reorder what stands around them and show nothing themselves
+
+
+def sanitise(text: str) -> str:
+    """`text` with line ends as \\n and every control character made harmless; tabs and newlines stay."""
+    if "\r" in text:
+        text = _CARRIAGE.sub("\n", text)
+    return _CONTROL.sub(_visible, text) if _CONTROL.search(text) else text
+
+
+def one_line(text: str, limit: int = 80) -> str:
+    """The first `limit` characters of `text` on one safe line, with … where something was cut."""
+    flat = " ".join(sanitise(text[: limit * 4]).split())
+    return flat if len(flat) <= limit and len(text) <= limit * 4 else flat[: limit - 1].rstrip() + "…"
+
+
+def clean_surrogates(text: str) -> str:
+    """`text` as it can be stored and sent as UTF-8: lone surrogates become U+FFFD, NUL stays as it is shown."""
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "\u2400")
+
+
+def head_and_tail(text: str, limit: int) -> tuple[str, int]:
+    """`text` cut to about `limit` characters, from the middle, and how many characters were left out."""
+    if len(text) <= limit:
+        return text, 0
+    head = limit * 2 // 3
+    tail = limit - head
+    return f"{text[:head]}\n[… {len(text) - limit} characters left out …]\n{text[-tail:]}", len(text) - limit
+
+
+def count_k(tokens: int) -> str:
+    """840 → "840", 21_400 → "21.4k", 1_250_000 → "1.25M": how panes write token numbers."""
+    if tokens < 1000:
+        return str(tokens)
+    if tokens < 1_000_000:
+        return f"{tokens / 1000:.1f}k"
+    return f"{tokens / 1_000_000:.2f}M"

@@ -1,0 +1,203 @@
+"""Counting tokens, offline. Every part is counted once, when its message is made, and the number is stored.
+
+The counter of a text is o200k_base by tiktoken, built from the rank file that ships with the package (tiktoken
+itself would download it). Where it cannot be built the estimator stands in and `approximate` says so.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import re
+import threading
+from collections.abc import Sequence
+from importlib import resources
+from typing import Protocol
+
+from sakti.core.types import (
+    FilePart,
+    ImagePart,
+    MarkerPart,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    ToolSpec,
+)
+
+# A message costs a few tokens beyond its text: role, separators (OpenAI cookbook, "How to count tokens").
+MESSAGE_OVERHEAD = 4
+# Name and framing of a tool call or result, measured on the same models.
+CALL_OVERHEAD = 12
+
+# Images. OpenAI: 85 for the image and 170 for each 512-pixel tile of it, fitted into 2048 × 2048 and then to
+# 768 on its short edge (platform docs, "Images and vision"). Anthropic: width × height / 750 after its long
+# edge is fitted to 1568 (docs, "Vision").
+OPENAI_IMAGE_BASE, OPENAI_IMAGE_TILE = 85, 170
+ANTHROPIC_PIXELS_PER_TOKEN, ANTHROPIC_LONG_EDGE = 750, 1568
+IMAGE_UNKNOWN = 1105  # 1024 × 1024 by OpenAI's rule and the whole of it by Anthropic's differ by less than a third
+
+O200K_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
+O200K_PATTERN = "|".join(
+    (
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+        r"\p{N}{1,3}",
+        r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+        r"\s*[\r\n]+",
+        r"\s+(?!\S)",
+        r"\s+",
+    )
+)
+
+
+class Counter(Protocol):
+    """`name` goes into the store beside every number; `approximate` puts ≈ before figures on the screen."""
+
+    name: str
+    approximate: bool
+
+    def count(self, text: str) -> int: ...
+
+
+class O200k:
+    """o200k_base. Loading takes about 0.3 s and 60 MB, so it happens at the first count or at `warm`."""
+
+    name = "o200k_base"
+    approximate = False
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._encode_ordinary = None
+
+    def warm(self) -> None:
+        """Build the encoding; safe to call from any thread, more than once."""
+        with self._lock:
+            if self._encode_ordinary is not None:
+                return
+            import tiktoken
+
+            data = resources.files("sakti.core.data").joinpath("o200k_base.tiktoken").read_bytes()
+            if hashlib.sha256(data).hexdigest() != O200K_SHA256:
+                raise ValueError("o200k_base.tiktoken is damaged: install sakti again")
+            ranks: dict[bytes, int] = {}
+            for line in data.splitlines():
+                token, _, rank = line.partition(b" ")
+                ranks[base64.b64decode(token)] = int(rank)
+            encoding = tiktoken.Encoding(
+                self.name, pat_str=O200K_PATTERN, mergeable_ranks=ranks,
+                special_tokens={"<|endoftext|>": 199999, "<|endofprompt|>": 200018},
+            )
+            # tiktoken keeps the Python dict (20 MB) for pickling only; encoding uses its own copy
+            encoding._mergeable_ranks = {}  # pyright: ignore[reportPrivateUsage]
+            self._encode_ordinary = encoding.encode_ordinary
+
+    def count(self, text: str) -> int:
+        if self._encode_ordinary is None:
+            self.warm()
+        assert self._encode_ordinary is not None
+        return len(self._encode_ordinary(text))
+
+
+# --- the estimator: for where no encoding can be had ------------------------------------------------------
+
+
+class Estimator:
+    """Estimates by scripts and character classes; the numbers are those of the golden vectors."""
+
+    name = "estimate"
+    approximate = True
+
+    def count(self, text: str) -> int:
+        return estimate_tokens(text)
+
+
+_SEGMENT = re.compile(r"(\s+|[.,!?;(){}\[\]<>:/\\|@#$%^&*+=`~_-]+)")
+_PUNCTUATION = re.compile(r"[.,!?;(){}\[\]<>:/\\|@#$%^&*+=`~_-]")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_CJK = re.compile(
+    "[\u1100-\u11ff\u2e80-\u2eff\u3000-\u303f\u30a0-\u30ff\u3130-\u318f\u31c0-\u31ef\u3200-\u33ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uff00-\uffef]"
+)
+# Letters by which a language is told, and how many characters of it make a token.
+_LANGUAGES = (
+    (re.compile("[äöüßẞ]", re.IGNORECASE), 3.0),
+    (re.compile("[éèêëàâîïôûùüÿçœæáíóúñ]", re.IGNORECASE), 3.0),
+    (re.compile("[ąćęłńóśźżěščřžýůúďťň]", re.IGNORECASE), 3.5),
+)
+_CHARS_PER_TOKEN = 6.0
+
+
+def estimate_tokens(text: str) -> int:
+    """Tokens of `text` without an encoding: short words and numbers one each, punctuation half a character
+    each, CJK one a character, other words by the language's mean length of a token."""
+    return sum(_estimate_segment(s) for s in _SEGMENT.split(text) if s)
+
+
+def _estimate_segment(segment: str) -> int:
+    length = len(segment.encode("utf-16-le", "surrogatepass")) // 2
+    if segment.isspace():
+        return 0
+    if _CJK.search(segment):
+        return length
+    if _NUMBER.fullmatch(segment) or length <= 3:
+        return 1
+    if _PUNCTUATION.search(segment):
+        return math.ceil(length / 2)
+    mean = next((chars for letters, chars in _LANGUAGES if letters.search(segment)), _CHARS_PER_TOKEN)
+    return math.ceil(length / mean)
+
+
+# --- parts and tools ------------------------------------------------------------------------------------
+
+
+def count_part(counter: Counter, part: Part) -> int:
+    """Tokens of one part as it is sent; a marker is never sent and costs nothing."""
+    match part:
+        case TextPart(text) | ThinkingPart(text):
+            return counter.count(text)
+        case ToolCallPart(name=name, arguments=arguments, raw=raw):
+            body = raw if arguments is None else json.dumps(arguments, ensure_ascii=False)
+            return counter.count(name) + counter.count(body) + CALL_OVERHEAD
+        case ToolResultPart(content=content):
+            return counter.count(content) + CALL_OVERHEAD
+        case FilePart(path, text):
+            return counter.count(path) + counter.count(text) + MESSAGE_OVERHEAD
+        case ImagePart(width=width, height=height):
+            return image_tokens(width, height)
+        case MarkerPart():
+            return 0
+
+
+def count_parts(counter: Counter, parts: Sequence[Part]) -> tuple[int, ...]:
+    return tuple(count_part(counter, part) for part in parts)
+
+
+def message_tokens(part_tokens: Sequence[int]) -> int:
+    """A message's tokens: its parts and its overhead; nothing for a message of which nothing is sent."""
+    total = sum(part_tokens)
+    return total + MESSAGE_OVERHEAD if total else 0
+
+
+def count_tools(counter: Counter, tools: Sequence[ToolSpec]) -> int:
+    return sum(
+        counter.count(t.name) + counter.count(t.description)
+        + counter.count(json.dumps(t.parameters, ensure_ascii=False)) + CALL_OVERHEAD
+        for t in tools
+    )
+
+
+def image_tokens(width: int, height: int) -> int:
+    """The larger of what OpenAI and Anthropic charge for an image of that size in pixels."""
+    if width <= 0 or height <= 0:
+        return IMAGE_UNKNOWN
+    shrink = min(1.0, 2048 / max(width, height))
+    w, h = width * shrink, height * shrink
+    shrink = min(1.0, 768 / min(w, h))
+    openai = OPENAI_IMAGE_BASE + OPENAI_IMAGE_TILE * math.ceil(w * shrink / 512) * math.ceil(h * shrink / 512)
+    shrink = min(1.0, ANTHROPIC_LONG_EDGE / max(width, height))
+    anthropic = math.ceil(width * shrink * height * shrink / ANTHROPIC_PIXELS_PER_TOKEN)
+    return max(openai, anthropic)

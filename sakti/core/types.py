@@ -1,0 +1,229 @@
+"""The values that everything else passes round: messages and their parts, threads, usage, model requests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+Json: TypeAlias = dict[str, Any]
+Role: TypeAlias = Literal["user", "assistant", "tool", "system"]
+MessageState: TypeAlias = Literal["provisional", "saved", "withheld"]
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingPart:
+    """Reasoning of a model. `opaque` is what its provider needs back unchanged: a signature,
+    an encrypted reasoning item. `provider` says whose it is; no other provider is sent it."""
+
+    text: str
+    provider: str = ""
+    opaque: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallPart:
+    """`arguments` is None where the model's JSON could not be read; `raw` is then what it wrote."""
+
+    id: str
+    name: str
+    arguments: Json | None
+    raw: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResultPart:
+    """`content` is what the model is told, already bounded. `details` is for the screen only: a diff,
+    an exit code, a duration in ms, the path of the whole output."""
+
+    call_id: str
+    name: str
+    content: str
+    is_error: bool = False
+    details: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart:
+    """`data` is base64; `width` and `height` in pixels, 0 when unknown."""
+
+    media_type: str
+    data: str
+    name: str = ""
+    width: int = 0
+    height: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """A file that the user mentioned, with the text that was read at that moment."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerPart:
+    """Something that happened, for people (`interrupted`, `model_changed`, …): not sent, not counted."""
+
+    kind: str
+    text: str = ""
+
+
+Part: TypeAlias = TextPart | ThinkingPart | ToolCallPart | ToolResultPart | ImagePart | FilePart | MarkerPart
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One entry of a thread. `part_tokens[i]` are the tokens of `parts[i]` as sent, counted once when the
+    message was made; `tokens` is their sum and the message's own overhead."""
+
+    id: str
+    thread_id: str
+    resource_id: str
+    role: Role
+    parts: tuple[Part, ...]
+    created_at: int
+    index: int = -1
+    tokens: int = 0
+    part_tokens: tuple[int, ...] = ()
+    token_counter: str = ""
+    state: MessageState = "saved"
+    sealed_at: int | None = None
+    task_id: str | None = None
+    metadata: Json = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(p.text for p in self.parts if isinstance(p, TextPart))
+
+    @property
+    def tool_calls(self) -> tuple[ToolCallPart, ...]:
+        return tuple(p for p in self.parts if isinstance(p, ToolCallPart))
+
+    @property
+    def tool_results(self) -> tuple[ToolResultPart, ...]:
+        return tuple(p for p in self.parts if isinstance(p, ToolResultPart))
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """One conversation. `metadata` keys: current_task, suggested_response, last_observed_at, active_task_id."""
+
+    id: str
+    resource_id: str
+    title: str
+    created_at: int
+    updated_at: int
+    title_pinned: bool = False
+    parent_id: str | None = None
+    mode: str = "default"
+    metadata: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one model call as the provider reported them. `input_tokens` includes what was read from
+    the cache and what was written to it. `cost_usd` is None where no price is known."""
+
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost_usd: float | None = None
+
+    def __add__(self, other: Usage) -> Usage:
+        costs = [c for c in (self.cost_usd, other.cost_usd) if c is not None]
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.output_tokens + other.output_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+            sum(costs) if costs else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as a model is shown it; `parameters` is a JSON Schema object."""
+
+    name: str
+    description: str
+    parameters: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A piece of the system prompt. `kind` names it for the inspector (system, instructions, working_memory,
+    carry_over, reflection, observations, …); `edge` marks a stable end, where a prompt cache may break."""
+
+    kind: str
+    text: str
+    edge: bool = False
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One model call. `model` is the provider's own name. `tail` is what changes at every step (date, git
+    status, current task): it becomes a separate last block of the last user message, behind every cache
+    breakpoint. `schema` asks for an answer of that JSON Schema where the provider can."""
+
+    model: str
+    system: tuple[Block, ...] = ()
+    messages: tuple[Message, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: Literal["auto", "none"] = "auto"
+    tail: str = ""
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    thinking_tokens: int | None = None
+    schema: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What is known of a model. `context_window` and `max_output` in tokens (None: unknown), prices in
+    US dollars a million tokens. `small` marks one that gets a short prompt and at most six tools."""
+
+    name: str
+    provider: str
+    context_window: int | None = None
+    max_output: int | None = None
+    input_price: float | None = None
+    output_price: float | None = None
+    images: bool = False
+    thinking: bool = False
+    small: bool = False
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.provider}/{self.name}"
+
+
+def plain_text(parts: Sequence[Part]) -> str:
+    """Everything in `parts` that a person could search for, as plain text; thinking is left out."""
+    out: list[str] = []
+    for part in parts:
+        match part:
+            case TextPart(text):
+                out.append(text)
+            case ToolCallPart(_, name, arguments, raw):
+                values = raw if arguments is None else " ".join(str(v) for v in arguments.values())
+                out.append(f"{name} {values}")
+            case ToolResultPart(content=content):
+                out.append(content)
+            case FilePart(path, text):
+                out.append(f"{path}\n{text}")
+            case ImagePart(name=name):
+                out.append(name)
+            case MarkerPart() | ThinkingPart():
+                pass
+    return "\n".join(t for t in out if t)

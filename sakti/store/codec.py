@@ -1,0 +1,41 @@
+"""Parts of messages as JSON and back (format 1): `{"t": kind, …}` with the fields of the part."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from sakti.core.types import (
+    FilePart,
+    ImagePart,
+    Json,
+    MarkerPart,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+
+FORMAT = 1
+
+KINDS: dict[str, type[Part]] = {
+    "text": TextPart,
+    "thinking": ThinkingPart,
+    "call": ToolCallPart,
+    "result": ToolResultPart,
+    "image": ImagePart,
+    "file": FilePart,
+    "marker": MarkerPart,
+}
+NAMES = {kind: name for name, kind in KINDS.items()}
+
+
+def encode(part: Part) -> Json:
+    return {"t": NAMES[type(part)], **dataclasses.asdict(part)}
+
+
+def decode(data: Json) -> Part:
+    """Raises KeyError or TypeError for what no known format wrote."""
+    fields: dict[str, Any] = dict(data)
+    return KINDS[fields.pop("t")](**fields)

@@ -1,0 +1,180 @@
+"""Messages: appended once, found for ever. Their text is never changed or deleted by memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from sakti.core.types import Message, Usage, plain_text
+from sakti.store import codec, search_index
+from sakti.store.database import Database
+from sakti.store.models import MessageRow, StepRow, ThreadRow
+
+_COLUMNS = (
+    "id, thread_id, resource_id, role, parts, created_at, message_index, token_count, part_tokens, token_counter,"
+    " state, sealed_at, task_id, metadata"
+)
+
+
+def append(db: Database, message: Message, *, index_text: str | None = None, paths: Sequence[str] = ()) -> Message:
+    """Put `message` at the end of its thread and into the search index; returns it with its index.
+
+    A provisional message is stored but not indexed until `confirm`. `index_text` replaces the plain text in
+    the index where it had to be redacted.
+    """
+    raw = plain_text(message.parts)
+    (index,) = db.execute_sql(
+        "SELECT coalesce(max(message_index), -1) + 1 FROM messages WHERE thread_id = ?", (message.thread_id,)
+    ).fetchone()
+    MessageRow.insert(
+        id=message.id, thread_id=message.thread_id, resource_id=message.resource_id, role=message.role,
+        message_index=index, format=codec.FORMAT, parts=[codec.encode(p) for p in message.parts], raw_content=raw,
+        search_text=index_text, paths=list(paths), task_id=message.task_id, token_count=message.tokens,
+        part_tokens=list(message.part_tokens), token_counter=message.token_counter, state=message.state,
+        metadata=message.metadata, created_at=message.created_at,
+    ).execute(db)
+    ThreadRow.update(updated_at=message.created_at).where(ThreadRow.id == message.thread_id).execute(db)
+    if message.state == "saved":
+        _index(db, message, index, raw if index_text is None else index_text, paths)
+    return dataclasses.replace(message, index=index)
+
+
+def confirm(db: Database, message_ids: Sequence[str]) -> None:
+    """Provisional messages have passed: they become saved and searchable."""
+    for message in get_many(db, message_ids):
+        if message.state != "provisional":
+            continue
+        MessageRow.update(state="saved").where(MessageRow.id == message.id).execute(db)
+        (raw, text, paths) = db.execute_sql(
+            "SELECT raw_content, search_text, paths FROM messages WHERE id = ?", (message.id,)
+        ).fetchone()
+        _index(db, message, message.index, raw if text is None else text, json.loads(paths))
+
+
+def withhold(db: Database, message_ids: Sequence[str], reason: str) -> None:
+    """A guardrail stopped the turn: the text of its messages goes, the reason stays."""
+    for message_id in message_ids:
+        MessageRow.update(
+            state="withheld", parts=[{"t": "marker", "kind": "withheld", "text": reason}], raw_content="",
+            search_text=None, token_count=0, part_tokens=[0],
+        ).where(MessageRow.id == message_id).execute(db)
+
+
+def _index(db: Database, message: Message, index: int, text: str, paths: Sequence[str]) -> None:
+    if not text.strip():
+        return
+    row = db.execute_sql(
+        "SELECT coalesce(search_text, raw_content) FROM messages"
+        " WHERE thread_id = ? AND message_index < ? AND state = 'saved' ORDER BY message_index DESC LIMIT 1",
+        (message.thread_id, index),
+    ).fetchone()
+    search_index.put(
+        db, kind="message", doc_id=message.id, resource_id=message.resource_id, thread_id=message.thread_id,
+        task_id=message.task_id, role=message.role, position=index, created_at=message.created_at, text=text,
+        prev=row[0] if row else "", paths=paths,
+    )
+
+
+def page(db: Database, thread_id: str, *, before: int | None = None, limit: int = 200) -> list[Message]:
+    """The `limit` newest messages of a thread whose index is below `before`, oldest first."""
+    rows = db.execute_sql(
+        f"SELECT {_COLUMNS} FROM messages WHERE thread_id = ? AND message_index < ?"
+        " ORDER BY message_index DESC LIMIT ?",
+        (thread_id, 1 << 62 if before is None else before, limit),
+    ).fetchall()
+    return [from_row(r) for r in reversed(rows)]
+
+
+def after(db: Database, thread_id: str, index: int, *, limit: int = 1 << 30) -> list[Message]:
+    """Messages of a thread with an index above `index`, oldest first."""
+    rows = db.execute_sql(
+        f"SELECT {_COLUMNS} FROM messages WHERE thread_id = ? AND message_index > ? ORDER BY message_index LIMIT ?",
+        (thread_id, index, limit),
+    ).fetchall()
+    return [from_row(r) for r in rows]
+
+
+def between(db: Database, thread_id: str, first: int, last: int) -> list[Message]:
+    rows = db.execute_sql(
+        f"SELECT {_COLUMNS} FROM messages WHERE thread_id = ? AND message_index BETWEEN ? AND ? ORDER BY message_index",
+        (thread_id, first, last),
+    ).fetchall()
+    return [from_row(r) for r in rows]
+
+
+def get(db: Database, message_id: str) -> Message | None:
+    found = get_many(db, [message_id])
+    return found[0] if found else None
+
+
+def get_many(db: Database, ids: Sequence[str]) -> list[Message]:
+    """Those of `ids` that exist, in the order of their threads and indexes."""
+    rows: list[Any] = []
+    for start in range(0, len(ids), 500):
+        some = list(ids[start : start + 500])
+        marks = ",".join("?" * len(some))
+        rows += db.execute_sql(
+            f"SELECT {_COLUMNS} FROM messages WHERE id IN ({marks}) ORDER BY thread_id, message_index", some
+        ).fetchall()
+    return [from_row(r) for r in rows]
+
+
+def count(db: Database, thread_id: str) -> int:
+    return db.execute_sql("SELECT count(*) FROM messages WHERE thread_id = ?", (thread_id,)).fetchone()[0]
+
+
+def first_user_text(db: Database, thread_id: str) -> str:
+    row = db.execute_sql(
+        "SELECT raw_content FROM messages WHERE thread_id = ? AND role = 'user' ORDER BY message_index LIMIT 1",
+        (thread_id,),
+    ).fetchone()
+    return row[0] if row else ""
+
+
+def seal(db: Database, ids: Sequence[str], now: int) -> None:
+    """Messages that a buffering is about to read: from here on they never change."""
+    for start in range(0, len(ids), 500):
+        MessageRow.update(sealed_at=now).where(
+            MessageRow.id.in_(list(ids[start : start + 500])), MessageRow.sealed_at.is_null()
+        ).execute(db)
+
+
+def from_row(row: Sequence[Any]) -> Message:
+    (id_, thread_id, resource_id, role, parts, created_at, index, tokens, part_tokens, counter, state, sealed_at,
+     task_id, metadata) = row
+    return Message(
+        id=id_, thread_id=thread_id, resource_id=resource_id, role=role,
+        parts=tuple(codec.decode(p) for p in json.loads(parts)), created_at=created_at, index=index, tokens=tokens,
+        part_tokens=tuple(json.loads(part_tokens)), token_counter=counter, state=state, sealed_at=sealed_at,
+        task_id=task_id, metadata=json.loads(metadata),
+    )
+
+
+# --- model calls ------------------------------------------------------------------------------------------
+
+
+def add_step(
+    db: Database, *, id: str, thread_id: str, purpose: str, model: str, usage: Usage, now: int,
+    message_id: str | None = None, counted_tokens: int = 0, duration_ms: int = 0, stop_reason: str = "",
+) -> None:
+    """Record one model call: its tokens as the provider reported them, beside our own count of the input."""
+    StepRow.insert(
+        id=id, thread_id=thread_id, message_id=message_id, purpose=purpose, model=model,
+        counted_tokens=counted_tokens, input_tokens=usage.input_tokens, cached_tokens=usage.cached_tokens,
+        cache_write_tokens=usage.cache_write_tokens, output_tokens=usage.output_tokens,
+        reasoning_tokens=usage.reasoning_tokens, cost_usd=usage.cost_usd, duration_ms=duration_ms,
+        stop_reason=stop_reason, created_at=now,
+    ).execute(db)
+
+
+def usage_of(db: Database, thread_id: str, *, purpose: str | None = None) -> Usage:
+    """What a thread has used so far, all purposes together or one of them."""
+    row = db.execute_sql(
+        "SELECT coalesce(sum(input_tokens), 0), coalesce(sum(cached_tokens), 0), coalesce(sum(cache_write_tokens), 0),"
+        " coalesce(sum(output_tokens), 0), coalesce(sum(reasoning_tokens), 0), sum(cost_usd)"
+        " FROM steps WHERE thread_id = ?" + (" AND purpose = ?" if purpose else ""),
+        (thread_id, purpose) if purpose else (thread_id,),
+    ).fetchone()
+    return Usage(*row)

@@ -1,0 +1,68 @@
+"""Schema migrations: numbered SQL files, each applied once in a transaction of its own, never backwards."""
+
+from __future__ import annotations
+
+import re
+import time
+from importlib import resources
+from pathlib import Path
+
+import apsw
+from playhouse.apsw_ext import APSWDatabase
+
+from sakti.core.clock import Clock
+
+NAME = re.compile(r"(\d{4})_\w+\.sql")
+
+
+def _files() -> dict[int, str]:
+    folder = resources.files("sakti.store.migrations")
+    return {int(m[1]): f.name for f in folder.iterdir() if (m := NAME.fullmatch(f.name))}
+
+
+LATEST = max(_files())
+
+
+def current_version(db: APSWDatabase) -> int:
+    """The number of the last migration that was applied; 0 for an empty database."""
+    if not db.execute_sql("SELECT 1 FROM sqlite_schema WHERE name = 'schema_migrations'").fetchone():
+        return 0
+    return db.execute_sql("SELECT max(version) FROM schema_migrations").fetchone()[0] or 0
+
+
+def upgrade(db: APSWDatabase, path: Path, clock: Clock) -> list[str]:
+    """Apply what is missing and return notices for the user. A database with content is copied first, to
+    `<name>.before-<version>` beside it. Two processes may start at once: each step looks again under its lock.
+    """
+    files = _files()
+    notices: list[str] = []
+    version = current_version(db)
+    if 0 < version < LATEST:
+        backup = path.with_name(f"{path.name}.before-{LATEST:04d}")
+        copy(db, backup)
+        notices.append(f"The database was brought up to date; a copy of it as it was is {backup}.")
+    for number in sorted(n for n in files if n > version):
+        script = resources.files("sakti.store.migrations").joinpath(files[number]).read_text("utf-8")
+        with db.atomic():
+            if current_version(db) >= number:
+                continue
+            db.execute_sql(
+                "CREATE TABLE IF NOT EXISTS schema_migrations"
+                " (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL)"
+            )
+            db.execute_sql(script)
+            db.execute_sql("INSERT INTO schema_migrations VALUES (?, ?, ?)", (number, files[number], clock.now()))
+    return notices
+
+
+def copy(db: APSWDatabase, target: Path) -> None:
+    """A consistent copy of the open database at `target` (mode 0600), by SQLite's online backup."""
+    target.touch(mode=0o600, exist_ok=True)
+    destination = apsw.Connection(str(target))
+    try:
+        with destination.backup("main", db.connection(), "main") as backup:
+            while not backup.done:
+                backup.step(1000)
+                time.sleep(0)  # lets a waiting writer in between pages
+    finally:
+        destination.close()

@@ -1,0 +1,268 @@
+"""The tables as peewee models. The schema itself is made by `migrations/`; a test holds the two together.
+
+No model is bound to a database: every query is executed with the one that the caller was given
+(`query.execute(db)`), so any number of stores can be open in one process.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from peewee import FloatField, IntegerField, Model, TextField
+
+
+class JsonField(TextField):
+    """JSON kept as text; NULL stays None."""
+
+    def db_value(self, value: Any) -> str | None:
+        return None if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+    def python_value(self, value: Any) -> Any:
+        return None if value is None else json.loads(value)
+
+
+class Row(Model):
+    pk = IntegerField(primary_key=True)
+    id = TextField(unique=True)
+
+
+class ThreadRow(Row):
+    resource_id = TextField()
+    title = TextField(default="")
+    title_pinned = IntegerField(default=0)
+    metadata = JsonField(default=dict)
+    parent_id = TextField(null=True)
+    mode = TextField(default="default")
+    created_at = IntegerField()
+    updated_at = IntegerField()
+
+    class Meta:
+        table_name = "threads"
+
+
+class MessageRow(Row):
+    thread_id = TextField()
+    resource_id = TextField()
+    role = TextField()
+    message_index = IntegerField()
+    format = IntegerField(default=1)
+    parts = JsonField()
+    raw_content = TextField()
+    search_text = TextField(null=True)
+    injection_text = TextField(null=True)
+    paths = JsonField(default=list)
+    summary = TextField(null=True)
+    compaction_level = IntegerField(default=0)
+    task_id = TextField(null=True)
+    token_count = IntegerField(default=0)
+    part_tokens = JsonField(default=list)
+    token_counter = TextField(default="")
+    sealed_at = IntegerField(null=True)
+    state = TextField(default="saved")
+    metadata = JsonField(default=dict)
+    created_at = IntegerField()
+
+    class Meta:
+        table_name = "messages"
+
+
+class StepRow(Row):
+    thread_id = TextField()
+    message_id = TextField(null=True)
+    purpose = TextField()
+    model = TextField()
+    counted_tokens = IntegerField(default=0)
+    input_tokens = IntegerField(default=0)
+    cached_tokens = IntegerField(default=0)
+    cache_write_tokens = IntegerField(default=0)
+    output_tokens = IntegerField(default=0)
+    reasoning_tokens = IntegerField(default=0)
+    cost_usd = FloatField(null=True)
+    duration_ms = IntegerField(default=0)
+    stop_reason = TextField(default="")
+    created_at = IntegerField()
+
+    class Meta:
+        table_name = "steps"
+
+
+class MemoryRecordRow(Row):
+    lookup_key = TextField()
+    scope = TextField()
+    thread_id = TextField(null=True)
+    resource_id = TextField()
+    origin_type = TextField(default="initialization")
+    generation_count = IntegerField(default=0)
+    last_observed_at = IntegerField(null=True)
+    last_reflection_at = IntegerField(null=True)
+    pending_message_tokens = IntegerField(default=0)
+    total_tokens_observed = IntegerField(default=0)
+    observation_token_count = IntegerField(default=0)
+    last_buffered_at_tokens = IntegerField(default=0)
+    last_buffered_at_time = IntegerField(null=True)
+    observed_message_ids = JsonField(default=list)
+    observed_timezone = TextField(default="UTC")
+    metadata = JsonField(default=dict)
+    created_at = IntegerField()
+    updated_at = IntegerField()
+
+    class Meta:
+        table_name = "observational_memory"
+
+
+class GroupRow(Row):
+    record_id = TextField()
+    thread_id = TextField()
+    kind = TextField()
+    state = TextField()
+    mode = TextField(default="default")
+    first_message_id = TextField(null=True)
+    last_message_id = TextField(null=True)
+    first_index = IntegerField(null=True)
+    last_index = IntegerField(null=True)
+    message_ids = JsonField(default=list)
+    message_tokens = IntegerField(default=0)
+    observation_tokens = IntegerField(default=0)
+    text = TextField()
+    generation = IntegerField(default=0)
+    merged_group_ids = JsonField(default=list)
+    cycle_id = TextField(default="")
+    operation_id = TextField(default="")
+    model = TextField(default="")
+    prompt_hash = TextField(default="")
+    current_task = TextField(null=True)
+    suggested_response = TextField(null=True)
+    metadata = JsonField(default=dict)
+    created_at = IntegerField()
+    activated_at = IntegerField(null=True)
+    superseded_at = IntegerField(null=True)
+    discarded_at = IntegerField(null=True)
+
+    class Meta:
+        table_name = "observation_groups"
+
+
+class ObservationRow(Row):
+    group_id = TextField()
+    thread_id = TextField()
+    resource_id = TextField()
+    line = IntegerField()
+    depth = IntegerField(default=0)
+    mode = TextField(default="default")
+    observed_date = TextField(default="")
+    time = TextField(default="")
+    priority = TextField(default="low")
+    category = TextField(default="")
+    content = TextField()
+    metadata = JsonField(default=dict)
+    pinned = IntegerField(default=0)
+    edited = TextField(null=True)
+    forgotten = IntegerField(default=0)
+    flags = JsonField(default=list)
+    created_at = IntegerField()
+
+    class Meta:
+        table_name = "observations"
+
+
+class CompactionRow(Row):
+    thread_id = TextField()
+    resource_id = TextField()
+    record_id = TextField()
+    focus = TextField(default="")
+    first_index = IntegerField(null=True)
+    last_index = IntegerField(null=True)
+    message_count = IntegerField()
+    summary = TextField(default="")
+    original_message_ids = JsonField()
+    group_ids = JsonField(default=list)
+    before = JsonField(default=dict)
+    tokens_before = IntegerField()
+    tokens_after = IntegerField()
+    created_at = IntegerField()
+    undone_at = IntegerField(null=True)
+
+    class Meta:
+        table_name = "compaction_records"
+
+
+class WorkingMemoryRow(Row):
+    scope = TextField()
+    owner_id = TextField()
+    version = IntegerField()
+    content = TextField()
+    tokens = IntegerField(default=0)
+    actor = TextField(default="")
+    created_at = IntegerField()
+
+    class Meta:
+        table_name = "working_memory"
+
+
+class TaskRow(Row):
+    resource_id = TextField()
+    handle = TextField()
+    title = TextField()
+    description = TextField(default="")
+    status = TextField(default="open")
+    priority = IntegerField(default=2)
+    type = TextField(default="task")
+    assignee = TextField(null=True)
+    session_id = TextField(null=True)
+    claimed_at = IntegerField(null=True)
+    claim_expires_at = IntegerField(null=True)
+    thread_id = TextField(null=True)
+    close_reason = TextField(null=True)
+    summary = TextField(null=True)
+    compaction_level = IntegerField(default=0)
+    compacted_at = IntegerField(null=True)
+    original = JsonField(null=True)
+    metadata = JsonField(default=dict)
+    created_at = IntegerField()
+    updated_at = IntegerField()
+    closed_at = IntegerField(null=True)
+    deleted_at = IntegerField(null=True)
+
+    class Meta:
+        table_name = "tasks"
+
+
+class TaskEventRow(Model):
+    pk = IntegerField(primary_key=True)
+    task_id = TextField()
+    resource_id = TextField()
+    action = TextField()
+    actor = TextField(default="")
+    before = JsonField(null=True)
+    after = JsonField(null=True)
+    created_at = IntegerField()
+    undone_at = IntegerField(null=True)
+
+    class Meta:
+        table_name = "task_events"
+
+
+class SearchDocRow(Model):
+    pk = IntegerField(primary_key=True)
+    kind = TextField()
+    doc_id = TextField()
+    resource_id = TextField()
+    thread_id = TextField(null=True)
+    task_id = TextField(null=True)
+    role = TextField(default="")
+    position = IntegerField(default=0)
+    created_at = IntegerField()
+    text = TextField()
+    idents = TextField(default="")
+    prev = TextField(default="")
+    paths = TextField(default="")
+
+    class Meta:
+        table_name = "search_docs"
+
+
+MODELS: tuple[type[Model], ...] = (
+    ThreadRow, MessageRow, StepRow, MemoryRecordRow, GroupRow, ObservationRow, CompactionRow,
+    WorkingMemoryRow, TaskRow, TaskEventRow, SearchDocRow,
+)

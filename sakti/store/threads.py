@@ -1,0 +1,81 @@
+"""Threads: the conversations of a workspace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peewee import fn
+
+from sakti.core.types import Json, Thread
+from sakti.store.database import Database
+from sakti.store.models import MessageRow, ThreadRow
+
+TITLE_LIMIT = 60
+
+
+def create(db: Database, thread: Thread) -> Thread:
+    ThreadRow.insert(
+        id=thread.id, resource_id=thread.resource_id, title=thread.title, title_pinned=int(thread.title_pinned),
+        metadata=thread.metadata, parent_id=thread.parent_id, mode=thread.mode,
+        created_at=thread.created_at, updated_at=thread.updated_at,
+    ).execute(db)
+    return thread
+
+
+def get(db: Database, thread_id: str) -> Thread | None:
+    row = ThreadRow.select().where(ThreadRow.id == thread_id).dicts().get_or_none(db)
+    return None if row is None else from_row(row)
+
+
+def find(db: Database, resource_id: str, text: str) -> list[Thread]:
+    """Threads of the workspace whose id begins or ends with `text`, or whose title contains it."""
+    like = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    rows = db.execute_sql(
+        "SELECT id FROM threads WHERE resource_id = ? AND (id LIKE ? ESCAPE '\\' OR id LIKE ? ESCAPE '\\'"
+        " OR title LIKE ? ESCAPE '\\') ORDER BY updated_at DESC LIMIT 20",
+        (resource_id, f"{like}%", f"%{like}", f"%{like}%"),
+    ).fetchall()
+    return [t for (i,) in rows if (t := get(db, i)) is not None]
+
+
+def recent(db: Database, resource_id: str | None, limit: int = 50) -> list[Thread]:
+    """The newest threads of a workspace (of all where None) that hold at least one message."""
+    query = ThreadRow.select().order_by(ThreadRow.updated_at.desc(), ThreadRow.pk.desc()).limit(limit)
+    if resource_id is not None:
+        query = query.where(ThreadRow.resource_id == resource_id)
+    held = MessageRow.select(MessageRow.pk).where(MessageRow.thread_id == ThreadRow.id)
+    return [from_row(r) for r in query.where(fn.EXISTS(held)).dicts().execute(db)]
+
+
+def touch(db: Database, thread_id: str, now: int) -> None:
+    ThreadRow.update(updated_at=now).where(ThreadRow.id == thread_id).execute(db)
+
+
+def rename(db: Database, thread_id: str, title: str, now: int, *, by_user: bool) -> Thread | None:
+    """Give the thread a title. One that the user set stays: only the user changes it again."""
+    query = ThreadRow.update(title=title, title_pinned=int(by_user), updated_at=now).where(ThreadRow.id == thread_id)
+    if not by_user:
+        query = query.where(ThreadRow.title_pinned == 0)
+    query.execute(db)
+    return get(db, thread_id)
+
+
+def update_metadata(db: Database, thread_id: str, changes: Json) -> None:
+    """Merge `changes` into the thread's metadata; a value of None removes its key."""
+    row = ThreadRow.select(ThreadRow.metadata).where(ThreadRow.id == thread_id).dicts().get_or_none(db)
+    if row is None:
+        return
+    merged = {k: v for k, v in {**row["metadata"], **changes}.items() if v is not None}
+    ThreadRow.update(metadata=merged).where(ThreadRow.id == thread_id).execute(db)
+
+
+def set_mode(db: Database, thread_id: str, mode: str) -> None:
+    ThreadRow.update(mode=mode).where(ThreadRow.id == thread_id).execute(db)
+
+
+def from_row(row: dict[str, Any]) -> Thread:
+    return Thread(
+        id=row["id"], resource_id=row["resource_id"], title=row["title"], created_at=row["created_at"],
+        updated_at=row["updated_at"], title_pinned=bool(row["title_pinned"]), parent_id=row["parent_id"],
+        mode=row["mode"], metadata=row["metadata"],
+    )

@@ -1,0 +1,1 @@
+"""Where models answer: one protocol, its implementations, and how one of them is chosen."""

@@ -1,0 +1,232 @@
+"""Anthropic's Messages API and the gateways that speak it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from sakti.core.types import Json, ModelInfo, Part, Request, TextPart, ThinkingPart, ToolCallPart, Usage
+from sakti.providers import prices
+from sakti.providers.anthropic_render import render
+from sakti.providers.errors import Where, boundary, from_event, no_key, stream_cut
+from sakti.providers.history import CallIds, read_arguments
+from sakti.providers.protocol import (
+    Completed,
+    StopReason,
+    StreamEvent,
+    TextChunk,
+    ThinkingChunk,
+    ToolCallChunk,
+)
+from sakti.providers.sse import json_events
+
+BASE_URL = "https://api.anthropic.com"
+GATEWAY_VERSION = "2023-06-01"
+_STOPS: dict[str, StopReason] = {"tool_use": "tool_use", "max_tokens": "length", "refusal": "refusal",
+                                 "model_context_window_exceeded": "length"}
+
+
+class AnthropicProvider:
+    """`key` may be None where the server asks for none; `timeout` is the longest silence in seconds."""
+
+    def __init__(self, key: str | None, *, name: str = "anthropic", base_url: str = BASE_URL,
+                 key_env: str = "ANTHROPIC_API_KEY", timeout: float = 120.0,
+                 context_window: int | None = None) -> None:
+        self.name = name
+        self._key = key
+        self._base_url = base_url.rstrip("/").removesuffix("/v1")
+        self._window = context_window
+        self._where = Where(name, self._base_url, key_env, key or "", timeout)
+        self._client: Any = None
+
+    def _open(self) -> Any:
+        """The SDK's client, made on first use: importing the SDK takes seconds on a slow machine."""
+        if self._client is None:
+            import httpx2
+            from anthropic import AsyncAnthropic
+
+            if not self._key and self._base_url == BASE_URL:
+                raise no_key(self._where)
+            key = self._key or "none"
+            # The SDK sends a bearer token and its newest version; gateways look for these two.
+            gateway = {"x-api-key": key, "anthropic-version": GATEWAY_VERSION}
+            headers = {} if self._base_url == BASE_URL else gateway
+            self._client = AsyncAnthropic(
+                api_key=key, base_url=self._base_url, max_retries=0, default_headers=headers,
+                timeout=httpx2.Timeout(self._where.timeout, connect=min(15.0, self._where.timeout)),
+            )
+        return self._client
+
+    async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
+        body = render(request, self.name)
+        answer = _Answer(self.name, CallIds(request.messages), self._where)
+        with boundary(self._where):
+            opened = self._open().messages.with_streaming_response.create(stream=True, **body)
+            async with opened as response:
+                async for event in json_events(response.iter_bytes()):
+                    for out in answer.take(event):
+                        yield out
+                    if answer.done:
+                        break
+        if not answer.done:
+            raise stream_cut(self._where)
+        usage = await prices.with_cost(answer.usage(), self.name, request.model)
+        yield Completed(answer.parts(), answer.stop_reason, usage, answer.model or request.model)
+
+    async def count_tokens(self, request: Request) -> int | None:
+        body = {k: v for k, v in render(request, self.name).items() if k != "max_tokens"}
+        with boundary(self._where):
+            counted = await self._open().messages.count_tokens(**body)
+            return int(counted.input_tokens)
+
+    async def models(self) -> Sequence[ModelInfo]:
+        with boundary(self._where):
+            page = await self._open().models.list(limit=100)
+            found = [(str(m.id), cast("int | None", getattr(m, "max_input_tokens", None)),
+                      cast("int | None", getattr(m, "max_tokens", None))) for m in page.data]
+        return [prices.model_info(self.name, name, window=self._window or window, max_output=output,
+                                  images=True, thinking=True)
+                for name, window, output in found]
+
+    async def warm(self) -> None:
+        await asyncio.to_thread(_import)
+        if self._key or self._base_url != BASE_URL:
+            self._open()
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+
+def _import() -> None:
+    import anthropic.resources.messages  # noqa: F401  # pyright: ignore[reportUnusedImport]
+
+    prices.warm()
+
+
+@dataclass(slots=True)
+class _Block:
+    """A content block while it is written; `pieces` are joined once, at the end."""
+
+    kind: str
+    call_id: str = ""
+    name: str = ""
+    start: Json = field(default_factory=dict[str, Any])
+    pieces: list[str] = field(default_factory=list[str])
+    signature: list[str] = field(default_factory=list[str])
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+class _Answer:
+    """Puts the events of one stream together."""
+
+    def __init__(self, provider: str, ids: CallIds, where: Where) -> None:
+        self.done = False
+        self.stop_reason: StopReason = "end"
+        self.model = ""
+        self._provider = provider
+        self._ids = ids
+        self._where = where
+        self._blocks: dict[int, _Block] = {}
+        self._usage: Json = {}
+
+    def take(self, event: Json) -> list[StreamEvent]:
+        match event.get("type"):
+            case "content_block_delta":
+                return self._delta(event)
+            case "content_block_start":
+                return self._start(event)
+            case "message_start":
+                message = cast("Json", event.get("message") or {})
+                self.model = str(message.get("model") or "")
+                self._count(message.get("usage"))
+            case "message_delta":
+                delta = cast("Json", event.get("delta") or {})
+                reason = str(delta.get("stop_reason") or "")
+                self.stop_reason = _STOPS.get(reason, "end")
+                self._count(event.get("usage"))
+            case "message_stop":
+                self.done = True
+            case "error":
+                raise from_event(event, self._where)
+            case _:
+                pass
+        return []
+
+    def _start(self, event: Json) -> list[StreamEvent]:
+        content = cast("Json", event.get("content_block") or {})
+        block = _Block(str(content.get("type")), start=content)
+        self._blocks[int(event.get("index", len(self._blocks)))] = block
+        match block.kind:
+            case "tool_use":
+                block.call_id = self._ids.unique(content.get("id"))
+                block.name = str(content.get("name") or "")
+                return [ToolCallChunk(block.call_id, block.name, "")]
+            case "text" if content.get("text"):
+                block.pieces.append(content["text"])
+                return [TextChunk(content["text"])]
+            case "thinking" if content.get("thinking"):
+                block.pieces.append(content["thinking"])
+                return [ThinkingChunk(content["thinking"])]
+            case _:
+                return []
+
+    def _delta(self, event: Json) -> list[StreamEvent]:
+        block = self._blocks.get(int(event.get("index", -1)))
+        delta = cast("Json", event.get("delta") or {})
+        if block is None:
+            return []
+        match delta.get("type"):
+            case "text_delta":
+                block.pieces.append(delta["text"])
+                return [TextChunk(delta["text"])]
+            case "thinking_delta":
+                block.pieces.append(delta["thinking"])
+                return [ThinkingChunk(delta["thinking"])]
+            case "input_json_delta":
+                block.pieces.append(delta["partial_json"])
+                return [ToolCallChunk(block.call_id, block.name, delta["partial_json"])]
+            case "signature_delta":
+                block.signature.append(delta["signature"])
+                return []
+            case _:
+                return []
+
+    def _count(self, usage: Any) -> None:
+        if isinstance(usage, dict):
+            self._usage.update({k: v for k, v in cast("Json", usage).items() if v is not None})
+
+    def usage(self) -> Usage:
+        """The API counts cache reads and writes beside `input_tokens`; ours includes them."""
+        u = self._usage
+        read, written = int(u.get("cache_read_input_tokens", 0)), int(u.get("cache_creation_input_tokens", 0))
+        details = cast("Json", u.get("output_tokens_details") or {})
+        return Usage(int(u.get("input_tokens", 0)) + read + written, read, written,
+                     int(u.get("output_tokens", 0)), int(details.get("thinking_tokens", 0) or 0))
+
+    def parts(self) -> tuple[Part, ...]:
+        return tuple(p for _, b in sorted(self._blocks.items()) if (p := self._part(b)) is not None)
+
+    def _part(self, block: _Block) -> Part | None:
+        match block.kind:
+            case "text":
+                return TextPart(block.text) if block.text else None
+            case "thinking":
+                signature = "".join(block.signature) or str(block.start.get("signature") or "")
+                return ThinkingPart(block.text, self._provider, {"signature": signature} if signature else {})
+            case "redacted_thinking":
+                return ThinkingPart("", self._provider, {"redacted": block.start.get("data", "")})
+            case "tool_use":
+                # Gateways may send the whole input at the start and no deltas.
+                raw = block.text or (json.dumps(block.start["input"]) if block.start.get("input") else "")
+                arguments = read_arguments(raw)
+                return ToolCallPart(block.call_id, block.name, arguments, raw if arguments is None else "")
+            case _:
+                return None

@@ -1,0 +1,211 @@
+"""What went wrong in a model call, as one of our own errors. The only place that knows the SDKs' exceptions.
+
+They are told apart by class name and status, so that nothing has to be imported to catch them: an SDK that
+raised is loaded, one that is not loaded cannot raise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+from sakti.core.errors import ProviderError
+
+_TOO_LONG = re.compile(
+    r"context[ _]?(length|window|size)|context_length_exceeded|prompt is too long|too many (input )?tokens|"
+    r"maximum (context|prompt|number of tokens|input)|input (is )?too long|exceed_context_size|"
+    r"(exceeds?|larger than|greater than) the (available |model'?s? )?(maximum )?context|"
+    r"input length and `?max_tokens`? exceed|reduce the length of (the|your) (messages|prompt|input)|"
+    r"input token count .* exceeds", re.I)
+_RETRYABLE = frozenset({"rate_limit", "overloaded", "server", "connection", "timeout", "stream_cut"})
+_TIMEOUTS = frozenset({"APITimeoutError", "TimeoutException", "TimeoutError"})
+_BROKEN = frozenset({"RemoteProtocolError", "ReadError", "DecodingError", "StreamError", "JSONDecodeError"})
+_UNREACHABLE = frozenset({"APIConnectionError", "HTTPError", "InvalidURL", "OSError"})
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Who was called, for the sentence that a person reads. `secret` is never let into it."""
+
+    provider: str
+    base_url: str = ""
+    key_env: str = ""
+    secret: str = ""
+    timeout: float = 120.0
+
+    @property
+    def host(self) -> str:
+        return re.sub(r"^https?://(?:[^@/]*@)?([^/]+).*$", r"\1", self.base_url) or self.provider
+
+
+@contextmanager
+def boundary(where: Where) -> Generator[None]:
+    """Everything that an SDK raises inside leaves as a ProviderError; cancellation passes through."""
+    try:
+        yield
+    except ProviderError:
+        raise
+    except Exception as e:
+        raise from_exception(e, where) from e
+
+
+def from_exception(error: Exception, where: Where) -> ProviderError:
+    """The ProviderError for whatever an SDK or its HTTP client raised."""
+    status: Any = getattr(error, "status_code", None)
+    if isinstance(status, int):
+        response: Any = getattr(error, "response", None)
+        headers = cast("Mapping[str, str]", getattr(response, "headers", {}))
+        return from_status(status, getattr(error, "body", None), headers, where)
+    names = {c.__name__ for c in type(error).__mro__}
+    if names & _TIMEOUTS:
+        return silent(where)
+    if names & _BROKEN:
+        return stream_cut(where)
+    if names & _UNREACHABLE:
+        return _error("connection", f"{where.host} cannot be reached ({_cause(error, where)}): check the "
+                                    "network, the proxy and the server's address.")
+    return _error("invalid_request", f"{where.provider} could not be called: {_clean(str(error), where)}")
+
+
+def from_status(status: int, body: Any, headers: Mapping[str, str], where: Where) -> ProviderError:
+    """The ProviderError for an HTTP answer that is not a success."""
+    said, kind = _said(body, where)
+    code = _code(status, said, kind)
+    return _error(code, _sentence(code, status, said, where), status=status, retry_after=retry_after(headers))
+
+
+def from_event(body: Any, where: Where) -> ProviderError:
+    """The ProviderError for an error that arrived inside a stream that had begun well."""
+    said, kind = _said(body, where)
+    status = next((s for word, s in _KINDS if word in kind.lower()), None)
+    if status is None:
+        number = re.search(r"\b([45]\d\d)\b", kind)
+        status = int(number[1]) if number else 500
+    code = _code(status, said, kind)
+    return _error(code, _sentence(code, status, said, where), status=status)
+
+
+def stream_cut(where: Where) -> ProviderError:
+    """The stream ended, or broke, before the answer did."""
+    return _error("stream_cut", f"The connection to {where.host} was cut before the answer was complete.")
+
+
+def silent(where: Where) -> ProviderError:
+    return _error("timeout", f"{where.host} has been silent for {where.timeout:g} s.")
+
+
+def no_key(where: Where) -> ProviderError:
+    return _error("authentication", f"There is no key for {where.provider}: set {where.key_env or 'its key'} "
+                                    "in the environment, or store it in the system keyring.")
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the server asked to wait: `retry-after-ms`, `retry-after` as seconds or as a date."""
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name)
+        if value is None:
+            continue
+        try:
+            return max(0.0, float(value) * scale)
+        except ValueError:
+            seconds = _until(value)
+            if seconds is not None:
+                return seconds
+    return None
+
+
+def _until(date: str) -> float | None:
+    import email.utils
+    from datetime import UTC, datetime
+
+    try:
+        then = email.utils.parsedate_to_datetime(date)
+    except ValueError:
+        return None
+    if then.tzinfo is None:
+        then = then.replace(tzinfo=UTC)
+    return max(0.0, (then - datetime.now(UTC)).total_seconds())
+
+
+_KINDS = (
+    ("overloaded", 529), ("rate_limit", 429), ("authentication", 401), ("permission", 403),
+    ("not_found", 404), ("invalid_request", 400), ("context_length", 400), ("invalid_prompt", 400),
+    ("timeout", 408), ("server", 500),
+)
+_STATUS_CODES = {401: "authentication", 403: "authentication", 404: "not_found", 408: "timeout",
+                 409: "server", 429: "rate_limit", 529: "overloaded", 503: "overloaded"}
+
+
+def _code(status: int, said: str, kind: str) -> str:
+    if status in (400, 413, 422) or (status == 500 and "exceed_context_size" in kind):
+        return "context_too_long" if _TOO_LONG.search(said) or _TOO_LONG.search(kind) else "invalid_request"
+    if status == 429 and "insufficient_quota" in kind:
+        return "authentication"  # waiting does not fill an account
+    if status in _STATUS_CODES:
+        return _STATUS_CODES[status]
+    return "server" if status >= 500 else "invalid_request"
+
+
+def _sentence(code: str, status: int, said: str, where: Where) -> str:
+    name = where.provider
+    why = f": {said}" if said else "."
+    match code:
+        case "authentication" if "quota" in said.lower():
+            return f"The account at {name} has no credit left{why}"
+        case "authentication":
+            key = f"check {where.key_env}" if where.key_env else "check its key"
+            return f"{name} refused the key ({status}): {key}{f' — {said}' if said else '.'}"
+        case "not_found":
+            return f"{name} does not know this model or address ({where.host}){why}"
+        case "context_too_long":
+            return f"The conversation is longer than the model's window{why}"
+        case "invalid_request":
+            return f"{name} refused the request ({status}){why}"
+        case "rate_limit":
+            return f"{name} asks to slow down{why}"
+        case "overloaded":
+            return f"{name} is overloaded at the moment ({status}){why}"
+        case "timeout":
+            return f"{name} took too long ({status}){why}"
+        case _:
+            return f"{name} had an error of its own ({status}){why}"
+
+
+def _said(body: Any, where: Where) -> tuple[str, str]:
+    """The server's own words (one line, shortened) and its error's type and code."""
+    node: Any = body
+    if isinstance(node, list) and node:
+        node = cast("list[Any]", node)[0]
+    outer = cast("dict[str, Any]", node) if isinstance(node, dict) else {}
+    inner: Any = outer.get("error", outer)
+    if isinstance(inner, str):
+        return _clean(inner, where), str(outer.get("code") or "")
+    if not isinstance(inner, dict):
+        return (_clean(body, where) if isinstance(body, str) and "<" not in body else ""), ""
+    fields = cast("dict[str, Any]", inner)
+    message = fields.get("message") or fields.get("detail") or ""
+    kind = " ".join(str(fields.get(k) or "") for k in ("type", "code", "status"))
+    return _clean(str(message), where), kind.strip()
+
+
+def _clean(text: str, where: Where) -> str:
+    text = " ".join(text.split())
+    if where.secret:
+        text = text.replace(where.secret, "•••")
+    text = re.sub(r"\b(sk|pk|key|gsk|AIza)[-_]?[A-Za-z0-9_\-*]{12,}", "•••", text)
+    return text if len(text) <= 300 else text[:299] + "…"
+
+
+def _cause(error: BaseException, where: Where) -> str:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return _clean(str(error), where) or type(error).__name__
+
+
+def _error(code: str, message: str, *, status: int | None = None,
+           retry_after: float | None = None) -> ProviderError:
+    return ProviderError(message, code=code, retryable=code in _RETRYABLE, status=status,
+                         retry_after=retry_after)

@@ -1,0 +1,287 @@
+"""Chat Completions: what every compatible server speaks, each with a few ways of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from sakti.core.types import (
+    FilePart,
+    ImagePart,
+    Json,
+    Part,
+    Request,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    Usage,
+)
+from sakti.providers import prices
+from sakti.providers.errors import Where, boundary, from_event, stream_cut
+from sakti.providers.history import CallIds, Turn, call_arguments, data_url, file_text, read_arguments, turns
+from sakti.providers.openai_client import OpenAIClient
+from sakti.providers.openai_responses import effort, reasons
+from sakti.providers.protocol import (
+    Completed,
+    StopReason,
+    StreamEvent,
+    TextChunk,
+    ThinkingChunk,
+    ToolCallChunk,
+)
+from sakti.providers.sse import json_events
+
+_STOPS: dict[str, StopReason] = {"length": "length", "content_filter": "refusal", "tool_calls": "tool_use",
+                                 "function_call": "tool_use"}
+
+
+def render(request: Request, provider: str) -> Json:
+    """The JSON body of `request`, without `stream`."""
+    messages: list[Json] = []
+    if system := "\n\n".join(b.text for b in request.system if b.text.strip()):
+        messages.append({"role": "system", "content": system})
+    for turn in turns(request.messages, provider):
+        messages.extend([_assistant(turn)] if turn.role == "assistant" else _user(turn))
+    if request.tail.strip():
+        _append_tail(messages, request.tail, provider)
+    body: Json = {"model": request.model, "messages": messages}
+    if request.tools:
+        body["tools"] = [
+            {"type": "function",
+             "function": {"name": t.name, "description": t.description, "parameters": t.parameters}}
+            for t in request.tools
+        ]
+        if request.tool_choice == "none":
+            body["tool_choice"] = "none"
+    if request.max_output_tokens:
+        # Only OpenAI's own models insist on the newer name; every other server knows the older one.
+        newer = provider == "openai" and reasons(request.model)
+        body["max_completion_tokens" if newer else "max_tokens"] = request.max_output_tokens
+    if request.temperature is not None and not reasons(request.model):
+        body["temperature"] = request.temperature
+    if request.thinking_tokens and reasons(request.model):
+        body["reasoning_effort"] = effort(request.thinking_tokens)
+    if request.schema is not None:
+        body["response_format"] = {"type": "json_schema",
+                                   "json_schema": {"name": "answer", "schema": request.schema}}
+    return body
+
+
+def _append_tail(messages: list[Json], tail: str, provider: str) -> None:
+    last = messages[-1] if messages else {}
+    # Mistral refuses a user message right after a tool's.
+    if last.get("role") == "user" or (last.get("role") == "tool" and provider == "mistral"):
+        content = last["content"]
+        if isinstance(content, str):
+            last["content"] = f"{content}\n\n{tail}"
+        else:
+            content.append({"type": "text", "text": tail})
+    else:
+        messages.append({"role": "user", "content": tail})
+
+
+def _assistant(turn: Turn) -> Json:
+    message: Json = {"role": "assistant", "content": None}
+    extras: Json = {}
+    calls: list[Json] = []
+    texts: list[str] = []
+    for part in turn.parts:
+        match part:
+            case TextPart(text):
+                texts.append(text)
+            case ToolCallPart(call_id, name):
+                arguments = json.dumps(call_arguments(part), ensure_ascii=False)
+                calls.append({"id": call_id, "type": "function",
+                              "function": {"name": name, "arguments": arguments}})
+            case ThinkingPart(text, opaque=opaque):
+                if opaque.get("field") == "reasoning_content":
+                    message["reasoning_content"] = message.get("reasoning_content", "") + text
+                if "details" in opaque:
+                    message.setdefault("reasoning_details", []).extend(opaque["details"])
+                extras.update(opaque.get("extra", {}))
+            case _:
+                pass
+    if texts:
+        message["content"] = "\n".join(texts)
+    if calls:
+        message["tool_calls"] = [
+            {**c, "extra_content": extras[c["id"]]} if c["id"] in extras else c for c in calls]
+    return message
+
+
+def _user(turn: Turn) -> list[Json]:
+    messages: list[Json] = []
+    content: list[Json] = []
+    for part in turn.parts:
+        match part:
+            case ToolResultPart(call_id, _, output):
+                messages.append({"role": "tool", "tool_call_id": call_id, "content": output})
+            case TextPart(text):
+                content.append({"type": "text", "text": text})
+            case FilePart():
+                content.append({"type": "text", "text": file_text(part)})
+            case ImagePart():
+                content.append({"type": "image_url", "image_url": {"url": data_url(part)}})
+            case _:
+                pass
+    if len(content) == 1 and content[0]["type"] == "text":
+        messages.append({"role": "user", "content": content[0]["text"]})
+    elif content:
+        messages.append({"role": "user", "content": content})
+    return messages
+
+
+class ChatProvider(OpenAIClient):
+    """Answers through `/chat/completions`."""
+
+    async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
+        answer = _Answer(self.name, CallIds(request.messages), self._where)
+        with boundary(self._where):
+            opened = self._open().chat.completions.with_streaming_response.create(
+                stream=True, stream_options={"include_usage": True}, **render(request, self.name))
+            async with opened as response:
+                async for event in json_events(response.iter_bytes()):
+                    for out in answer.take(event):
+                        yield out
+        if not answer.finish:
+            raise stream_cut(self._where)
+        usage = await prices.with_cost(answer.usage, self.name, request.model)
+        yield Completed(answer.parts(), answer.stop_reason(), usage, answer.model or request.model)
+
+
+@dataclass(slots=True)
+class _Call:
+    call_id: str
+    wire_id: str
+    name: str
+    pieces: list[str] = field(default_factory=list[str])
+    extra: Json | None = None
+
+
+class _Answer:
+    """Puts the chunks of one stream together."""
+
+    def __init__(self, provider: str, ids: CallIds, where: Where) -> None:
+        self.finish = ""
+        self.model = ""
+        self.usage = Usage()
+        self._provider = provider
+        self._ids = ids
+        self._where = where
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._thinking_field = ""
+        self._details: list[Json] = []
+        self._calls: list[_Call] = []
+        self._at: dict[int, _Call] = {}
+
+    def take(self, event: Json) -> list[StreamEvent]:
+        if event.get("error"):
+            raise from_event(event, self._where)
+        self.model = self.model or str(event.get("model") or "")
+        if isinstance(event.get("usage"), dict):
+            self.usage = read_usage(event["usage"])
+        choices = cast("list[Json]", event.get("choices") or [])
+        if not choices:
+            return []
+        self.finish = str(choices[0].get("finish_reason") or "") or self.finish
+        return self._delta(cast("Json", choices[0].get("delta") or {}))
+
+    def _delta(self, delta: Json) -> list[StreamEvent]:
+        out: list[StreamEvent] = []
+        for name in ("reasoning_content", "reasoning"):
+            if isinstance(delta.get(name), str) and delta[name]:
+                self._thinking_field = self._thinking_field or name
+                out.append(self._think(delta[name]))
+                break
+        if isinstance(delta.get("reasoning_details"), list):
+            self._details.extend(cast("list[Json]", delta["reasoning_details"]))
+        content: Any = delta.get("content") or delta.get("refusal")
+        if isinstance(content, str):
+            out.append(self._say(content))
+        elif isinstance(content, list):
+            out.extend(self._chunks(cast("list[Json]", content)))
+        for call in cast("list[Json]", delta.get("tool_calls") or []):
+            out.append(self._call(call))
+        return out
+
+    def _say(self, text: str) -> StreamEvent:
+        self._text.append(text)
+        return TextChunk(text)
+
+    def _think(self, text: str) -> StreamEvent:
+        self._thinking.append(text)
+        return ThinkingChunk(text)
+
+    def _chunks(self, chunks: list[Json]) -> list[StreamEvent]:
+        """Content as a list, as Mistral's thinking models send it."""
+        out: list[StreamEvent] = []
+        for chunk in chunks:
+            if chunk.get("type") == "text":
+                out.append(self._say(str(chunk.get("text") or "")))
+            elif chunk.get("type") == "thinking":
+                inner = cast("list[Json]", chunk.get("thinking") or [])
+                out.append(self._think("".join(str(c.get("text") or "") for c in inner)))
+        return out
+
+    def _call(self, delta: Json) -> StreamEvent:
+        function = cast("Json", delta.get("function") or {})
+        index = delta.get("index")
+        wire_id, name = str(delta.get("id") or ""), str(function.get("name") or "")
+        known = self._at.get(index) if isinstance(index, int) else (self._calls[-1] if self._calls else None)
+        # Some servers number every call 0, or none: another id or a second name begins another call.
+        if known is None or (wire_id and wire_id != known.wire_id) or (name and not wire_id and known.pieces):
+            known = _Call(self._ids.unique(wire_id or None), wire_id, name)
+            self._calls.append(known)
+        if isinstance(index, int):
+            self._at[index] = known
+        arguments: Any = function.get("arguments")
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments) if arguments else ""
+        if text:
+            known.pieces.append(text)
+        if delta.get("extra_content"):
+            known.extra = delta["extra_content"]
+        return ToolCallChunk(known.call_id, known.name, text)
+
+    def stop_reason(self) -> StopReason:
+        if self._calls and self.finish not in ("length", "content_filter"):
+            return "tool_use"
+        return _STOPS.get(self.finish, "end") if self._calls or self.finish != "tool_calls" else "end"
+
+    def parts(self) -> tuple[Part, ...]:
+        parts: list[Part] = []
+        opaque: Json = {}
+        if self._thinking and self._thinking_field != "reasoning":
+            opaque["field"] = self._thinking_field
+        if self._details:
+            opaque["details"] = self._details
+        if extra := {c.call_id: c.extra for c in self._calls if c.extra}:
+            opaque["extra"] = extra
+        if self._thinking or opaque:
+            parts.append(ThinkingPart("".join(self._thinking), self._provider, opaque))
+        if self._text:
+            parts.append(TextPart("".join(self._text)))
+        for call in self._calls:
+            raw = "".join(call.pieces)
+            arguments = read_arguments(raw)
+            parts.append(ToolCallPart(call.call_id, call.name, arguments, raw if arguments is None else ""))
+        return tuple(parts)
+
+
+def read_usage(usage: Any) -> Usage:
+    """Usage of Chat Completions: cached tokens are part of the input; DeepSeek has its own name for them."""
+    u = cast("Json", usage)
+    into = cast("Json", u.get("prompt_tokens_details") or {})
+    out = cast("Json", u.get("completion_tokens_details") or {})
+    cost = u.get("cost")
+    return Usage(
+        int(u.get("prompt_tokens") or 0),
+        int(into.get("cached_tokens") or u.get("prompt_cache_hit_tokens") or 0),
+        int(into.get("cache_write_tokens") or 0),
+        int(u.get("completion_tokens") or 0),
+        int(out.get("reasoning_tokens") or 0),
+        float(cost) if isinstance(cost, int | float) else None,
+    )

@@ -1,0 +1,268 @@
+"""OpenAI's Responses API. Nothing is stored there: reasoning comes back encrypted and is replayed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from sakti.core.types import (
+    FilePart,
+    ImagePart,
+    Json,
+    Part,
+    Request,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    Usage,
+)
+from sakti.providers import prices
+from sakti.providers.errors import Where, boundary, from_event, stream_cut
+from sakti.providers.history import CallIds, Turn, call_arguments, data_url, file_text, read_arguments, turns
+from sakti.providers.openai_client import OpenAIClient
+from sakti.providers.protocol import (
+    Completed,
+    StopReason,
+    StreamEvent,
+    TextChunk,
+    ThinkingChunk,
+    ToolCallChunk,
+)
+from sakti.providers.sse import json_events
+
+_REASONS = re.compile(r"(^|/)(o\d|gpt-([5-9]|\d\d)(?!.*chat))")
+
+
+def render(request: Request, provider: str = "openai") -> Json:
+    """The JSON body of `request`, without `stream`."""
+    items: list[Json] = []
+    for turn in turns(request.messages, provider):
+        items.extend(_assistant_items(turn) if turn.role == "assistant" else _user_items(turn))
+    if request.tail.strip():
+        items.append({"role": "user", "content": [{"type": "input_text", "text": request.tail}]})
+    body: Json = {"model": request.model, "input": items, "store": False}
+    if instructions := "\n\n".join(b.text for b in request.system if b.text.strip()):
+        body["instructions"] = instructions
+    if request.tools:
+        body["tools"] = [{"type": "function", "name": t.name, "description": t.description,
+                          "parameters": t.parameters, "strict": False} for t in request.tools]
+        if request.tool_choice == "none":
+            body["tool_choice"] = "none"
+    if request.messages:
+        body["prompt_cache_key"] = request.messages[0].thread_id
+    if request.max_output_tokens:
+        body["max_output_tokens"] = request.max_output_tokens
+    if reasons(request.model):
+        body["include"] = ["reasoning.encrypted_content"]
+        if request.thinking_tokens:
+            body["reasoning"] = {"effort": effort(request.thinking_tokens), "summary": "auto"}
+    elif request.temperature is not None:
+        body["temperature"] = request.temperature
+    if request.schema is not None:
+        body["text"] = {"format": {"type": "json_schema", "name": "answer", "schema": request.schema,
+                                   "strict": False}}
+    return body
+
+
+def reasons(model: str) -> bool:
+    """Whether a model thinks before it answers: such models refuse a temperature."""
+    return bool(_REASONS.search(model))
+
+
+def effort(tokens: int) -> str:
+    """A budget of thinking tokens as the three steps that the API knows."""
+    return "low" if tokens <= 2_048 else "medium" if tokens <= 16_384 else "high"
+
+
+def _assistant_items(turn: Turn) -> list[Json]:
+    items: list[Json] = []
+    for part in turn.parts:
+        match part:
+            case TextPart(text):
+                items.append({"role": "assistant", "content": [{"type": "output_text", "text": text}]})
+            case ThinkingPart(opaque=opaque) if "item" in opaque:
+                items.append(opaque["item"])
+            case ToolCallPart(call_id, name):
+                items.append({"type": "function_call", "call_id": call_id, "name": name,
+                              "arguments": json.dumps(call_arguments(part), ensure_ascii=False)})
+            case _:
+                pass
+    return items
+
+
+def _user_items(turn: Turn) -> list[Json]:
+    items: list[Json] = []
+    content: list[Json] = []
+    for part in turn.parts:
+        match part:
+            case ToolResultPart(call_id, _, output):
+                items.append({"type": "function_call_output", "call_id": call_id, "output": output})
+            case TextPart(text):
+                content.append({"type": "input_text", "text": text})
+            case FilePart():
+                content.append({"type": "input_text", "text": file_text(part)})
+            case ImagePart():
+                content.append({"type": "input_image", "image_url": data_url(part), "detail": "auto"})
+            case _:
+                pass
+    if content:
+        items.append({"role": "user", "content": content})
+    return items
+
+
+class ResponsesProvider(OpenAIClient):
+    """Answers through `/responses`."""
+
+    async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
+        answer = _Answer(self.name, CallIds(request.messages), self._where)
+        with boundary(self._where):
+            opened = self._open().responses.with_streaming_response.create(
+                stream=True, **render(request, self.name))
+            async with opened as response:
+                async for event in json_events(response.iter_bytes()):
+                    for out in answer.take(event):
+                        yield out
+                    if answer.done:
+                        break
+        if not answer.done:
+            raise stream_cut(self._where)
+        usage = await prices.with_cost(answer.usage, self.name, request.model)
+        yield Completed(answer.parts(), answer.stop_reason, usage, answer.model or request.model)
+
+
+@dataclass(slots=True)
+class _Item:
+    """One output item while it is written."""
+
+    kind: str
+    call_id: str = ""
+    name: str = ""
+    pieces: list[str] = field(default_factory=list[str])
+    final: Json = field(default_factory=dict[str, Any])
+
+
+class _Answer:
+    """Puts the events of one stream together."""
+
+    def __init__(self, provider: str, ids: CallIds, where: Where) -> None:
+        self.done = False
+        self.stop_reason: StopReason = "end"
+        self.model = ""
+        self.usage = Usage()
+        self._provider = provider
+        self._ids = ids
+        self._where = where
+        self._items: dict[int, _Item] = {}
+
+    def take(self, event: Json) -> list[StreamEvent]:
+        kind = str(event.get("type") or "")
+        match kind:
+            case "response.output_text.delta" | "response.refusal.delta":
+                return self._piece(event, "message")
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                return self._piece(event, "reasoning")
+            case "response.function_call_arguments.delta":
+                return self._piece(event, "function_call")
+            case "response.reasoning_summary_part.added" if self._item(event, "reasoning").pieces:
+                return self._piece({**event, "delta": "\n\n"}, "reasoning")
+            case "response.output_item.added":
+                return self._added(event)
+            case "response.output_item.done":
+                item = cast("Json", event.get("item") or {})
+                self._item(event, str(item.get("type"))).final = item
+            case "response.completed" | "response.incomplete":
+                self._finish(cast("Json", event.get("response") or {}))
+            case "response.failed":
+                raise from_event(event.get("response") or event, self._where)
+            case "error":
+                raise from_event(event, self._where)
+            case _ if not kind and "error" in event:
+                raise from_event(event, self._where)
+            case _:
+                pass
+        return []
+
+    def _item(self, event: Json, kind: str) -> _Item:
+        index = int(event.get("output_index", 0))
+        if index not in self._items:
+            self._items[index] = _Item(kind)
+        return self._items[index]
+
+    def _added(self, event: Json) -> list[StreamEvent]:
+        content = cast("Json", event.get("item") or {})
+        item = self._item(event, str(content.get("type")))
+        if item.kind != "function_call":
+            return []
+        item.call_id = self._ids.unique(content.get("call_id"))
+        item.name = str(content.get("name") or "")
+        return [ToolCallChunk(item.call_id, item.name, "")]
+
+    def _piece(self, event: Json, kind: str) -> list[StreamEvent]:
+        item = self._item(event, kind)
+        text = str(event.get("delta") or "")
+        item.pieces.append(text)
+        if kind == "message":
+            return [TextChunk(text)]
+        if kind == "reasoning":
+            return [ThinkingChunk(text)]
+        return [ToolCallChunk(item.call_id, item.name, text)]
+
+    def _finish(self, response: Json) -> None:
+        self.done = True
+        self.model = str(response.get("model") or "")
+        self.usage = read_usage(response.get("usage"))
+        details = cast("Json", response.get("incomplete_details") or {})
+        reason = str(details.get("reason") or "")
+        if response.get("status") == "incomplete" or reason:
+            self.stop_reason = "refusal" if reason == "content_filter" else "length"
+        elif any(i.kind == "function_call" for i in self._items.values()):
+            self.stop_reason = "tool_use"
+        elif any(self._refused(i) for i in self._items.values()):
+            self.stop_reason = "refusal"
+
+    @staticmethod
+    def _refused(item: _Item) -> bool:
+        content = cast("list[Json]", item.final.get("content") or [])
+        return any(c.get("type") == "refusal" for c in content)
+
+    def parts(self) -> tuple[Part, ...]:
+        return tuple(p for _, i in sorted(self._items.items()) if (p := self._part(i)) is not None)
+
+    def _part(self, item: _Item) -> Part | None:
+        text = "".join(item.pieces)
+        match item.kind:
+            case "message":
+                content = cast("list[Json]", item.final.get("content") or [])
+                whole = "".join(str(c.get("text") or c.get("refusal") or "") for c in content) or text
+                return TextPart(whole) if whole else None
+            case "reasoning":
+                kept = {k: v for k, v in item.final.items() if k in _REASONING_FIELDS and v is not None}
+                usable = "encrypted_content" in kept
+                return ThinkingPart(text, self._provider, {"item": {"summary": [], **kept}} if usable else {})
+            case "function_call":
+                raw = str(item.final.get("arguments") or text)
+                arguments = read_arguments(raw)
+                call_id = item.call_id or self._ids.unique(item.final.get("call_id"))
+                name = item.name or str(item.final.get("name") or "")
+                return ToolCallPart(call_id, name, arguments, raw if arguments is None else "")
+            case _:
+                return None
+
+
+_REASONING_FIELDS = ("type", "id", "summary", "encrypted_content")
+
+
+def read_usage(usage: Any) -> Usage:
+    """Usage of the Responses API: cached and written tokens are part of the input already."""
+    if not isinstance(usage, dict):
+        return Usage()
+    u = cast("Json", usage)
+    into = cast("Json", u.get("input_tokens_details") or {})
+    out = cast("Json", u.get("output_tokens_details") or {})
+    return Usage(int(u.get("input_tokens") or 0), int(into.get("cached_tokens") or 0),
+                 int(into.get("cache_write_tokens") or 0), int(u.get("output_tokens") or 0),
+                 int(out.get("reasoning_tokens") or 0))

@@ -1,0 +1,74 @@
+"""Asking a server on this machine which models it has. Only loopback, only known ports, only briefly."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+TIMEOUT = 0.3
+_LARGEST = 4 * 1024 * 1024
+_NOT_FOR_CHAT = ("embed", "rerank", "whisper", "bge-", "minilm")
+
+
+def is_loopback(url: str) -> bool:
+    """Whether `url` names this machine: `localhost` or a loopback address."""
+    host = urlsplit(url).hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+async def served_models(base_url: str) -> list[str] | None:
+    """Names of the models at `base_url` (which ends in `/v1`), None where nothing answers within 0.3 s.
+
+    Raises nothing: a port where something else listens is the same as none.
+    """
+    if not is_loopback(base_url):
+        return None
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            body = await _get(base_url)
+    except (OSError, TimeoutError, ValueError, EOFError):
+        return None
+    return _names(body)
+
+
+async def _get(base_url: str) -> bytes:
+    parts = urlsplit(base_url)
+    host, port = parts.hostname or "127.0.0.1", parts.port or 80
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        # HTTP/1.0: the server closes the connection and sends no chunks.
+        line = f"GET {parts.path.rstrip('/')}/models HTTP/1.0"
+        writer.write(f"{line}\r\nHost: {host}:{port}\r\nAccept: application/json\r\n\r\n".encode())
+        await writer.drain()
+        head = await reader.readuntil(b"\r\n\r\n")
+        if head.split(b" ", 2)[1] != b"200":
+            raise ValueError("not a model server")
+        body = await reader.read(_LARGEST)
+        while chunk := await reader.read(_LARGEST):
+            body += chunk
+            if len(body) > _LARGEST:
+                raise ValueError("not a model server")
+        return body
+    finally:
+        writer.close()
+
+
+def _names(body: bytes) -> list[str] | None:
+    try:
+        value: Any = json.loads(body)
+    except ValueError:
+        return None
+    listed: Any = cast("dict[str, Any]", value).get("data") if isinstance(value, dict) else None
+    if not isinstance(listed, list):
+        return None
+    models = cast("list[Any]", listed)
+    names = [str(cast("dict[str, Any]", m).get("id") or "") for m in models if isinstance(m, dict)]
+    return [n for n in names if n and not any(word in n.lower() for word in _NOT_FOR_CHAT)]

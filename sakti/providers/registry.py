@@ -1,0 +1,241 @@
+"""Which model answers, and why: names, keys, selection. Imports no SDK until a model is used."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from sakti.core.errors import ConfigError, NoModelError
+from sakti.core.provider_settings import ProviderSettings
+from sakti.providers.presets import PRESETS, Preset
+from sakti.providers.probe import is_loopback, served_models
+from sakti.providers.protocol import Provider
+
+LOCAL_MODEL = "local/default"
+KEYRING_SERVICE = "sakti"
+LOCAL_SILENCE = 600.0  # seconds: a server on this machine may read a long prompt before its first word
+_NONE: Mapping[str, ProviderSettings] = {}
+_OBVIOUS = ((r"claude-", "anthropic"), (r"(gpt-|o\d|chatgpt-|codex-)", "openai"), (r"gemini-", "gemini"),
+            (r"deepseek-", "deepseek"), (r"(mistral|devstral|codestral|magistral|ministral)-", "mistral"))
+
+Probe = Callable[[str], Awaitable[list[str] | None]]
+KeyLookup = Callable[[str], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A model's full name ("provider/name") and in a few words why it was chosen."""
+
+    model: str
+    reason: str
+
+
+async def select(*, flag: str | None, config_model: str | None, env: Mapping[str, str],
+                 settings: Mapping[str, ProviderSettings] = _NONE, keyring: KeyLookup | None = None,
+                 probe: Probe = served_models, local_installed: bool | None = None) -> Choice | None:
+    """The model to use, None where there is none. The first that is given wins: `flag` (--model), the
+    config, a key in the environment, a key in the keyring, a server on this machine, the installed model.
+
+    `keyring` looks a variable's name up (None: the system's), `probe` asks a base URL for its models,
+    `local_installed` says whether the embedded model is there (None: look). Raises NoModelError for a name
+    that belongs to no provider.
+    """
+    for name, reason in ((flag, "--model"), (config_model, "model in config")):
+        if name:
+            return Choice(await complete(name, env, settings, probe), reason)
+    by_key = await _by_key(env, settings, keyring, probe)
+    if by_key is not None:
+        return by_key
+    served = await _by_server(settings, probe)
+    if served is not None:
+        return served
+    if _is_installed() if local_installed is None else local_installed:
+        return Choice(LOCAL_MODEL, "installed local model")
+    return None
+
+
+async def complete(name: str, env: Mapping[str, str], settings: Mapping[str, ProviderSettings] = _NONE,
+                   probe: Probe = served_models) -> str:
+    """`resolve(name)`, and for a provider alone (`ollama`, `anthropic`) with its default model."""
+    full = resolve(name, settings)
+    provider, _, model = full.partition("/")
+    if model:
+        return full
+    default = await _default_model(provider, env, settings, probe)
+    if default is None:
+        raise NoModelError(f"{provider} needs a model's name, as in {provider}/NAME: it names none itself.")
+    return f"{provider}/{default}"
+
+
+def resolve(name: str, settings: Mapping[str, ProviderSettings] = _NONE) -> str:
+    """`name` as "provider/model", or "provider/" for a provider alone. Raises NoModelError with what fits."""
+    name = name.strip()
+    head, slash, rest = name.partition("/")
+    known = providers(settings)
+    if head in known:
+        if head == "local":
+            return LOCAL_MODEL
+        return f"{head}/{rest}"
+    if not slash:
+        for pattern, provider in _OBVIOUS:
+            if re.match(pattern, name):
+                return f"{provider}/{name}"
+    close = difflib.get_close_matches(head, known, n=3)
+    hint = f"did you mean {' or '.join(f'{c}/{rest}' if slash else f'{c}/…' for c in close)}?" if close else (
+        f"write provider/name, with one of {', '.join(sorted(known))}.")
+    what = f"There is no provider {head!r}" if slash else f"It is not clear whose model {name!r} is"
+    raise NoModelError(f"{what}: {hint}")
+
+
+def providers(settings: Mapping[str, ProviderSettings] = _NONE) -> list[str]:
+    """Every name that may stand before the slash."""
+    own = [n for n, s in settings.items() if n not in PRESETS and s.base_url]
+    return [*PRESETS, "local", "scripted", *own]
+
+
+def small_model(full_name: str) -> str:
+    """The model that observes for `full_name`: its provider's small one, else the model itself."""
+    provider = full_name.partition("/")[0]
+    preset = PRESETS.get(provider)
+    return f"{provider}/{preset.small}" if preset is not None and preset.small else full_name
+
+
+def create(full_name: str, settings: Mapping[str, ProviderSettings] = _NONE,
+           env: Mapping[str, str] | None = None, keyring: KeyLookup | None = None) -> Provider:
+    """The provider of `full_name`. A missing key is an error of the first call, not of this one.
+
+    Raises NoModelError for an unknown provider and ConfigError for settings that do not fit together.
+    """
+    import os
+
+    env = os.environ if env is None else env
+    name, _, model = resolve(full_name, settings).partition("/")
+    own = settings.get(name, ProviderSettings())
+    if name == "local":
+        from sakti.providers.local.provider import LocalProvider
+
+        return LocalProvider(context=own.context_window)
+    if name == "scripted":
+        from sakti.providers.scripted import ScriptedProvider
+
+        return ScriptedProvider.from_file(model)
+    preset = PRESETS.get(name) or Preset(name, "chat", own.base_url or "")
+    return _remote(preset, own, env, keyring or keyring_lookup)
+
+
+def _remote(preset: Preset, own: ProviderSettings, env: Mapping[str, str], keyring: KeyLookup) -> Provider:
+    base_url = _base_url(preset, own, env)
+    if not re.match(r"https?://", base_url):
+        raise ConfigError(f"providers.{preset.name}.base_url has to begin with http:// or https://.")
+    genuine = base_url.rstrip("/") == preset.base_url.rstrip("/")
+    key_env, key = _key(preset, own, env, keyring)
+    timeout = max(own.timeout, LOCAL_SILENCE) if preset.local and own.timeout == 120.0 else own.timeout
+    api = own.api
+    if api == "auto":
+        api = "chat" if preset.api == "responses" and not genuine else preset.api
+    if api == "anthropic":
+        from sakti.providers.anthropic import AnthropicProvider
+
+        return AnthropicProvider(key, name=preset.name, base_url=base_url, key_env=key_env, timeout=timeout,
+                                 context_window=own.context_window)
+    from sakti.providers.openai_chat import ChatProvider
+    from sakti.providers.openai_responses import ResponsesProvider
+
+    kind = ResponsesProvider if api == "responses" else ChatProvider
+    return kind(key, name=preset.name, base_url=base_url, key_env=key_env, timeout=timeout,
+                needs_key=genuine and not preset.local, context_window=own.context_window)
+
+
+def _base_url(preset: Preset, own: ProviderSettings, env: Mapping[str, str]) -> str:
+    from_env = env.get(preset.base_url_env) if preset.base_url_env else None
+    return own.base_url or from_env or preset.base_url
+
+
+def _key(preset: Preset, own: ProviderSettings, env: Mapping[str, str],
+         keyring: KeyLookup) -> tuple[str, str | None]:
+    """The variable that holds the key, and the key: environment first, then keyring."""
+    names = (own.key_env,) if own.key_env else preset.keys
+    for name in names:
+        if env.get(name):
+            return name, env[name]
+    for name in names:
+        if key := keyring(name):
+            return name, key
+    return (names[0] if names else ""), None
+
+
+def keyring_lookup(name: str) -> str | None:
+    """The key stored in the system keyring under `name`, None where there is none or no keyring."""
+    try:
+        import keyring
+        from keyring.errors import KeyringError
+    except ImportError:
+        return None
+    try:
+        return keyring.get_password(KEYRING_SERVICE, name) or None
+    except (KeyringError, RuntimeError, OSError):  # no backend, a locked one, one whose bus is gone
+        return None
+
+
+async def _by_key(env: Mapping[str, str], settings: Mapping[str, ProviderSettings],
+                  keyring: KeyLookup | None, probe: Probe) -> Choice | None:
+    candidates = list(_key_variables(settings))
+    for provider, variable in candidates:
+        if env.get(variable):
+            model = await _default_model(provider, env, settings, probe)
+            if model:
+                return Choice(f"{provider}/{model}", f"{variable} is set")
+    for preset in PRESETS.values():
+        url = env.get(preset.base_url_env) if preset.base_url_env else None
+        if url and is_loopback(url) and (names := await probe(_with_v1(url))):
+            return Choice(f"{preset.name}/{names[0]}", f"{preset.base_url_env} is set")
+    # Looking a key up may open a connection to the desktop's keyring: in a thread, all at once.
+    lookup = keyring or keyring_lookup
+    found = await asyncio.to_thread(lambda: next(((p, v) for p, v in candidates if lookup(v)), None))
+    if found is None:
+        return None
+    model = await _default_model(found[0], env, settings, probe)
+    return Choice(f"{found[0]}/{model}", f"{found[1]} is in the keyring") if model else None
+
+
+def _key_variables(settings: Mapping[str, ProviderSettings]) -> Iterator[tuple[str, str]]:
+    for preset in PRESETS.values():
+        own = settings.get(preset.name)
+        for variable in (own.key_env,) if own and own.key_env else preset.keys:
+            yield preset.name, variable
+
+
+async def _default_model(provider: str, env: Mapping[str, str], settings: Mapping[str, ProviderSettings],
+                         probe: Probe) -> str | None:
+    """The provider's default model, or the first that its server names, where that is on this machine."""
+    preset = PRESETS.get(provider) or Preset(provider, "chat", "")
+    url = _base_url(preset, settings.get(provider, ProviderSettings()), env)
+    served = await probe(_with_v1(url)) if is_loopback(url) else None
+    if served and preset.model not in served:
+        return served[0]
+    return preset.model or None
+
+
+def _with_v1(url: str) -> str:
+    url = url.rstrip("/")
+    return url if url.endswith("/v1") else f"{url}/v1"
+
+
+async def _by_server(settings: Mapping[str, ProviderSettings], probe: Probe) -> Choice | None:
+    servers = [(p, _base_url(p, settings.get(p.name, ProviderSettings()), {}))
+               for p in PRESETS.values() if p.local]
+    answers = await asyncio.gather(*(probe(url) for _, url in servers))
+    for (preset, url), names in zip(servers, answers, strict=True):
+        if names:
+            return Choice(f"{preset.name}/{names[0]}", f"{preset.title} answers at {urlsplit(url).netloc}")
+    return None
+
+
+def _is_installed() -> bool:
+    from sakti.providers.local.model import is_ready
+
+    return is_ready()

@@ -1,0 +1,200 @@
+"""A provider that plays prepared answers: for tests, demos and the tour. Never chosen by itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+from sakti.core.clock import Clock, SystemClock
+from sakti.core.errors import ConfigError, ProviderError
+from sakti.core.types import (
+    Json,
+    ModelInfo,
+    Part,
+    Request,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    Usage,
+    plain_text,
+)
+from sakti.providers.history import CallIds
+from sakti.providers.protocol import (
+    Completed,
+    StopReason,
+    StreamEvent,
+    TextChunk,
+    ThinkingChunk,
+    ToolCallChunk,
+)
+
+_RETRYABLE = frozenset({"rate_limit", "overloaded", "server", "connection", "timeout", "stream_cut"})
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call of an answer; an empty id gets one of its own. `raw` plays arguments that are no JSON."""
+
+    name: str
+    arguments: Json | None = None
+    id: str = ""
+    raw: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One model call. With `error` (a ProviderError code) it fails after `text` was streamed; `cut` ends the
+    stream without an end. `delay` is waited before the first chunk and `chunk_delay` between chunks, in
+    seconds; `chunk` is the size of a chunk in characters."""
+
+    text: str = ""
+    thinking: str = ""
+    calls: tuple[Call, ...] = ()
+    usage: Usage | None = None
+    stop_reason: StopReason | None = None
+    error: str | None = None
+    message: str = ""
+    retry_after: float | None = None
+    cut: bool = False
+    delay: float = 0.0
+    chunk_delay: float = 0.0
+    chunk: int = 24
+
+
+Played: TypeAlias = Answer | str
+Player: TypeAlias = Callable[[Request], Played]
+Counter: TypeAlias = Callable[[str], int]
+
+
+class ScriptedProvider:
+    """Plays `answers` in order, or what the function `answers` says to each request.
+
+    `requests` holds every request it got. `count` measures a text in tokens for the usage that an answer does
+    not state (None: zero). When the list is used up a call fails with ProviderError (invalid_request).
+    """
+
+    def __init__(self, answers: Iterable[Played] | Player = (), *, name: str = "scripted",
+                 clock: Clock | None = None, count: Counter | None = None,
+                 context_window: int = 200_000) -> None:
+        self.name = name
+        self.requests: list[Request] = []
+        self._player = answers if callable(answers) else None
+        self._left: list[Played] = [] if callable(answers) else list(answers)
+        self._clock = clock or SystemClock()
+        self._count = count
+        self._window = context_window
+
+    @classmethod
+    def from_file(cls, path: str | Path, *, clock: Clock | None = None,
+                  count: Counter | None = None) -> ScriptedProvider:
+        """Answers from a JSON file (a list) or JSONL (one a line); an answer is a string or the fields of
+        `Answer`. Raises ConfigError for a file that cannot be read or does not fit."""
+        return cls(load(Path(path)), clock=clock, count=count)
+
+    def add(self, *answers: Played) -> None:
+        """Append answers to what is still to be played."""
+        self._left.extend(answers)
+
+    async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
+        self.requests.append(request)
+        answer = self._next(request)
+        if answer.delay:
+            await self._clock.sleep(answer.delay)
+        ids = CallIds(request.messages)
+        parts: list[Part] = []
+        for event in self._events(answer, ids, parts):
+            if answer.chunk_delay:
+                await self._clock.sleep(answer.chunk_delay)
+            yield event
+        if answer.cut or answer.error:
+            raise _failure(answer)
+        stop = answer.stop_reason or ("tool_use" if answer.calls else "end")
+        yield Completed(tuple(parts), stop, answer.usage or self._usage(request, parts), request.model)
+
+    def _next(self, request: Request) -> Answer:
+        if self._player is not None:
+            played = self._player(request)
+        elif self._left:
+            played = self._left.pop(0)
+        else:
+            raise ProviderError("The script has no answer left.", code="invalid_request")
+        return Answer(played) if isinstance(played, str) else played
+
+    def _events(self, answer: Answer, ids: CallIds, parts: list[Part]) -> Iterable[StreamEvent]:
+        if answer.thinking:
+            yield from (ThinkingChunk(piece) for piece in _pieces(answer.thinking, answer.chunk))
+            parts.append(ThinkingPart(answer.thinking, self.name, {"signature": "scripted"}))
+        if answer.text:
+            yield from (TextChunk(piece) for piece in _pieces(answer.text, answer.chunk))
+            parts.append(TextPart(answer.text))
+        for call in answer.calls:
+            call_id = ids.unique(call.id or None)
+            raw = call.raw or json.dumps(call.arguments or {}, ensure_ascii=False)
+            yield from (ToolCallChunk(call_id, call.name, piece) for piece in _pieces(raw, answer.chunk))
+            arguments = None if call.raw else call.arguments or {}
+            parts.append(ToolCallPart(call_id, call.name, arguments, call.raw))
+
+    def _usage(self, request: Request, parts: Sequence[Part]) -> Usage:
+        if self._count is None:
+            return Usage()
+        return Usage(input_tokens=self._input(request, self._count),
+                     output_tokens=self._count(plain_text(parts)))
+
+    @staticmethod
+    def _input(request: Request, count: Counter) -> int:
+        texts = [b.text for b in request.system] + [json.dumps(t.parameters) for t in request.tools]
+        texts += [plain_text(m.parts) for m in request.messages] + [request.tail]
+        return sum(count(t) for t in texts if t)
+
+    async def count_tokens(self, request: Request) -> int | None:
+        return None if self._count is None else self._input(request, self._count)
+
+    async def models(self) -> Sequence[ModelInfo]:
+        return [ModelInfo("demo", self.name, context_window=self._window)]
+
+    async def warm(self) -> None:
+        """Nothing to open."""
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+def _pieces(text: str, size: int) -> Iterable[str]:
+    return (text[i:i + size] for i in range(0, len(text), max(1, size)))
+
+
+def _failure(answer: Answer) -> ProviderError:
+    code = answer.error or "stream_cut"
+    message = answer.message or ("The stream was cut." if answer.cut else f"The script says: {code}.")
+    return ProviderError(message, code=code, retryable=code in _RETRYABLE, retry_after=answer.retry_after)
+
+
+def load(path: Path) -> list[Played]:
+    """The answers of a JSON or JSONL file. Raises ConfigError."""
+    try:
+        text = path.read_text("utf-8")
+        if path.suffix == ".jsonl":
+            values = [json.loads(line) for line in text.splitlines() if line.strip()]
+        else:
+            whole: Any = json.loads(text)
+            values = cast("list[Any]", whole) if isinstance(whole, list) else [whole]
+        return [_answer(v) for v in values]
+    except OSError as e:
+        raise ConfigError(f"The script {path} cannot be read: {e.strerror}.") from e
+    except (ValueError, TypeError) as e:
+        raise ConfigError(f"The script {path} does not fit: {e}.") from e
+
+
+def _answer(value: Any) -> Played:
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, dict):
+        raise TypeError("an answer is a string or an object")
+    fields = dict(cast("Json", value))
+    fields["calls"] = tuple(Call(**c) for c in fields.get("calls", ()))
+    if isinstance(fields.get("usage"), dict):
+        fields["usage"] = Usage(**fields["usage"])
+    return Answer(**fields)

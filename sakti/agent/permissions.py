@@ -1,0 +1,196 @@
+"""What the agent may do without asking: one pure decision for each tool call.
+
+Until commands are parsed, a command is never clearly a read: in every mode but `auto` it asks. Paths are resolved
+(symlinks, `..`) before they are judged. A deny beats an ask, an ask beats an allow, whatever the mode.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from sakti.core.config import ApprovalMode
+
+READS = frozenset({"read", "ls", "glob", "grep"})
+WRITES = frozenset({"write", "edit"})
+SHELL_SAFE = frozenset({"bash_output", "kill"})
+
+# Files that hold secrets, by name or by a folder on the way.
+SECRET_NAMES = (
+    ".env", ".env.*", "*.pem", "*.key", "*.p12", "*.pfx", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", ".netrc",
+    ".pgpass", ".npmrc", ".pypirc", ".git-credentials", "credentials", "credentials.json", "*.keystore", "*.kdbx",
+)
+HARMLESS_NAMES = (".env.example", ".env.sample", ".env.template", "*.pub")
+SECRET_FOLDERS = frozenset({".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".password-store", "gcloud"})
+# Files whose change runs code later, without anyone asking for it.
+GUARDED_NAMES = frozenset({
+    ".bashrc", ".bash_profile", ".profile", ".zshrc", ".zprofile", ".zshenv", ".gitconfig", ".envrc", ".mcp.json",
+})
+GUARDED_FOLDERS = frozenset({".git", ".sakti", ".vscode", ".husky"})
+
+# Commands that are asked even in `auto`: what they do cannot be taken back.
+DESTRUCTIVE = re.compile(
+    r"\brm\s+(?:-\w*\s+)*-\w*[rf]|\bmkfs|\bdd\s+.*\bof=|\bgit\s+(?:push|reset\s+--hard|clean)|\bsudo\b|\bshutdown\b"
+    r"|\breboot\b|\bchmod\s+-R|\bchown\s+-R|>\s*/dev/(?!null|stdout|stderr)|\bcurl\b.*\|\s*\w*sh\b|\bwget\b.*\|\s*\w*sh\b"
+    r"|-delete\b|\bshred\b|:\(\)\s*\{"
+)
+SHELL_SIGNS = re.compile(r"[;&|<>$`\n(){}!*?\[\]~\\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`target` is what will run or change, `rule` what "always" would save, `reason` a few words for people."""
+
+    verdict: Literal["allow", "ask", "deny"]
+    reason: str
+    target: str = ""
+    rule: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a call would act. `own` are sakti's own folders: its data and its configuration."""
+
+    workspace: Path
+    cwd: Path
+    own: tuple[Path, ...] = ()
+
+    def resolve(self, path: str) -> Path:
+        return (self.cwd / Path(path).expanduser()).resolve()
+
+    def show(self, path: Path) -> str:
+        return str(path.relative_to(self.workspace)) if path.is_relative_to(self.workspace) else str(path)
+
+
+def judge(
+    tool: str, arguments: Mapping[str, Any], *, mode: ApprovalMode, rules: Rules, place: Place, internal: bool = False
+) -> Decision:
+    """Whether a call runs, asks or is refused."""
+    if internal or tool in SHELL_SAFE:
+        return Decision("allow", "")
+    if tool == "bash":
+        return _command(str(arguments.get("command", "")), mode, rules, place)
+    if tool in READS | WRITES:
+        return _path(tool, str(arguments.get("path", ".")), mode, rules, place)
+    return Decision("ask", "unknown tool", tool, tool)
+
+
+def _path(tool: str, text: str, mode: ApprovalMode, rules: Rules, place: Place) -> Decision:
+    path = place.resolve(text)
+    target = place.show(path)
+    rule = f"{tool}({glob_escape(target)})"
+    if secret := secret_reason(path, place):
+        return Decision("deny", secret, target)
+    said = _by_rule(tool, target, rules)
+    if said == "deny":
+        return Decision("deny", "a rule of yours denies it", target)
+    if tool in WRITES and mode == "plan":
+        return Decision("deny", "plan mode changes nothing", target)
+    inside = path.is_relative_to(place.workspace)
+    if tool in WRITES and (guarded := _guarded(path)):
+        return Decision("ask", guarded, target, "")
+    if said == "ask":
+        return Decision("ask", "a rule of yours asks for it", target, "")
+    if said == "allow":
+        return Decision("allow", "", target)
+    if not inside:
+        return Decision("ask", "outside the workspace", target, rule)
+    if tool in READS or mode in ("edits", "auto"):
+        return Decision("allow", "", target)
+    return Decision("ask", "changes a file", target, rule)
+
+
+def _command(command: str, mode: ApprovalMode, rules: Rules, place: Place) -> Decision:
+    rule = f"bash({glob_escape(command)})"
+    for word in _words(command):
+        for candidate in {word, word.partition("=")[2]} - {""}:
+            if ("/" in candidate or "." in candidate) and (secret := secret_reason(place.resolve(candidate), place)):
+                return Decision("deny", secret, command)
+    said = _by_rule("bash", command, rules)
+    if said == "deny":
+        return Decision("deny", "a rule of yours denies it", command)
+    if mode == "plan":
+        return Decision("deny", "plan mode runs nothing", command)
+    if DESTRUCTIVE.search(command):
+        return Decision("ask", "cannot be taken back", command, "")
+    if said == "ask":
+        return Decision("ask", "a rule of yours asks for it", command, "")
+    if said == "allow" or mode == "auto":
+        return Decision("allow", "", command)
+    return Decision("ask", "runs a command", command, rule)
+
+
+def _words(command: str) -> list[str]:
+    """The words of a command, as far as they can be told; `$HOME` and `~` are the home folder."""
+    home = str(Path.home())
+    flat = re.sub(r"\$\{?HOME\}?", home, command)
+    try:
+        lexer = shlex.shlex(flat, posix=True, punctuation_chars=True)
+        lexer.whitespace_split = True
+        return [re.sub(r"^~(?=/|$)", home, w) for w in lexer]
+    except ValueError:
+        return re.split(r"[\s'\"]+", flat)
+
+
+def secret_reason(path: Path, place: Place) -> str:
+    """Why nobody may read or write `path` through the agent; empty where it is an ordinary file."""
+    name = path.name.lower()
+    if any(path.is_relative_to(folder) for folder in place.own):
+        return "sakti's own data"
+    if any(part in SECRET_FOLDERS for part in path.parts):
+        return "a folder of credentials"
+    if _matches(name, SECRET_NAMES) and not _matches(name, HARMLESS_NAMES):
+        return "holds secrets"
+    return ""
+
+
+def _guarded(path: Path) -> str:
+    if path.name in GUARDED_NAMES or any(part in GUARDED_FOLDERS for part in path.parts):
+        return "runs or redirects code later"
+    return ""
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, p) for p in patterns)
+
+
+def _by_rule(tool: str, target: str, rules: Rules) -> Literal["allow", "ask", "deny"] | None:
+    if any(rule_matches(r, tool, target) for r in rules.deny):
+        return "deny"
+    if any(rule_matches(r, tool, target) for r in rules.ask):
+        return "ask"
+    if any(rule_matches(r, tool, target, careful=True) for r in rules.allow):
+        return "allow"
+    return None
+
+
+def rule_matches(rule: str, tool: str, target: str, *, careful: bool = False) -> bool:
+    """Whether `tool` or `tool(glob)` covers a call. `careful`: a glob with a wildcard never covers a command in
+    which a shell could do more than the first word says (`git status*` does not allow `git status; rm x`)."""
+    name, _, pattern = rule.partition("(")
+    if name.strip() != tool:
+        return False
+    if not pattern:
+        return not careful or tool != "bash"
+    pattern = pattern.removesuffix(")")
+    if pattern == glob_escape(target):
+        return True
+    if careful and tool == "bash" and SHELL_SIGNS.search(target):
+        return False
+    return fnmatch.fnmatchcase(target, pattern)
+
+
+def glob_escape(text: str) -> str:
+    return re.sub(r"([*?\[])", r"[\1]", text)

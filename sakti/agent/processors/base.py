@@ -1,0 +1,129 @@
+"""Processors: the loop's extension point. Memory itself is one.
+
+Every hook takes a frozen value and returns one: what came in is never changed. What an input hook changes goes
+into the request only, never into what is stored.
+
+Order: on the way in memory comes first, then the user's processors, then the token limiter; on the way out the
+user's come first, then memory. So a guardrail that aborts keeps the turn out of memory in both directions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, NoReturn
+
+from sakti.core.types import Block, Json, Message, ToolSpec, Usage
+from sakti.providers.protocol import StreamEvent
+
+
+class Abort(Exception):
+    """Raised by `abort`. `retry` asks for the same step again, with the reason told to the model."""
+
+    def __init__(self, reason: str, retry: bool) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.retry = retry
+
+
+def abort(reason: str, *, retry: bool = False) -> NoReturn:
+    """End the turn as a tripwire that the caller sees; with `retry` (step hooks only) play the step again."""
+    raise Abort(reason, retry)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnInput:
+    """A turn that begins: the user's message, and the model that will be asked ("provider/name")."""
+
+    thread_id: str
+    message: Message
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """A step that is over: what was answered and used."""
+
+    message: Message
+    results: Message | None
+    usage: Usage
+    stop_reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepInput:
+    """Everything of the next model call. `budget` is how many tokens the model's window leaves for memory and
+    messages, None when its window is not known; `retry_reason` why this step is played again."""
+
+    step: int
+    steps: tuple[StepRecord, ...]
+    messages: tuple[Message, ...]
+    system: tuple[Block, ...]
+    tools: tuple[ToolSpec, ...]
+    tool_choice: Literal["auto", "none"]
+    model: str
+    tail: tuple[str, ...] = ()
+    budget: int | None = None
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    thinking_tokens: int | None = None
+    retry_count: int = 0
+    retry_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutput:
+    """A model's answer before it counts. A hook may replace `message` (its text, its metadata) or abort."""
+
+    step: int
+    message: Message
+    stop_reason: str
+    retry_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TurnResult:
+    """The turn at its end. `metadata` maps message ids to what is added to those messages' metadata."""
+
+    thread_id: str
+    messages: tuple[Message, ...]
+    text: str
+    metadata: dict[str, Json] = field(default_factory=dict[str, Json])
+
+
+class Processor:
+    """Base of all processors; override what is wanted. `kind` names what it does: one added by hand replaces
+    the automatic one of its kind."""
+
+    kind = ""
+
+    async def process_input(self, turn: TurnInput) -> TurnInput:
+        """Once a turn, before its first step."""
+        return turn
+
+    async def process_input_step(self, step: StepInput) -> StepInput:
+        """Before each model call."""
+        return step
+
+    def process_output_stream(self, chunk: StreamEvent) -> StreamEvent | None:
+        """Each piece of the answer as it comes; None keeps it off the screen."""
+        return chunk
+
+    async def process_output_step(self, output: StepOutput) -> StepOutput:
+        """After each model call, before its message counts."""
+        return output
+
+    async def process_output_result(self, result: TurnResult) -> TurnResult:
+        """Once a turn, at its end."""
+        return result
+
+
+def overrides(processor: Processor, hook: str) -> bool:
+    return getattr(type(processor), hook) is not getattr(Processor, hook)
+
+
+def guards_output(processor: Processor) -> bool:
+    """Whether messages must wait for this processor before others may see them."""
+    return any(
+        overrides(processor, hook)
+        for hook in ("process_output_stream", "process_output_step", "process_output_result")
+    )

@@ -1,0 +1,140 @@
+"""The processors that every session has or can have."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+
+from sakti.agent.processors.base import Processor, StepInput, TurnInput, TurnResult
+from sakti.core.tokens import Counter, message_tokens
+from sakti.core.types import Message
+from sakti.memory.engine import MemoryEngine
+
+
+class MemoryProcessor(Processor):
+    """Observational memory: gives each step its window of messages and the blocks that stand for the rest."""
+
+    kind = "memory"
+
+    def __init__(self, engine: MemoryEngine) -> None:
+        self.engine = engine
+
+    async def process_input(self, turn: TurnInput) -> TurnInput:
+        provider, _, model = turn.model.partition("/")
+        await self.engine.begin_turn(provider=provider, model=model)
+        return turn
+
+    async def process_input_step(self, step: StepInput) -> StepInput:
+        prepared = await self.engine.prepare(step=step.step, budget=step.budget)
+        return dataclasses.replace(
+            step,
+            messages=prepared.messages,
+            system=(*step.system, *prepared.blocks),
+            tail=(*step.tail, *prepared.tail),
+        )
+
+    async def process_output_result(self, result: TurnResult) -> TurnResult:
+        await self.engine.end_turn()
+        return result
+
+
+class MessageHistory(Processor):
+    """Only the newest messages, for where observational memory is off; a tool exchange is kept whole."""
+
+    kind = "history"
+
+    def __init__(self, last_messages: int) -> None:
+        self.last_messages = last_messages
+
+    async def process_input_step(self, step: StepInput) -> StepInput:
+        return dataclasses.replace(step, messages=newest_whole(step.messages, self.last_messages))
+
+
+class TokenLimiter(Processor):
+    """The last word before a request: drops the oldest messages until it fits `limit` tokens (or the step's
+    own budget). The newest user message stays, and a call is never parted from its result."""
+
+    kind = "limiter"
+
+    def __init__(self, counter: Counter, limit: int | None = None) -> None:
+        self.counter = counter
+        self.limit = limit
+
+    async def process_input_step(self, step: StepInput) -> StepInput:
+        limit = self.limit if self.limit is not None else step.budget
+        if limit is None:
+            return step
+        blocks = sum(b.tokens or self.counter.count(b.text) for b in step.system if b.kind not in ("system",))
+        return dataclasses.replace(step, messages=fit(step.messages, limit - blocks))
+
+
+class ToolCallFilter(Processor):
+    """Leaves the calls of the named tools, and their results, out of the request."""
+
+    kind = "tool_filter"
+
+    def __init__(self, exclude: Collection[str]) -> None:
+        self.exclude = frozenset(exclude)
+
+    async def process_input_step(self, step: StepInput) -> StepInput:
+        hidden = {c.id for m in step.messages for c in m.tool_calls if c.name in self.exclude}
+        kept: list[Message] = []
+        for message in step.messages:
+            parts = tuple(
+                p for p in message.parts
+                if getattr(p, "id", None) not in hidden and getattr(p, "call_id", None) not in hidden
+            )
+            if parts:
+                kept.append(message if len(parts) == len(message.parts) else dataclasses.replace(message, parts=parts))
+        return dataclasses.replace(step, messages=tuple(kept))
+
+
+# --- pure -------------------------------------------------------------------------------------------------
+
+
+def exchanges(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
+    """Messages grouped so that an assistant's calls and the tool message behind them stay together."""
+    groups: list[list[Message]] = []
+    for message in messages:
+        if message.role == "tool" and groups and groups[-1][-1].tool_calls:
+            groups[-1].append(message)
+        else:
+            groups.append([message])
+    return [tuple(g) for g in groups]
+
+
+def newest_whole(messages: Sequence[Message], last: int) -> tuple[Message, ...]:
+    """The newest exchanges of together at least `last` messages, as far as there are so many."""
+    kept: list[tuple[Message, ...]] = []
+    size = 0
+    for group in reversed(exchanges(messages)):
+        if size >= last:
+            break
+        kept.append(group)
+        size += len(group)
+    return tuple(m for group in reversed(kept) for m in group)
+
+
+def fit(messages: Sequence[Message], limit: int) -> tuple[Message, ...]:
+    """The newest exchanges that fit `limit` tokens; the newest one, and the newest real user message, always."""
+    groups = exchanges(messages)
+    sizes = [sum(m.tokens or message_tokens(m.part_tokens) for m in g) for g in groups]
+    current = max((i for i, g in enumerate(groups) if is_from_user(g[0])), default=len(groups) - 1)
+    must = {current, len(groups) - 1}
+    room = limit - sum(sizes[i] for i in must if 0 <= i < len(sizes))
+    kept = set(must)
+    for i in range(len(groups) - 1, -1, -1):
+        if i in must:
+            continue
+        if sizes[i] > room:
+            break
+        room -= sizes[i]
+        kept.add(i)
+    return tuple(m for i, g in enumerate(groups) if i in kept for m in g)
+
+
+def is_from_user(message: Message) -> bool:
+    """Typed by the user, not made by us."""
+    return message.role == "user" and not message.metadata.get("synthetic")
+
+

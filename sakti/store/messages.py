@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from sakti.core.types import Message, Usage, plain_text
+from sakti.core.types import Json, Message, Usage, plain_text
 from sakti.store import codec, search_index
 from sakti.store.database import Database
 from sakti.store.models import MessageRow, StepRow, ThreadRow
@@ -139,6 +139,13 @@ def seal(db: Database, ids: Sequence[str], now: int) -> None:
         MessageRow.update(sealed_at=now).where(
             MessageRow.id.in_(list(ids[start : start + 500])), MessageRow.sealed_at.is_null()
         ).execute(db)
+
+
+def add_metadata(db: Database, message_id: str, changes: Json) -> None:
+    """Merge `changes` into a message's metadata."""
+    message = get(db, message_id)
+    if message is not None:
+        MessageRow.update(metadata={**message.metadata, **changes}).where(MessageRow.id == message_id).execute(db)
 
 
 def from_row(row: Sequence[Any]) -> Message:

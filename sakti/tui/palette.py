@@ -1,0 +1,112 @@
+"""The colours of lines that sakti draws itself, by role, and their defaults for themes that leave them out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from rich.style import Style
+from textual.color import Color
+
+PREFIX = "sakti-"
+
+# role: (in a dark theme, in a light theme). Text roles reach WCAG AA on the theme's background.
+DEFAULTS: dict[str, tuple[str, str]] = {
+    "muted": ("#9aa3b2", "#565d69"),
+    "faint": ("#7d8696", "#6a7280"),
+    "line": ("#2c333f", "#d5d1c7"),
+    "user": ("#e5b567", "#8a5200"),
+    "agent": ("#7fb0e8", "#2458a6"),
+    "heading": ("#a9c7ee", "#1f4a8c"),
+    "code": ("#d7ba8f", "#7a4a12"),
+    "code-bg": ("#191e27", "#f0ede6"),
+    "link": ("#7fb0e8", "#2458a6"),
+    "ok": ("#8fc48a", "#2c6b2f"),
+    "warn": ("#e5b567", "#8a5200"),
+    "bad": ("#e98089", "#b02a33"),
+    "added": ("#9ad094", "#22602a"),
+    "added-bg": ("#16271c", "#e2f2e0"),
+    "removed": ("#f0959c", "#a1252f"),
+    "removed-bg": ("#2d191d", "#fbe5e4"),
+    "keyword": ("#b79ceb", "#6a3fb5"),
+    "string": ("#9ac48f", "#32692f"),
+    "comment": ("#818b9b", "#666d79"),
+    "number": ("#e0a37a", "#96480f"),
+    "name": ("#7fb0e8", "#2458a6"),
+    "mark-bg": ("#5a4a1e", "#ffe9a8"),
+    "gauge": ("#7fb0e8", "#2f66b8"),
+    "gauge-high": ("#e5b567", "#a86400"),
+}
+TEXT_ROLES = ("muted", "faint", "user", "agent", "heading", "link", "ok", "warn", "bad")
+
+
+def variable_defaults(dark: bool) -> dict[str, str]:
+    """Every colour variable of sakti's own, as `get_theme_variable_defaults` wants them."""
+    return {PREFIX + role: pair[0 if dark else 1] for role, pair in DEFAULTS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Palette:
+    """Rich styles by role; each sets a foreground, or what its name says, and leaves the rest to the widget."""
+
+    text: Style
+    bold: Style
+    muted: Style
+    faint: Style
+    line: Style
+    user: Style
+    agent: Style
+    heading: Style
+    code: Style
+    code_block: Style
+    link: Style
+    ok: Style
+    warn: Style
+    bad: Style
+    added: Style
+    removed: Style
+    keyword: Style
+    string: Style
+    comment: Style
+    number: Style
+    name: Style
+    mark: Style
+    gauge: Style
+    gauge_high: Style
+    cursor: Style
+
+
+def make_palette(variables: Mapping[str, str], dark: bool) -> Palette:
+    """The palette of a theme, from `App.theme_variables`. A colour that cannot be read takes its default."""
+    defaults = variable_defaults(dark)
+
+    def colour(name: str) -> str:
+        for value in (variables.get(name), defaults.get(name)):
+            if value:
+                try:
+                    return Color.parse(value).rich_color.name
+                except Exception:  # Textual raises several kinds; the default stands in for each
+                    continue
+        return "#d5dae2" if dark else "#23272e"
+
+    def role(name: str, *, bold: bool | None = None, bg: str | None = None, italic: bool | None = None) -> Style:
+        return Style(color=colour(PREFIX + name), bold=bold, italic=italic,
+                     bgcolor=colour(PREFIX + bg) if bg else None)
+
+    foreground = colour("foreground")
+    plain = {f.name for f in fields(Palette)} & {n.replace("-", "_") for n in DEFAULTS}
+    styles = {name: role(name.replace("_", "-")) for name in plain}
+    styles |= {
+        "text": Style(color=foreground),
+        "bold": Style(color=foreground, bold=True),
+        "user": role("user", bold=True),
+        "agent": role("agent", bold=True),
+        "heading": role("heading", bold=True),
+        "code_block": Style(color=foreground, bgcolor=colour(PREFIX + "code-bg")),
+        "added": role("added", bg="added-bg"),
+        "removed": role("removed", bg="removed-bg"),
+        "comment": role("comment", italic=True),
+        "mark": Style(bgcolor=colour(PREFIX + "mark-bg")),
+        "cursor": Style(bgcolor=colour("panel")),
+    }
+    return Palette(**styles)

@@ -1,0 +1,66 @@
+"""Theme files: `themes/*.toml`, one a theme, their keys those of `textual.theme.Theme`.
+
+The user's folder wins over the installed one. A broken file is reported and left out, never fatal.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from textual.theme import Theme
+
+from sakti.core.resources import folders
+from sakti.tui.palette import variable_defaults
+
+FALLBACK = "sakti-dark"
+_COLOURS = ("primary", "secondary", "warning", "error", "success", "accent", "foreground", "background",
+            "surface", "panel", "boost")
+_HEX = re.compile(r"#(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
+
+
+@dataclass(frozen=True, slots=True)
+class Themes:
+    """`problems` are sentences for the user, each naming its file."""
+
+    themes: dict[str, Theme]
+    problems: tuple[str, ...]
+
+
+def load_themes() -> Themes:
+    """Every theme that can be read. `sakti-dark` is always among them."""
+    found: dict[str, Theme] = {}
+    problems: list[str] = []
+    for folder in folders("themes"):
+        for path in sorted(folder.glob("*.toml")):
+            try:
+                theme = read_theme(path)
+            except (ValueError, OSError, TypeError) as e:
+                problems.append(f"{path}: {e}")
+                continue
+            found.setdefault(theme.name, theme)
+    found.setdefault(FALLBACK, Theme(
+        name=FALLBACK, primary="#7fb0e8", background="#10141b", surface="#151a22", panel="#1e2530",
+        foreground="#d8dde6", variables=variable_defaults(True),
+    ))
+    return Themes(found, tuple(problems))
+
+
+def read_theme(path: Path) -> Theme:
+    """One theme file. Raises ValueError or OSError with what is wrong in it."""
+    table: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
+    name = table.pop("name", path.stem)
+    if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name):
+        raise ValueError("`name` takes letters, digits and dashes.")
+    variables: dict[str, Any] = table.pop("variables", {})
+    for key, value in [*table.items(), *variables.items()]:
+        is_colour = key in _COLOURS or key.startswith("sakti-")
+        if is_colour and not (isinstance(value, str) and _HEX.fullmatch(value)):
+            raise ValueError(f"{key} = {value!r} is not a colour such as #1e2530.")
+    if "primary" not in table:
+        raise ValueError("`primary` is missing.")
+    own = variable_defaults(bool(table.get("dark", True)))
+    return Theme(name=name, variables=own | {str(k): str(v) for k, v in variables.items()}, **table)

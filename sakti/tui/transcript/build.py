@@ -1,0 +1,92 @@
+"""Stored messages as blocks, the same blocks that a live turn leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sakti.core.text import one_line, sanitise
+from sakti.core.types import (
+    FilePart,
+    ImagePart,
+    MarkerPart,
+    Message,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from sakti.tui.transcript.blocks import Block, ChunkBlock, Label, NoticeBlock, TextBlock, ThinkingBlock, ToolBlock
+from sakti.tui.transcript.split import split
+
+_MARKERS = {
+    "interrupted": "interrupted", "error": "stopped by an error", "model_changed": "model", "activation": "memory",
+    "limit": "step limit",
+}
+
+
+def message_blocks(messages: Iterable[Message]) -> list[Block]:
+    """`messages`, oldest first, as blocks. A result joins the call it answers; consecutive messages of the
+    agent stand under one label."""
+    blocks: list[Block] = []
+    calls: dict[str, ToolBlock] = {}
+    speaker = ""
+    for message in messages:
+        if message.role == "user":
+            speaker = "you"
+            blocks += user_blocks(message)
+            continue
+        if message.role == "assistant" and speaker != "sakti":
+            speaker = "sakti"
+            blocks.append(Label(message.id, who="sakti", created_at=message.created_at))
+        for part in message.parts:
+            _add_part(part, message, blocks, calls)
+    for call in calls.values():
+        if call.state == "running":
+            call.state = "stopped"
+    return blocks
+
+
+def _add_part(part: object, message: Message, blocks: list[Block], calls: dict[str, ToolBlock]) -> None:
+    after_label = bool(blocks) and isinstance(blocks[-1], Label)
+    match part:
+        case TextPart(text):
+            chunks = split(sanitise(text))
+            for number, chunk in enumerate(chunks):
+                blocks.append(ChunkBlock(message.id, gap=chunk.gap and not (number == 0 and after_label), chunk=chunk))
+        case ThinkingPart(text) if text.strip():
+            blocks.append(ThinkingBlock(message.id, gap=not after_label, text=text))
+        case ToolCallPart():
+            block = ToolBlock(message.id, gap=tool_gap(blocks), call_id=part.id)
+            block.start(part)
+            calls[part.id] = block
+            blocks.append(block)
+        case ToolResultPart():
+            block = calls.get(part.call_id)
+            if block is not None:
+                block.finish(part, None)
+        case MarkerPart(kind, text):
+            title = _MARKERS.get(kind, kind.replace("_", " "))
+            tone = "warning" if kind in ("interrupted", "error", "limit") else "information"
+            blocks.append(NoticeBlock(message.id, tone=tone, title=title, text=text))
+        case _:
+            pass
+
+
+def user_blocks(message: Message) -> list[Block]:
+    """What the user sent: the text, and the names of what came with it."""
+    blocks: list[Block] = [Label(message.id, who="you", created_at=message.created_at)]
+    if message.text.strip():
+        blocks.append(TextBlock(message.id, text=message.text))
+    for part in message.parts:
+        if isinstance(part, FilePart):
+            lines = part.text.count("\n") + 1
+            blocks.append(NoticeBlock(message.id, False, text=f"@{one_line(part.path, 200)}  {lines} lines"))
+        elif isinstance(part, ImagePart):
+            size = f"  {part.width}×{part.height}" if part.width else ""
+            blocks.append(NoticeBlock(message.id, False, text=f"▣ {one_line(part.name or 'image', 200)}{size}"))
+    return blocks
+
+
+def tool_gap(blocks: list[Block]) -> bool:
+    """Tool lines stand close together, with room before the first of them, except directly under a label."""
+    return bool(blocks) and not isinstance(blocks[-1], ToolBlock | Label)

@@ -1,0 +1,81 @@
+"""Code as lines of styled spans, through Pygments, which is imported with the first block of code."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from rich.segment import Segment
+from rich.style import Style
+
+from sakti.tui.palette import Palette
+from sakti.tui.transcript.wrap import TAB, Line, Span, fold_line, pad
+
+if TYPE_CHECKING:
+    from pygments.lexer import Lexer
+
+HIGHLIGHT_CAP = 60_000  # characters; a longer piece is shown plain
+_SPACE = Segment(" ")
+
+
+@lru_cache(maxsize=64)
+def _lexer(language: str) -> Lexer | None:
+    from pygments.lexers import get_lexer_by_name
+    from pygments.util import ClassNotFound
+
+    try:
+        return get_lexer_by_name(language, stripnl=False, ensurenl=False)
+    except ClassNotFound:
+        return None
+
+
+def highlight(code: str, language: str, palette: Palette) -> list[list[Span]]:
+    """The lines of `code`, tabs as spaces, each a list of spans; plain where `language` is not known."""
+    code = code.expandtabs(TAB)
+    lexer = _lexer(language.lower()) if language and len(code) <= HIGHLIGHT_CAP else None
+    if lexer is None:
+        return [[(row, palette.text)] if row else [] for row in code.split("\n")]
+    from pygments.token import Comment, Keyword, Name, Number, String
+
+    styles: dict[Any, Style] = {}
+
+    def style_of(token: Any) -> Style:
+        style = styles.get(token)
+        if style is None:
+            if token in Comment:
+                style = palette.comment
+            elif token in String:
+                style = palette.string
+            elif token in Keyword:
+                style = palette.keyword
+            elif token in Number:
+                style = palette.number
+            elif token in Name.Function or token in Name.Class or token in Name.Decorator or token in Name.Tag:
+                style = palette.name
+            else:
+                style = palette.text
+            styles[token] = style
+        return style
+
+    lines: list[list[Span]] = [[]]
+    for token, value in lexer.get_tokens(code):
+        style = style_of(token)
+        first, *more = value.split("\n")
+        if first:
+            lines[-1].append((first, style))
+        for row in more:
+            lines.append([(row, style)] if row else [])
+    wanted = code.count("\n") + 1
+    return (lines + [[]] * wanted)[:wanted]
+
+
+def code_lines(code: str, language: str, width: int, palette: Palette) -> list[Line]:
+    """A block of code on its own background, one cell of room on each side, long lines folded."""
+    background = Style(bgcolor=palette.code_block.bgcolor)
+    inner = max(1, width - 2)
+    out: list[Line] = []
+    for spans in highlight(code, language, palette):
+        for line in fold_line(spans, inner):
+            full = pad([_SPACE, *line], width)
+            out.append([s._replace(style=background + s.style if s.style else background) for s in full])
+    return out

@@ -1,0 +1,158 @@
+"""Blocks one below another: their heights, which line belongs to which, and the lines that are kept drawn.
+
+A block that was never drawn at this width has an estimated height; `measure` draws it and says by how much
+the estimate was off, so that the widget can keep what stands on the screen where it is. So a thread of any
+length opens, and is resized, in the time of one screen.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+
+from sakti.tui.palette import Palette
+from sakti.tui.transcript.blocks import Block
+from sakti.tui.transcript.wrap import Line
+
+KEEP_LINES = 12_000
+
+
+class Document:
+    """`width` in cells. Positions `y` count lines from the top of the first block."""
+
+    def __init__(self, palette: Palette, width: int = 80) -> None:
+        self.palette = palette
+        self.width = width
+        self.blocks: list[Block] = []
+        self._heights: list[int] = []
+        self._exact: list[bool] = []
+        self._tops: list[int] = []  # _tops[i] is right for i < _clean
+        self._clean = 0
+        self._drawn: OrderedDict[int, list[Line]] = OrderedDict()  # by id() of the block, oldest use first
+        self._drawn_lines = 0
+
+    @property
+    def height(self) -> int:
+        self._sum_up()
+        return self._tops[-1] + self._heights[-1] if self._heights else 0
+
+    def top(self, index: int) -> int:
+        """The first line of block `index`."""
+        self._sum_up()
+        return self._tops[index]
+
+    def block_height(self, index: int) -> int:
+        return self._heights[index]
+
+    def locate(self, y: int) -> tuple[int, int] | None:
+        """The block at line `y` and the line inside it; None outside."""
+        self._sum_up()
+        if y < 0 or not self._tops:
+            return None
+        index = bisect_right(self._tops, y) - 1
+        inside = y - self._tops[index]
+        return (index, inside) if inside < self._heights[index] else None
+
+    def append(self, *blocks: Block) -> None:
+        for block in blocks:
+            self.blocks.append(block)
+            self._heights.append(block.estimate(self.width))
+            self._exact.append(False)
+            self._tops.append(0)
+
+    def insert(self, index: int, blocks: Sequence[Block]) -> None:
+        """`blocks` before block `index`, drawn at once: their heights are exact."""
+        drawn = [self._draw(block) for block in blocks]
+        self.blocks[index:index] = blocks
+        self._heights[index:index] = [len(lines) for lines in drawn]
+        self._exact[index:index] = [True] * len(drawn)
+        self._tops[index:index] = [0] * len(drawn)
+        self._clean = min(self._clean, index)
+
+    def truncate(self, count: int) -> None:
+        """Only the first `count` blocks stay."""
+        for block in self.blocks[count:]:
+            self._forget(block)
+        for values in (self.blocks, self._heights, self._exact, self._tops):
+            del values[count:]
+        self._clean = min(self._clean, count)
+
+    def clear(self) -> None:
+        self.truncate(0)
+
+    def changed(self, index: int) -> int:
+        """Block `index` draws differently now: draw it again. Gives by how many lines its height changed."""
+        self._forget(self.blocks[index])
+        self._exact[index] = False
+        return self.measure(index)
+
+    def measure(self, index: int) -> int:
+        """Make the height of block `index` exact. Gives by how many lines it changed."""
+        if self._exact[index]:
+            return 0
+        height = len(self.lines(index))
+        difference = height - self._heights[index]
+        self._exact[index] = True
+        if difference:
+            self._heights[index] = height
+            self._clean = min(self._clean, index + 1)
+        return difference
+
+    def is_exact(self, index: int) -> bool:
+        return self._exact[index]
+
+    def lines(self, index: int) -> list[Line]:
+        """The drawn lines of block `index`, with the blank line before it where it has one."""
+        return self._draw(self.blocks[index])
+
+    def restyle(self, palette: Palette | None = None, width: int | None = None) -> None:
+        """Other colours or another width: nothing drawn is kept; a new width leaves only estimates."""
+        self._drawn.clear()
+        self._drawn_lines = 0
+        if palette is not None:
+            self.palette = palette
+        if width is not None and width != self.width:
+            self.width = width
+            self._heights = [block.estimate(width) for block in self.blocks]
+            self._exact = [False] * len(self.blocks)
+            self._clean = 0
+
+    def index_of(self, message_id: str) -> int | None:
+        """The first block of a message."""
+        return next((i for i, b in enumerate(self.blocks) if b.message_id == message_id), None)
+
+    def foldables(self) -> Iterable[int]:
+        return (i for i, b in enumerate(self.blocks) if b.foldable)
+
+    def _draw(self, block: Block) -> list[Line]:
+        key = id(block)
+        lines = self._drawn.get(key)
+        if lines is not None:
+            self._drawn.move_to_end(key)
+            return lines
+        lines = block.render(self.width, self.palette)
+        if block.gap and lines and block is not (self.blocks[0] if self.blocks else None):
+            lines = [[], *lines]
+        self._drawn[key] = lines
+        self._drawn_lines += len(lines)
+        while self._drawn_lines > KEEP_LINES and len(self._drawn) > 1:
+            _, dropped = self._drawn.popitem(last=False)
+            self._drawn_lines -= len(dropped)
+        return lines
+
+    def _forget(self, block: Block) -> None:
+        lines = self._drawn.pop(id(block), None)
+        if lines is not None:
+            self._drawn_lines -= len(lines)
+
+    def _sum_up(self) -> None:
+        count = len(self._heights)
+        if self._clean >= count:
+            return
+        at = self._clean
+        y = self._tops[at - 1] + self._heights[at - 1] if at else 0
+        for index in range(at, count):
+            self._tops[index] = y
+            y += self._heights[index]
+        self._clean = count

@@ -1,0 +1,168 @@
+"""Streaming Markdown into finished chunks, so that only the open end is rendered again.
+
+A chunk ends at a blank line outside a code fence, where the next line does not belong to the same list item.
+A fence, a paragraph or a line without end is cut as well, so that the open end never grows beyond `CAP`
+characters: the cost of an answer is linear in its length. All chunks and the tail together are the input.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+CAP = 4_000
+FENCE_LINES = 24
+
+_FENCE = re.compile(r"^( {0,3})(`{3,}|~{3,})(.*)$")
+_NESTED_FENCE = re.compile(r"^\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)*(`{3,}|~{3,})")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """`source` is what was written. For code inside a top level fence `language` is not None (it may be empty)
+    and `code` is what to show; `first` and `last` tell whether the fence begins and ends here. `gap` tells
+    whether a blank line stands before it."""
+
+    source: str
+    language: str | None = None
+    code: str = ""
+    first: bool = True
+    last: bool = True
+    gap: bool = True
+
+
+class Splitter:
+    """Feed it text as it comes; it gives back the chunks that are finished. `tail()` is the open one."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []  # complete lines of the open chunk
+        self._size = 0
+        self._partial: list[str] = []  # pieces of the line that has not ended yet
+        self._partial_size = 0
+        self._fence: str | None = None  # the marker that opened the fence that is open
+        self._top = False  # that fence stands at the top level
+        self._language = ""
+        self._fence_first = True
+        self._blank = False  # the open chunk ends with a blank line
+        self._content = False  # and it holds more than blank lines
+        self._gap = True
+
+    def feed(self, text: str) -> list[Chunk]:
+        """Take `text`; give back the chunks that it finished, in order."""
+        done: list[Chunk] = []
+        head, newline, rest = text.partition("\n")
+        while newline:
+            self._partial.append(head + "\n")
+            line = "".join(self._partial)
+            self._partial.clear()
+            self._partial_size = 0
+            self._line(line, done)
+            head, newline, rest = rest.partition("\n")
+        if head:
+            self._partial.append(head)
+            self._partial_size += len(head)
+            if self._partial_size > CAP:
+                self._cut_line(done)
+        return done
+
+    def tail(self) -> Chunk | None:
+        """The open chunk as it can be shown now; None when nothing is open."""
+        if not self._lines and not self._partial:
+            return None
+        return self._chunk(self._lines, "".join(self._partial), last=False)
+
+    def finish(self) -> list[Chunk]:
+        """End of the stream: what was open is finished."""
+        done: list[Chunk] = []
+        if self._partial:
+            line = "".join(self._partial)
+            self._partial.clear()
+            self._partial_size = 0
+            self._line(line, done)
+        if self._lines:
+            self._close(done, gap=True)
+        self._fence = None
+        return done
+
+    def _line(self, line: str, done: list[Chunk]) -> None:
+        if self._fence is not None:
+            self._push(line)
+            if _closes(line, self._fence):
+                if self._top:
+                    self._close(done, gap=True, last=True)
+                self._fence = None
+                self._blank = False
+            elif (self._top and len(self._lines) >= FENCE_LINES) or self._size > CAP:
+                self._close(done, gap=False, last=False)
+            return
+        if not line.strip():
+            self._push(line)
+            self._blank = True
+            if self._size > CAP:
+                self._close(done, gap=True)
+            return
+        if self._blank and self._content and not line[0].isspace():
+            self._close(done, gap=True)
+        elif self._size > CAP:
+            self._close(done, gap=self._blank)
+        self._blank = False
+        if match := _FENCE.match(line.rstrip("\n")):
+            if "`" in match[2] and "`" in match[3]:
+                self._push(line)
+                return
+            if self._content:
+                self._close(done, gap=True)
+            self._fence, self._top, self._fence_first = match[2], True, True
+            self._language = match[3].strip().split(" ")[0]
+        elif match := _NESTED_FENCE.match(line):
+            self._fence, self._top = match[1], False
+        self._content = True
+        self._push(line)
+
+    def _push(self, line: str) -> None:
+        self._lines.append(line)
+        self._size += len(line)
+
+    def _cut_line(self, done: list[Chunk]) -> None:
+        """A line without end: give away what can be given at a space, as a chunk of its own."""
+        text = "".join(self._partial)
+        cut = text.rfind(" ", CAP // 2) + 1 or len(text)
+        if self._blank and self._content and self._fence is None:
+            self._close(done, gap=True)
+        self._blank = False
+        self._push(text[:cut])
+        self._close(done, gap=False, last=False)
+        self._partial = [text[cut:]] if text[cut:] else []
+        self._partial_size = len(text) - cut
+
+    def _close(self, done: list[Chunk], *, gap: bool, last: bool = True) -> None:
+        if self._lines:
+            done.append(self._chunk(self._lines, "", last=last))
+        self._lines = []
+        self._size = 0
+        self._content = False
+        self._gap = gap
+        self._fence_first = False
+
+    def _chunk(self, lines: list[str], partial: str, *, last: bool) -> Chunk:
+        source = "".join(lines) + partial
+        if self._fence is None or not self._top:
+            return Chunk(source, gap=self._gap)
+        body = [*lines, partial] if partial else list(lines)
+        if self._fence_first:
+            while body and not body.pop(0).strip():  # blank lines may stand before the fence
+                pass
+        if body and _closes(body[-1], self._fence):
+            body = body[:-1]
+        return Chunk(source, self._language, "".join(body).rstrip("\n"), self._fence_first, last, self._gap)
+
+
+def _closes(line: str, fence: str) -> bool:
+    stripped = line.strip()
+    return len(stripped) >= len(fence) and not stripped.strip(fence[0])
+
+
+def split(text: str) -> list[Chunk]:
+    """A whole answer as chunks."""
+    splitter = Splitter()
+    return [*splitter.feed(text), *splitter.finish()]

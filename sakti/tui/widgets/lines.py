@@ -1,0 +1,135 @@
+"""Widgets on Textual's line API: a base that turns lines of segments into strips, with text selection.
+
+`line_at(y)` gives the line at a position of the whole content; everything else (scrolling, cropping, the
+selection's colour, what is copied) is the same for the transcript, the observation log and the result lists.
+"""
+
+from __future__ import annotations
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.cache import LRUCache
+from textual.geometry import Offset, Region, Size
+from textual.scroll_view import ScrollView
+from textual.selection import Selection
+from textual.strip import Strip
+
+from sakti.tui.palette import Palette, make_palette
+from sakti.tui.transcript.wrap import Line
+
+
+class LineView(ScrollView, can_focus=True):
+    """A scrolling view of lines. Subclasses set `virtual_size` and give `line_at`."""
+
+    ALLOW_SELECT = True
+    DEFAULT_CSS = """
+    LineView { overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
+    """
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._strips: LRUCache[tuple[int, int], tuple[Line, Strip]] = LRUCache(512)
+        self._painting = False
+        self._palette: Palette | None = None
+
+    @property
+    def palette(self) -> Palette:
+        """The colours of the current theme."""
+        if self._palette is None:
+            app = self.app
+            self._palette = make_palette(app.theme_variables, app.current_theme.dark)
+        return self._palette
+
+    def on_mount(self) -> None:
+        self.app.theme_changed_signal.subscribe(self, lambda _: self.theme_changed())
+
+    def theme_changed(self) -> None:
+        """Draw everything again in the colours of a new theme."""
+        self._palette = None
+        self.forget_strips()
+
+    def forget_strips(self) -> None:
+        self._strips.clear()
+        self.refresh()
+
+    def line_at(self, y: int) -> Line | None:
+        """The line at content position `y`; None below the end."""
+        raise NotImplementedError
+
+    def line_style(self, y: int) -> Style | None:
+        """What lies under a whole line: a cursor, a highlight."""
+        return None
+
+    @property
+    def allow_select(self) -> bool:
+        return True
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        # hit tests call render_line directly and need offsets; painting does not and is much cheaper without
+        self._painting = True
+        try:
+            return super().render_lines(crop)
+        finally:
+            self._painting = False
+
+    def render_line(self, y: int) -> Strip:
+        scroll_x, scroll_y = self.scroll_offset
+        y += scroll_y
+        width = self.size.width
+        base = self.rich_style
+        line = self.line_at(y)
+        if line is None:
+            return Strip.blank(width, base)
+        selected = self.text_selection
+        under = self.line_style(y)
+        style = base + under if under is not None else base
+        if selected is not None and (span := selected.get_span(y)) is not None:
+            style_selected = self.screen.get_component_rich_style("screen--selection")
+            line = _mark(line, span, style_selected)
+            strip = Strip(Segment.apply_style(line, style)).crop_extend(scroll_x, scroll_x + width, style)
+        else:
+            key = (id(line), width)
+            cached = self._strips.get(key) if under is None else None
+            if cached is None or cached[0] is not line:
+                strip = Strip(Segment.apply_style(line, style)).crop_extend(scroll_x, scroll_x + width, style)
+                if under is None:
+                    self._strips[key] = (line, strip)
+            else:
+                strip = cached[1]
+        return strip if self._painting else strip.apply_offsets(scroll_x, y)
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """The selected text, without the spaces that only lay it out at line ends."""
+        total = self.virtual_size.height
+        start = selection.start or Offset(0, 0)
+        end = selection.end or Offset(1 << 20, max(0, total - 1))
+        rows: list[str] = []
+        for y in range(start.y, min(end.y, total - 1) + 1):
+            line = self.line_at(y) or []
+            text = "".join(s.text for s in line)
+            left = start.x if y == start.y else 0
+            right = end.x if y == end.y else len(text)
+            rows.append(text[left:right].rstrip())
+        return ("\n".join(rows), "\n") if rows else None
+
+    def set_height(self, height: int) -> None:
+        """The content's height in lines; its width is the widget's."""
+        size = Size(self.size.width, height)
+        if size != self.virtual_size:
+            self.virtual_size = size
+
+
+def _mark(line: Line, span: tuple[int, int], style: Style) -> Line:
+    """`line` with `style` over the code points of `span`; an end of -1 is the line's end."""
+    start, end = span
+    out: Line = []
+    at = 0
+    total = sum(len(s.text) for s in line)
+    end = total if end < 0 else end
+    for text, own, _ in line:
+        left, right = max(0, min(len(text), start - at)), max(0, min(len(text), end - at))
+        for piece, marked in ((text[:left], False), (text[left:right], True), (text[right:], False)):
+            if piece:
+                out.append(Segment(piece, (own + style if own else style) if marked else own))
+        at += len(text)
+    return out

@@ -1,0 +1,261 @@
+"""How a model that cannot call tools calls them: it writes one JSON object, an answer or an action. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from sakti.core.types import Json, ToolCallPart, ToolSpec
+
+ANSWER = "answer"
+MOST_TOOLS = 6
+_FIRST = ("read", "edit", "bash", "grep", "write", "ls", "glob")
+_RENAMED = "operation"  # a tool's own argument `action` would hide which tool it is
+_OPENING = re.compile(r'\s*(?:```(?:json)?\s*)?\{\s*"action"\s*:\s*"((?:[^"\\]|\\.)*)"')
+_TEXT = re.compile(r'\s*,\s*"text"\s*:\s*"')
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\": "\\", "/": "/"}
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A tool as a small model is shown it: flat, with few arguments.
+
+    `inner` names an argument that is a list of objects; the model writes the fields of one of them instead.
+    """
+
+    tool: ToolSpec
+    required: Json
+    optional: Json
+    inner: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.tool.name
+
+    def schema(self) -> Json:
+        properties = {"action": {"const": self.name}, **self.required, **self.optional}
+        return {"type": "object", "properties": properties, "required": ["action", *self.required],
+                "additionalProperties": False}
+
+    def line(self) -> str:
+        """One line for the prompt: how the action is written and what it does."""
+        fields = "".join(f', "{name}": {_kind(value)}' for name, value in self.required.items())
+        sentence = re.split(r"(?<=[.!?])\s|\n", self.tool.description.strip())[0]
+        also = f" (may also have {', '.join(self.optional)})" if self.optional else ""
+        return f'{{"action": "{self.name}"{fields}}}: {sentence}{also}'
+
+    def arguments(self, fields: Json) -> Json:
+        """The tool's own arguments of what the model wrote."""
+        own = {("action" if k == _RENAMED and _RENAMED not in _properties(self.tool) else k): v
+               for k, v in fields.items()}
+        if not self.inner or self.inner in own:
+            return own
+        outer = {k: v for k, v in own.items() if k in _properties(self.tool)}
+        return {**outer, self.inner: [{k: v for k, v in own.items() if k not in outer}]}
+
+
+def offer(tools: Sequence[ToolSpec]) -> list[Action]:
+    """At most six tools, those that reading and changing code needs first."""
+    ranked = sorted(tools, key=lambda t: _FIRST.index(t.name) if t.name in _FIRST else len(_FIRST))
+    return [_action(t) for t in ranked[:MOST_TOOLS]]
+
+
+def _action(tool: ToolSpec) -> Action:
+    needed = cast("list[str]", tool.parameters.get("required") or [])
+    definitions = cast("Json", tool.parameters.get("$defs") or {})
+    own = {name: _plain(value, definitions) for name, value in _properties(tool).items()}
+    required = {_outer(n): v for n, v in own.items() if n in needed}
+    optional = {_outer(n): v for n, v in own.items() if n not in needed and _is_simple(v)}
+    lists = [n for n, v in required.items() if v.get("type") == "array" and _is_object(v.get("items"))]
+    if len(lists) != 1:
+        return Action(tool, required, optional)
+    item = cast("Json", required.pop(lists[0])["items"])
+    needed_inside = cast("list[str]", item.get("required") or [])
+    inside = {n: v for n, v in cast("Json", item.get("properties") or {}).items() if n in needed_inside}
+    if not inside or inside.keys() & own.keys():
+        return Action(tool, {n: v for n, v in own.items() if n in needed}, optional)
+    return Action(tool, {**required, **inside}, optional, lists[0])
+
+
+def _properties(tool: ToolSpec) -> Json:
+    return cast("Json", tool.parameters.get("properties") or {})
+
+
+def _outer(name: str) -> str:
+    return _RENAMED if name == "action" else name
+
+
+def _is_simple(value: Json) -> bool:
+    return value.get("type") in ("string", "integer")
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict) and cast("Json", value).get("type") == "object"
+
+
+def _plain(value: Any, definitions: Json) -> Any:
+    """A schema with its references resolved and nothing that only makes the grammar longer."""
+    if isinstance(value, list):
+        return [_plain(v, definitions) for v in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    fields = cast("Json", value)
+    if "$ref" in fields:
+        return _plain(definitions.get(str(fields["$ref"]).rpartition("/")[2], {}), definitions)
+    out: Json = {}
+    for key, inner in fields.items():
+        if key == "properties":
+            out[key] = {name: _plain(v, definitions) for name, v in cast("Json", inner).items()}
+        elif key not in ("title", "default", "description", "examples"):
+            out[key] = _plain(inner, definitions)
+    return out
+
+
+def _kind(value: Json) -> str:
+    match value.get("type"):
+        case "string":
+            return '"…"'
+        case "array":
+            return f"[{_kind(cast('Json', value.get('items') or {}))}, …]"
+        case "integer" | "number":
+            return "1"
+        case "boolean":
+            return "true"
+        case _:
+            return "…"
+
+
+def schema(actions: Sequence[Action]) -> Json:
+    """The JSON Schema of one answer or one action."""
+    answer: Json = {"type": "object", "properties": {"action": {"const": ANSWER}, "text": {"type": "string"}},
+                    "required": ["action", "text"], "additionalProperties": False}
+    return {"anyOf": [answer, *(a.schema() for a in actions)]} if actions else answer
+
+
+def write(call: ToolCallPart, actions: Sequence[Action]) -> str:
+    """A call as the model would have written it: one object a line."""
+    own = call.arguments or {}
+    action = next((a for a in actions if a.name == call.name), None)
+    items: Any = own.get(action.inner) if action is not None and action.inner else None
+    rest = {k: v for k, v in own.items() if action is None or k != action.inner}
+    flat = [own]
+    if isinstance(items, list):
+        flat = [{**rest, **item} for item in cast("list[Json]", items)]
+    return "\n".join(_object(call.name, fields) for fields in flat)
+
+
+def answer(text: str) -> str:
+    """An answer as the model would have written it."""
+    return _object(ANSWER, {"text": text})
+
+
+def _object(name: str, fields: Json) -> str:
+    return json.dumps({"action": name, **{_outer(k): v for k, v in fields.items()}}, ensure_ascii=False)
+
+
+def read(raw: str) -> tuple[str, Json] | None:
+    """Name and fields of what the model wrote, None where no object can be made of it.
+
+    Repairs what small models do: a code fence round the object, words before or after it.
+    """
+    start = raw.find("{")
+    if start < 0:
+        return None
+    try:
+        value, _ = json.JSONDecoder(strict=False).raw_decode(raw, start)
+    except ValueError:
+        return None
+    if not isinstance(value, dict):
+        return None
+    fields = dict(cast("Json", value))
+    name = fields.pop("action", None)
+    return (name, fields) if isinstance(name, str) else None
+
+
+class Reader:
+    """Reads an object while it is written. `feed` returns the answer's text as far as it is new;
+    `action` is the name of the action as soon as it is known."""
+
+    def __init__(self) -> None:
+        self.raw = ""
+        self.action = ""
+        self.text = ""
+        self._position = -1
+        self._inside = False
+        self._closed = False
+
+    def feed(self, piece: str) -> str:
+        self.raw += piece
+        if not self.action:
+            opening = _OPENING.match(self.raw)
+            if opening is None:
+                return ""
+            self.action = opening[1]
+            self._position = opening.end()
+        if self.action != ANSWER or self._closed:
+            return ""
+        if not self._inside:
+            begin = _TEXT.match(self.raw, self._position)
+            if begin is None:
+                return ""
+            self._position, self._inside = begin.end(), True
+        new = self._decode()
+        self.text += new
+        return new
+
+    def _decode(self) -> str:
+        """The characters of the JSON string from here on; an unfinished escape waits for its rest."""
+        out: list[str] = []
+        raw, at = self.raw, self._position
+        while at < len(raw):
+            if raw[at] == '"':
+                self._closed = True
+                break
+            if raw[at] != "\\":
+                out.append(raw[at])
+                at += 1
+                continue
+            width = self._escape_width(raw, at)
+            if width == 0:
+                break
+            out.append(_unescape(raw[at:at + width]))
+            at += width
+        self._position = at
+        return "".join(out)
+
+    @staticmethod
+    def _escape_width(raw: str, at: int) -> int:
+        """Characters of the escape at `at`, 0 where more are to come."""
+        if at + 1 >= len(raw):
+            return 0
+        if raw[at + 1] != "u":
+            return 2
+        if at + 6 > len(raw):
+            return 0
+        if not re.match(r"\\u[dD][89abAB]", raw[at:at + 4]):
+            return 6
+        if at + 12 <= len(raw):
+            return 12 if raw[at + 6:at + 8] == "\\u" else 6
+        return 0 if "\\u".startswith(raw[at + 6:at + 8]) or raw[at + 6:at + 8] == "\\u" else 6
+
+
+def _unescape(escape: str) -> str:
+    if escape[1] != "u":
+        return _ESCAPES.get(escape[1], escape[1])
+    try:
+        return json.loads(f'"{escape}"').encode("utf-8", "replace").decode("utf-8")
+    except ValueError:
+        return "\ufffd"
+
+
+def degenerate(text: str) -> bool:
+    """Whether a text ends in the same few characters or lines over and over."""
+    tail = text[-400:]
+    for size in range(1, 81):
+        times = max(6, 160 // size)
+        if len(tail) >= size * times and tail.endswith(tail[-size:] * times):
+            return bool(tail[-size:].strip()) or times * size >= 200
+    return False

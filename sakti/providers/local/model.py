@@ -1,0 +1,138 @@
+"""Where the embedded model lives, and which GGUF file it is."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from sakti.core.errors import ConfigError
+from sakti.core.resources import data_home
+
+LABEL = "small local model: questions and simple edits"
+NAME = "qwen2.5-coder-1.5b"
+FILE = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"
+LICENSE = "Apache-2.0"
+SIZE = 1_117_320_768
+SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
+_MAGIC = b"GGUF"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """`bytes` is the size of the weights, `partial_bytes` what an unfinished install has on disk,
+    `runtime` whether the library that runs them is installed, `own` whether `use` named the file."""
+
+    ready: bool
+    name: str
+    path: str
+    bytes: int
+    partial_bytes: int
+    runtime: bool
+    own: bool
+    label: str = LABEL
+
+
+def folder() -> Path:
+    return data_home() / "models"
+
+
+def default_path() -> Path:
+    """Where `install` puts the weights."""
+    return folder() / FILE
+
+
+def parts_folder() -> Path:
+    """Where an unfinished install keeps what it has."""
+    return folder() / ".parts"
+
+
+def _choice() -> Path:
+    return folder() / "local.json"
+
+
+def chosen() -> Path | None:
+    """The GGUF file that `use` named, None where the default counts or the choice cannot be read."""
+    try:
+        value: Any = json.loads(_choice().read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    path = cast("dict[str, Any]", value).get("path") if isinstance(value, dict) else None
+    return Path(path) if isinstance(path, str) and path else None
+
+
+def path() -> Path:
+    """The GGUF file that would be loaded, whether it is there or not."""
+    return chosen() or default_path()
+
+
+def name() -> str:
+    """The model's name behind `local/`."""
+    own = chosen()
+    return NAME if own is None else own.stem
+
+
+def weights_ready() -> bool:
+    """Whether the file to load is there and, for the default, complete."""
+    try:
+        size = path().stat().st_size
+    except OSError:
+        return False
+    return size > 0 if chosen() else size == SIZE
+
+
+def runtime_ready() -> bool:
+    """Whether the library that runs the weights is installed; it is not imported."""
+    return importlib.util.find_spec("xllamacpp") is not None
+
+
+def is_ready() -> bool:
+    return weights_ready() and runtime_ready()
+
+
+def status() -> Status:
+    file = path()
+    size = file.stat().st_size if file.is_file() else 0
+    partial = sum(f.stat().st_size for f in parts_folder().rglob("*") if f.is_file())
+    return Status(is_ready(), name(), str(file), size, partial, runtime_ready(), chosen() is not None)
+
+
+def use(file: Path | None) -> Path:
+    """Load `file` from now on, None: the default again. Returns the file that counts.
+
+    Raises ConfigError for something that is not a GGUF file.
+    """
+    if file is None:
+        _choice().unlink(missing_ok=True)
+        return default_path()
+    file = file.expanduser().resolve()
+    try:
+        with file.open("rb") as f:
+            magic = f.read(len(_MAGIC))
+    except OSError as e:
+        raise ConfigError(f"{file} cannot be read: {e.strerror}.", title="Local model") from e
+    if magic != _MAGIC:
+        raise ConfigError(f"{file} is not a GGUF file.", title="Local model")
+    folder().mkdir(parents=True, exist_ok=True, mode=0o700)
+    written = _choice().with_suffix(".new")
+    descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as f:
+        json.dump({"path": str(file)}, f)
+    written.replace(_choice())
+    return file
+
+
+def remove() -> int:
+    """Delete the installed weights, an unfinished install and the choice of `use`; returns bytes freed.
+    A file that `use` named is the user's own and stays."""
+    freed = sum(f.stat().st_size for f in parts_folder().rglob("*") if f.is_file())
+    if default_path().is_file():
+        freed += default_path().stat().st_size
+    shutil.rmtree(parts_folder(), ignore_errors=True)
+    default_path().unlink(missing_ok=True)
+    _choice().unlink(missing_ok=True)
+    return freed

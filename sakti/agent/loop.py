@@ -173,8 +173,9 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> AsyncIterator[Event]:
         yield StepDiscarded(turn.step, tripwire.reason)
     except SaktiError as e:
         status, error = "error", e
-        for message in await _keep_unfinished(turn, marker="error"):
-            yield MessageSaved(message)
+        with contextlib.suppress(SaktiError):  # where the store itself failed, the first error is the one to tell
+            for message in await _keep_unfinished(turn, marker="error"):
+                yield MessageSaved(message)
     if status in ("interrupted", "error"):
         with contextlib.suppress(SaktiError):
             await _confirm(turn)
@@ -202,7 +203,6 @@ async def _steps(turn: Turn, user: Message) -> AsyncIterator[Event]:
         record = turn.steps[-1]
         calls = record.message.tool_calls
         if calls:
-            turn.open_calls, turn.results = calls, []
             async with contextlib.aclosing(
                 turn.toolbox.run(record.message, calls, turn.results, repetition)
             ) as events:
@@ -211,7 +211,7 @@ async def _steps(turn: Turn, user: Message) -> AsyncIterator[Event]:
             message = await _save_results(turn)
             turn.steps[-1] = dataclasses.replace(record, results=message)
             yield MessageSaved(message)
-        if last:
+        if last and (calls or turn.step > 1):
             raise Stop("limit", SaktiError(
                 f"The limit of {turn.settings.max_steps} steps is reached. Say \"go on\" to continue.",
                 title="Step limit", code="max_steps"))
@@ -246,7 +246,6 @@ async def _answered(turn: Turn, last: bool) -> AsyncIterator[Event]:
             turn.streamed, turn.thinking = [], []
             yield StepDiscarded(turn.step, wish.reason)
     message = await _append(turn, output.message)
-    turn.streamed, turn.thinking = [], []
     turn.usage = turn.usage + completed.usage
     turn.steps.append(StepRecord(message, None, completed.usage, completed.stop_reason))
     yield MessageSaved(message)
@@ -337,9 +336,9 @@ async def _stream(turn: Turn, step: StepInput, request: Request, done: list[Comp
                     yield StepDiscarded(turn.step, "the request was too long: memory has observed what was pending")
                     continue
             attempt += 1
-            if not e.retryable or attempt >= retry.MAX_ATTEMPTS:
+            if not retry.should_retry(e, attempt):
                 raise
-            delay = retry.delay(attempt, e.retry_after, turn.random)
+            delay = retry.delay(attempt, e.retry_after, turn.random.random)
             if turn.streamed or turn.thinking:
                 yield StepDiscarded(turn.step, e.message)
                 turn.streamed, turn.thinking = [], []
@@ -376,9 +375,22 @@ def _message(turn: Turn, role: str, parts: Sequence[Part]) -> Message:
 
 
 async def _append(turn: Turn, message: Message) -> Message:
-    saved = await turn.store.write(message_store.append, message, paths=touched_paths(message, turn))
+    """Make a message durable, then known. An interrupt that comes in between waits for both."""
+    write = asyncio.ensure_future(turn.store.write(message_store.append, message, paths=touched_paths(message, turn)))
+    cancelled = False
+    while not write.done():
+        try:
+            await asyncio.shield(write)
+        except asyncio.CancelledError:
+            cancelled = True
+    saved = write.result()
     turn.messages.append(saved)
     turn.engine.add(saved)
+    if saved.role == "assistant":
+        turn.streamed, turn.thinking = [], []
+        turn.open_calls, turn.results = saved.tool_calls, []
+    if cancelled:
+        raise asyncio.CancelledError
     return saved
 
 

@@ -71,12 +71,6 @@ class Running:
     reader: asyncio.Task[None]
 
 
-def command_environment(env: dict[str, str] | os._Environ[str], secrets: frozenset[str]) -> dict[str, str]:
-    """The environment of a command: the user's, without the agent's own keys, and with nothing that pages."""
-    kept = {k: v for k, v in env.items() if k not in secrets and not k.startswith("SAKTI_")}
-    return {**kept, "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
-
-
 async def start(bench: Workbench, command: str, call_id: str) -> tuple[asyncio.subprocess.Process, Output, Path]:
     bench.output_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     output = Output(bench.output_folder / f"{call_id[-12:]}-{bench.ids.new()[-8:]}.txt")

@@ -1,0 +1,80 @@
+"""The workspace: its root, its git state, the environment the agent's commands get."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+# Our own look at a repository must not run what its configuration names, nor take its locks.
+_GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null",
+        "-c", "core.pager=cat")
+
+
+@dataclass(frozen=True, slots=True)
+class GitState:
+    """`branch` is a branch or a short commit; `changed` how many paths differ from it."""
+
+    branch: str
+    changed: int
+
+
+def find_root(start: Path) -> Path:
+    """The folder that holds `.git` or `.sakti`, from `start` upwards; `start` itself where there is none. The
+    home folder and the root are never taken for a workspace that something below them belongs to."""
+    start = start.resolve()
+    home = Path.home().resolve()
+    for folder in (start, *start.parents):
+        if folder != start and folder in (home, Path(folder.anchor)):
+            break
+        if (folder / ".git").exists() or (folder / ".sakti").is_dir():
+            return folder
+    return start
+
+
+async def git_state(root: Path) -> GitState | None:
+    """None outside a repository, or where git is missing or slow."""
+    if not any((p / ".git").exists() for p in (root, *root.parents)):
+        return None
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *_GIT, "status", "--porcelain=v1", "--branch", "--untracked-files=normal", cwd=root,
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+        )
+    except OSError:
+        return None
+    try:
+        async with asyncio.timeout(3):
+            out, _ = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return None
+    if process.returncode:
+        return None
+    head, *rows = out.decode("utf-8", "replace").splitlines() or [""]
+    branch = head.removeprefix("## ").removeprefix("No commits yet on ").split("...")[0].strip()
+    return GitState(branch or "HEAD", len(rows))
+
+
+def describe(root: Path) -> str:
+    """The unmoving facts of the system prompt: where we are and on what."""
+    return f"Workspace: {root}\nSystem: {platform.system()} {platform.release()}, {platform.machine()}"
+
+
+def moving_facts(git: GitState | None, cwd: Path, now_ms: int) -> str:
+    """What changes from step to step, for the tail of the request."""
+    day = time.strftime("%A, %d %B %Y, %H:%M", time.localtime(now_ms / 1000))
+    lines = [f"Now: {day}", f"Current folder: {cwd}"]
+    if git is not None:
+        lines.append(f"Git: on {git.branch}, {git.changed} changed paths" if git.changed else f"Git: on {git.branch}, clean")
+    return "\n".join(lines)
+
+
+def scrubbed(env: Mapping[str, str], secrets: frozenset[str]) -> dict[str, str]:
+    """The environment of commands: the user's own, without the agent's keys and settings, and nothing that pages."""
+    kept = {k: v for k, v in env.items() if k not in secrets and not k.startswith("SAKTI_")}
+    return {**kept, "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}

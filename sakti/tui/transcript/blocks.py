@@ -242,7 +242,10 @@ class ToolBlock(Block):
         self.duration_ms = duration_ms if duration_ms is not None else stored if isinstance(stored, int) else None
         code = details.get("exit_code")
         self.detail = f"exit {code}" if isinstance(code, int) and code else ""
-        self.whole_path = one_line(str(details.get("output_path") or details.get("path_of_output") or ""), 200)
+        lines = details.get("lines")
+        if isinstance(lines, str) and "-" in lines and "(" not in self.summary:
+            self.summary = f"{self.summary}  ({one_line(lines, 20)})"
+        self.whole_path = one_line(str(details.get("output_file") or ""), 200)
 
     def render(self, width: int, palette: Palette) -> list[Line]:
         head = self._head(width, palette)

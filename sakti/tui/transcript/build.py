@@ -15,7 +15,15 @@ from sakti.core.types import (
     ToolCallPart,
     ToolResultPart,
 )
-from sakti.tui.transcript.blocks import Block, ChunkBlock, Label, NoticeBlock, TextBlock, ThinkingBlock, ToolBlock
+from sakti.tui.transcript.blocks import (
+    Block,
+    ChunkBlock,
+    Label,
+    NoticeBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolBlock,
+)
 from sakti.tui.transcript.split import split
 
 _MARKERS = {

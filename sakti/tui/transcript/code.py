@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from rich.segment import Segment
 from rich.style import Style
@@ -20,11 +21,12 @@ _SPACE = Segment(" ")
 
 @lru_cache(maxsize=64)
 def _lexer(language: str) -> Lexer | None:
-    from pygments.lexers import get_lexer_by_name
+    import pygments.lexers
     from pygments.util import ClassNotFound
 
     try:
-        return get_lexer_by_name(language, stripnl=False, ensurenl=False)
+        find = cast("Callable[..., Lexer]", pygments.lexers.get_lexer_by_name)  # pyright: ignore[reportUnknownMemberType]
+        return find(language, stripnl=False, ensurenl=False)
     except ClassNotFound:
         return None
 

@@ -132,7 +132,7 @@ class Document:
             self._drawn.move_to_end(key)
             return lines
         lines = block.render(self.width, self.palette)
-        if block.gap and lines and block is not (self.blocks[0] if self.blocks else None):
+        if block.gap and lines:
             lines = [[], *lines]
         self._drawn[key] = lines
         self._drawn_lines += len(lines)

@@ -6,16 +6,25 @@ selection's colour, what is copied) is the same for the transcript, the observat
 
 from __future__ import annotations
 
+from typing import cast
+
 from rich.segment import Segment
 from rich.style import Style
+from textual.app import App
 from textual.cache import LRUCache
 from textual.geometry import Offset, Region, Size
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
+from textual.widget import Widget
 
 from sakti.tui.palette import Palette, make_palette
 from sakti.tui.transcript.wrap import Line
+
+
+def app_of(widget: Widget) -> App[object]:
+    """The app of a widget, whatever it returns when it ends."""
+    return cast("App[object]", widget.app)  # pyright: ignore[reportUnknownMemberType]
 
 
 class LineView(ScrollView, can_focus=True):
@@ -36,12 +45,12 @@ class LineView(ScrollView, can_focus=True):
     def palette(self) -> Palette:
         """The colours of the current theme."""
         if self._palette is None:
-            app = self.app
+            app = app_of(self)
             self._palette = make_palette(app.theme_variables, app.current_theme.dark)
         return self._palette
 
     def on_mount(self) -> None:
-        self.app.theme_changed_signal.subscribe(self, lambda _: self.theme_changed())
+        app_of(self).theme_changed_signal.subscribe(self, lambda _: self.theme_changed())
 
     def theme_changed(self) -> None:
         """Draw everything again in the colours of a new theme."""

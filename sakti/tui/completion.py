@@ -1,0 +1,93 @@
+"""What the word at the cursor can be completed to: slash commands, their arguments, files. Pure functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sakti.agent.commands import BY_NAME, COMMANDS
+
+MAX_SHOWN = 8
+_FILE = re.compile(r"(?:^|(?<=\s))@([^\s@]*)$")
+_COMMAND = re.compile(r"^/([\w-]*)$")
+_ARGUMENT = re.compile(r"^/([\w-]+) +(\S*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """`start` is where the text to be replaced begins in what stands before the cursor."""
+
+    kind: Literal["command", "argument", "file"]
+    text: str
+    start: int
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """`insert` replaces the query's text, `label` and `hint` are shown."""
+
+    insert: str
+    label: str
+    hint: str = ""
+
+
+def query_at(before: str) -> Query | None:
+    """What is being completed, from the text before the cursor."""
+    if match := _COMMAND.match(before):
+        return Query("command", match[1], 0)
+    if (match := _ARGUMENT.match(before)) and (command := BY_NAME.get(match[1])):
+        return Query("argument", match[2], match.start(2), command.name)
+    if match := _FILE.search(before):
+        return Query("file", match[1], match.start())
+    return None
+
+
+def command_choices(text: str) -> list[Choice]:
+    """Commands that begin with `text`, then those that hold it."""
+    first = [c for c in COMMANDS if c.name.startswith(text)]
+    rest = [c for c in COMMANDS if c not in first and text and text in c.name]
+    return [
+        Choice(f"/{c.name}" + (" " if c.arguments else ""), f"/{c.name} {c.arguments}".strip(), c.summary)
+        for c in (*first, *rest)
+    ]
+
+
+def argument_choices(command: str, text: str) -> list[Choice]:
+    known = BY_NAME.get(command)
+    return [Choice(c, c) for c in (known.choices if known else ()) if c.startswith(text) and c != text]
+
+
+def file_choices(text: str, paths: Sequence[str]) -> list[Choice]:
+    return [Choice(f"@{path} ", path) for path in fuzzy(text, paths, MAX_SHOWN)]
+
+
+def fuzzy(text: str, candidates: Iterable[str], limit: int) -> list[str]:
+    """The best `limit` of `candidates` that hold the characters of `text` in order. A match in the file name,
+    at its start and in a short path comes first."""
+    wanted = text.lower()
+    if not wanted:
+        return sorted(candidates, key=lambda c: (c.count("/"), c))[:limit]
+    exact: list[tuple[int, int, str]] = []
+    rest: list[str] = []
+    for candidate in candidates:
+        low = candidate.lower()
+        at = low.rfind(wanted)
+        if at < 0:
+            rest.append(candidate)
+            continue
+        name = low.rfind("/") + 1
+        exact.append((0 if at == name else 1 if at > name else 2, len(low), candidate))
+    exact.sort()
+    best = [c for _, _, c in exact[:limit]]
+    if len(best) < limit:
+        pattern = re.compile(".*?".join(map(re.escape, wanted)))
+        loose: list[tuple[int, int, str]] = []
+        for candidate in rest:
+            if match := pattern.search(candidate.lower()):
+                loose.append((match.end() - match.start(), len(candidate), candidate))
+        loose.sort()
+        best += [c for _, _, c in loose[: limit - len(best)]]
+    return best

@@ -1,0 +1,69 @@
+"""The list of completions above the prompt. It never takes the focus: the prompt moves in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+from textual import events
+from textual.message import Message
+from textual.widget import Widget
+
+from sakti.tui.completion import MAX_SHOWN, Choice
+from sakti.tui.transcript.wrap import fit, shorten
+
+
+class Completions(Widget, can_focus=False):
+    """Up to eight choices, one chosen."""
+
+    COMPONENT_CLASSES = {"completions--chosen", "completions--hint"}
+
+    class Picked(Message):
+        """A choice was clicked."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.choices: list[Choice] = []
+        self.index = 0
+        self.display = False
+
+    def show(self, choices: Sequence[Choice]) -> None:
+        """Offer `choices`; none hides the list."""
+        if list(choices[:MAX_SHOWN]) != self.choices:
+            self.choices, self.index = list(choices[:MAX_SHOWN]), 0
+        self.display = bool(self.choices)
+        self.styles.height = len(self.choices) or 1
+        self.refresh()
+
+    def move(self, step: int) -> None:
+        if self.choices:
+            self.index = (self.index + step) % len(self.choices)
+            self.refresh()
+
+    @property
+    def chosen(self) -> Choice | None:
+        return self.choices[self.index] if self.display and self.choices else None
+
+    def render(self) -> Text:
+        width = self.size.width
+        chosen = self.get_component_rich_style("completions--chosen")
+        hint = self.get_component_rich_style("completions--hint", partial=True)
+        label = min(max((len(c.label) for c in self.choices), default=0) + 2, max(12, width * 2 // 3))
+        text = Text(no_wrap=True, overflow="crop", end="")
+        for number, choice in enumerate(self.choices):
+            if number:
+                text.append("\n")
+            if choice.hint:
+                line = Text(" " + fit(choice.label, label))
+                line.append(fit(choice.hint, max(0, width - label - 1)), hint)
+            else:
+                line = Text(" " + fit(shorten(choice.label, width - 2), max(0, width - 1)))
+            if number == self.index:
+                line.stylize(chosen)
+            text.append_text(line)
+        return text
+
+    def on_click(self, event: events.Click) -> None:
+        if 0 <= event.y < len(self.choices):
+            self.index = event.y
+            self.post_message(self.Picked())

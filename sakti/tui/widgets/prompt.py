@@ -1,0 +1,200 @@
+"""Where the user types. Enter sends; what is pasted in bulk is folded to a short sign and sent whole."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.widgets import TextArea
+
+from sakti.core.text import clean_surrogates
+from sakti.tui.completion import Choice, Query, query_at
+
+PLACEHOLDER = "Message sakti"
+FOLD_CHARACTERS = 20_000
+FOLD_LINES = 50
+
+
+class Prompt(TextArea):
+    """A multi-line editor with history, completion and folded pastes."""
+
+    HELP = "Enter sends, shift+Enter, ctrl+j or \\ and Enter begin a new line. / commands, @ files, ! shell, # note."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "submit", "Send", show=False, priority=True, id="prompt.send"),
+        Binding("shift+enter,ctrl+j,alt+enter", "newline", "New line", show=False, id="prompt.newline"),
+        Binding("up", "up", "Up, older input", show=False, id="prompt.up"),
+        Binding("down", "down", "Down, newer input", show=False, id="prompt.down"),
+        Binding("tab", "complete", "Complete", show=False, id="prompt.complete"),
+        Binding("pageup", "app.scroll_chat(-1)", "Scroll up", show=False, id="prompt.pageup"),
+        Binding("pagedown", "app.scroll_chat(1)", "Scroll down", show=False, id="prompt.pagedown"),
+        Binding("ctrl+home", "app.scroll_chat(-2)", "Oldest", show=False, id="prompt.oldest"),
+        Binding("ctrl+end", "app.scroll_chat(2)", "Newest", show=False, id="prompt.newest"),
+        Binding("ctrl+c,super+c", "app.stop", "Copy, stop, clear, quit", show=False, id="prompt.stop"),
+        Binding("ctrl+y", "app.copy_answer", "Copy the last answer", show=False, id="prompt.copy"),
+        Binding("ctrl+z", "app.suspend_process", "Suspend", show=False, id="prompt.suspend"),
+        Binding("ctrl+underscore,super+z", "undo", "Undo", show=False, id="prompt.undo"),
+    ]
+
+    class Submitted(Message):
+        """`text` as it is to be sent, pastes unfolded."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class Wanted(Message):
+        """The word at the cursor can be completed; None: no longer."""
+
+        def __init__(self, query: Query | None) -> None:
+            super().__init__()
+            self.query = query
+
+    class Moved(Message):
+        """Up or down in the list of completions."""
+
+        def __init__(self, step: int) -> None:
+            super().__init__()
+            self.step = step
+
+    class Accepted(Message):
+        """Take the chosen completion. `send`: Enter was pressed."""
+
+        def __init__(self, send: bool) -> None:
+            super().__init__()
+            self.send = send
+
+    class FirstKey(Message):
+        """The user began to type."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id, compact=True, placeholder=PLACEHOLDER, highlight_cursor_line=False)
+        self.history_entries: list[str] = []  # oldest first
+        self.completing = False
+        self._at: int | None = None  # where in the history
+        self._draft = ""
+        self._folds: dict[str, str] = {}
+        self._touched = False
+
+    @property
+    def value(self) -> str:
+        """What would be sent now."""
+        text = self.text
+        for sign, whole in self._folds.items():
+            text = text.replace(sign, whole)
+        return text
+
+    def put(self, text: str) -> None:
+        """Replace what stands in the prompt, cursor at its end."""
+        self._folds.clear()
+        self.load_text(self._fold(text))
+        self.move_cursor(self.document.end)
+
+    def add(self, text: str) -> None:
+        """Insert at the cursor."""
+        self.insert(self._fold(text))
+
+    def apply(self, query: Query, choice: Choice) -> None:
+        """Replace the query's text by a completion."""
+        row, column = self.cursor_location
+        self.replace(choice.insert, (row, query.start), (row, column))
+        self.move_cursor((row, query.start + len(choice.insert)))
+
+    def on_key(self, event: events.Key) -> None:
+        if not self._touched:
+            self._touched = True
+            self.post_message(self.FirstKey())
+        if event.key == "escape" and self.completing:
+            event.stop()
+            event.prevent_default()
+            self.post_message(self.Wanted(None))
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        event.prevent_default()
+        text = clean_surrogates(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        self.add(text)
+
+    def _fold(self, text: str) -> str:
+        lines = text.count("\n") + 1
+        if len(text) < FOLD_CHARACTERS and lines <= FOLD_LINES:
+            return text
+        what = f"{lines} lines" if lines > 1 else f"{len(text):,} characters"
+        sign, number = f"[pasted {what}]", 1
+        while sign in self._folds:
+            number += 1
+            sign = f"[pasted {what} #{number}]"
+        self._folds[sign] = text
+        return sign
+
+    def on_text_area_changed(self) -> None:
+        row, column = self.cursor_location
+        before = self.document.get_line(row)[:column] if self.selection.is_empty else ""
+        query = query_at(before) if row == 0 or "@" in before else None
+        if query is not None and query.kind != "file" and row:
+            query = None
+        self.post_message(self.Wanted(query))
+
+    def action_newline(self) -> None:
+        self.insert("\n")
+
+    def action_submit(self) -> None:
+        if self.completing:
+            self.post_message(self.Accepted(send=True))
+            return
+        row, column = self.cursor_location
+        line = self.document.get_line(row)
+        if line.endswith("\\") and column == len(line) and not line.endswith("\\\\"):
+            self.replace("\n", (row, column - 1), (row, column))
+            return
+        self.send()
+
+    def send(self) -> None:
+        """Hand over what stands here, if it is anything, and begin anew."""
+        text = self.value
+        if not text.strip():
+            return
+        if not self.history_entries or self.history_entries[-1] != text:
+            self.history_entries.append(text)
+        self._at = None
+        self._folds.clear()
+        self.load_text("")
+        self.post_message(self.Submitted(text))
+
+    def action_complete(self) -> None:
+        if self.completing:
+            self.post_message(self.Accepted(send=False))
+        else:
+            self.screen.focus_next()
+
+    def action_up(self) -> None:
+        if self.completing:
+            self.post_message(self.Moved(-1))
+        elif self.cursor_location[0] == 0 and self.get_cursor_up_location() == (0, 0):
+            self._recall(-1)
+        else:
+            self.action_cursor_up()
+
+    def action_down(self) -> None:
+        if self.completing:
+            self.post_message(self.Moved(1))
+        elif self.cursor_at_last_line and self.get_cursor_down_location() == self.document.end:
+            self._recall(1)
+        else:
+            self.action_cursor_down()
+
+    def _recall(self, step: int) -> None:
+        """Older or newer input; past the newest, what was being typed comes back."""
+        if self._at is None:
+            if step > 0 or not self.history_entries:
+                return
+            self._draft, self._at = self.value, len(self.history_entries)
+        at = max(0, self._at + step)
+        if at >= len(self.history_entries):
+            self._at = None
+            self.put(self._draft)
+            return
+        self._at = at
+        self.put(self.history_entries[at])
+        self.completing = False

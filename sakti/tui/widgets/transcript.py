@@ -1,0 +1,300 @@
+"""The conversation: a scrolling view over a `Document`, live at its end, loading older messages at its top."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from time import monotonic
+from typing import ClassVar
+
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message as TextualMessage
+from textual.timer import Timer
+
+from sakti.core.types import Message
+from sakti.tui.palette import make_palette
+from sakti.tui.transcript.blocks import Block
+from sakti.tui.transcript.build import message_blocks
+from sakti.tui.transcript.document import Document
+from sakti.tui.transcript.live import LiveTurn
+from sakti.tui.transcript.wrap import Line, line_width
+from sakti.tui.widgets.lines import LineView
+
+FLUSH = 0.05  # seconds between two drawings of the open block
+HIGHLIGHT = 2.0  # seconds that a message stays marked after a jump to it
+
+
+class Transcript(LineView):
+    """Blocks of one thread. Follows the end while the user is at the end."""
+
+    HELP = "The conversation. Click a line with ▸, or choose it with [ and ] and press Enter, to unfold it."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("[", "choose(-1)", "Previous fold", show=False, id="transcript.previous"),
+        Binding("]", "choose(1)", "Next fold", show=False, id="transcript.next"),
+        Binding("enter,space", "unfold", "Fold or unfold", show=False, id="transcript.toggle"),
+        Binding("k", "scroll_up", "Up", show=False, id="transcript.up"),
+        Binding("j", "scroll_down", "Down", show=False, id="transcript.down"),
+        Binding("g", "scroll_home", "Oldest", show=False, id="transcript.home"),
+        Binding("G,shift+g", "scroll_end", "Newest", show=False, id="transcript.end"),
+        Binding("y", "app.copy_answer", "Copy the last answer", show=False, id="transcript.copy"),
+    ]
+
+    class OlderWanted(TextualMessage):
+        """The user is near the top and there may be older messages."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.document = Document(make_palette({}, True))
+        self.more_above = False
+        self.live = LiveTurn(self.document, self._schedule)
+        self._timer: Timer | None = None
+        self._last_flush = 0.0
+        self._follow = True
+        self._settling = False
+        self._chosen: Block | None = None
+        self._marked = ""
+        self._asked_older = False
+
+    # --- drawing ------------------------------------------------------------------------------------------
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.document.restyle(self.palette)
+
+    def theme_changed(self) -> None:
+        super().theme_changed()
+        self.document.restyle(self.palette)
+        self.forget_strips()
+
+    def line_at(self, y: int) -> Line | None:
+        place = self.document.locate(y)
+        if place is None:
+            return None
+        lines = self.document.lines(place[0])
+        return lines[place[1]] if place[1] < len(lines) else None
+
+    def line_style(self, y: int) -> Style | None:
+        if self._chosen is None and not self._marked:
+            return None
+        place = self.document.locate(y)
+        if place is None:
+            return None
+        block = self.document.blocks[place[0]]
+        if self._marked and block.message_id == self._marked:
+            return self.palette.mark
+        return self.palette.cursor if block is self._chosen and place[1] == int(block.gap) else None
+
+    def on_resize(self, event: events.Resize) -> None:
+        width = max(8, self.size.width - 1)
+        if width != self.document.width:
+            follow, place = self._follow, self.document.locate(self.scroll_offset.y)
+            self.document.restyle(width=width)
+            self._strips.clear()
+            self._settle(None if follow else place)
+        elif self._follow:
+            self._settle(None)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        if self._settling:
+            return
+        self._follow = new_value >= self.max_scroll_y - 1
+        self._settle_here()
+        if self.more_above and new_value < self.size.height * 2 and not self._asked_older:
+            self._asked_older = True
+            self.post_message(self.OlderWanted())
+
+    def _settle_here(self) -> None:
+        """Make the heights of what is on the screen exact, without moving it."""
+        place = self.document.locate(self.scroll_offset.y)
+        if place is None:
+            return
+        index, bottom = place[0], self.scroll_offset.y + self.size.height
+        if all(self.document.is_exact(i) for i in range(index, min(index + self.size.height, self._blocks))):
+            return
+        shift = self.document.measure(index) if self.document.top(index) < self.scroll_offset.y else 0
+        self._measure_down(index, bottom + shift)
+        self._move(self.scroll_offset.y + shift)
+
+    def _settle(self, place: tuple[int, int] | None) -> None:
+        """Scroll so that `place` (a block and a line in it) is on top; None: to the end."""
+        document, rows = self.document, max(1, self.size.height)
+        if place is not None:
+            index, inside = place
+            if index >= self._blocks:
+                return
+            document.measure(index)
+            self._measure_down(index, document.top(index) + inside + rows)
+            self._move(document.top(index) + min(inside, max(0, document.block_height(index) - 1)))
+            return
+        have = 0
+        for index in range(self._blocks - 1, -1, -1):
+            document.measure(index)
+            have += document.block_height(index)
+            if have >= rows:
+                break
+        self._move(document.height)
+
+    def _measure_down(self, index: int, bottom: int) -> None:
+        while index < self._blocks and self.document.top(index) < bottom:
+            self.document.measure(index)
+            index += 1
+
+    @property
+    def _blocks(self) -> int:
+        return len(self.document.blocks)
+
+    def _move(self, y: int) -> None:
+        self._settling = True
+        try:
+            self.set_height(self.document.height)
+            y = max(0, min(y, self.document.height - self.size.height))
+            self.scroll_target_y = y
+            self.scroll_y = y
+        finally:
+            self._settling = False
+        self.refresh()
+
+    def scroll_end_now(self) -> None:
+        """To the newest line, and follow it from now on."""
+        self._follow = True
+        self._settle(None)
+
+    # --- loading ------------------------------------------------------------------------------------------
+
+    def load(self, messages: Iterable[Message], more: bool) -> None:
+        """Show a thread from its newest messages. `more`: there are older ones."""
+        self.document.clear()
+        self.live.reset()
+        self.live.seen.clear()
+        shown = list(messages)
+        self.live.seen.update(m.id for m in shown)
+        self.document.append(*message_blocks(shown))
+        self.more_above, self._asked_older = more, False
+        self.live.answer = [next((m.text for m in reversed(shown) if m.role == "assistant" and m.text), "")]
+        self.forget_strips()
+        self.scroll_end_now()
+
+    def load_older(self, messages: Iterable[Message], more: bool) -> None:
+        """`messages` above what is shown; what is on the screen stays where it is."""
+        place = self.document.locate(self.scroll_offset.y)
+        before = self._blocks
+        shown = list(messages)
+        self.live.seen.update(m.id for m in shown)
+        self.document.insert(0, message_blocks(shown))
+        added = self._blocks - before
+        self.live.shift(added)
+        self.more_above, self._asked_older = more, False
+        if self.text_selection is not None:
+            self.screen.clear_selection()
+        self._settle((place[0] + added, place[1]) if place is not None and not self._follow else None)
+
+    def clear_screen(self) -> None:
+        """Nothing on the screen; nothing is deleted anywhere."""
+        self.document.clear()
+        self.live.reset()
+        self.more_above = False
+        self.forget_strips()
+        self.scroll_end_now()
+
+    def jump(self, message_id: str) -> bool:
+        """Bring a message to the screen and mark it for a moment. False when it is not loaded."""
+        index = self.document.index_of(message_id)
+        if index is None:
+            return False
+        self._follow = False
+        self._settle((index, 0))
+        self._marked = message_id
+        self.set_timer(HIGHLIGHT, self._unmark)
+        self.refresh()
+        return True
+
+    def _unmark(self) -> None:
+        self._marked = ""
+        self.refresh()
+
+    # --- a live turn --------------------------------------------------------------------------------------
+
+    @property
+    def last_answer(self) -> str:
+        """The Markdown of the newest answer, as far as it has come."""
+        return self.live.last_answer
+
+    def _schedule(self) -> None:
+        """Draw soon: at once when the last drawing is long ago, else when its time has come. No timer runs
+        while nothing changes."""
+        if self._timer is not None or not self.is_mounted:
+            return
+        wait = self._last_flush + FLUSH - monotonic()
+        if wait <= 0:
+            self.call_next(self._flush)
+            wait = FLUSH
+        self._timer = self.set_timer(wait, self._flush)
+
+    def _flush(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+        self._last_flush = monotonic()
+        self.live.draw()
+        if self._follow:
+            self._settle(None)
+        else:
+            self._move(self.scroll_offset.y)
+
+    # --- folding ------------------------------------------------------------------------------------------
+
+    def on_click(self, event: events.Click) -> None:
+        if self.text_selection is not None:
+            return
+        y = event.y + self.scroll_offset.y
+        place = self.document.locate(y)
+        if place is None:
+            return
+        block = self.document.blocks[place[0]]
+        line = self.document.lines(place[0])[place[1]]
+        if block.foldable and place[1] == int(block.gap) and event.x <= line_width(line):
+            self._toggle(place[0])
+
+    def action_unfold(self) -> None:
+        if self._chosen is None:
+            self.action_choose(-1)
+        if self._chosen is not None and self._chosen in self.document.blocks:
+            self._toggle(self.document.blocks.index(self._chosen))
+
+    def action_choose(self, step: int) -> None:
+        """Go to the next or previous line that folds; the first time, the newest on the screen."""
+        places = list(self.document.foldables())
+        if not places:
+            return
+        if self._chosen is None or self._chosen not in self.document.blocks:
+            bottom = self.document.locate(min(self.scroll_offset.y + self.size.height, self.document.height) - 1)
+            last = bottom[0] if bottom else places[-1]
+            index = next((i for i in reversed(places) if i <= last), places[0])
+        else:
+            at = self.document.blocks.index(self._chosen)
+            later = [i for i in places if i > at]
+            earlier = [i for i in places if i < at]
+            index = (later[0] if later else at) if step > 0 else (earlier[-1] if earlier else at)
+        self._chosen = self.document.blocks[index]
+        top = self.document.top(index)
+        if not self.scroll_offset.y <= top < self.scroll_offset.y + self.size.height - 1:
+            self._follow = False
+            self._settle((max(0, index - 1), 0))
+        self.refresh()
+
+    def _toggle(self, index: int) -> None:
+        block = self.document.blocks[index]
+        top = self.document.locate(self.scroll_offset.y)
+        block.toggle()
+        self.document.changed(index)
+        at_end = self.document.height <= self.size.height
+        self._follow = self._follow and (at_end or index == self._blocks - 1)
+        self._settle(None if self._follow else top)
+
+    def action_scroll_home(self) -> None:
+        self.scroll_home(animate=False)
+
+    def action_scroll_end(self) -> None:
+        self.scroll_end_now()

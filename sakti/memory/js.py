@@ -1,0 +1,34 @@
+"""What the golden vectors take from JavaScript: its white space, its line ends, its UTF-16 lengths."""
+
+from __future__ import annotations
+
+import re
+
+# The characters that \s and String.trim know there. Python's \s also has 0x1c-0x1f and 0x85, and not 0xfeff.
+SPACE = "\t\n\x0b\x0c\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+S = f"[{SPACE}]"
+_SPACES = re.sub(r"\u2000-\u200a", "".join(map(chr, range(0x2000, 0x200B))), SPACE)
+# ^ and $ with the m flag
+BOL = r"(?:\A|(?<=[\n\r\u2028\u2029]))"
+EOL = r"(?=[\n\r\u2028\u2029]|\Z)"
+
+
+def trim(text: str) -> str:
+    return text.strip(_SPACES)
+
+
+def length(text: str) -> int:
+    """UTF-16 units."""
+    return len(text) if text.isascii() else len(text) + sum(c > "\uffff" for c in text)
+
+
+def units(text: str) -> bytes:
+    """UTF-16 code units, two bytes each: what slices are cut from."""
+    return text.encode("utf-16-le", "surrogatepass")
+
+
+def cut(text: str, limit: int) -> str:
+    """The first `limit` UTF-16 units; a pair that the cut would halve becomes a lone surrogate, as there."""
+    if length(text) <= limit:
+        return text
+    return units(text)[: 2 * limit].decode("utf-16-le", "surrogatepass")

@@ -1,0 +1,233 @@
+"""What an Observer or a Reflector answered, read forgivingly; then cleaned before anything is stored. Pure.
+
+`parse_*`, `sanitize_observation_lines`, `detect_degenerate_repetition` and the anchors give what the golden
+vectors say. `clean` is a step of our own behind them: no tag ever reaches the store.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sakti.memory import js
+from sakti.memory.js import BOL, EOL, S
+
+MAX_LINE = 10_000
+TRUNCATED = " … [truncated]"
+
+# Degenerate output: a line longer than this, …
+_LONGEST_LINE = 50_000
+# … more than half of at least 20 longer lines repeated, …
+_MIN_LINES, _MIN_LINE_LENGTH, _LINE_SHARE = 20, 24, 0.5
+# … or more than 40 % of some 50 samples of 200 characters.
+_SHORTEST, _WINDOW, _SAMPLES, _WINDOW_SHARE = 2_000, 200, 50, 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """`degenerate`: the answer repeats itself without end and holds nothing."""
+
+    observations: str
+    current_task: str | None = None
+    suggested_response: str | None = None
+    title: str | None = None
+    degenerate: bool = False
+
+
+def detect_degenerate_repetition(text: str) -> bool:
+    """Whether a model got stuck: the same windows or lines over and over, or one endless line."""
+    data = js.units(text)
+    size = len(data) // 2
+    if size < _SHORTEST:
+        return False
+    step = max(1, size // _SAMPLES)
+    windows = [data[2 * i : 2 * (i + _WINDOW)] for i in range(0, size - _WINDOW + 1, step)]
+    if windows and (len(windows) - len(set(windows))) / len(windows) > _WINDOW_SHARE:
+        return True
+    lines = text.split("\n")
+    if any(js.length(line) > _LONGEST_LINE for line in lines):
+        return True
+    long = [line for raw in lines if js.length(line := js.trim(raw)) >= _MIN_LINE_LENGTH]
+    return len(long) >= _MIN_LINES and (len(long) - len(set(long))) / len(long) > _LINE_SHARE
+
+
+def sanitize_observation_lines(text: str) -> str:
+    """Lines of more than 10,000 UTF-16 units are cut, and say so."""
+    return "\n".join(
+        js.cut(line, MAX_LINE) + TRUNCATED if js.length(line) > MAX_LINE else line for line in text.split("\n")
+    )
+
+
+# --- answers ------------------------------------------------------------------------------------------------
+
+
+def _block(tag: str) -> re.Pattern[str]:
+    return re.compile(rf"{BOL}[ \t]*<{tag}>(.*?){BOL}[ \t]*</{tag}>", re.IGNORECASE | re.DOTALL)
+
+
+_OBSERVATIONS = _block("observations")
+_TASK = _block("current-task")
+_RESPONSE = _block("suggested-response")
+_RESPONSE_INLINE = re.compile(r"<suggested-response>(.*?)</suggested-response>", re.IGNORECASE | re.DOTALL)
+_TITLE = re.compile(rf"{BOL}[ \t]*<thread-title>(.*?)</thread-title>", re.IGNORECASE | re.DOTALL)
+_ITEM = re.compile(rf"{S}*(?:[-*]{S}|[0-9]+\.{S})")
+
+
+def parse_observer_output(text: str) -> Parsed:
+    """Tags where they are, lists where they are missing; never raises."""
+    if detect_degenerate_repetition(text):
+        return Parsed("", degenerate=True)
+    return Parsed(
+        sanitize_observation_lines(_observations(text, "")),
+        _first(_TASK, text), _first(_RESPONSE, text), _first(_TITLE, text),
+    )
+
+
+def parse_reflector_output(text: str, source: str | None = None, new_id: str = "reflection") -> Parsed:
+    """As `parse_observer_output`, but an answer without any tag or list is taken whole. Where `source` holds
+    observation groups, what was kept of them is put into groups with their ranges (see `regroup`)."""
+    if detect_degenerate_repetition(text):
+        return Parsed("", degenerate=True)
+    observations = sanitize_observation_lines(_observations(text, js.trim(text)))
+    if source:
+        observations = regroup(observations, source, new_id)
+    return Parsed(observations, _first(_TASK, text), _first(_RESPONSE_INLINE, text), None)
+
+
+def _first(pattern: re.Pattern[str], text: str) -> str | None:
+    match = pattern.search(text)
+    return (js.trim(match[1]) or None) if match else None
+
+
+def _observations(text: str, otherwise: str) -> str:
+    blocks = _OBSERVATIONS.findall(text)
+    if blocks:
+        return js.trim("\n".join(t for b in blocks if (t := js.trim(b))))
+    items = [line for line in text.split("\n") if _ITEM.match(line)]
+    return js.trim("\n".join(items)) if items else otherwise
+
+
+# --- groups -------------------------------------------------------------------------------------------------
+
+_GROUP = re.compile(r"<observation-group\b([^>]*)>(.*?)</observation-group>", re.DOTALL)
+_ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
+_HEADING = re.compile(rf"{BOL}## Group (?:`([^`\n]+)`|[^\n]*){EOL}")
+_RANGE_LINE = re.compile(r"^_range: `[^`]*`_$")
+
+
+def regroup(text: str, source: str, new_id: str) -> str:
+    """The Reflector's text as groups: what stands under a `## Group` heading keeps the ranges of the source
+    groups whose lines it repeats (else of the group at its place), a text without headings gets the union."""
+    groups = [(dict(_ATTRIBUTE.findall(m[1])).get("range", ""), _lines(m[2])) for m in _GROUP.finditer(source)]
+    if not groups or not js.trim(text):
+        return text
+    headings = list(_HEADING.finditer(text))
+    if not headings:
+        return _wrap(new_id, _union([r for r, _ in groups]), js.trim(text))
+    sections = [(h[1], text[h.end() : following.start() if following else len(text)])
+                for h, following in zip(headings, [*headings[1:], None], strict=True)]
+    lead = js.trim(text[: headings[0].start()])
+    if lead:
+        sections.insert(0, (None, lead))
+    out: list[str] = []
+    for number, (name, raw) in enumerate(sections):
+        body = js.trim("\n".join(line for line in raw.split("\n") if not _RANGE_LINE.match(js.trim(line))))
+        lines = _lines(body)
+        kept = [r for r, known in groups if lines & known] or [groups[min(number, len(groups) - 1)][0]]
+        out.append(_wrap(name or f"derived-group-{number + 1}", _union(kept), body))
+    return "\n\n".join(out)
+
+
+def _lines(text: str) -> set[str]:
+    return {t for line in text.split("\n") if (t := js.trim(line))}
+
+
+def _union(ranges: list[str]) -> str:
+    pieces = [p for r in ranges for p in r.split(",") if p]
+    return f"{pieces[0].split(':')[0]}:{pieces[-1].split(':')[-1]}" if pieces else ""
+
+
+def _wrap(identifier: str, span: str, body: str) -> str:
+    return f'<observation-group id="{identifier}" range="{span}" kind="reflection">\n{body}\n</observation-group>'
+
+
+# --- anchors --------------------------------------------------------------------------------------------------
+
+_ANCHOR = re.compile(r"\[(O[0-9]+(?:-N[0-9]+)?)\]")
+_ANCHORED = re.compile(rf"({S}*)\[O[0-9]+(?:-N[0-9]+)?\]{S}*")
+_DATE_LINE = re.compile(rf"Date:{S}+")
+_TAG_LINE = re.compile(r"</?[a-z][^>]*>", re.IGNORECASE)
+_INDENT = re.compile(rf"{S}*")
+
+
+def inject_anchor_ids(text: str) -> str:
+    """Each line of a log with a name the Reflector can refer to: [O1], [O2], nested ones [O2-N1]. Headers, tags
+    on a line of their own and lines that have one already are left alone."""
+    out: list[str] = []
+    top = nested = 0
+    for line in text.split("\n"):
+        body = js.trim(line)
+        if not body or _DATE_LINE.match(body) or _ANCHORED.match(line) or _TAG_LINE.fullmatch(body):
+            out.append(line)
+            continue
+        match = _INDENT.match(line)
+        indent = match[0] if match else ""
+        if len(indent) >= 2 or "\t" in indent:
+            top, nested = max(top, 1), nested + 1
+            name = f"O{top}-N{nested}"
+        else:
+            top, nested = top + 1, 0
+            name = f"O{top}"
+        out.append(f"{indent}[{name}] {line[len(indent):]}")
+    return "\n".join(out)
+
+
+def strip_ephemeral_anchor_ids(text: str) -> str:
+    """The text without the anchor at the start of its lines."""
+    return "\n".join(
+        line if (match := _ANCHORED.match(line)) is None else match[1] + line[match.end() :]
+        for line in text.split("\n")
+    )
+
+
+def parse_anchor_id(line: str) -> str | None:
+    match = _ANCHOR.match(line)
+    return match[1] if match else None
+
+
+# --- our own clean step -----------------------------------------------------------------------------------------
+
+_OUR_TAGS = re.compile(
+    r"</?(?:observations?|observation-group|current-task|suggested-response|thread-title|thread|reflection|"
+    r"observation-log|system-reminder|working-memory|carry-over|answer|output|extracted)\b[^<>\n]*>", re.IGNORECASE
+)
+_OUR_BLOCKS = re.compile(
+    r"^[ \t]*<(current-task|suggested-response|thread-title)>.*?</\1>[ \t]*$", re.IGNORECASE | re.DOTALL | re.MULTILINE
+)
+_FENCE = re.compile(r"^[ \t]*```[\w-]*[ \t]*$", re.MULTILINE)
+_BULLET = re.compile(r"^([ \t]*)[-•+][ \t]+")
+
+
+def clean(text: str) -> str:
+    """A log as it may be stored: none of our tags, no anchors, no control characters, lone surrogates or
+    surrounding code fence; list signs as `*`; at most one empty line in a row."""
+    text = _OUR_BLOCKS.sub("", text)
+    text = strip_ephemeral_anchor_ids(text)
+    while (bare := _OUR_TAGS.sub("", text)) != text:
+        text = bare
+    stripped = text.strip()
+    if stripped.startswith("```") and stripped.endswith("```"):
+        text = _FENCE.sub("", stripped, count=1)
+        text = text.rsplit("```", 1)[0]
+    text = re.sub("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]", "", text.replace("\r\n", "\n"))
+    lines = [_BULLET.sub(r"\1* ", line).rstrip() for line in text.split("\n")]
+    text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines))
+    return text.strip("\n").rstrip()
+
+
+def clean_line(text: str | None, limit: int = 2_000) -> str | None:
+    """A current task or a suggested response as it may be stored; None where nothing is left."""
+    if text is None:
+        return None
+    text = clean(text).strip()
+    return text[:limit] or None

@@ -1,0 +1,285 @@
+"""Decisions on numbers, without state: thresholds, boundaries, intervals, what may be buffered.
+
+The functions that the golden vectors name give the same values, IEEE doubles included. They let odd settings
+pass through: those are refused when the configuration is read.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from sakti.core.config import MemorySettings
+from sakti.core.errors import ConfigError
+from sakti.core.types import Message
+from sakti.memory import js
+
+MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class SharedThreshold:
+    """A message threshold with a shared budget: `max` tokens while the log is empty, never below `min`."""
+
+    min: int
+    max: int
+
+
+Threshold: TypeAlias = int | float | SharedThreshold
+
+
+def get_max_threshold(threshold: Threshold) -> int | float:
+    return threshold.max if isinstance(threshold, SharedThreshold) else threshold
+
+
+def calculate_dynamic_threshold(threshold: Threshold, observation_tokens: float) -> int | float:
+    """The message threshold at this size of the log: the shared budget less the log, rounded half up, at least
+    the minimum."""
+    if not isinstance(threshold, SharedThreshold):
+        return threshold
+    return math.floor(max(threshold.max - observation_tokens, threshold.min) + 0.5)
+
+
+def resolve_buffer_tokens(buffer: float | bool | None, threshold: Threshold) -> int | float | None:
+    """Tokens between two background observations; None: no buffering. A fraction is of the (total) threshold."""
+    if buffer is None or buffer is False:
+        return None
+    if 0 < buffer < 1:
+        return math.floor(get_max_threshold(threshold) * buffer + 0.5)
+    return buffer
+
+
+def resolve_block_after(block_after: float | None, threshold: Threshold) -> int | float | None:
+    """Pending tokens above which a step waits; 1 ≤ x < 100 multiplies the threshold."""
+    if block_after is None:
+        return None
+    if 1 <= block_after < 100:
+        return math.floor(get_max_threshold(threshold) * block_after + 0.5)
+    return block_after
+
+
+def resolve_retention_floor(activation: float, threshold: float) -> float:
+    """Raw message tokens that stay after an activation."""
+    if activation >= 1000:
+        return activation
+    return threshold * (1 - max(0, min(1, activation)))
+
+
+def resolve_activation_ratio(activation: float, threshold: float) -> float:
+    """The share of the threshold that an activation takes away."""
+    if activation >= 1000:
+        return max(0, min(1, 1 - activation / threshold))
+    return max(0, min(1, activation))
+
+
+OVERSHOOT_SHARE = 0.95  # of the floor: so much of what should stay may go at most
+SMALLEST_REST = 1000
+
+
+def choose_boundary(chunk_tokens: Sequence[int], activation: float, threshold: float, pending: float) -> int:
+    """How many buffered groups, oldest first, an activation takes.
+
+    The boundary that just reaches or passes `pending` − floor, unless it overshoots by more than 95 % of the
+    floor or leaves less than min(1000, floor): then the nearest below it, or it all the same if there is none.
+    """
+    floor = resolve_retention_floor(activation, threshold)
+    target = max(0.0, pending - floor)
+    if not chunk_tokens or target == 0:
+        return 0
+    total, below, above, above_total = 0, 0, 0, 0
+    below_total = 0
+    for number, tokens in enumerate(chunk_tokens, 1):
+        total += tokens
+        if total >= target:
+            above, above_total = number, total
+            break
+        if total > below_total:
+            below, below_total = number, total
+    if not above:
+        return below
+    overshoots = above_total - target > OVERSHOOT_SHARE * floor
+    leaves_too_little = pending - above_total < min(SMALLEST_REST, floor)
+    if (overshoots or leaves_too_little) and below:
+        return below
+    return above
+
+
+def calculate_projected_message_removal(
+    chunk_tokens: Sequence[int], activation: float, threshold: float, pending: float
+) -> int:
+    """Message tokens that the next activation removes: the same choice, added up."""
+    return sum(chunk_tokens[: choose_boundary(chunk_tokens, activation, threshold, pending)])
+
+
+def interval_crossed(tokens: float, last_boundary: float, buffer: float, threshold: float) -> bool:
+    """Whether background observation is due: a multiple of `buffer` lies between the last boundary and now.
+
+    Near the threshold the interval is halved, so that something is ready when it is reached; a boundary above
+    the context (which has shrunk since) counts as none.
+    """
+    if buffer <= 0:
+        return False
+    if tokens >= threshold - buffer * 1.1:
+        buffer /= 2
+    if last_boundary > tokens:
+        last_boundary = 0
+    return math.floor(tokens / buffer) > math.floor(last_boundary / buffer)
+
+
+# --- idle time ------------------------------------------------------------------------------------------
+
+_DURATION = re.compile(
+    rf"(\d+(?:\.\d+)?){js.S}*"
+    r"(milliseconds?|msecs?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|hr|h)", re.IGNORECASE
+)
+_UNITS = {"ms": 1, "mi": MINUTE, "m": MINUTE, "s": 1000, "h": HOUR}
+
+
+def parse_activation_ttl(value: str | float | bool | None, name: str) -> float | Literal["auto"] | None:
+    """Milliseconds of `value` (a number of them, "5m", "1.5 h", "auto"); None when switched off.
+
+    Raises `ConfigError` for anything else.
+    """
+    if value is None or value is False:
+        return None
+    if value == "auto":
+        return "auto"
+    if isinstance(value, int | float) and value is not True and math.isfinite(value) and value >= 0:
+        return value
+    if isinstance(value, str) and (match := _DURATION.fullmatch(js.trim(value))):
+        unit = match[2].lower()
+        factor = 1 if unit.startswith(("ms", "milli")) else _UNITS[unit[0]]
+        return float(match[1]) * factor
+    raise ConfigError(f"{name} = {value!r} must be milliseconds (0 or more), or a duration such as \"5m\" or \"1h\".")
+
+
+# How long providers keep a prompt in their cache when nobody asks for it, by the provider's own documents.
+_TTL_BY_PROVIDER = (("google", 24 * HOUR), ("deepseek", HOUR), ("groq", 2 * HOUR))
+_OPENAI_IN_MEMORY = re.compile(r"gpt-4|gpt-5(\.[1-4])?(-|$)", re.IGNORECASE)
+DEFAULT_TTL = 5 * MINUTE
+
+
+def resolve_auto_activation_ttl(provider: str | None, model: str | None, retention: str | None = None) -> int:
+    """Milliseconds after which the prompt cache of `provider` is cold. `retention` is OpenAI's own setting
+    where it was given ("24h" or "in_memory"); else its models up to 5.4 keep five minutes, newer ones an hour."""
+    name = (provider or "").lower()
+    if name.startswith("openai"):
+        if retention == "in_memory":
+            return DEFAULT_TTL
+        if retention == "24h" or not _OPENAI_IN_MEMORY.match(model or ""):
+            return HOUR
+        return DEFAULT_TTL
+    if name == "gemini":
+        return 24 * HOUR
+    return next((ttl for prefix, ttl in _TTL_BY_PROVIDER if name.startswith(prefix)), DEFAULT_TTL)
+
+
+# --- which messages ---------------------------------------------------------------------------------------
+
+
+def open_calls(messages: Sequence[Message]) -> set[str]:
+    """Ids of tool calls in `messages` that have no result among them."""
+    calls = {c.id for m in messages for c in m.tool_calls}
+    return calls - {r.call_id for m in messages for r in m.tool_results}
+
+
+def select_safe_buffer_prefix(messages: Sequence[Message], *, by_time: bool = True) -> tuple[Message, ...]:
+    """The messages, oldest first, that no running tool call touches.
+
+    A call without a result keeps its message and what follows out while it is the newest thing there is; once
+    something newer stands behind it, it is over. `by_time` is for cursors that are times (the golden vectors):
+    there a cut must lie between messages more than a millisecond apart. The engine's cursor is an index.
+    """
+    if not messages:
+        return ()
+    waiting = open_calls(messages)
+    newest = messages[-1].created_at
+    cut = len(messages)
+    for number, message in enumerate(messages):
+        unfinished = any(c.id in waiting for c in message.tool_calls)
+        at_end = message.created_at >= newest if by_time else all(m.role == "tool" for m in messages[number + 1 :])
+        if unfinished and at_end:
+            cut = number
+            break
+    while by_time and 0 < cut < len(messages) and messages[cut - 1].created_at + 1 >= messages[cut].created_at:
+        cut -= 1
+    return tuple(messages[:cut])
+
+
+def safe_cuts(messages: Sequence[Message]) -> list[int]:
+    """Every length of a prefix of `messages` that separates no call from its result, ascending from 0. Calls
+    that were never answered are over at the next message that is no result."""
+    cuts = [0]
+    waiting: set[str] = set()
+    for number, message in enumerate(messages, 1):
+        if message.role != "tool":
+            if waiting:
+                cuts.append(number - 1)
+            waiting = set()
+        waiting |= {c.id for c in message.tool_calls}
+        waiting -= {r.call_id for r in message.tool_results}
+        if not waiting:
+            cuts.append(number)
+    return sorted(set(cuts))
+
+
+# --- effective numbers --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The settings as they are in force for one model and one size of the log. All in tokens; `buffer` and
+    `reflect_from` are None where nothing is done in the background. `why` says what made them smaller."""
+
+    threshold: int
+    buffer: int | None
+    block_after: int
+    activation: float
+    reflect_at: int
+    reflect_from: int | None
+    reflect_block_after: int
+    why: str = ""
+
+
+def effective_numbers(settings: MemorySettings, observation_tokens: int, budget: int | None) -> Numbers:
+    """Thresholds for a model whose window leaves `budget` tokens for log and messages (None: no limit known).
+
+    Where the budget is smaller than both thresholds together it is split 3 : 4 between messages and log.
+    """
+    observation, reflection = settings.observation, settings.reflection
+    messages, log, why = observation.message_tokens, reflection.observation_tokens, ""
+    if budget is not None:
+        room = max(budget, 7)
+        if room * 3 // 7 < messages:
+            messages = room * 3 // 7
+            why = f"the model's window leaves {budget} tokens: 3/7 of it for messages, 4/7 for observations"
+        if room * 4 // 7 < log:
+            log = room * 4 // 7
+            why = why or f"the model's window leaves {budget} tokens: 4/7 of it for observations"
+    shared: Threshold = SharedThreshold(messages, messages + log) if settings.share_token_budget else messages
+    threshold = max(1, math.floor(calculate_dynamic_threshold(shared, observation_tokens)))
+    buffer = resolve_buffer_tokens(observation.buffer_tokens, shared)
+    if buffer is not None:
+        # an absolute interval that no longer fits a small window keeps its share of the threshold
+        share = buffer / max(1, observation.message_tokens)
+        buffer = buffer if buffer < threshold else max(1, math.floor(threshold * min(share, 0.5)))
+    block = resolve_block_after(observation.block_after, threshold) or threshold
+    if observation.block_after >= 100 and messages < observation.message_tokens:
+        block = threshold * observation.block_after / observation.message_tokens
+    activation = observation.buffer_activation
+    if activation >= 1000 and activation >= threshold:
+        activation = max(0.0, 1 - activation / observation.message_tokens)
+    reflect_block = resolve_block_after(reflection.block_after, log) or log
+    return Numbers(
+        threshold=threshold,
+        buffer=None if buffer is None else max(1, int(buffer)),
+        block_after=max(threshold, int(block)),
+        activation=activation,
+        reflect_at=log,
+        reflect_from=None if buffer is None else max(1, int(log * reflection.buffer_activation)),
+        reflect_block_after=max(log, int(reflect_block)),
+        why=why,
+    )

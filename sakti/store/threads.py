@@ -79,3 +79,18 @@ def from_row(row: dict[str, Any]) -> Thread:
         updated_at=row["updated_at"], title_pinned=bool(row["title_pinned"]), parent_id=row["parent_id"],
         mode=row["mode"], metadata=row["metadata"],
     )
+
+
+def summaries(db: Database, resource_id: str, limit: int) -> list[tuple[Thread, str, int, int]]:
+    """Recent threads that hold messages, each with its last words, its number of messages and their tokens."""
+    out: list[tuple[Thread, str, int, int]] = []
+    for thread in recent(db, resource_id, limit):
+        count, tokens = db.execute_sql(
+            "SELECT count(*), coalesce(sum(token_count), 0) FROM messages WHERE thread_id = ?", (thread.id,)
+        ).fetchone()
+        (preview,) = db.execute_sql(
+            "SELECT substr(raw_content, 1, 200) FROM messages WHERE thread_id = ? AND role IN ('user', 'assistant')"
+            " ORDER BY message_index DESC LIMIT 1", (thread.id,),
+        ).fetchone() or ("",)
+        out.append((thread, preview, count, tokens))
+    return out

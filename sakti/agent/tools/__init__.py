@@ -1,0 +1,18 @@
+"""The tools of the agent, by the names that models know from other agents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sakti.agent.tools.base import Tool
+from sakti.store.database import Store
+
+
+def all_tools(store: Store, **of_session: Any) -> list[Tool]:
+    """Every tool of a session; `of_session` goes to the memory tools (see `memory.make_tools`)."""
+    from sakti.agent.tools.files import edit, ls, read, write
+    from sakti.agent.tools.find import glob, grep
+    from sakti.agent.tools.memory import make_tools
+    from sakti.agent.tools.shell import bash, bash_output, kill
+
+    return [read, write, edit, ls, glob, grep, bash, bash_output, kill, *make_tools(store, **of_session)]

@@ -1,0 +1,244 @@
+"""task-query, task-mutate, memory-search: the three memory tools. Bad input is an answer, never an exception."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal
+
+import pydantic
+
+from sakti.agent.tools.base import Outcome, Tool, ToolRun, tool
+from sakti.core.config import MemorySettings
+from sakti.core.errors import SaktiError
+from sakti.core.events import Event, TasksChanged
+from sakti.core.tokens import Counter
+from sakti.core.types import Json
+from sakti.memory import recall as recall_module
+from sakti.memory import working_memory
+from sakti.store import search as search_store
+from sakti.store import tasks as task_store
+from sakti.store.database import Store
+from sakti.tasks import service
+from sakti.tasks.graph import blocked
+
+FULL_HIT_TOKENS = 1_000
+ALL_HITS_TOKENS = 8_000
+
+
+def _answer(values: Json) -> Outcome:
+    return Outcome(json.dumps({"success": True, **values}, ensure_ascii=False))
+
+
+def _refusal(error: SaktiError) -> Outcome:
+    body = {"success": False, "error": error.message, "code": error.code}
+    return Outcome(json.dumps(body, ensure_ascii=False), is_error=True)
+
+
+def make_tools(
+    store: Store, *, resource_id: str, session_id: str, counter: Counter, settings: MemorySettings,
+    emit: Callable[[Event], None], in_window: Callable[[], set[str]],
+) -> list[Tool]:
+    """The three tools of one session. `in_window` gives the ids of the messages that the model sees already."""
+
+    def actor(run: ToolRun) -> service.Actor:
+        return service.Actor(resource_id, session_id, store.clock.now(), run.thread_id)
+
+    @tool(name="task-query", read_only=True, internal=True)
+    async def task_query(
+        run: ToolRun,
+        action: Literal["ready", "show", "list", "search"],
+        id: str | None = None,
+        query: str | None = None,
+        status: Literal["open", "in_progress", "closed", "all"] | None = None,
+        type: Literal["bug", "feature", "task", "epic", "chore"] | None = None,
+        label: str | None = None,
+        assignee: str | None = None,
+        limit: Annotated[int | None, pydantic.Field(ge=1, le=100)] = None,
+        offset: Annotated[int, pydantic.Field(ge=0)] = 0,
+        includeMessages: bool = False,  # noqa: N803  the name models know
+    ) -> Outcome:
+        try:
+            match action:
+                case "ready":
+                    return _answer(await store.read(_ready, resource_id, limit or 5))
+                case "show":
+                    return _answer(await store.read(_show, resource_id, id or ""))
+                case "list":
+                    return _answer(await store.read(
+                        _list, resource_id, status, type, label, assignee, limit or 20, offset))
+                case "search":
+                    return _answer(await store.read(_search, resource_id, query or "", limit or 3, includeMessages))
+        except SaktiError as e:
+            return _refusal(e)
+
+    @tool(name="task-mutate", internal=True)
+    async def task_mutate(
+        run: ToolRun,
+        action: Literal["create", "claim", "release", "close", "update", "reopen", "dep", "link", "update_context"],
+        id: Annotated[str | None, "task id or handle"] = None,
+        title: str | None = None,
+        description: str | None = None,
+        priority: Annotated[int | None, pydantic.Field(ge=0, le=4), "0 is most urgent"] = None,
+        type: str | None = None,
+        labels: list[str] | None = None,
+        assignee: str | None = None,
+        parent: str | None = None,
+        dependsOn: list[str] | str | None = None,  # noqa: N803
+        reason: Literal["completed", "wontfix", "duplicate"] = "completed",
+        summary: Annotated[str | None, "on close: what was done, in which files"] = None,
+        force: bool = False,
+        add: bool = True,
+        messageId: str | None = None,  # noqa: N803
+        content: Annotated[str | None, "on update_context: Markdown sections"] = None,
+        scope: Literal["resource", "thread"] = "resource",
+        replace: bool = False,
+    ) -> Outcome:
+        who = actor(run)
+        on = [dependsOn] if isinstance(dependsOn, str) else list(dependsOn or [])
+        try:
+            match action:
+                case "create":
+                    task = await store.write(
+                        service.create, who, store.ids.new(), title or "", description=description or "",
+                        priority=2 if priority is None else priority, type=type or "task", labels=labels or [],
+                        parent=parent, depends_on=on, message_id=run.message_id,
+                    )
+                    result: Json = {"task": service.describe(task, labels or [])}
+                case "claim":
+                    task, previous = await store.write(service.claim, who, id or "")
+                    result = {"task": service.describe(task)}
+                    if previous:
+                        result["note"] = f"{previous} stays in progress; {task.handle} is now the active task."
+                case "release":
+                    result = {"task": service.describe(await store.write(service.release, who, id or ""))}
+                case "close":
+                    task, freed = await store.write(service.close, who, id or "", reason, summary or "", force=force)
+                    result = {"task": service.describe(task), "unblocked": [service.describe(t) for t in freed]}
+                case "update":
+                    changes = {"title": title, "description": description, "priority": priority, "type": type,
+                               "assignee": assignee, "labels": labels}
+                    task = await store.write(
+                        service.update, who, id or "", {k: v for k, v in changes.items() if v is not None})
+                    result = {"task": service.describe(task, labels or [])}
+                case "reopen":
+                    result = {"task": service.describe(await store.write(service.reopen, who, id or ""))}
+                case "dep":
+                    for other in on or [""]:
+                        task = await store.write(service.depend, who, id or "", other, type or "blocks", add=add)
+                    result = {"task": service.describe(task)}  # pyright: ignore[reportPossiblyUnbound]
+                case "link":
+                    task = await store.write(service.link, who, id or "", messageId or "")
+                    result = {"task": service.describe(task)}
+                case "update_context":
+                    page, changed = await working_memory.update(
+                        store, counter, scope=scope, owner_id=resource_id if scope == "resource" else run.thread_id,
+                        content=content or "", replace=replace, actor="agent",
+                    )
+                    result = {"workingMemory": page, "changed": list(changed)}
+        except SaktiError as e:
+            return _refusal(e)
+        emit(TasksChanged())
+        return _answer(result)
+
+    @tool(name="memory-search", read_only=True, internal=True)
+    async def memory_search(
+        run: ToolRun,
+        action: Literal["search", "recall"] = "search",
+        query: str | None = None,
+        limit: Annotated[int, pydantic.Field(ge=1, le=20)] = 5,
+        kinds: list[Literal["message", "observation", "reflection", "task"]] | None = None,
+        scope: Literal["thread", "workspace"] = "workspace",
+        id: Annotated[str | None, "on recall: message id, group id, or their short form"] = None,
+        page: Annotated[int, "on recall: pages forward (1, 2 …) or back (-1, -2 …) from there; 0 is the place itself"] = 0,
+        detail: Literal["low", "high"] = "low",
+        partIndex: int | None = None,  # noqa: N803
+        charOffset: int = 0,  # noqa: N803
+    ) -> Outcome:
+        try:
+            if action == "recall":
+                return _answer(await recall_module.recall(
+                    store, counter, resource_id=resource_id, thread_id=run.thread_id, id=id or "", page=page,
+                    detail=detail, part_index=partIndex, char_offset=charOffset,
+                ))
+            where = search_store.Scope(
+                resource_id, run.thread_id if scope == "thread" else None, tuple(kinds or ()))
+            found = await store.read(search_store.search, query or "", where, limit=limit)
+            return _answer(_hits(found, counter, in_window()))
+        except SaktiError as e:
+            return _refusal(e)
+
+    return [task_query, task_mutate, memory_search]
+
+
+def _hits(found: search_store.SearchPage, counter: Counter, in_window: set[str]) -> Json:
+    """Hits with their full text where it is short, else the passage round the match; bounded in all."""
+    results: list[Json] = []
+    room = ALL_HITS_TOKENS
+    for hit in found.hits:
+        entry: Json = {"id": hit.id, "source": "raw" if hit.kind == "message" else hit.kind, "score": hit.score,
+                       "time": hit.time, "thread": hit.thread_title or hit.thread_id, "role": hit.role}
+        if hit.task_id:
+            entry["task"] = hit.task_id
+        if hit.id in in_window:
+            results.append(entry | {"text": "[already in the conversation above]"})
+            continue
+        text = hit.text if len(hit.text) <= FULL_HIT_TOKENS * 6 else hit.text[: FULL_HIT_TOKENS * 6]
+        if counter.count(text) > min(FULL_HIT_TOKENS, room) or text != hit.text:
+            at = max(0, hit.text.lower().find(hit.snippet.strip("…").lower()[:30]))
+            start = max(0, at - 600)
+            text = hit.text[start : start + 2_000]
+            entry["charOffset"] = start
+        room -= counter.count(text)
+        if room < 0:
+            break
+        results.append(entry | {"text": text})
+    return {"results": results, "totalHits": found.total}
+
+
+def _ready(db: Any, resource_id: str, limit: int) -> Json:
+    board = service.board(db, resource_id, 0)
+    tasks, _ = service.load(db, resource_id)
+    return {
+        "tasks": [service.describe(tasks[c.id]) for c in board.ready[:limit]],
+        "readyCount": len(board.ready), "blockedCount": len(board.blocked),
+    }
+
+
+def _show(db: Any, resource_id: str, text: str) -> Json:
+    task = service.find(db, resource_id, text)
+    tasks, graph = service.load(db, resource_id)
+    why = blocked(graph, task.id)
+    return {
+        "task": service.describe(task, task_store.labels(db, resource_id).get(task.id, ())),
+        "isBlocked": why is not None, "blockingTasks": service.reasons(tasks, why) if why else [],
+        "messages": task_store.linked_messages(db, task.id),
+    }
+
+
+def _list(
+    db: Any, resource_id: str, status: str | None, kind: str | None, label: str | None, assignee: str | None,
+    limit: int, offset: int,
+) -> Json:
+    labels = task_store.labels(db, resource_id)
+    found = [
+        t for t in task_store.all_live(db, resource_id)
+        if (t.status != "closed" if status is None else status in ("all", t.status))
+        and (kind is None or t.type == kind) and (label is None or label in labels.get(t.id, ()))
+        and (assignee is None or t.assignee == assignee)
+    ]
+    found.sort(key=lambda t: (t.priority, t.created_at))
+    return {"tasks": [service.describe(t, labels.get(t.id, ())) for t in found[offset : offset + limit]], "total": len(found)}
+
+
+def _search(db: Any, resource_id: str, query: str, limit: int, include_messages: bool) -> Json:
+    found = search_store.search(db, query, search_store.Scope(resource_id, kinds=("task",)), limit=limit)
+    tasks = [t for h in found.hits if (t := task_store.get(db, h.id)) is not None]
+    out: Json = {"tasks": [service.describe(t) for t in tasks]}
+    if include_messages:
+        about: Sequence[Json] = [
+            {"id": h.id, "role": h.role, "text": h.snippet}
+            for h in search_store.search(db, query, search_store.Scope(resource_id, kinds=("message",)), limit=limit).hits
+        ]
+        out["messages"] = list(about)
+    return out

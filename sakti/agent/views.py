@@ -1,0 +1,131 @@
+"""What the screen and the shell read: one query in, plain values out. Nothing here writes memory."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from sakti.core.types import Message, ModelInfo, Thread
+
+if TYPE_CHECKING:
+    from sakti.agent.session import Session
+    from sakti.store.memory import LogLine
+    from sakti.store.search import SearchPage
+    from sakti.tasks.service import Board
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadSummary:
+    thread: Thread
+    preview: str
+    messages: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContextBlock:
+    """A piece of the request as it would be sent now. `cached`: it stands before the last stable edge."""
+
+    kind: str
+    label: str
+    tokens: int
+    text: str
+    cached: bool
+
+
+class Views:
+    """The queries of a started session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def transcript(self, thread_id: str, before: int | None = None, limit: int = 200) -> list[Message]:
+        """The `limit` messages of a thread before index `before` (the newest where None), oldest first."""
+        from sakti.store import messages
+
+        return await self._session.store.read(messages.page, thread_id, before=before, limit=limit)
+
+    async def message(self, message_id: str) -> Message | None:
+        from sakti.store import messages
+
+        return await self._session.store.read(messages.get, message_id)
+
+    async def observations(self) -> list[LogLine]:
+        """The lines of this thread's log, in its order."""
+        from sakti.store import memory
+
+        session = self._session
+        if session.thread is None:
+            return []
+        return await session.store.read(memory.log_lines, session.engine.record_id)
+
+    async def sources(self, group_id: str) -> list[Message]:
+        """The raw messages that an observation group was made from."""
+        from sakti.store import memory, messages
+
+        store = self._session.store
+        ids = await store.read(memory.sources_of_group, group_id)
+        return await store.read(messages.get_many, ids)
+
+    async def board(self) -> Board:
+        from sakti.tasks import service
+
+        session = self._session
+        midnight = datetime.datetime.fromtimestamp(session.clock.now() / 1000).replace(
+            hour=0, minute=0, second=0, microsecond=0)
+        return await session.store.read(service.board, session.resource_id, int(midnight.timestamp() * 1000))
+
+    async def search(
+        self, query: str, *, scope: Literal["thread", "workspace", "all"] = "workspace", limit: int = 50
+    ) -> SearchPage:
+        from sakti.store import search
+
+        session = self._session
+        where = search.Scope(
+            None if scope == "all" else session.resource_id,
+            session.thread.id if scope == "thread" and session.thread else None,
+        )
+        return await session.store.read(search.search, query, where, limit=limit)
+
+    async def threads(self, limit: int = 100) -> list[ThreadSummary]:
+        from sakti.store import threads
+
+        rows = await self._session.store.read(threads.summaries, self._session.resource_id, limit)
+        return [ThreadSummary(*row) for row in rows]
+
+    async def context(self) -> list[ContextBlock]:
+        """The request as it would be sent if the user wrote now."""
+        return await self._session.context_blocks()
+
+    async def models(self) -> list[ModelInfo]:
+        provider = self._session.provider
+        return [] if provider is None else list(await provider.models())
+
+    async def history(self, limit: int = 500) -> list[str]:
+        """Prompts of this workspace, oldest first."""
+        from sakti.store import user_state
+
+        return await self._session.store.read(user_state.history, self._session.resource_id, limit)
+
+    async def add_history(self, text: str) -> None:
+        from sakti.store import user_state
+
+        session = self._session
+        await session.store.write(user_state.add_history, session.resource_id, text, session.clock.now())
+
+    async def ui_state(self) -> dict[str, str]:
+        from sakti.store import user_state
+
+        return await self._session.store.read(user_state.ui_state)
+
+    async def set_ui_state(self, key: str, value: str) -> None:
+        from sakti.store import user_state
+
+        await self._session.store.write(user_state.set_ui_state, key, value)
+
+    async def doctor(self) -> list[str]:
+        """The health report, a line each; findings begin with "✗" and say how to mend them."""
+        from sakti.agent import doctor
+
+        return [line.text for line in await doctor.examine(self._session.store, self._session.env)]

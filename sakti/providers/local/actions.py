@@ -128,11 +128,12 @@ def _kind(value: Json) -> str:
             return "…"
 
 
-def schema(actions: Sequence[Action]) -> Json:
-    """The JSON Schema of one answer or one action."""
-    answer: Json = {"type": "object", "properties": {"action": {"const": ANSWER}, "text": {"type": "string"}},
-                    "required": ["action", "text"], "additionalProperties": False}
-    return {"anyOf": [answer, *(a.schema() for a in actions)]} if actions else answer
+def schema(actions: Sequence[Action], answer: bool = True) -> Json:
+    """The JSON Schema of one action or, with `answer`, one answer."""
+    talk: Json = {"type": "object", "properties": {"action": {"const": ANSWER}, "text": {"type": "string"}},
+                  "required": ["action", "text"], "additionalProperties": False}
+    forms = [talk] if answer or not actions else []
+    return {"anyOf": [*forms, *(a.schema() for a in actions)]}
 
 
 def write(call: ToolCallPart, actions: Sequence[Action]) -> str:
@@ -147,7 +148,7 @@ def write(call: ToolCallPart, actions: Sequence[Action]) -> str:
     return "\n".join(_object(call.name, fields) for fields in flat)
 
 
-def answer(text: str) -> str:
+def write_answer(text: str) -> str:
     """An answer as the model would have written it."""
     return _object(ANSWER, {"text": text})
 

@@ -12,7 +12,6 @@ from sakti.core.types import (
     FilePart,
     ImagePart,
     Json,
-    Message,
     ModelInfo,
     Part,
     Request,
@@ -22,7 +21,7 @@ from sakti.core.types import (
     Usage,
 )
 from sakti.providers.history import CallIds, Turn, file_text, turns
-from sakti.providers.local import actions, model
+from sakti.providers.local import actions, model, policy
 from sakti.providers.local.process import Worker
 from sakti.providers.protocol import Completed, StopReason, StreamEvent, TextChunk, ToolCallChunk
 
@@ -31,7 +30,8 @@ OUTPUT = 1_024
 LEAST_OUTPUT = 700  # tokens: an edit of a few lines is cut in the middle with less
 LONGEST_RESULT = 5_000  # characters of one tool result
 LONGEST_TAIL = 600
-REPEATS = 2
+CHANGING = ("edit", "write")
+DONE_HINT = "\nIf that is all that the user asked for, answer now."  # it goes on changing things otherwise
 CHECK_EVERY = 32  # chunks between two looks for text that goes round in circles
 
 
@@ -54,11 +54,8 @@ class LocalProvider:
         return self._worker
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
-        offered = [] if request.tool_choice == "none" else actions.offer(request.tools)
-        if offered and _goes_round(request.messages):
-            offered = []
-        answer = _Answer(request, offered)
-        async with aclosing(self._ready().chat(body(request, offered))) as messages:
+        answer = _Answer(request)
+        async with aclosing(self._ready().chat(body(request))) as messages:
             async for message in messages:
                 for event in answer.take(message, self._context):
                     yield event
@@ -84,30 +81,33 @@ class LocalProvider:
             await worker.stop()
 
 
-def body(request: Request, offered: Sequence[actions.Action]) -> Json:
-    """The body of Chat Completions for `request` with the actions `offered`."""
-    acting = bool(request.tools)
+def body(request: Request) -> Json:
+    """The body of Chat Completions for `request`."""
+    offered = actions.offer(request.tools)
     chat: Json = {
-        "messages": _messages(request, offered, acting),
+        "messages": _messages(request, offered),
         "max_tokens": max(LEAST_OUTPUT, request.max_output_tokens or OUTPUT),
         "temperature": 0.2 if request.temperature is None else request.temperature,
         "top_p": 0.9,
         "cache_prompt": True,
     }
-    wanted = request.schema or (actions.schema(offered) if acting else None)
+    wanted = request.schema
+    if wanted is None and offered:
+        choose = request.tool_choice == "auto"
+        allowed = policy.following(request.messages, offered) if choose else policy.Next(())
+        wanted = actions.schema(allowed.actions, allowed.answer)
     if wanted is not None:
         chat["response_format"] = {"type": "json_schema", "json_schema": {"name": "action", "schema": wanted}}
     return chat
 
 
-def _messages(request: Request, offered: Sequence[actions.Action], acting: bool) -> list[Json]:
-    # The lines of the prompt stay when only an answer is wanted: the worker's cache holds them.
-    shown = offered or actions.offer(request.tools)
-    own = [fill_prompt("local", actions="\n".join(a.line() for a in shown))] if acting else []
+def _messages(request: Request, offered: Sequence[actions.Action]) -> list[Json]:
+    acting = bool(offered)
+    own = [fill_prompt("local", actions="\n".join(a.line() for a in offered))] if acting else []
     blocks = [b.text for b in request.system if b.text.strip() and not (acting and b.kind == "system")]
     messages: list[Json] = [{"role": "system", "content": "\n\n".join([*own, *blocks])}]
     for turn in turns(request.messages, LocalProvider.name):
-        text = _assistant(turn, shown, acting) if turn.role == "assistant" else _user(turn)
+        text = _assistant(turn, offered) if turn.role == "assistant" else _user(turn)
         if text:
             messages.append({"role": turn.role, "content": text})
     if request.tail.strip():
@@ -119,12 +119,12 @@ def _messages(request: Request, offered: Sequence[actions.Action], acting: bool)
     return messages
 
 
-def _assistant(turn: Turn, shown: Sequence[actions.Action], acting: bool) -> str:
+def _assistant(turn: Turn, offered: Sequence[actions.Action]) -> str:
     calls = [p for p in turn.parts if isinstance(p, ToolCallPart)]
     if calls:
-        return "\n".join(actions.write(c, shown) for c in calls)
+        return "\n".join(actions.write(c, offered) for c in calls)
     text = "\n".join(p.text for p in turn.parts if isinstance(p, TextPart))
-    return actions.answer(text) if text and acting else text
+    return actions.write_answer(text) if text and offered else text
 
 
 def _user(turn: Turn) -> str:
@@ -138,7 +138,8 @@ def _user_text(part: Part) -> str:
         case FilePart():
             return _bounded(file_text(part))
         case ToolResultPart(_, name, content, is_error):
-            return f"{'Error' if is_error else 'Result'} of {name}:\n{_bounded(content) or '(nothing)'}"
+            hint = DONE_HINT if name in CHANGING and not is_error else ""
+            return f"{'Error' if is_error else 'Result'} of {name}:\n{_bounded(content) or '(nothing)'}{hint}"
         case ImagePart(name=name):
             return f"(an image that you cannot see: {name})"
         case _:
@@ -152,22 +153,13 @@ def _bounded(text: str) -> str:
     return f"{head}\n[… {len(text) - len(head) - len(tail)} characters left out …]\n{tail}"
 
 
-def _goes_round(messages: Sequence[Message]) -> bool:
-    """Whether the model has asked for the same thing again and again since the user spoke."""
-    asked: list[tuple[str, str]] = []
-    for message in reversed(messages):
-        if message.role == "user":
-            break
-        asked += [(c.name, repr(c.arguments)) for c in message.tool_calls]
-    return bool(asked) and asked.count(asked[0]) >= REPEATS and len(set(asked[:REPEATS])) == 1
-
-
 class _Answer:
     """Turns what the worker says into events."""
 
-    def __init__(self, request: Request, offered: Sequence[actions.Action]) -> None:
+    def __init__(self, request: Request) -> None:
         self.looping = False
-        self._offered = offered
+        self._offered = actions.offer(request.tools)
+        self._messages = request.messages
         self._plain = not request.tools or request.schema is not None
         self._reader = actions.Reader()
         self._call_id = CallIds(request.messages).unique(None)
@@ -220,7 +212,8 @@ class _Answer:
             text = self._reader.text or whole
             return Completed((TextPart(text),) if text else self._broken(), stop, self._usage, name)
         action = next((a for a in self._offered if a.name == found[0]), None)
-        arguments = action.arguments(found[1]) if action else found[1]
+        fields = policy.repaired(found[0], found[1], self._messages)
+        arguments = action.arguments(fields) if action else fields
         call = ToolCallPart(self._call_id, found[0], arguments)
         return Completed((call,), "tool_use", self._usage, name)
 

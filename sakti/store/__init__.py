@@ -1,0 +1,13 @@
+"""The only place that speaks SQL."""
+
+from __future__ import annotations
+
+
+def sqlite_info() -> tuple[str, bool]:
+    """SQLite's version, and whether its WAL is safe with two connections."""
+    import apsw
+
+    from sakti.store.database import WAL_SAFE_FROM
+
+    version = apsw.sqlite_lib_version()
+    return version, tuple(int(n) for n in version.split(".")) >= WAL_SAFE_FROM

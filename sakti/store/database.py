@@ -24,8 +24,8 @@ from sakti.core.clock import Clock, SystemClock
 from sakti.core.errors import StoreError
 from sakti.core.ids import Ids, TimeIds
 from sakti.store import migrate
+from sakti.store.connection import Database
 
-Database: TypeAlias = APSWDatabase
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -41,7 +41,7 @@ class Store:
     Make it with `await Store.open(path)` and close it with `await store.close()`.
     """
 
-    def __init__(self, path: Path, db: Database, clock: Clock, ids: Ids) -> None:
+    def __init__(self, path: Path, db: APSWDatabase, clock: Clock, ids: Ids) -> None:
         self.path = path
         self.clock = clock
         self.ids = ids

@@ -9,7 +9,7 @@ from typing import Any
 
 from sakti.core.types import Json, Message, Usage, plain_text
 from sakti.store import codec, search_index
-from sakti.store.database import Database
+from sakti.store.connection import Database
 from sakti.store.models import MessageRow, StepRow, ThreadRow
 
 _COLUMNS = (
@@ -123,6 +123,14 @@ def get_many(db: Database, ids: Sequence[str]) -> list[Message]:
 
 def count(db: Database, thread_id: str) -> int:
     return db.execute_sql("SELECT count(*) FROM messages WHERE thread_id = ?", (thread_id,)).fetchone()[0]
+
+
+def last_of_user(db: Database, thread_id: str) -> Message | None:
+    row = db.execute_sql(
+        f"SELECT {_COLUMNS} FROM messages WHERE thread_id = ? AND role = 'user' ORDER BY message_index DESC LIMIT 1",
+        (thread_id,),
+    ).fetchone()
+    return None if row is None else from_row(row)
 
 
 def first_user_text(db: Database, thread_id: str) -> str:

@@ -8,9 +8,9 @@ from importlib import resources
 from pathlib import Path
 
 import apsw
-from playhouse.apsw_ext import APSWDatabase
 
 from sakti.core.clock import Clock
+from sakti.store.connection import Database
 
 NAME = re.compile(r"(\d{4})_\w+\.sql")
 
@@ -23,14 +23,14 @@ def _files() -> dict[int, str]:
 LATEST = max(_files())
 
 
-def current_version(db: APSWDatabase) -> int:
+def current_version(db: Database) -> int:
     """The number of the last migration that was applied; 0 for an empty database."""
     if not db.execute_sql("SELECT 1 FROM sqlite_schema WHERE name = 'schema_migrations'").fetchone():
         return 0
     return db.execute_sql("SELECT max(version) FROM schema_migrations").fetchone()[0] or 0
 
 
-def upgrade(db: APSWDatabase, path: Path, clock: Clock) -> list[str]:
+def upgrade(db: Database, path: Path, clock: Clock) -> list[str]:
     """Apply what is missing and return notices for the user. A database with content is copied first, to
     `<name>.before-<version>` beside it. Two processes may start at once: each step looks again under its lock.
     """
@@ -55,7 +55,7 @@ def upgrade(db: APSWDatabase, path: Path, clock: Clock) -> list[str]:
     return notices
 
 
-def copy(db: APSWDatabase, target: Path) -> None:
+def copy(db: Database, target: Path) -> None:
     """A consistent copy of the open database at `target` (mode 0600), by SQLite's online backup."""
     target.touch(mode=0o600, exist_ok=True)
     destination = apsw.Connection(str(target))

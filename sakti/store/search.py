@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from sakti.store.database import Database
+from sakti.store.connection import Database
 from sakti.store.search_index import pieces
 
 CANDIDATES = 300

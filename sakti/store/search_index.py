@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sakti.store.database import Database
+from sakti.store.connection import Database
 
 TEXT_LIMIT = 100_000  # characters of one text that are indexed; what is stored has no limit
 PREVIOUS_LIMIT = 1_000

@@ -8,7 +8,7 @@ from typing import Any
 
 from sakti.core.types import Json
 from sakti.store import search_index
-from sakti.store.database import Database
+from sakti.store.connection import Database
 from sakti.store.models import TaskEventRow, TaskRow
 
 _FIELDS = (

@@ -7,7 +7,7 @@ from typing import Any
 from peewee import fn
 
 from sakti.core.types import Json, Thread
-from sakti.store.database import Database
+from sakti.store.connection import Database
 from sakti.store.models import MessageRow, ThreadRow
 
 TITLE_LIMIT = 60

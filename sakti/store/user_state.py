@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sakti.store.database import Database
+from sakti.store.connection import Database
 
 HISTORY_KEPT = 5_000
 

@@ -17,7 +17,7 @@ from sakti.core.types import Json
 from sakti.store import messages as message_store
 from sakti.store import tasks as store
 from sakti.store import threads as thread_store
-from sakti.store.database import Database
+from sakti.store.connection import Database
 from sakti.store.tasks import Task
 from sakti.tasks import graph as g
 

@@ -63,7 +63,7 @@ def make_tools(
                 case "ready":
                     return _answer(await store.read(_ready, resource_id, limit or 5))
                 case "show":
-                    return _answer(await store.read(_show, resource_id, id or ""))
+                    return _answer(await store.read(show_task, resource_id, id or ""))
                 case "list":
                     return _answer(await store.read(
                         _list, resource_id, status, type, label, assignee, limit or 20, offset))
@@ -205,7 +205,7 @@ def _ready(db: Any, resource_id: str, limit: int) -> Json:
     }
 
 
-def _show(db: Any, resource_id: str, text: str) -> Json:
+def show_task(db: Any, resource_id: str, text: str) -> Json:
     task = service.find(db, resource_id, text)
     tasks, graph = service.load(db, resource_id)
     why = blocked(graph, task.id)

@@ -1,0 +1,88 @@
+"""The health report: what is in force, what is wrong, how to mend it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import shutil
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sakti import __version__
+from sakti.core import resources
+from sakti.core.tokens import O200K_SHA256
+from sakti.store import maintenance, sqlite_info
+from sakti.store.database import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    name: str
+    ok: bool
+    detail: str
+    mend: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"{'✓' if self.ok else '✗'} {self.name}: {self.detail}" + (f" {self.mend}" if not self.ok and self.mend else "")
+
+
+async def examine(store: Store, env: Mapping[str, str]) -> list[Line]:
+    """Every check, in the order in which a person would ask."""
+    lines = [Line("sakti", True, f"{__version__}, Python {platform.python_version()}, {platform.system()}")]
+    lines += _files(store)
+    lines += [Line(f"database {f.name}", f.ok, f.detail, f.mend) for f in await store.write(maintenance.check)]
+    lines.append(await asyncio.to_thread(_tokenizer))
+    lines += await _models(env)
+    lines.append(Line("ripgrep", True, shutil.which("rg") or "not installed: searching files is slower, the answers are the same"))
+    bash = shutil.which("bash")
+    lines.append(Line("bash", bash is not None, bash or "not found:", "commands cannot run; install bash."))
+    return lines
+
+
+def _files(store: Store) -> list[Line]:
+    version, wal = sqlite_info()
+    mode = stat.S_IMODE(store.path.stat().st_mode)
+    out = [
+        Line("SQLite", wal, version if wal else f"{version}:", "older than 3.51.3, so no WAL is used; update apsw."),
+        Line("database", mode == 0o600, f"{store.path} ({mode:o})", f"Others can read it: chmod 600 {store.path}"),
+    ]
+    for kind in ("prompts", "themes"):
+        found = [str(f) for f in resources.folders(kind)]
+        out.append(Line(kind, bool(found), found[0] if found else "not found:", "install sakti again."))
+    config = resources.config_home() / "config.toml"
+    out.append(Line("config", True, str(config) if config.exists() else f"{config} (not there: defaults)"))
+    return out
+
+
+def _tokenizer() -> Line:
+    import hashlib
+    from importlib import resources as packaged
+
+    data = packaged.files("sakti.core.data").joinpath("o200k_base.tiktoken").read_bytes()
+    good = hashlib.sha256(data).hexdigest() == O200K_SHA256
+    return Line("tokenizer", good, "o200k_base, offline", "The rank file is damaged: install sakti again.")
+
+
+async def _models(env: Mapping[str, str]) -> list[Line]:
+    from sakti.providers import registry
+
+    choice = await registry.select(flag=None, config_model=None, env=env)
+    out = [
+        Line("model", choice is not None, f"{choice.model} ({choice.reason})" if choice else "none:",
+             "set a key, start a local server, or run `sakti local install`.")
+    ]
+    out.append(Line("keyring", True, await asyncio.to_thread(_keyring)))
+    return out
+
+
+def _keyring() -> str:
+    import keyring
+    from keyring.backends import fail
+
+    backend = keyring.get_keyring()
+    if isinstance(backend, fail.Keyring):
+        return "no backend: keys come from the environment only"
+    return type(backend).__module__.rpartition(".")[2] or os.name

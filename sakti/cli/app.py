@@ -1,0 +1,142 @@
+"""The command line: `sakti` alone opens the TUI, everything else is a command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from sakti.cli import common
+from sakti.cli.route import UsageError, route
+
+app = typer.Typer(
+    help="A coding agent for the terminal whose memory you can see.\n\n`sakti` opens the chat in the current workspace;"
+    " `sakti \"PROMPT\"` starts with a prompt.",
+    add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+CHAT, MEMORY, UPKEEP = "Chat", "Memory", "Upkeep"
+
+Model = Annotated[str | None, typer.Option("--model", "-m", metavar="PROVIDER/NAME", help="Model to use.")]
+Approval = Annotated[str | None, typer.Option("--approval", metavar="MODE", help="plan, ask, edits or auto.")]
+Mode = Annotated[str | None, typer.Option("--mode", help="What the Observer looks for: default, debugging, …")]
+Set = Annotated[list[str] | None, typer.Option("-o", "--set", metavar="NAME=VALUE", help="Set any setting for this run.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+
+
+@app.callback(invoke_without_command=True)
+def chat(
+    ctx: typer.Context,
+    continue_last: Annotated[bool, typer.Option("--continue", "-c", help="Go on with the last thread.")] = False,
+    resume: Annotated[str | None, typer.Option("--resume", "-r", metavar="[THREAD]", help="Resume a thread; without a name, pick one.")] = None,
+    model: Model = None,
+    approval: Approval = None,
+    mode: Mode = None,
+    set_: Set = None,
+    prompt: Annotated[str | None, typer.Option("--prompt", hidden=True)] = None,
+    pick: Annotated[bool, typer.Option("--pick", hidden=True)] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Write every decision to the log file.")] = False,
+    version: Annotated[bool, typer.Option("--version", "-V", help="Show the version.")] = False,
+) -> None:
+    if ctx.invoked_subcommand is not None:
+        return
+    if version:
+        from sakti import __version__
+
+        common.say(f"sakti {__version__}")
+        return
+    with common.plain_errors():
+        import sys
+
+        chosen = common.options(
+            overrides=set_ or (), model=model, approval=approval, mode=mode, resume=resume, continue_last=continue_last
+        )
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            common.fail("the chat needs a terminal. Without one, use `sakti run PROMPT`.", common.USAGE)
+        common.log_to_file(debug=debug)
+        from sakti.agent.session import Session
+        from sakti.tui.run import run as run_tui
+
+        raise SystemExit(run_tui(Session(chosen), prompt=prompt, pick=pick))
+
+
+@app.command(rich_help_panel=CHAT)
+def run(
+    prompt: Annotated[str, typer.Argument(help="What to ask; standard input is added to it.")] = "",
+    model: Model = None,
+    approval: Approval = None,
+    mode: Mode = None,
+    output: Annotated[str, typer.Option("--output", help="text, json or stream-json.")] = "text",
+    max_steps: Annotated[int | None, typer.Option("--max-steps", min=1, help="Model calls at most.")] = None,
+    continue_last: Annotated[bool, typer.Option("--continue", "-c", help="Go on with the last thread.")] = False,
+    resume: Annotated[str | None, typer.Option("--resume", metavar="THREAD", help="Go on with this thread.")] = None,
+    set_: Set = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Write every decision to the log file.")] = False,
+) -> None:
+    """Answer one prompt without a screen. Exit: 0 answered, 1 model failed, 2 usage, 3 limit, 4 refused, 5 no model."""
+    import sys
+
+    from sakti import headless
+
+    if output not in headless.OUTPUTS:
+        common.fail(f"--output takes {', '.join(headless.OUTPUTS)}, not {output!r}.", common.USAGE)
+    if not sys.stdin.isatty() and (piped := sys.stdin.buffer.read().decode("utf-8", "replace")).strip():
+        prompt = f"{prompt}\n\n{piped}" if prompt else piped
+    if not prompt.strip():
+        common.fail("there is nothing to ask. Write `sakti run \"PROMPT\"` or pipe text in.", common.USAGE)
+    with common.plain_errors():
+        overrides = [*(set_ or ()), *([f"agent.max_steps={max_steps}"] if max_steps else [])]
+        chosen = common.options(
+            overrides=overrides, model=model, approval=approval, mode=mode, resume=resume,
+            continue_last=continue_last, interactive=False,
+        )
+        common.log_to_file(debug=debug)
+        raise SystemExit(headless.run(chosen, prompt, output))
+
+
+@app.command(rich_help_panel=MEMORY)
+def search(
+    query: Annotated[list[str], typer.Argument(help="Words, \"phrases\", -word, word*, path: role: kind: before: after:")],
+    kind: Annotated[list[str] | None, typer.Option("--kind", help="message, observation, reflection or task.")] = None,
+    thread: Annotated[str | None, typer.Option("--thread", help="Only this thread (id).")] = None,
+    all_workspaces: Annotated[bool, typer.Option("--all-workspaces", help="Not only this workspace.")] = False,
+    since: Annotated[str | None, typer.Option("--since", help="2026-01-15, yesterday, 7d …")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=200)] = 10,
+    json_: Json = False,
+) -> None:
+    """Search everything that was said, observed or planned."""
+    from sakti.cli import search as command
+
+    command.run(" ".join(query), kinds=kind or (), thread=thread, everywhere=all_workspaces, since=since, limit=limit, as_json=json_)
+
+
+def _groups() -> None:
+    """Add the commands that live in files of their own; only their names are needed until one is called."""
+    from sakti.cli import config, db, doctor, local, memory, models, tasks, threads
+
+    app.add_typer(threads.app, name="threads", rich_help_panel=CHAT)
+    app.add_typer(tasks.app, name="tasks", rich_help_panel=MEMORY)
+    app.add_typer(memory.app, name="memory", rich_help_panel=MEMORY)
+    app.add_typer(db.app, name="db", rich_help_panel=UPKEEP)
+    app.add_typer(local.app, name="local", rich_help_panel=UPKEEP)
+    app.command(name="config", rich_help_panel=UPKEEP)(config.show)
+    app.command(name="models", rich_help_panel=UPKEEP)(models.show)
+    app.command(name="doctor", rich_help_panel=UPKEEP)(doctor.show)
+
+
+COMMANDS = ("run", "search", "threads", "tasks", "memory", "db", "local", "config", "models", "doctor")
+
+
+def run_app(arguments: Sequence[str]) -> Any:
+    if any(a in COMMANDS or a in ("-h", "--help") for a in arguments):
+        _groups()
+    return app(args=list(arguments), prog_name="sakti")
+
+
+def run_cli(argv: Sequence[str]) -> None:
+    try:
+        arguments = route(argv, COMMANDS)
+    except UsageError as e:
+        common.fail(str(e), common.USAGE)
+    run_app(arguments)

@@ -1,0 +1,124 @@
+"""What commands share: settings, the workspace, output, errors as one sentence and an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from sakti.core import resources
+from sakti.core.config import Loaded, load
+from sakti.core.errors import SaktiError
+from sakti.core.text import sanitise
+
+if TYPE_CHECKING:
+    from sakti.agent.session import Options
+    from sakti.store.database import Store
+
+T = TypeVar("T")
+
+OK, FAILED, USAGE, LIMIT, REFUSED, NO_MODEL, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+
+
+def fail(message: str, code: int = FAILED) -> NoReturn:
+    """One sentence on standard error, and out."""
+    print(f"sakti: {sanitise(message)}", file=sys.stderr)
+    raise SystemExit(code)
+
+
+def say(text: str) -> None:
+    """Text for people on standard output, with nothing in it that a terminal would obey."""
+    print(sanitise(text))
+
+
+def say_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False))
+
+
+@contextlib.contextmanager
+def plain_errors() -> Iterator[None]:
+    """Errors that were raised on purpose end the program with their sentence, not with a traceback."""
+    try:
+        yield
+    except SaktiError as e:
+        fail(f"{e.title}: {e.message}", USAGE if e.code == "config" else NO_MODEL if e.code == "no_model" else FAILED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(FAILED) from None
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None
+
+
+def workspace() -> Path:
+    from sakti.agent.workspace import find_root
+
+    return find_root(Path.cwd())
+
+
+def settings(overrides: Sequence[str] = ()) -> Loaded:
+    """All sources merged; raises `ConfigError`."""
+    return load(
+        user_file=resources.config_home() / "config.toml", project_file=workspace() / ".sakti" / "config.toml",
+        env=os.environ, overrides=overrides,
+    )
+
+
+def options(
+    *, overrides: Sequence[str] = (), model: str | None = None, approval: str | None = None, mode: str | None = None,
+    resume: str | None = None, continue_last: bool = False, interactive: bool = True,
+) -> Options:
+    """A session's options from the command line's; raises `ConfigError`."""
+    from sakti.agent.session import Options
+
+    more = [*overrides]
+    more += [f'approval.mode="{approval}"'] if approval else []
+    more += [f'mode="{mode}"'] if mode else []
+    loaded = settings(more)
+    return Options(
+        workspace(), loaded.config, model_flag=model, resume=resume, continue_last=continue_last,
+        interactive=interactive, warnings=loaded.warnings,
+    )
+
+
+def database_path() -> Path:
+    return Path(settings().config.store.path or resources.data_home() / "sakti.db").expanduser()
+
+
+def with_store(work: Callable[[Store], Awaitable[T]]) -> T:
+    """Run `work` with the user's database."""
+
+    async def run() -> T:
+        from sakti.store.database import Store
+
+        config = settings().config
+        store = await Store.open(database_path(), synchronous=config.store.synchronous)
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    with plain_errors():
+        return asyncio.run(run())
+
+
+def log_to_file(*, debug: bool = False) -> Path:
+    """Send the log to a private file; returns it."""
+    path = resources.state_home() / "sakti.log"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(OSError):
+        if path.exists() and path.stat().st_size > 5_000_000:
+            path.replace(path.with_suffix(".log.1"))
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+        logging.basicConfig(
+            filename=path, level=logging.DEBUG if debug else logging.WARNING,
+            format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        )
+        for noisy in ("openai", "anthropic", "httpcore", "httpx2", "httpcore2", "markdown_it", "asyncio"):
+            logging.getLogger(noisy).setLevel(logging.WARNING)
+    return path

@@ -1,0 +1,57 @@
+"""`sakti db`: the database file."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sakti.cli import common
+
+app = typer.Typer(help="The database: check, statistics, backup.", no_args_is_help=True, rich_markup_mode=None)
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+
+
+@app.command()
+def check(json_: Json = False) -> None:
+    """Look for damage; exit 1 when something is found."""
+    from dataclasses import asdict
+
+    from sakti.store import maintenance
+
+    findings = common.with_store(lambda s: s.write(maintenance.check))
+    if json_:
+        common.say_json({"ok": all(f.ok for f in findings), "findings": [asdict(f) for f in findings]})
+    else:
+        for f in findings:
+            common.say(f"{'✓' if f.ok else '✗'} {f.name}: {f.detail}" + ("" if f.ok else f"\n  {f.mend}"))
+    raise SystemExit(common.OK if all(f.ok for f in findings) else common.FAILED)
+
+
+@app.command()
+def stats(json_: Json = False) -> None:
+    """How much is in it."""
+    from sakti.store import maintenance
+
+    values = common.with_store(lambda s: s.read(maintenance.stats, s.path))
+    if json_:
+        common.say_json(values)
+    else:
+        for name, value in values.items():
+            common.say(f"{name.replace('_', ' '):<20} {value:,}" if isinstance(value, int) else f"{name:<20} {value}")
+
+
+@app.command()
+def backup(
+    target: Annotated[Path | None, typer.Argument(help="File to write; beside the database by default.")] = None,
+) -> None:
+    """Copy the database, also while it is in use."""
+    from sakti.store import maintenance
+
+    async def work(store: Any) -> Path:
+        name = f"{store.path.name}.backup-{time.strftime('%Y%m%d-%H%M%S')}"
+        return await store.read(maintenance.backup, target or store.path.with_name(name))
+
+    common.say(str(common.with_store(work)))

@@ -1,0 +1,27 @@
+"""`sakti doctor`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from sakti.cli import common
+
+
+def show(
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Check this installation; each finding says how to mend it. Exit 1 when there is one."""
+    from sakti.agent import doctor
+
+    lines = common.with_store(lambda store: doctor.examine(store, os.environ))
+    ok = all(line.ok for line in lines)
+    if json_:
+        common.say_json({"ok": ok, "findings": [asdict(line) for line in lines]})
+    else:
+        for line in lines:
+            common.say(line.text)
+    raise SystemExit(common.OK if ok else common.FAILED)

@@ -1,0 +1,105 @@
+"""Leases: who may observe, reflect, buffer or compact a record right now, across processes.
+
+A lease is one row a record and kind. Taking, renewing and giving back are single statements with their whole
+condition in them; who commits a result checks in that transaction that the row is still its own.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from sakti.core.errors import MemoryFailure
+from sakti.store.connection import Database
+
+LeaseKind: TypeAlias = Literal[
+    "observing", "reflecting", "buffering_observation", "buffering_reflection", "compacting", "turn"
+]
+EXPIRES_MS = 30_000
+HEARTBEAT_S = 10.0
+# A heartbeat this far in the future was written before the clock was set back: its expiry means nothing.
+CLOCK_SLACK_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    record_id: str
+    kind: LeaseKind
+    owner: str
+    operation_id: str
+    thread_id: str | None
+    started_at: int
+    heartbeat_at: int
+    expires_at: int
+
+
+def new_owner() -> str:
+    """host:pid:uuid, unique for one open engine."""
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex}"
+
+
+def acquire(
+    db: Database, *, record_id: str, kind: LeaseKind, owner: str, operation_id: str, thread_id: str | None, now: int
+) -> bool:
+    """Take a lease that is free or has run out; False while someone else holds it."""
+    row = db.execute_sql(
+        "INSERT INTO leases (record_id, kind, owner, operation_id, thread_id, started_at, heartbeat_at, expires_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (record_id, kind) DO UPDATE SET owner = excluded.owner, operation_id = excluded.operation_id,"
+        " thread_id = excluded.thread_id, started_at = excluded.started_at, heartbeat_at = excluded.heartbeat_at,"
+        " expires_at = excluded.expires_at"
+        " WHERE leases.expires_at <= excluded.heartbeat_at OR leases.heartbeat_at > excluded.heartbeat_at + ?"
+        " RETURNING 1",
+        (record_id, kind, owner, operation_id, thread_id, now, now, now + EXPIRES_MS, CLOCK_SLACK_MS),
+    ).fetchone()
+    return row is not None
+
+
+def renew(db: Database, *, record_id: str, kind: LeaseKind, owner: str, operation_id: str, now: int) -> bool:
+    """Push the end of an own lease away; False when it is no longer one's own."""
+    row = db.execute_sql(
+        "UPDATE leases SET heartbeat_at = ?, expires_at = ?"
+        " WHERE record_id = ? AND kind = ? AND owner = ? AND operation_id = ? RETURNING 1",
+        (now, now + EXPIRES_MS, record_id, kind, owner, operation_id),
+    ).fetchone()
+    return row is not None
+
+
+def release(db: Database, *, record_id: str, kind: LeaseKind, owner: str, operation_id: str) -> None:
+    db.execute_sql(
+        "DELETE FROM leases WHERE record_id = ? AND kind = ? AND owner = ? AND operation_id = ?",
+        (record_id, kind, owner, operation_id),
+    )
+
+
+def require(db: Database, *, record_id: str, kind: LeaseKind, owner: str, operation_id: str) -> None:
+    """Call inside the transaction that commits a result. Raises `MemoryFailure` (lease_lost) when the row has gone
+    to someone else or was cleared: the result must then be thrown away."""
+    row = db.execute_sql(
+        "SELECT 1 FROM leases WHERE record_id = ? AND kind = ? AND owner = ? AND operation_id = ?",
+        (record_id, kind, owner, operation_id),
+    ).fetchone()
+    if row is None:
+        raise MemoryFailure("Another sakti took this work over; its result stands.", code="lease_lost")
+
+
+def clear_expired(db: Database, record_id: str, now: int) -> list[Lease]:
+    """Remove the leases of a record whose holder is gone, and return them as they were."""
+    rows = db.execute_sql(
+        "DELETE FROM leases WHERE record_id = ? AND (expires_at <= ? OR heartbeat_at > ?)"
+        " RETURNING record_id, kind, owner, operation_id, thread_id, started_at, heartbeat_at, expires_at",
+        (record_id, now, now + CLOCK_SLACK_MS),
+    ).fetchall()
+    return [Lease(*row) for row in rows]
+
+
+def held(db: Database, record_id: str, now: int) -> list[Lease]:
+    """The leases of a record that are in force."""
+    rows = db.execute_sql(
+        "SELECT record_id, kind, owner, operation_id, thread_id, started_at, heartbeat_at, expires_at FROM leases"
+        " WHERE record_id = ? AND expires_at > ?", (record_id, now),
+    ).fetchall()
+    return [Lease(*row) for row in rows]

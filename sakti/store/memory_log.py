@@ -1,0 +1,163 @@
+"""What panes and tools read of memory: log lines, generations, where a line comes from. Read-only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sakti.core.types import Json
+from sakti.store.connection import Database
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of the active log. `content` is what a correction made of it where there is one."""
+
+    id: str
+    group_id: str
+    kind: str
+    state: str
+    date: str
+    time: str
+    priority: str
+    depth: int
+    content: str
+    flags: tuple[str, ...]
+    pinned: bool
+    edited: bool
+    forgotten: bool
+    metadata: Json
+    first_index: int | None
+    last_index: int | None
+
+
+def log_lines(db: Database, record_id: str, *, states: Sequence[str] = ("active",)) -> list[LogLine]:
+    """The lines of a record's log in the order in which the model sees them."""
+    marks = ",".join("?" * len(states))
+    rows = db.execute_sql(
+        "SELECT o.id, o.group_id, g.kind, g.state, o.observed_date, o.time, o.priority, o.depth,"
+        " coalesce(o.edited, o.content), o.flags, o.pinned, o.edited IS NOT NULL, o.forgotten, o.metadata,"
+        " g.first_index, g.last_index"
+        " FROM observation_groups g JOIN observations o ON o.group_id = g.id"
+        f" WHERE g.record_id = ? AND g.state IN ({marks})"
+        " ORDER BY g.state = 'buffered', g.kind = 'observation', g.pk, o.line",
+        (record_id, *states),
+    ).fetchall()
+    return [
+        LogLine(*r[:9], tuple(json.loads(r[9])), bool(r[10]), bool(r[11]), bool(r[12]), json.loads(r[13]), r[14], r[15])
+        for r in rows
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One reflection of a record. Tokens: of the log lines it merged, and of itself."""
+
+    group_id: str
+    generation: int
+    state: str
+    input_tokens: int
+    tokens: int
+    merged_group_ids: tuple[str, ...]
+    model: str
+    created_at: int
+    activated_at: int | None
+
+
+def generations(db: Database, record_id: str) -> list[Generation]:
+    """The reflections of a record, oldest first."""
+    rows = db.execute_sql(
+        "SELECT id, generation, state, metadata, observation_tokens, merged_group_ids, model, created_at, activated_at"
+        " FROM observation_groups WHERE record_id = ? AND kind = 'reflection' ORDER BY pk", (record_id,),
+    ).fetchall()
+    return [
+        Generation(r[0], r[1], r[2], json.loads(r[3]).get("input_tokens", 0), r[4], tuple(json.loads(r[5])), *r[6:])
+        for r in rows
+    ]
+
+
+def groups_for_message(db: Database, message_id: str) -> list[str]:
+    """Ids of the groups (not discarded) that cover a message."""
+    rows = db.execute_sql(
+        "SELECT g.id FROM messages m JOIN observation_groups g ON g.thread_id = m.thread_id"
+        " AND g.first_index <= m.message_index AND g.last_index >= m.message_index"
+        " WHERE m.id = ? AND g.state != 'discarded' ORDER BY g.pk", (message_id,),
+    ).fetchall()
+    return [r[0] for r in rows]
+
+
+def sources_of_group(db: Database, group_id: str) -> list[str]:
+    """Ids of the messages that a group stands for, oldest first; of a reflection, those of all it merged."""
+    rows = db.execute_sql(
+        "SELECT m.id FROM observation_groups g JOIN messages m ON m.thread_id = g.thread_id"
+        " AND m.message_index BETWEEN g.first_index AND g.last_index WHERE g.id = ? ORDER BY m.message_index",
+        (group_id,),
+    ).fetchall()
+    return [r[0] for r in rows]
+
+
+def find_group(db: Database, resource_id: str, text: str) -> tuple[str, str, int, int] | None:
+    """(id, thread id, first index, last index) of the newest group of a workspace whose id is or ends with `text`."""
+    like = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    row = db.execute_sql(
+        "SELECT g.id, g.thread_id, g.first_index, g.last_index FROM observation_groups g"
+        " JOIN threads t ON t.id = g.thread_id WHERE t.resource_id = ? AND g.id LIKE ? ESCAPE '\\'"
+        " AND g.first_index IS NOT NULL ORDER BY g.pk DESC LIMIT 1", (resource_id, f"%{like}"),
+    ).fetchone()
+    return None if row is None else (row[0], row[1], row[2], row[3])
+
+
+def find_message(db: Database, resource_id: str, text: str) -> tuple[str, str, int] | None:
+    """(id, thread id, index) of the newest message of a workspace whose id is or ends with `text`."""
+    like = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    row = db.execute_sql(
+        "SELECT id, thread_id, message_index FROM messages WHERE id = ? AND resource_id = ?", (text, resource_id)
+    ).fetchone() or db.execute_sql(
+        "SELECT id, thread_id, message_index FROM messages WHERE resource_id = ? AND id LIKE ? ESCAPE '\\'"
+        " ORDER BY created_at DESC LIMIT 1", (resource_id, f"%{like}"),
+    ).fetchone()
+    return None if row is None else (row[0], row[1], row[2])
+
+
+# --- what a new thread begins with --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CarryOver:
+    """Earlier work in a workspace: the last thread's title and task, lines worth knowing (newest thread first),
+    open tasks."""
+
+    title: str
+    current_task: str
+    lines: tuple[str, ...]
+    tasks: tuple[str, ...]
+
+
+def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 5, limit: int = 60) -> CarryOver | None:
+    """What a new thread of a workspace may be told; None where there is no earlier thread."""
+    threads = db.execute_sql(
+        "SELECT id, title, metadata FROM threads WHERE resource_id = ? AND id != ? AND parent_id IS NULL"
+        " AND EXISTS (SELECT 1 FROM messages m WHERE m.thread_id = threads.id)"
+        " ORDER BY updated_at DESC LIMIT ?", (resource_id, thread_id, recent),
+    ).fetchall()
+    if not threads:
+        return None
+    lines: list[str] = []
+    for identifier, _, _ in threads:
+        rows = db.execute_sql(
+            "SELECT coalesce(o.edited, o.content) FROM observation_groups g JOIN observations o ON o.group_id = g.id"
+            " WHERE g.thread_id = ? AND g.state = 'active' AND o.forgotten = 0"
+            " AND (o.pinned = 1 OR (o.priority = 'high' AND o.depth = 0)) ORDER BY o.pinned DESC, o.pk DESC LIMIT ?",
+            (identifier, limit),
+        ).fetchall()
+        lines += [r[0] for r in rows]
+    tasks = db.execute_sql(
+        "SELECT handle, title, status FROM tasks WHERE resource_id = ? AND status IN ('open', 'in_progress')"
+        " AND deleted_at IS NULL ORDER BY status DESC, priority, created_at LIMIT 12", (resource_id,),
+    ).fetchall()
+    _, title, metadata = threads[0]
+    return CarryOver(
+        title, json.loads(metadata).get("current_task") or "", tuple(dict.fromkeys(lines)),
+        tuple(f"{handle} {title} ({status})" for handle, title, status in tasks),
+    )

@@ -83,7 +83,12 @@ def _add_part(part: object, message: Message, blocks: list[Block], calls: dict[s
 def user_blocks(message: Message) -> list[Block]:
     """What the user sent: the text, and the names of what came with it."""
     blocks: list[Block] = [Label(message.id, who="you", created_at=message.created_at)]
-    if message.text.strip():
+    command = message.metadata.get("shell")
+    if isinstance(command, str):
+        call = ToolBlock(message.id, False, name="bash", summary=one_line(command, 300), state="ok")
+        call.add_output(message.text.partition("\n```\n")[2].removesuffix("\n```"))
+        blocks += [TextBlock(message.id, text=f"!{command}"), call]
+    elif message.text.strip():
         blocks.append(TextBlock(message.id, text=message.text))
     for part in message.parts:
         if isinstance(part, FilePart):

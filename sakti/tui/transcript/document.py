@@ -16,6 +16,7 @@ from sakti.tui.transcript.blocks import Block
 from sakti.tui.transcript.wrap import Line
 
 KEEP_LINES = 12_000
+DRAW_AT_ONCE = 1_500
 
 
 class Document:
@@ -62,12 +63,13 @@ class Document:
             self._tops.append(0)
 
     def insert(self, index: int, blocks: Sequence[Block]) -> None:
-        """`blocks` before block `index`, drawn at once: their heights are exact."""
-        drawn = [self._draw(block) for block in blocks]
+        """`blocks` before block `index`. A page is drawn at once; of very many only the heights are estimated."""
+        exact = len(blocks) <= DRAW_AT_ONCE
+        heights = [len(self._draw(b)) if exact else b.estimate(self.width) for b in blocks]
         self.blocks[index:index] = blocks
-        self._heights[index:index] = [len(lines) for lines in drawn]
-        self._exact[index:index] = [True] * len(drawn)
-        self._tops[index:index] = [0] * len(drawn)
+        self._heights[index:index] = heights
+        self._exact[index:index] = [exact] * len(heights)
+        self._tops[index:index] = [0] * len(heights)
         self._clean = min(self._clean, index)
 
     def truncate(self, count: int) -> None:

@@ -6,7 +6,15 @@ from collections.abc import Callable
 
 from sakti.core.text import one_line, sanitise
 from sakti.core.types import Message, ToolCallPart, ToolResultPart
-from sakti.tui.transcript.blocks import Block, ChunkBlock, Label, NoticeBlock, ThinkingBlock, ToolBlock
+from sakti.tui.transcript.blocks import (
+    Block,
+    ChunkBlock,
+    Label,
+    NoticeBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolBlock,
+)
 from sakti.tui.transcript.build import tool_gap, user_blocks
 from sakti.tui.transcript.document import Document
 from sakti.tui.transcript.split import Splitter
@@ -68,10 +76,19 @@ class LiveTurn:
             return
         self.seen.add(message.id)
         self._close_text()
+        if message.metadata.get("shell"):
+            return  # its tool line is on the screen already
         self.document.append(*user_blocks(message))
         self._speaker = "you"
         self.answer = []
         self._step_start = self._blocks
+        self._changed()
+
+    def begin_shell(self, command: str) -> None:
+        """The user's own `!command`: what it prints stands under what was typed."""
+        self._close_text()
+        self.document.append(Label(who="you"), TextBlock(text=f"!{command}"))
+        self._speaker = "sakti"
         self._changed()
 
     def begin_step(self) -> None:
@@ -166,6 +183,11 @@ class LiveTurn:
         self.document.append(block)
         self._speaker = ""
         self._changed()
+
+    @property
+    def speaking(self) -> bool:
+        """A turn has something on the screen already."""
+        return self._speaker != ""
 
     @property
     def last_answer(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from rich.text import Text
 from textual import events
@@ -16,7 +17,7 @@ from sakti.tui.transcript.wrap import fit, shorten
 class Completions(Widget, can_focus=False):
     """Up to eight choices, one chosen."""
 
-    COMPONENT_CLASSES = {"completions--chosen", "completions--hint"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"completions--chosen", "completions--hint"}
 
     class Picked(Message):
         """A choice was clicked."""

@@ -161,20 +161,33 @@ class Transcript(LineView):
         self._follow = True
         self._settle(None)
 
+    def show_top(self) -> None:
+        """To the first line, for reading."""
+        self._follow = False
+        self._settle((0, 0))
+        self.forget_strips()
+
     # --- loading ------------------------------------------------------------------------------------------
 
     def load(self, messages: Iterable[Message], more: bool) -> None:
         """Show a thread from its newest messages. `more`: there are older ones."""
+        notices = [] if self.live.seen else list(self.document.blocks)  # said before anything was loaded
         self.document.clear()
         self.live.reset()
         self.live.seen.clear()
         shown = list(messages)
         self.live.seen.update(m.id for m in shown)
-        self.document.append(*message_blocks(shown))
+        self.document.append(*message_blocks(shown), *notices)
         self.more_above, self._asked_older = more, False
         self.live.answer = [next((m.text for m in reversed(shown) if m.role == "assistant" and m.text), "")]
         self.forget_strips()
         self.scroll_end_now()
+
+    def begin_empty(self) -> None:
+        """A new thread: what was said before it is gone from the screen, notices of the start stay."""
+        if self.live.seen:
+            self.clear_screen()
+            self.live.seen.clear()
 
     def load_older(self, messages: Iterable[Message], more: bool) -> None:
         """`messages` above what is shown; what is on the screen stays where it is."""

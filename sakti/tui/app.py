@@ -1,0 +1,310 @@
+"""The app: what is on the screen, its keys, and the workers that fetch. Events come through `bridge`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import events, on
+from textual.app import App, ComposeResult, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.getters import query_one
+from textual.screen import Screen
+
+from sakti.agent.commands import COMMANDS
+from sakti.core.errors import SaktiError
+from sakti.core.events import ApprovalRequested, ApprovalResolved
+from sakti.core.text import sanitise
+from sakti.core.types import Thread
+from sakti.tui import bridge, navigation
+from sakti.tui.commands import Commands
+from sakti.tui.completing import Completer
+from sakti.tui.log import log_error
+from sakti.tui.palette import variable_defaults
+from sakti.tui.panes.observations import ObservationsPane
+from sakti.tui.panes.sidebar import PANES, Sidebar
+from sakti.tui.themes import FALLBACK, load_themes
+from sakti.tui.transcript.blocks import NoticeBlock
+from sakti.tui.widgets.approval import ApprovalBox
+from sakti.tui.widgets.completions import Completions
+from sakti.tui.widgets.header import Header
+from sakti.tui.widgets.prompt import Prompt
+from sakti.tui.widgets.queue import QueueView
+from sakti.tui.widgets.status import StatusLine
+from sakti.tui.widgets.transcript import Transcript
+
+if TYPE_CHECKING:
+    from sakti.agent.session import Session
+
+TWICE = 2.0  # seconds in which a second ctrl+c quits
+
+
+class SaktiApp(navigation.Navigation, App[int]):
+    """One window on one session."""
+
+    TITLE = "sakti"
+    AUTO_FOCUS = "#prompt"
+    CSS_PATH: ClassVar[Any] = ["styles/main.tcss", "styles/panes.tcss", "styles/panels.tcss"]
+    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
+    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-low"), (20, "-high")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "stop", "Copy, stop, clear; twice: quit", show=False, id="app.stop"),
+        Binding("ctrl+q", "quit", "Quit", show=False, priority=True, id="app.quit"),
+        Binding("escape", "interrupt", "Stop the agent", show=False, id="app.interrupt"),
+        Binding("f1", "help", "Help", show=False, id="app.help"),
+        Binding("f2", "pane('memory')", "Memory", show=False, id="app.memory"),
+        Binding("f3", "pane('log')", "Observations", show=False, id="app.log"),
+        Binding("f4", "pane('tasks')", "Tasks", show=False, id="app.tasks"),
+        Binding("ctrl+b", "panes", "All panes", show=False, id="app.panes"),
+        Binding("ctrl+f", "search", "Search", show=False, id="app.search"),
+        Binding("ctrl+t", "threads", "Threads", show=False, id="app.threads"),
+        Binding("ctrl+r", "retry", "Ask again after a failure", show=False, id="app.retry"),
+        Binding("ctrl+o", "unfold", "Fold or unfold the newest", show=False, id="app.unfold"),
+        Binding("ctrl+x", "unqueue", "Take the last queued message back", show=False, id="app.unqueue"),
+    ]
+
+    transcript = query_one("#transcript", Transcript)
+    prompt = query_one("#prompt", Prompt)
+    header = query_one(Header)
+    status_line = query_one(StatusLine)
+    sidebar = query_one("#side", Sidebar)
+    approval = query_one(ApprovalBox)
+    queue = query_one(QueueView)
+    completions = query_one(Completions)
+
+    def __init__(self, session: Session, *, prompt: str | None = None, pick_thread: bool = False) -> None:
+        self._themes = load_themes()
+        super().__init__()
+        self.session = session
+        self.crash_message = ""
+        self._commands = Commands(self)
+        self._completer = Completer(session)
+        self._first_prompt, self._pick_first = prompt, pick_thread
+        self._started = False
+        self._waiting: list[str] = []
+        self._shown_thread = ""
+        self._last_stop = self._last_quit = float("-inf")
+        for theme in self._themes.themes.values():
+            self.register_theme(theme)
+        wanted = session.config.ui.theme
+        self.theme = wanted if wanted in self._themes.themes else FALLBACK
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return variable_defaults(True)
+
+    @property
+    def theme_names(self) -> list[str]:
+        return sorted(self._themes.themes)
+
+    def compose(self) -> ComposeResult:
+        yield Header()
+        with Horizontal(id="body"):
+            with Vertical(id="chat"):
+                yield Transcript(id="transcript")
+                yield ApprovalBox(self.session.clock)
+                yield QueueView()
+                yield Completions()
+                with Horizontal(id="prompt-row"):
+                    yield Prompt(id="prompt")
+            yield Sidebar(id="side")
+        yield StatusLine(self.session.clock)
+
+    def on_mount(self) -> None:
+        self.session.subscribe(lambda event: bridge.handle(self, event))
+        self.sidebar.styles.width = max(24, min(80, self.session.config.ui.sidebar_width))
+        for problem in self._themes.problems:
+            self.say(problem, title="Theme", tone="warning")
+        self.call_after_refresh(self.go, self._start, group="start")
+
+    async def _start(self) -> None:
+        """Open the store after the first paint, then show what it holds."""
+        try:
+            await self.session.start()
+        finally:
+            self.header.mode, self.header.approval = self.session.mode, self.session.approval_mode
+            self.show_git()
+        self._started = True
+        self.load_board()
+        state = await self.session.views.ui_state()
+        self.sidebar.restore(state.get("panes", " ".join(PANES)))
+        if (theme := state.get("theme", "")) in self._themes.themes and self.session.config.ui.theme == FALLBACK:
+            self.theme = theme
+        self.prompt.history_entries = [*await self.session.views.history(), *self.prompt.history_entries]
+        if self._pick_first:
+            await self.pick_thread()
+        for text in ([self._first_prompt] if self._first_prompt else []) + self._waiting:
+            await self._commands.run(text)
+
+    # --- work that may fail ---------------------------------------------------------------------------------
+
+    def go(self, work: Callable[..., Awaitable[None]], *args: Any, group: str, exclusive: bool = False) -> None:
+        """Run `work(*args)` as a worker; what it raises becomes a notice and an entry of the log file."""
+
+        async def guarded() -> None:
+            try:
+                await work(*args)
+            except SaktiError as e:
+                self.say(e.message, title=e.title, tone="error")
+            except Exception as e:
+                path = log_error(e)
+                where = f"The details are in {path}." if path else ""
+                self.say(f"{type(e).__name__}: {e} {where}", title="Something went wrong", tone="error")
+
+        self.run_worker(guarded(), group=group, exclusive=exclusive, exit_on_error=False)
+
+    def _handle_exception(self, error: Exception) -> None:
+        path = log_error(error)
+        self.crash_message = f"sakti had to stop: {type(error).__name__}. The details are in {path}. Nothing is lost."
+        super()._handle_exception(error)
+
+    def _fatal_error(self) -> None:
+        self._close_messages_no_wait()  # a traceback is for the log file, not for the user
+
+    def say(self, text: str, *, title: str = "", tone: Any = "information") -> None:
+        """A notice in the chat."""
+        self.transcript.live.add_block(NoticeBlock(tone=tone, title=title, text=text))
+
+    # --- what the bridge calls ------------------------------------------------------------------------------
+
+    def show_thread(self, thread: Thread) -> None:
+        """The title, and the messages when it is another thread."""
+        self.header.thread_title = thread.title
+        if thread.id != self._shown_thread:
+            self._shown_thread = thread.id
+            self.status_line.context = 0
+            self.sidebar.memory.usage = self.session.usage
+            self.go(self.load_thread, thread.id, group="thread", exclusive=True)
+
+    def show_model(self, model: str | None, window: int | None) -> None:
+        self.header.model = model or "no model"
+        self.status_line.window = window or 0
+
+    def show_git(self) -> None:
+        git = self.session.git
+        self.header.branch, self.header.changed = (git.branch, git.changed) if git else ("", 0)
+
+    def show_approvals(self, event: ApprovalRequested | ApprovalResolved) -> None:
+        pending = self.session.approvals
+        self.approval.show(pending, take_focus=not self.prompt.text and len(self.screen_stack) == 1)
+        if isinstance(event, ApprovalRequested):
+            self.status_line.hint = "" if not self.prompt.text else "a question waits above: shift+tab goes there"
+        elif not pending:
+            self.status_line.hint = ""
+            self.prompt.focus()
+
+    # --- input ----------------------------------------------------------------------------------------------
+
+    @on(Prompt.Submitted)
+    def _submitted(self, event: Prompt.Submitted) -> None:
+        event.stop()
+        self.status_line.hint = ""
+        if not self._started:
+            self._waiting.append(event.text)
+            return
+        self.go(self._remember, event.text, group="history")
+        self.go(self._commands.run, event.text, group="command")
+
+    async def _remember(self, text: str) -> None:
+        if not text.startswith("/quit"):
+            await self.session.views.add_history(text)
+
+    @on(Prompt.FirstKey)
+    def _warm(self) -> None:
+        self.go(self.session.warm, group="warm")
+
+    @on(Prompt.Wanted)
+    def _complete(self, event: Prompt.Wanted) -> None:
+        event.stop()
+        self.go(self._completer.show, event.query, self.prompt, self.completions, group="complete", exclusive=True)
+
+    @on(Prompt.Moved)
+    def _move_completion(self, event: Prompt.Moved) -> None:
+        self.completions.move(event.step)
+
+    @on(Prompt.Accepted)
+    def _accept(self, event: Prompt.Accepted) -> None:
+        self._completer.accept(self.prompt, self.completions, send=event.send)
+
+    @on(Completions.Picked)
+    def _picked(self) -> None:
+        self._completer.accept(self.prompt, self.completions, send=False)
+
+    @on(ApprovalBox.Answered)
+    def _answered(self, event: ApprovalBox.Answered) -> None:
+        self.session.resolve(
+            event.id, event.approved, always=event.always, note=event.note, edited=event.edited)
+
+    @on(QueueView.Removed)
+    def _unqueue(self, event: QueueView.Removed) -> None:
+        text = self.session.unqueue(event.index)
+        if text is not None and not self.prompt.text:
+            self.prompt.put(text)
+        self.prompt.focus()
+
+    @on(Transcript.OlderWanted)
+    def _older(self) -> None:
+        self.go(self.load_older, group="older", exclusive=True)
+
+    @on(ObservationsPane.SourcesWanted)
+    def _sources(self, event: ObservationsPane.SourcesWanted) -> None:
+        self.go(self.open_sources, event.row, group="sources", exclusive=True)
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.sidebar.set_narrow(event.size.width < 100)
+
+    def notify(self, message: str, *, title: str = "", severity: Any = "information",
+               timeout: float | None = None, markup: bool = False) -> None:
+        super().notify(sanitise(message), title=sanitise(title), severity=severity, timeout=timeout, markup=False)
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        for command in COMMANDS:
+            text = f"/{command.name}"
+            yield SystemCommand(text, command.summary, lambda text=text: self._palette(text))
+
+    def _palette(self, text: str) -> None:
+        self.go(self._commands.run, text, group="command")
+
+    # --- keys -----------------------------------------------------------------------------------------------
+
+    def action_stop(self) -> None:
+        """ctrl+c: copy what is selected; else interrupt, or clear the prompt; twice quits."""
+        selected = self.screen.get_selected_text() or self.prompt.selected_text
+        if selected:
+            self.copy_to_clipboard(selected)
+            self.screen.clear_selection()
+            return
+        now = self.session.clock.monotonic()
+        if now - self._last_stop < TWICE:
+            self.exit(0)
+            return
+        self._last_stop = now
+        if self.session.busy:
+            self.go(self._interrupt, group="interrupt")
+        self.prompt.put("")
+        self.status_line.hint = "ctrl+c again quits"
+        self.set_timer(TWICE, self.clear_hint)
+
+    def clear_hint(self) -> None:
+        self.status_line.hint = ""
+
+    async def _interrupt(self) -> None:
+        await self.session.interrupt()
+
+    def action_interrupt(self) -> None:
+        """Esc: close what lies over the chat, else stop the agent; the partial answer is kept."""
+        if self.approval.leave_line() or self.sidebar.close_overlay():
+            return
+        if self.focused is not self.prompt:
+            self.prompt.focus()
+        elif self.session.busy:
+            self.go(self._interrupt, group="interrupt")
+
+    async def action_quit(self) -> None:
+        """Leave; with work under way only when asked twice."""
+        now = self.session.clock.monotonic()
+        if self.session.busy and now - self._last_quit > TWICE * 3:
+            self._last_quit = now
+            self.status_line.hint = "the agent is working: once more stops it and quits"
+            return
+        self.exit(0)

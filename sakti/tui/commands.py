@@ -1,0 +1,174 @@
+"""What the slash commands do on the screen. One method a command, found by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from sakti.agent.commands import Typed, parse
+from sakti.core.config import APPROVAL_MODES
+from sakti.core.errors import NoModelError, SaktiError
+from sakti.core.text import count_k, one_line
+from sakti.core.types import Usage
+from sakti.tui.transcript.blocks import CardBlock, NoticeBlock
+
+if TYPE_CHECKING:
+    from sakti.tui.app import SaktiApp
+
+
+class Commands:
+    """Runs what was typed. Everything here may raise SaktiError; the app turns it into a notice."""
+
+    def __init__(self, app: SaktiApp) -> None:
+        self._app = app
+
+    async def run(self, text: str) -> None:
+        """A line from the prompt: a command, a shell line, a note or a message."""
+        typed = parse(text)
+        session = self._app.session
+        match typed.kind:
+            case "command":
+                await self._command(typed)
+            case "unknown":
+                near = f" Did you mean {', '.join(f'/{s}' for s in typed.suggestions)}?" if typed.suggestions else ""
+                raise SaktiError(f"There is no command /{one_line(typed.name, 40)}.{near}", title="Unknown command")
+            case "shell":
+                self._app.transcript.live.begin_shell(typed.argument)
+                await session.shell(typed.argument)
+            case "note":
+                await session.note(typed.argument)
+            case _:
+                try:
+                    await session.submit(typed.argument)
+                except NoModelError:
+                    self._app.prompt.put(text)  # nothing that was typed is lost
+                    raise
+
+    async def _command(self, typed: Typed) -> None:
+        name = f"do_{typed.name.replace('-', '_')}"
+        method: Callable[[str], Awaitable[None]] | None = getattr(self, name, None)
+        if method is None:
+            raise SaktiError(f"/{typed.name} does nothing in this window.", title="Command")
+        await method(typed.argument)
+
+    async def do_help(self, _: str) -> None:
+        self._app.action_help()
+
+    async def do_compact(self, focus: str) -> None:
+        app = self._app
+        if focus.strip() == "undo":
+            if not await app.session.undo_compaction():
+                app.say("There is no compaction to undo.")
+            return
+        messages, before, after = app.session.compact_preview()
+        if not messages:
+            app.say("Nothing is pending: every message is observed already.")
+            return
+        app.say(f"{messages} messages, {count_k(before)} → ≈{count_k(after)} tokens", title="Compacting")
+        await app.session.compact(focus)
+
+    async def do_search(self, query: str) -> None:
+        self._app.open_search(query)
+
+    async def do_tasks(self, _: str) -> None:
+        self._app.focus_pane("tasks")
+
+    async def do_observations(self, _: str) -> None:
+        self._app.focus_pane("log")
+
+    async def do_memory(self, _: str) -> None:
+        status = self._app.session.status
+        if status is None:
+            self._app.say("No window yet: it fills as you talk.")
+            return
+        buffered, reflection = status.buffered_observations, status.buffered_reflection
+        about = "about " if status.approximate else ""
+        rows = [
+            ("messages", f"{about}{status.messages.tokens:,} of {status.messages.threshold:,} tokens before they are observed"),
+            ("observations", f"{status.observations.tokens:,} of {status.observations.threshold:,} tokens before a reflection"),
+            ("buffered", f"{buffered.chunks} chunks: {buffered.message_tokens:,} tokens of messages as "
+                         f"{buffered.observation_tokens:,} of observations ({buffered.status})"),
+            ("activation", f"would free {buffered.projected_message_removal:,} tokens"),
+            ("reflection", f"{reflection.input_observation_tokens:,} → {reflection.observation_tokens:,} ({reflection.status})"),
+            ("generation", str(status.generation_count)),
+            ("observer", status.observer), ("reflector", status.reflector), ("note", status.note),
+        ]
+        self._app.transcript.live.add_block(CardBlock(title="Memory", rows=tuple((k, v) for k, v in rows if v)))
+
+    async def do_context(self, _: str) -> None:
+        from sakti.tui.screens.text import ContextScreen
+
+        self._app.push_screen(ContextScreen(await self._app.session.views.context()))
+
+    async def do_threads(self, _: str) -> None:
+        await self._app.pick_thread()
+
+    async def do_resume(self, wanted: str) -> None:
+        if not wanted:
+            await self._app.pick_thread()
+            return
+        found = [s.thread for s in await self._app.session.views.threads()
+                 if wanted.lower() in s.thread.title.lower() or s.thread.id.endswith(wanted)]
+        if not found:
+            raise SaktiError(f"No thread of this workspace matches {one_line(wanted, 80)!r}.", title="Resume")
+        await self._app.session.open_thread(found[0].id)
+
+    async def do_new(self, _: str) -> None:
+        await self._app.session.new_thread()
+
+    async def do_rename(self, title: str) -> None:
+        await self._app.session.rename(title)
+
+    async def do_model(self, name: str) -> None:
+        if name:
+            await self._app.session.set_model(name)
+        else:
+            await self._app.pick_model()
+
+    async def do_mode(self, mode: str) -> None:
+        if not mode:
+            self._app.say(f"The mode is {self._app.session.mode}; /mode NAME changes it.")
+            return
+        await self._app.session.set_mode(mode)
+        self._app.header.mode = self._app.session.mode
+        self._app.say(f"The Observer now looks for what matters in {self._app.session.mode}.", title="Mode")
+
+    async def do_approve(self, mode: str) -> None:
+        session = self._app.session
+        if not mode:
+            self._app.say(f"Approval is {session.approval_mode}; /approve takes {', '.join(APPROVAL_MODES)}.")
+            return
+        session.set_approval_mode(mode)
+        self._app.header.approval = session.approval_mode
+
+    async def do_theme(self, name: str) -> None:
+        if not name:
+            self._app.pick_theme()
+            return
+        if name not in self._app.theme_names:
+            raise SaktiError(f"There is no theme {one_line(name, 40)!r}; /theme shows them.", title="Theme")
+        self._app.theme = name
+        await self._app.session.views.set_ui_state("theme", name)
+
+    async def do_cost(self, _: str) -> None:
+        self._app.transcript.live.add_block(cost_card(self._app.session.usage))
+
+    async def do_doctor(self, _: str) -> None:
+        lines = await self._app.session.views.doctor()
+        self._app.transcript.live.add_block(NoticeBlock(title="Health", text="\n".join(lines)))
+
+    async def do_clear(self, _: str) -> None:
+        self._app.transcript.clear_screen()
+
+    async def do_quit(self, _: str) -> None:
+        await self._app.action_quit()
+
+
+def cost_card(usage: Usage) -> CardBlock:
+    """Tokens and price of a thread, as the provider reported them."""
+    share = f" ({usage.cached_tokens / usage.input_tokens:.0%} from the cache)" if usage.input_tokens else ""
+    price = f"${usage.cost_usd:.4f}" if usage.cost_usd is not None else "not known for this model"
+    return CardBlock(title="Cost of this thread", rows=(
+        ("input", f"{usage.input_tokens:,} tokens{share}"), ("output", f"{usage.output_tokens:,} tokens"),
+        ("price", price),
+    ))

@@ -1,0 +1,66 @@
+"""Completion on the screen: what the prompt asks for, fetched and offered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sakti.core.text import count_k
+from sakti.tui.completion import Choice, Query, argument_choices, command_choices, file_choices
+from sakti.tui.files import FileList
+
+if TYPE_CHECKING:
+    from sakti.agent.session import Session
+    from sakti.tui.widgets.completions import Completions
+    from sakti.tui.widgets.prompt import Prompt
+
+
+class Completer:
+    """Keeps the query that the shown choices belong to."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._files = FileList(session.workspace)
+        self._query: Query | None = None
+
+    async def show(self, query: Query | None, prompt: Prompt, view: Completions) -> None:
+        """Offer what fits `query`; None, or nothing that fits, hides the list."""
+        self._query = query
+        choices: list[Choice] = []
+        if query is not None:
+            match query.kind:
+                case "command":
+                    choices = [self._with_preview(c) for c in command_choices(query.text)]
+                    if len(choices) == 1 and choices[0].insert.strip() == f"/{query.text}":
+                        choices = [Choice(choices[0].insert, choices[0].label, choices[0].hint)]
+                case "argument":
+                    choices = argument_choices(query.command, query.text)
+                case "file":
+                    choices = file_choices(query.text, await self._files.paths())
+        view.show(choices)
+        prompt.completing = bool(choices)
+
+    def accept(self, prompt: Prompt, view: Completions, *, send: bool) -> None:
+        """Put the chosen completion into the prompt. A command that was written out is sent by the same Enter."""
+        choice, query = view.chosen, self._query
+        view.show(())
+        prompt.completing = False
+        if choice is None or query is None:
+            if send:
+                prompt.send()
+            return
+        complete = query.kind == "command" and (
+            choice.insert.strip() == f"/{query.text}" or not choice.insert.endswith(" "))
+        if not (send and choice.insert.strip() == prompt.text.strip()):
+            prompt.apply(query, choice)
+        if send and (complete or query.kind == "argument"):
+            prompt.send()
+
+    def _with_preview(self, choice: Choice) -> Choice:
+        """/compact says beforehand what it will do."""
+        if choice.insert.strip() != "/compact" or self._session.thread is None:
+            return choice
+        messages, before, after = self._session.compact_preview()
+        if not messages:
+            return Choice(choice.insert, choice.label, "nothing is pending")
+        hint = f"{messages} messages, {count_k(before)} → ≈{count_k(after)} tokens"
+        return Choice(choice.insert, choice.label, hint)

@@ -1,0 +1,146 @@
+"""The windows: how full the memory is, what is computed in the background, what it costs."""
+
+from __future__ import annotations
+
+from rich.segment import Segment
+from textual.geometry import Size
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.widget import Widget
+
+from sakti.core.events import Gauge, MemoryOperation, MemoryStatus
+from sakti.core.text import count_k, one_line
+from sakti.core.types import Usage
+from sakti.tui.palette import Palette, make_palette
+from sakti.tui.transcript.wrap import Line, line_width, shorten
+from sakti.tui.widgets.lines import app_of
+
+LABEL = 10
+
+
+class MemoryPane(Widget):
+    """Drawn from the last `MemoryStatus` and the thread's usage; no number is made up here."""
+
+    status: reactive[MemoryStatus | None] = reactive(None, layout=True)
+    usage: reactive[Usage] = reactive(Usage())
+    failed: reactive[str] = reactive("", layout=True)
+
+    def on_mount(self) -> None:
+        app_of(self).theme_changed_signal.subscribe(self, lambda _: self.refresh())
+
+    def operation(self, event: MemoryOperation) -> None:
+        """Background work began, ended or failed."""
+        if event.kind == "failed":
+            reason = str(event.fields.get("error") or event.fields.get("reason") or "")
+            self.failed = f"{event.operation_type} failed: {one_line(reason, 200)}"
+        elif event.kind == "end":
+            self.failed = ""
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self._lines(max(12, width)))
+
+    def render_line(self, y: int) -> Strip:
+        lines = self._lines(self.size.width)
+        base = self.rich_style
+        if y >= len(lines):
+            return Strip.blank(self.size.width, base)
+        return Strip(Segment.apply_style(lines[y], base)).crop_extend(0, self.size.width, base)
+
+    def _lines(self, width: int) -> list[Line]:
+        app = app_of(self)
+        return memory_lines(
+            self.status, self.usage, self.failed, width, make_palette(app.theme_variables, app.current_theme.dark)
+        )
+
+
+def memory_lines(
+    status: MemoryStatus | None, usage: Usage, failed: str, width: int, palette: Palette
+) -> list[Line]:
+    """The pane's lines, its title first."""
+    title: Line = [Segment("Memory", palette.bold)]
+    if status is None:
+        return [title, [Segment("no window yet: it fills as you talk", palette.faint)]]
+    state = "running" if "running" in _states(status) else "idle"
+    right = f"gen {status.generation_count} · {state}"
+    title.append(Segment(right.rjust(max(1, width - 6)), palette.warn if state == "running" else palette.muted))
+    about = "≈" if status.approximate else ""
+    next_at = status.next_buffer_at
+    lines: list[Line] = [title]
+    lines.append(gauge_line("messages", status.messages, width, palette, about=about, next_at=next_at))
+    lines.append(gauge_line("observed", status.observations, width, palette, about=about))
+    buffered = status.buffered_observations
+    if buffered.chunks:
+        text = (f"{buffered.chunks} chunk{'s' * (buffered.chunks != 1)} {about}{count_k(buffered.message_tokens)} → "
+                f"{count_k(buffered.observation_tokens)}")
+        lines.append(_row("buffered", text, palette, buffered.status))
+        lines.append(_row("", f"frees {about}{count_k(buffered.projected_message_removal)} when activated", palette))
+    else:
+        lines.append(_row("buffered", buffered.status if buffered.status != "complete" else "nothing", palette,
+                          buffered.status))
+    reflection = status.buffered_reflection
+    text = reflection.status
+    if reflection.input_observation_tokens and reflection.observation_tokens:
+        ratio = reflection.observation_tokens / reflection.input_observation_tokens
+        text = (f"{count_k(reflection.input_observation_tokens)} → {count_k(reflection.observation_tokens)}"
+                f" ({ratio:.0%})")
+    lines.append(_row("reflect", text, palette, reflection.status))
+    lines.append(_row("cache", _cost(usage), palette))
+    if status.observer:
+        names = one_line(status.observer, 60)
+        if status.reflector and status.reflector != status.observer:
+            names += f" / {one_line(status.reflector, 60)}"
+        lines.append(_row("by", names, palette))
+    if status.note:
+        lines.append([Segment(shorten(one_line(status.note, 200), width), palette.warn)])
+    if failed:
+        lines.append([Segment(shorten(f"✗ {failed}", width), palette.bad)])
+    return lines
+
+
+def gauge_line(
+    name: str, gauge: Gauge, width: int, palette: Palette, *, about: str = "", next_at: int | None = None
+) -> Line:
+    """`messages  ███████░┃░  21.4k / 30k`; ┃ stands where the next buffering starts."""
+    numbers = f"{about}{count_k(gauge.tokens)} / {_short(gauge.threshold)}"
+    cells = max(0, width - LABEL - len(numbers) - 2)
+    line: Line = [Segment(name.ljust(LABEL), palette.muted)]
+    if cells >= 4 and gauge.threshold > 0:
+        share = gauge.tokens / gauge.threshold
+        full = max(0, min(cells, int(share * cells + 0.5)))
+        style = palette.gauge_high if share >= 0.9 else palette.gauge
+        at = None if next_at is None else min(cells - 1, int(next_at / gauge.threshold * cells))
+        for cell in range(cells):
+            if cell == at and cell >= full:
+                line.append(Segment("┃", palette.warn))
+            else:
+                line.append(Segment("█", style) if cell < full else Segment("░", palette.line))
+        line.append(Segment("  "))
+    line.append(Segment(numbers.rjust(max(0, width - line_width(line))), palette.text))
+    return line
+
+
+def _short(tokens: int) -> str:
+    return count_k(tokens).replace(".0k", "k")
+
+
+def _states(status: MemoryStatus) -> tuple[str, str]:
+    return status.buffered_observations.status, status.buffered_reflection.status
+
+
+def _row(name: str, text: str, palette: Palette, state: str = "") -> Line:
+    line: Line = [Segment(name.ljust(LABEL), palette.muted), Segment(text, palette.text)]
+    if state == "running":
+        line.append(Segment(" …" if text != "running" else "", palette.warn))
+    elif state == "complete":
+        line.append(Segment(" ✓", palette.ok))
+    return line
+
+
+def _cost(usage: Usage) -> str:
+    if not usage.input_tokens:
+        return "no call yet"
+    share = f"{usage.cached_tokens / usage.input_tokens:.0%} of {count_k(usage.input_tokens)} in"
+    cost = "" if usage.cost_usd is None else f" · ${usage.cost_usd:.2f}"
+    return f"{share}{cost}"
+
+

@@ -1,0 +1,179 @@
+"""The observation log by date, and what filters it. Priority shows by colour and by shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.getters import query_one
+from textual.message import Message
+from textual.widgets import Input, Static
+
+from sakti.core.text import one_line, sanitise
+from sakti.tui.palette import Palette
+from sakti.tui.transcript.wrap import Line, indent, wrap
+from sakti.tui.widgets.line_list import LineList
+
+if TYPE_CHECKING:
+    from sakti.store.memory import LogLine
+
+SHAPES = {"high": "●", "medium": "○", "low": "·", "completed": "✓", "info": "·"}
+MAX_LINES = 4  # of one observation in the side bar
+
+
+@dataclass(frozen=True, slots=True)
+class DateRow:
+    """A heading: a date, or a reflection."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObservationRow:
+    """One line of the log. `priority` is a word of `SHAPES`; `flags` are doubts about it."""
+
+    group_id: str
+    priority: str
+    time: str
+    text: str
+    depth: int
+    flags: tuple[str, ...]
+    pinned: bool
+    reflection: bool
+
+
+Row = DateRow | ObservationRow
+
+
+def log_rows(lines: Sequence[LogLine], wanted: str = "") -> list[Row]:
+    """Lines as rows under their dates; with `wanted`, only those that hold it."""
+    rows: list[Row] = []
+    heading = None
+    needle = wanted.lower()
+    for line in lines:
+        text = sanitise(str(line.content)).strip()
+        if needle and needle not in text.lower():
+            continue
+        reflection = str(line.kind) == "reflection"
+        date = one_line(str(line.date or ""), 40)
+        title = f"{date}  reflection" if reflection else date
+        if title != heading:
+            heading = title
+            if title.strip():
+                rows.append(DateRow(title.strip()))
+        rows.append(ObservationRow(
+            str(line.group_id), _priority(line.priority), one_line(str(line.time or ""), 12), text,
+            int(line.depth or 0), tuple(one_line(str(f), 60) for f in (line.flags or ())), bool(line.pinned), reflection,
+        ))
+    return rows
+
+
+def _priority(value: object) -> str:
+    text = str(value or "").lower()
+    return {"🔴": "high", "🟡": "medium", "🟢": "low", "✅": "completed"}.get(
+        text, text if text in SHAPES else "low"
+    )
+
+
+def draw_row(row: Row, width: int, palette: Palette) -> list[Line]:
+    """One row of the log in the side bar."""
+    if isinstance(row, DateRow):
+        return [[Segment(row.text, palette.heading)]]
+    style: Style = {"high": palette.bad, "medium": palette.warn, "completed": palette.ok}.get(
+        row.priority, palette.faint)
+    lead = "  " * min(row.depth, 4)
+    shape = "→" if row.depth and row.priority == "low" else SHAPES[row.priority]
+    head: Line = [Segment(f"{lead}{shape} ", style)]
+    if row.pinned:
+        head.append(Segment("⚑ ", palette.agent))
+    spans = [(f"{row.time} ", palette.faint)] if row.time and not row.depth else []
+    text = palette.muted if row.priority == "low" or row.depth else palette.text
+    body = wrap([*spans, (row.text.replace("\n", " "), text)], max(6, width - len(lead) - 2 - 2 * row.pinned))
+    if row.flags:
+        body[-1] = [*body[-1], Segment(f" ?{len(row.flags)}", palette.warn)]
+    if len(body) > MAX_LINES:
+        body = [*body[: MAX_LINES - 1], [*body[MAX_LINES - 1], Segment("…", palette.faint)]]
+    blank = Segment(" " * (len(lead) + 2 + 2 * row.pinned))
+    return [[*head, *body[0]], *indent(body[1:], blank)]
+
+
+def _is_line(row: Row) -> bool:
+    return isinstance(row, ObservationRow)
+
+
+class ObservationsPane(Vertical):
+    """Title, filter and the list."""
+
+    HELP = "The observation log. Enter opens the messages a line was made from, / filters, Esc goes back."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", "Filter", show=False, id="observations.filter"),
+        Binding("escape", "leave", "Back", show=False, id="observations.leave"),
+    ]
+
+    class SourcesWanted(Message):
+        """Enter on a line: show what it was made from."""
+
+        def __init__(self, row: ObservationRow) -> None:
+            super().__init__()
+            self.row = row
+
+    title = query_one("#observations-title", Static)
+    filter_box = query_one("#observations-filter", Input)
+    log_list = query_one("#observations-list", LineList)
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._lines: Sequence[LogLine] = ()
+
+    def compose(self) -> ComposeResult:
+        yield Static("Observations", id="observations-title", classes="pane-title", markup=False)
+        yield Input(placeholder="/ filter", id="observations-filter", compact=True)
+        yield LineList(
+            draw_row, selectable=_is_line, id="observations-list",
+            empty="nothing observed yet",
+        )
+
+    def show(self, lines: Sequence[LogLine]) -> None:
+        """The log as it is now; stays at the end when the end was in sight."""
+        first = not self._lines
+        self._lines = lines
+        self._refresh(keep_end=True)
+        if first and lines:
+            self.call_after_refresh(self.log_list.scroll_end, animate=False, force=True)
+
+    def _refresh(self, *, keep_end: bool = False) -> None:
+        rows = log_rows(self._lines, self.filter_box.value.strip())
+        shown = sum(isinstance(r, ObservationRow) for r in rows)
+        total = len(self._lines)
+        count = f"{shown} of {total}" if shown != total else f"{total}" if total else ""
+        self.title.update(f"Observations  {count}".rstrip())
+        self.log_list.set_rows(rows, cursor=len(rows) - 1 if keep_end else None, keep_end=keep_end)
+
+    @on(Input.Changed, "#observations-filter")
+    def _filter_changed(self) -> None:
+        self._refresh()
+
+    @on(Input.Submitted, "#observations-filter")
+    def _filter_done(self) -> None:
+        self.log_list.focus()
+
+    @on(LineList.Opened, "#observations-list")
+    def _opened(self, event: LineList.Opened) -> None:
+        event.stop()
+        if isinstance(event.row, ObservationRow):
+            self.post_message(self.SourcesWanted(event.row))
+
+    def action_filter(self) -> None:
+        self.filter_box.focus()
+
+    def action_leave(self) -> None:
+        if self.filter_box.value:
+            self.filter_box.value = ""
+        self.screen.set_focus(self.screen.query_one("#prompt"))

@@ -1,0 +1,37 @@
+"""Start the terminal interface and come back with an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sakti.agent.session import Session
+
+
+def run(session: Session, *, prompt: str | None = None, pick_thread: bool = False) -> int:
+    """Show `session` until the user leaves; `prompt` is sent at once, `pick_thread` asks for a thread first.
+    The session is closed, the terminal restored. Gives the exit code for the shell."""
+    return asyncio.run(_run(session, prompt, pick_thread))
+
+
+async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
+    from sakti.tui.app import SaktiApp
+    from sakti.tui.log import log_error
+
+    app = SaktiApp(session, prompt=prompt, pick_thread=pick_thread)
+    try:
+        code = await app.run_async()
+    finally:
+        try:
+            await session.close()
+        except Exception as e:
+            log_error(e)
+            with contextlib.suppress(OSError):
+                print("sakti could not close its session cleanly; the log file has the details.", file=sys.stderr)
+    if app.crash_message:
+        print(app.crash_message, file=sys.stderr)
+        return 1
+    return code if isinstance(code, int) else app.return_code or 0

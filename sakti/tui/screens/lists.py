@@ -1,0 +1,127 @@
+"""Screens that choose one of a list: threads, models, themes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from rich.segment import Segment
+from textual import on
+
+from sakti.core.text import count_k, one_line
+from sakti.core.types import ModelInfo
+from sakti.tui.palette import Palette
+from sakti.tui.screens.panel import ListPanel
+from sakti.tui.transcript.wrap import Line, fit, shorten
+from sakti.tui.widgets.line_list import LineList
+
+if TYPE_CHECKING:
+    from sakti.agent.views import ThreadSummary
+
+
+def age(then_ms: int, now_ms: int) -> str:
+    """How long ago, in one unit: `5m`, `3h`, `12d`, and the date for what is older than a month."""
+    seconds = max(0, now_ms - then_ms) // 1000
+    for limit, unit, name in ((3600, 60, "m"), (86_400, 3600, "h"), (31 * 86_400, 86_400, "d")):
+        if seconds < limit:
+            return f"{seconds // unit}{name}"
+    return datetime.fromtimestamp(then_ms / 1000).strftime("%Y-%m-%d")
+
+
+class ThreadsScreen(ListPanel):
+    """Dismisses with the `ThreadSummary` to open."""
+
+    HELP = "Every conversation of this workspace, the newest first."
+    placeholder = "filter by title or text"
+    empty = "no conversation yet"
+
+    def __init__(self, summaries: Sequence[ThreadSummary], now_ms: int, current: str) -> None:
+        super().__init__(f"Threads  {len(summaries)}")
+        self._summaries = summaries
+        self._now = now_ms
+        self._current = current
+
+    def rows(self, text: str) -> list[ThreadSummary]:
+        needle = text.lower()
+        return [s for s in self._summaries if needle in f"{s.thread.title} {s.preview}".lower()]
+
+    def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
+        thread = row.thread
+        sign = "▶ " if thread.id == self._current else "  "
+        right = f"{row.messages} msg · {count_k(row.tokens)} · {age(thread.updated_at, self._now)}"
+        room = max(4, width - len(right) - 5)
+        return [
+            [Segment(sign, palette.ok), Segment(fit(one_line(thread.title or "untitled", 200), room), palette.bold),
+             Segment(f"  {right}", palette.faint)],
+            [Segment("  "), Segment(shorten(one_line(row.preview, 300), width - 3), palette.muted)],
+        ]
+
+
+class ModelsScreen(ListPanel):
+    """Dismisses with the full name of a model; a name that is not listed can be typed."""
+
+    HELP = "The models that can be used now. A full name (provider/name) may be typed as well."
+    placeholder = "filter, or type provider/name"
+    empty = "no match: Enter uses what you typed"
+
+    def __init__(self, models: Sequence[ModelInfo], current: str | None) -> None:
+        super().__init__(f"Models  {len(models)}")
+        self._models = models
+        self._current = current
+
+    def rows(self, text: str) -> list[ModelInfo]:
+        return [m for m in self._models if text.lower() in m.full_name.lower()]
+
+    def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
+        facts = [f"{count_k(row.context_window)} window" if row.context_window else ""]
+        if row.input_price is not None and row.output_price is not None:
+            facts.append(f"${row.input_price:g} in, ${row.output_price:g} out / M")
+        right = " · ".join(f for f in facts if f)
+        sign = "▶ " if row.full_name == self._current else "  "
+        room = max(4, width - len(right) - 5)
+        return [[Segment(sign, palette.ok), Segment(fit(one_line(row.full_name, 120), room), palette.text),
+                 Segment(f"  {right}", palette.faint)]]
+
+    def choose(self, row: Any) -> None:
+        self.dismiss(row.full_name)
+
+    def _entered(self) -> None:
+        if self.result_list.current is not None:
+            self.result_list.action_open()
+        elif "/" in self.input.value:
+            self.dismiss(self.input.value.strip())
+
+
+class ThemesScreen(ListPanel):
+    """Shows each theme as the cursor comes to it. Dismisses with its name, None for the old one."""
+
+    HELP = "Up and down try a theme, Enter keeps it, Esc brings the old one back."
+    keys = "↑↓ try · enter keep · esc as before"
+
+    def __init__(self, names: Sequence[str], current: str) -> None:
+        super().__init__("Themes")
+        self._names = names
+        self._before = current
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        if self._before in self._names:
+            self.result_list.move_to(list(self._names).index(self._before))
+
+    def rows(self, text: str) -> list[str]:
+        return [n for n in self._names if text.lower() in n.lower()]
+
+    def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
+        sign = "▶ " if row == self._before else "  "
+        return [[Segment(sign, palette.ok), Segment(str(row), palette.text)]]
+
+    @on(LineList.Moved, "#panel-list")
+    def _moved(self, event: LineList.Moved) -> None:
+        event.stop()
+        if event.row is not None:
+            self.sakti.theme = str(event.row)
+
+    def action_close(self) -> None:
+        self.sakti.theme = self._before
+        self.dismiss(None)

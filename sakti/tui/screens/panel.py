@@ -1,0 +1,109 @@
+"""What the screens over the chat share: a frame, a title, a line of keys, Esc to go back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.getters import query_one
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from sakti.core.text import one_line
+from sakti.tui.palette import Palette
+from sakti.tui.transcript.wrap import Line
+from sakti.tui.widgets.line_list import LineList
+
+if TYPE_CHECKING:
+    from sakti.tui.app import SaktiApp
+
+Result = TypeVar("Result")
+
+
+class Panel(ModalScreen[Result]):
+    """`title_text` may come from outside; it is made safe here."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "close", "Back", id="panel.close"),
+    ]
+    keys = "esc back"
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self._title = one_line(title, 200)
+
+    @property
+    def sakti(self) -> SaktiApp:
+        return cast("SaktiApp", self.app)  # pyright: ignore[reportUnknownMemberType]
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="panel"):
+            yield Static(self._title, id="panel-title", markup=False)
+            yield from self.body()
+            yield Static(self.keys, id="panel-keys", markup=False)
+
+    def body(self) -> ComposeResult:
+        raise NotImplementedError
+
+    def set_title(self, title: str) -> None:
+        self.query_one("#panel-title", Static).update(one_line(title, 200))
+
+    def action_close(self) -> None:
+        self.dismiss(None)
+
+
+class ListPanel(Panel[Any]):
+    """A filter line over a list. Subclasses give `rows(text)` and `draw`; Enter dismisses with the row."""
+
+    AUTO_FOCUS = "#panel-input"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down", "list(1)", "Down", show=False, id="panel.down"),
+        Binding("up", "list(-1)", "Up", show=False, id="panel.up"),
+        Binding("pagedown", "list(10)", "Page down", show=False, id="panel.pagedown"),
+        Binding("pageup", "list(-10)", "Page up", show=False, id="panel.pageup"),
+    ]
+    placeholder = "filter"
+    empty = "nothing found"
+    keys = "↑↓ move · enter choose · esc back"
+    result_list = query_one("#panel-list", LineList)
+    input = query_one("#panel-input", Input)
+
+    def body(self) -> ComposeResult:
+        yield Input(placeholder=self.placeholder, id="panel-input", compact=True)
+        yield LineList(self.draw, empty=self.empty, id="panel-list")
+
+    def on_mount(self) -> None:
+        self.refresh_rows()
+
+    def rows(self, text: str) -> Sequence[Any]:
+        raise NotImplementedError
+
+    def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
+        raise NotImplementedError
+
+    def refresh_rows(self) -> None:
+        self.result_list.set_rows(self.rows(self.input.value.strip()), cursor=0)
+        self.result_list.cursor_always = True
+
+    @on(Input.Changed, "#panel-input")
+    def _typed(self) -> None:
+        self.refresh_rows()
+
+    @on(Input.Submitted, "#panel-input")
+    def _entered(self) -> None:
+        self.result_list.action_open()
+
+    @on(LineList.Opened, "#panel-list")
+    def _opened(self, event: LineList.Opened) -> None:
+        event.stop()
+        self.choose(event.row)
+
+    def choose(self, row: Any) -> None:
+        self.dismiss(row)
+
+    def action_list(self, step: int) -> None:
+        self.result_list.action_move(step)

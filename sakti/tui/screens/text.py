@@ -1,0 +1,133 @@
+"""Screens to read in: messages an observation came from, help, the request as it would be sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.segment import Segment
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal
+from textual.getters import query_one
+
+from sakti.agent.commands import COMMANDS
+from sakti.core.text import count_k, one_line, sanitise
+from sakti.core.types import Message
+from sakti.tui.palette import Palette
+from sakti.tui.screens.panel import Panel
+from sakti.tui.transcript.blocks import Block, CardBlock, NoticeBlock, TextBlock
+from sakti.tui.transcript.build import message_blocks
+from sakti.tui.transcript.wrap import Line, shorten
+from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.transcript import Transcript
+
+if TYPE_CHECKING:
+    from sakti.agent.views import ContextBlock
+
+CONTEXT_TEXT = 200_000  # characters of one block that the inspector shows
+
+
+class ReadScreen(Panel[None]):
+    """Blocks to read and scroll."""
+
+    AUTO_FOCUS = "Transcript"
+    keys = "↑↓ scroll · [ ] and enter unfold · esc back"
+
+    def __init__(self, title: str, blocks: Sequence[Block]) -> None:
+        super().__init__(title)
+        self._blocks = blocks
+
+    def body(self) -> ComposeResult:
+        yield Transcript()
+
+    def on_mount(self) -> None:
+        reader = self.query_one(Transcript)
+        reader.document.append(*self._blocks)
+        self.call_after_refresh(reader.show_top)
+
+
+class SourceScreen(ReadScreen):
+    """The raw messages that an observation was made from."""
+
+    HELP = "The messages that an observation was made from, as they were said."
+
+    def __init__(self, observation: str, messages: Sequence[Message]) -> None:
+        blocks: list[Block] = [CardBlock(title=observation, rows=(("made from", f"{len(messages)} messages"),))]
+        if not messages:
+            blocks.append(NoticeBlock(tone="warning", title="No messages", text="This line names no source."))
+        super().__init__("Where this comes from", [*blocks, *message_blocks(messages)])
+
+
+def help_blocks(bindings: Sequence[tuple[str, Binding]]) -> list[Block]:
+    """Keys by the part of the screen they belong to, and the slash commands."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for group, binding in bindings:
+        if binding.description:
+            key = (binding.key_display or binding.key).replace(",", ", ")
+            groups.setdefault(group, []).append((one_line(key, 30), binding.description))
+    cards: list[Block] = [CardBlock(title=group, rows=tuple(rows)) for group, rows in groups.items()]
+    commands = tuple((f"/{c.name} {c.arguments}".strip(), c.summary) for c in COMMANDS)
+    more = (("@path", "attach a file"), ("!command", "run a command yourself"), ("#note", "add to working memory"))
+    return [CardBlock(title="Commands", rows=(*commands, *more)), *cards]
+
+
+class ContextScreen(Panel[None]):
+    """The request as it would be sent now: its blocks with tokens, and the text of the chosen one."""
+
+    AUTO_FOCUS = "#context-list"
+    HELP = "Exactly what would be sent now, block by block; ◆ is behind a stable edge and can be cached."
+    keys = "↑↓ choose · enter read · esc back"
+    blocks_list = query_one("#context-list", LineList)
+    reader = query_one(Transcript)
+
+    def __init__(self, blocks: Sequence[ContextBlock]) -> None:
+        total = sum(b.tokens for b in blocks)
+        cached = sum(b.tokens for b in blocks if b.cached)
+        super().__init__(f"Context  {count_k(total)} tokens, {count_k(cached)} of them behind a stable edge")
+        self._blocks = blocks
+        self._largest = max((b.tokens for b in blocks), default=1) or 1
+
+    def body(self) -> ComposeResult:
+        with Horizontal(id="context-body"):
+            yield LineList(self._draw, id="context-list", empty="nothing would be sent")
+            yield Transcript()
+
+    def on_mount(self) -> None:
+        self.blocks_list.set_rows(self._blocks, cursor=0)
+        self.call_after_refresh(self._show)
+
+    def _draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
+        tokens = count_k(row.tokens).rjust(7)
+        bar = "▇" * max(1, round(row.tokens / self._largest * 6)) if row.tokens else ""
+        room = max(3, width - 18)
+        return [[
+            Segment("◆ " if row.cached else "◇ ", palette.ok if row.cached else palette.faint),
+            Segment(shorten(one_line(row.label, 60), room).ljust(room), palette.text),
+            Segment(tokens, palette.muted), Segment(f" {bar}", palette.gauge),
+        ]]
+
+    @on(LineList.Moved, "#context-list")
+    def _moved(self, event: LineList.Moved) -> None:
+        event.stop()
+        self._show()
+
+    @on(LineList.Opened, "#context-list")
+    def _opened(self, event: LineList.Opened) -> None:
+        event.stop()
+        self.reader.focus()
+
+    def _show(self) -> None:
+        block = self.blocks_list.current
+        if block is None:
+            return
+        text = sanitise(str(block.text))
+        shown = TextBlock(text=text[:CONTEXT_TEXT], open=True, gap=True)
+        self.reader.document.clear()
+        self.reader.document.append(
+            CardBlock(title=str(block.label), rows=(("kind", str(block.kind)), ("tokens", f"{block.tokens:,}"))), shown)
+        if len(text) > CONTEXT_TEXT:
+            note = f"the first {CONTEXT_TEXT:,} of {len(text):,} characters"
+            self.reader.document.append(NoticeBlock(tone="warning", title="Cut", text=note))
+        self.reader.show_top()

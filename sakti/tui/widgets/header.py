@@ -1,0 +1,55 @@
+"""The first line: thread, model, mode, approval, git branch."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.cells import cell_len
+from rich.text import Text
+from textual.reactive import reactive
+from textual.widget import Widget
+
+from sakti.core.text import one_line
+from sakti.tui.transcript.wrap import shorten
+
+
+class Header(Widget):
+    """Everything on it comes from outside and is made safe when it is set."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"header--name", "header--muted", "header--warn"}
+
+    thread_title: reactive[str] = reactive("")
+    model: reactive[str] = reactive("")
+    mode: reactive[str] = reactive("default")
+    approval: reactive[str] = reactive("ask")
+    branch: reactive[str] = reactive("")
+    changed: reactive[int] = reactive(0)
+
+    def render(self) -> Text:
+        width = self.size.width
+        muted = self.get_component_rich_style("header--muted", partial=True)
+        name = self.get_component_rich_style("header--name", partial=True)
+        warn = self.get_component_rich_style("header--warn", partial=True)
+        title = one_line(self.thread_title or "new thread", 200)
+        branch = shorten(one_line(self.branch, 60), 24)
+        git = f" ─ {branch}" + (f" ✗{self.changed}" if self.changed else "") if branch else ""
+        facts = [one_line(f, 60) for f in (self.model, self.mode, self.approval) if f]
+        while facts and cell_len(" · ".join(facts) + git) > width * 2 // 3 - 8:
+            facts.pop(1 if len(facts) > 2 else 0)
+        right = " · ".join(facts)
+        if cell_len(right + git) > width - 20:
+            git = ""
+        room = max(0, width - cell_len(right + git) - 4)
+        text = Text(no_wrap=True, overflow="crop", end="")
+        text.append(" sakti", name)
+        left = shorten(f" ─ {title} ", room - 6) if room > 12 else ""
+        text.append(left, muted if not self.thread_title else "")
+        text.append("─" * max(0, width - 8 - cell_len(left) - cell_len(right + git)), muted)
+        if self.approval == "auto" and right.endswith("auto"):
+            text.append(f" {right[:-4]}", muted).append("auto", warn)
+        else:
+            text.append(f" {right}", muted)
+        text.append(f"{git} ", muted)
+        text.truncate(max(0, width))
+        return text
+

@@ -1,0 +1,182 @@
+"""A list of rows on the line API: one widget for observations, tasks, results, threads and models."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+
+from sakti.tui.palette import Palette
+from sakti.tui.transcript.wrap import Line
+from sakti.tui.widgets.lines import LineView
+
+
+def _always(_row: Any) -> bool:
+    return True
+
+
+class LineList(LineView):
+    """`draw(row, width, palette)` gives a row's lines; `selectable(row)` whether the cursor stops at it."""
+
+    HELP = "Up and down to move, Enter to open."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Up", show=False, id="list.up"),
+        Binding("down,j", "move(1)", "Down", show=False, id="list.down"),
+        Binding("pageup", "move(-10)", "Page up", show=False, id="list.pageup"),
+        Binding("pagedown", "move(10)", "Page down", show=False, id="list.pagedown"),
+        Binding("home,g", "move(-1000000)", "First", show=False, id="list.home"),
+        Binding("end,G", "move(1000000)", "Last", show=False, id="list.end"),
+        Binding("enter", "open", "Open", show=False, id="list.open"),
+    ]
+
+    class Opened(Message):
+        """Enter or a click on a row."""
+
+        def __init__(self, view: LineList, row: object) -> None:
+            super().__init__()
+            self.view = view
+            self.row = row
+
+        @property
+        def control(self) -> LineList:
+            return self.view
+
+    class Moved(Message):
+        """The cursor stands on another row (None: on none)."""
+
+        def __init__(self, view: LineList, row: object | None) -> None:
+            super().__init__()
+            self.view = view
+            self.row = row
+
+        @property
+        def control(self) -> LineList:
+            return self.view
+
+    def __init__(
+        self, draw: Callable[[Any, int, Palette], list[Line]], *, selectable: Callable[[Any], bool] | None = None,
+        empty: str = "", id: str | None = None, classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self._draw = draw
+        self._selectable: Callable[[Any], bool] = selectable or _always
+        self._empty = empty
+        self.rows: Sequence[Any] = ()
+        self.cursor = -1
+        self.cursor_always = False  # show the cursor without the focus, where a line above has it
+        self._lines: list[list[Line]] = []
+        self._tops: list[int] = []
+        self._drawn_width = 0
+
+    def set_rows(self, rows: Sequence[Any], *, cursor: int | None = None, keep_end: bool = False) -> None:
+        """Show `rows`. `cursor`: where to put it; `keep_end`: stay at the end when the end was in sight."""
+        at_end = self.scroll_offset.y >= self.max_scroll_y - 1
+        self.rows = rows
+        if cursor is not None or self.cursor >= len(rows) or self.cursor < 0:
+            self.cursor = self._nearest(cursor if cursor is not None else 0, 1)
+        self._layout()
+        if keep_end and at_end:
+            self.scroll_end(animate=False, force=True)
+        else:
+            self._show_cursor()
+
+    @property
+    def current(self) -> Any:
+        return self.rows[self.cursor] if 0 <= self.cursor < len(self.rows) else None
+
+    def theme_changed(self) -> None:
+        super().theme_changed()
+        self._layout()
+
+    def on_resize(self) -> None:
+        if self.size.width != self._drawn_width:
+            self._layout()
+
+    def _layout(self) -> None:
+        width = self.size.width
+        self._drawn_width = width
+        if width <= 0:
+            return
+        self._strips.clear()
+        self._lines = [self._draw(row, width, self.palette) for row in self.rows]
+        self._tops = []
+        y = 0
+        for lines in self._lines:
+            self._tops.append(y)
+            y += len(lines)
+        self.set_height(y if self.rows else 1)
+        self.refresh()
+
+    def line_at(self, y: int) -> Line | None:
+        if not self.rows:
+            from rich.segment import Segment
+
+            return [Segment(self._empty[: self.size.width], self.palette.faint)] if y == 0 else None
+        index = bisect_right(self._tops, y) - 1
+        if index < 0 or index >= len(self._lines):
+            return None
+        inside = y - self._tops[index]
+        return self._lines[index][inside] if inside < len(self._lines[index]) else None
+
+    def line_style(self, y: int) -> Style | None:
+        if not self.rows or not (self.has_focus or self.cursor_always):
+            return None
+        return self.palette.cursor if bisect_right(self._tops, y) - 1 == self.cursor else None
+
+    def on_focus(self) -> None:
+        self.refresh()
+
+    def on_blur(self) -> None:
+        self.refresh()
+
+    def action_move(self, step: int) -> None:
+        """Move the cursor by `step` rows, over rows that cannot be chosen."""
+        if not self.rows:
+            return
+        target = max(0, min(len(self.rows) - 1, self.cursor + step))
+        self.move_to(self._nearest(target, 1 if step > 0 else -1))
+
+    def move_to(self, index: int) -> None:
+        if index != self.cursor and 0 <= index < len(self.rows):
+            self.cursor = index
+            self._show_cursor()
+            self.refresh()
+            self.post_message(self.Moved(self, self.current))
+
+    def action_open(self) -> None:
+        if self.current is not None and self._selectable(self.current):
+            self.post_message(self.Opened(self, self.current))
+
+    def on_click(self, event: events.Click) -> None:
+        index = bisect_right(self._tops, event.y + self.scroll_offset.y) - 1
+        if 0 <= index < len(self.rows) and self._selectable(self.rows[index]):
+            again = index == self.cursor
+            self.move_to(index)
+            if again or event.chain > 1:
+                self.action_open()
+
+    def _nearest(self, index: int, step: int) -> int:
+        for way in (step, -step):
+            at = index
+            while 0 <= at < len(self.rows):
+                if self._selectable(self.rows[at]):
+                    return at
+                at += way
+        return -1
+
+    def _show_cursor(self) -> None:
+        if not 0 <= self.cursor < len(self._tops):
+            return
+        top, height = self._tops[self.cursor], len(self._lines[self.cursor])
+        y, rows = self.scroll_offset.y, self.size.height
+        if self.cursor == self._nearest(0, 1):
+            top = 0
+        if top < y:
+            self.scroll_to(y=top, animate=False, force=True)
+        elif top + height > y + rows:
+            self.scroll_to(y=top + height - rows, animate=False, force=True)

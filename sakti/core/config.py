@@ -1,7 +1,7 @@
 """Settings: defaults, the user's file, the project's file, the environment, the command line; later wins.
 
     $XDG_CONFIG_HOME/sakti/config.toml      [memory.observation] message_tokens = 20_000
-    .sakti/config.toml                      the same names, but see PROJECT_MAY_SET
+    .sakti/config.toml                      the same names, but see project_may_set
     SAKTI_MEMORY__OBSERVATION__MESSAGE_TOKENS=20000
     -o memory.observation.message_tokens=20000
 
@@ -113,7 +113,11 @@ class Config:
 
 # What a project's own file may set. Nothing in it can run code, send text elsewhere or loosen an approval:
 # a repository that was just cloned is not yet to be trusted.
-PROJECT_MAY_SET = ("memory.", "agent.max_steps", "mode", "approval.mode", "approval.ask", "approval.deny")
+PROJECT_MAY_SET = ("agent.max_steps", "mode", "approval.mode", "approval.ask", "approval.deny")
+
+
+def project_may_set(name: str) -> bool:
+    return name in PROJECT_MAY_SET or (name.startswith("memory.") and not name.endswith(".model"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +163,7 @@ def _sources(
             yield name, value, str(user_file)
     if project_file is not None and project_file.is_file():
         for name, value in _flatten(_read_toml(project_file)):
-            if name.startswith(PROJECT_MAY_SET):
+            if project_may_set(name):
                 yield name, value, str(project_file)
             else:
                 warnings.append(f"{project_file}: a project may not set {name}; put it into your own config.toml.")

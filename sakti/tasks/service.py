@@ -83,11 +83,9 @@ def create(
     labels: Sequence[str] = (), parent: str | None = None, depends_on: Sequence[str] = (), message_id: str | None = None,
 ) -> Task:
     title = " ".join(title.split())
-    if not 1 <= len(title) <= 500:
-        raise TaskError("A task needs a title of 1 to 500 characters.", code="invalid")
+    _check_title(title)
     _one_of("type", type, TYPES)
-    if not 0 <= priority <= 4:
-        raise TaskError("Priority goes from 0 (most urgent) to 4.", code="invalid")
+    _check_priority(priority)
     task = Task(
         id, actor.resource_id, _new_handle(db, actor.resource_id, id), title, description, "open", priority, type, None,
         None, None, None, actor.thread_id, None, None, actor.now, actor.now, None,
@@ -112,10 +110,10 @@ def update(db: Database, actor: Actor, text: str, changes: Json) -> Task:
         raise TaskError(f"{', '.join(sorted(unknown))} cannot be updated; {', '.join(sorted(allowed))}, labels can.", code="invalid")
     if "type" in changes:
         _one_of("type", changes["type"], TYPES)
-    if "priority" in changes and not (isinstance(changes["priority"], int) and 0 <= changes["priority"] <= 4):
-        raise TaskError("Priority goes from 0 (most urgent) to 4.", code="invalid")
-    if "title" in changes and not 1 <= len(str(changes["title"]).strip()) <= 500:
-        raise TaskError("A task needs a title of 1 to 500 characters.", code="invalid")
+    if "priority" in changes:
+        _check_priority(changes["priority"])
+    if "title" in changes:
+        _check_title(str(changes["title"]).strip())
     if "labels" in changes:
         store.set_labels(db, task.id, [str(x) for x in changes["labels"]])
     fields = {k: v for k, v in changes.items() if k in allowed}
@@ -132,7 +130,7 @@ def claim(db: Database, actor: Actor, text: str) -> tuple[Task, str | None]:
     if why is not None:
         raise TaskError(f"{task.handle} is blocked by {', '.join(reasons(tasks, why))}.", code="blocked")
     if not store.claim(db, task.id, actor.session_id, actor.thread_id, actor.now, actor.now + CLAIM_MS):
-        raise TaskError(f"{task.handle} is held by another session.", code="held")
+        raise TaskError(f"{task.handle} is already claimed by {task.session_id}.", code="already_claimed")
     previous = None
     if actor.thread_id:
         thread = thread_store.get(db, actor.thread_id)
@@ -152,7 +150,7 @@ def release(db: Database, actor: Actor, text: str) -> Task:
         raise TaskError(f"{task.handle} is {task.status}, not in progress.", code="invalid")
     live = task.claim_expires_at is not None and task.claim_expires_at >= actor.now
     if task.session_id not in (None, actor.session_id) and live:
-        raise TaskError(f"{task.handle} is held by another session.", code="held")
+        raise TaskError(f"{task.handle} is claimed by {task.session_id}.", code="already_claimed")
     _clear_active(db, actor, task)
     return _changed(
         db, actor, task, "release", status="open", session_id=None, claimed_at=None, claim_expires_at=None
@@ -175,7 +173,7 @@ def close(
             raise TaskError(f"{task.handle} is blocked by {', '.join(reasons(tasks, why))}. Close that first, or force it.", code="blocked")
         if children := g.open_children(graph, task.id):
             names = ", ".join(tasks[c].handle for c in children)
-            raise TaskError(f"{task.handle} has open children: {names}. Close them first, or force it.", code="blocked")
+            raise TaskError(f"{task.handle} has open children: {names}. Close them first, or force it.", code="open_children")
     freed = tuple(tasks[t] for t in g.unblocked_by(graph, task.id))
     _clear_active(db, actor, task)
     closed = _changed(
@@ -287,6 +285,18 @@ def _new_handle(db: Database, resource_id: str, seed: str) -> str:
             if handle not in taken:
                 return handle
     raise TaskError("No free handle was found.", code="invalid")
+
+
+def _check_title(title: str) -> None:
+    if not title:
+        raise TaskError("A task needs a title.", code="no_title")
+    if len(title) > 500:
+        raise TaskError(f"The title has {len(title)} characters; at most 500.", code="title_too_long")
+
+
+def _check_priority(priority: Any) -> None:
+    if not isinstance(priority, int) or not 0 <= priority <= 4:
+        raise TaskError(f"Priority {priority} is not 0 (most urgent) to 4.", code="bad_priority")
 
 
 def _one_of(name: str, value: Any, allowed: Sequence[str]) -> None:

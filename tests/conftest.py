@@ -1,0 +1,57 @@
+"""No test leaves the machine or the temporary folder: sockets reach loopback only, HOME and XDG point into tmp."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from sakti.core.ids import TimeIds
+from sakti.store.database import Store
+from tests.fakes.clock import FakeClock
+
+_connect = socket.socket.connect
+
+
+def _loopback_only(self: socket.socket, address: object) -> object:
+    host = address[0] if isinstance(address, tuple) else ""
+    if self.family in (socket.AF_INET, socket.AF_INET6) and not (str(host).startswith("127.") or host in ("::1", "localhost")):
+        raise OSError(f"tests do not reach {host}")
+    return _connect(self, address)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_network() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", _loopback_only)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of the test's own; no key of the developer's is seen."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    for name in ("CONFIG", "DATA", "STATE", "CACHE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(folder / name.lower()))
+    for name in list(os.environ):
+        if name.endswith("_API_KEY") or name.startswith("SAKTI_") or name.endswith("_BASE_URL"):
+            monkeypatch.delenv(name)
+    return folder
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+async def store(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Store]:
+    """A real SQLite file."""
+    opened = await Store.open(tmp_path / "data" / "sakti.db", clock=clock, ids=TimeIds(clock), synchronous="NORMAL")
+    yield opened
+    await opened.close()

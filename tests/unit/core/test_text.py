@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sakti.core.text import clean_surrogates, count_k, head_and_tail, one_line, sanitise
+
+HOSTILE = [
+    "\x1b]52;c;aGk=\x07", "\x1b]0;title\x07", "\x1b]8;;http://x\x1b\\link", "\x1b[2J", "\x1b[6n", "\x1b[?1049l", "\x9b31m",
+    "\x1bP1$q\x1b\\", "\x07\x08\x7f", "\u202eevil", "\ud800", "a\rb",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_nothing_a_terminal_obeys_survives(text: str) -> None:
+    assert_harmless(sanitise(text))
+
+
+@given(st.text(st.characters()))
+def test_any_text_becomes_harmless_and_stays(text: str) -> None:
+    safe = sanitise(text)
+    assert_harmless(safe)
+    assert sanitise(safe) == safe
+
+
+def assert_harmless(text: str) -> None:
+    for c in text:
+        assert c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cs"), repr(c)
+
+
+def test_escapes_stay_visible_and_markup_stays_literal() -> None:
+    assert sanitise("\x1b[31m[/red]") == "␛[31m[/red]"
+    assert sanitise("family 👨‍👩‍👧 é") == "family 👨‍👩‍👧 é"
+
+
+def test_one_line_is_bounded() -> None:
+    assert one_line("a\n b\tc") == "a b c"
+    assert len(one_line("x" * 10_000, 40)) == 40
+
+
+@given(st.text(), st.integers(1, 50))
+def test_head_and_tail_keep_both_ends(text: str, limit: int) -> None:
+    cut, left_out = head_and_tail(text, limit)
+    if len(text) <= limit:
+        assert (cut, left_out) == (text, 0)
+    else:
+        assert left_out == len(text) - limit
+        assert cut.startswith(text[: limit * 2 // 3])
+        assert cut.endswith(text[-(limit - limit * 2 // 3) :])
+
+
+def test_lone_surrogates_can_be_stored() -> None:
+    clean_surrogates("a\ud800\x00b").encode("utf-8")
+
+
+@pytest.mark.parametrize(("n", "text"), [(0, "0"), (999, "999"), (21_400, "21.4k"), (1_250_000, "1.25M")])
+def test_token_numbers_are_short(n: int, text: str) -> None:
+    assert count_k(n) == text

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from sakti.core.tokens import Estimator, O200k, count_parts, image_tokens, message_tokens
+from sakti.core.types import ImagePart, MarkerPart, TextPart, ToolCallPart
+
+
+def test_o200k_counts_without_a_network() -> None:
+    counter = O200k()
+    # ids by tiktoken 0.14's own o200k_base: "hello world" is [24912, 2375]
+    assert counter.count("hello world") == 2
+    assert counter.count("<|endoftext|>") > 1  # outside text never becomes a special token
+    assert counter.count("") == 0
+    assert not counter.approximate
+
+
+def test_every_part_has_its_number_and_markers_cost_nothing() -> None:
+    counter = Estimator()
+    parts = (TextPart("hello there"), MarkerPart("interrupted"), ToolCallPart("1", "read", {"path": "a.py"}))
+    counted = count_parts(counter, parts)
+    assert len(counted) == 3
+    assert counted[1] == 0
+    assert message_tokens(counted) == sum(counted) + 4
+    assert message_tokens((0,)) == 0
+
+
+def test_images_cost_what_the_dearer_provider_asks() -> None:
+    assert image_tokens(1024, 1024) == max(85 + 4 * 170, 1399)
+    assert image_tokens(0, 0) == image_tokens(-1, 5)
+    assert count_parts(Estimator(), (ImagePart("image/png", "", width=100, height=100),))[0] == 255

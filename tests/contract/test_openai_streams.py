@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import aclosing
 
 import pytest
-
 from sakti.core.errors import ProviderError
 from sakti.core.types import TextPart, ThinkingPart, ToolCallPart
 from sakti.providers.openai_chat import ChatProvider
 from sakti.providers.openai_responses import ResponsesProvider
 from sakti.providers.protocol import ThinkingChunk
+
 from tests.fakes.http import serving
 from tests.fakes.requests import READ, message, play, request, result
 

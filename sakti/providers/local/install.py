@@ -31,7 +31,6 @@ PARTS = 22
 CONNECT_TIMEOUT = 6.0
 SPARE = 200 * 1024 * 1024  # bytes to leave free on the disk
 _CHUNK = 1024 * 1024
-_ATTEMPTS = 3
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 
 Progress = Callable[[int, int, str], None]
@@ -61,7 +60,7 @@ class Source:
 
 @dataclass(slots=True)
 class Installer:
-    """`progress(done, total, what)` is told bytes, `cancelled()` is asked often. Blocks: run it in a thread."""
+    """`progress(done, total, what)` is told bytes, `cancelled()` is asked often. Blocks."""
 
     progress: Progress = field(default=lambda done, total, what: None)
     cancelled: Callable[[], bool] = field(default=lambda: False)
@@ -105,26 +104,22 @@ class Installer:
         if self.source.url is None:
             return None
         whole = folder / "home.gguf"
-        for _ in range(_ATTEMPTS):
+        while _size(whole) < self.source.size:
             before = _size(whole)
             try:
                 self._download(self.source.url, whole)
             except (OSError, http.client.HTTPException) as e:  # URLError is an OSError
                 if isinstance(e, OSError) and e.errno in _OF_THE_DISK:
                     raise
-                if _size(whole) == before:  # no headway: it is not a hiccup
-                    return None
-                continue
-            if _size(whole) == self.source.size:
-                return whole
-            whole.unlink(missing_ok=True)
-            return None
+            if _size(whole) <= before:  # no headway: it is not a hiccup
+                return None
+        if _size(whole) == self.source.size:
+            return whole
+        whole.unlink()
         return None
 
     def _download(self, url: str, whole: Path) -> None:
         have = _size(whole)
-        if have >= self.source.size:
-            return
         request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
         with urllib.request.urlopen(request, timeout=CONNECT_TIMEOUT) as answer:
             resumed = answer.status == 206

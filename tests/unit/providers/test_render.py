@@ -1,0 +1,173 @@
+"""Requests as bodies: valid histories, cache breakpoints, and prefixes that do not move."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from sakti.core.types import (
+    Block,
+    FilePart,
+    ImagePart,
+    MarkerPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from sakti.providers import anthropic_render, openai_chat, openai_responses
+from sakti.providers.history import turns
+from tests.fakes.requests import READ, call, message, request, result
+
+SIGNED = ThinkingPart("hm", "anthropic", {"signature": "s"})
+
+
+def blocks(body):
+    return [b for m in body["messages"] for b in m["content"]]
+
+
+def marked(body):
+    everything = [*body.get("tools", []), *body.get("system", []), *blocks(body)]
+    return [b for b in everything if "cache_control" in b]
+
+
+def long_conversation(steps):
+    out = [message("user", "go")]
+    for n in range(steps):
+        out += [message("assistant", SIGNED, call(f"c{n}")), message("tool", result(f"c{n}"))]
+    return out
+
+
+@pytest.mark.parametrize("edges", range(7))
+@pytest.mark.parametrize("steps", [0, 1, 12, 40])
+@pytest.mark.parametrize("tools", [(), (READ,)])
+def test_never_more_than_four_breakpoints(edges, steps, tools):
+    system = tuple(Block("reflection", f"part {n}", edge=n < edges) for n in range(7))
+    body = anthropic_render.render(request(*long_conversation(steps), system=system, tools=tools, tail="now"))
+    assert 1 <= len(marked(body)) <= 4
+    assert all(b.get("type") != "thinking" for b in marked(body))
+
+
+def test_the_tail_is_behind_the_last_breakpoint():
+    body = anthropic_render.render(request(*long_conversation(3), tools=(READ,), tail="today"))
+    *_, before, last = blocks(body)
+    assert last == {"type": "text", "text": "today"}
+    assert before["type"] == "tool_result"
+    assert "cache_control" in before
+
+
+def test_breakpoints_are_at_most_twenty_blocks_apart():
+    body = anthropic_render.render(request(*long_conversation(30), tail="today"))
+    places = [i for i, b in enumerate(blocks(body)) if "cache_control" in b]
+    assert len(places) == 3
+    assert all(b - a <= 20 for a, b in zip(places, places[1:], strict=False))
+
+
+def _unmarked(body):
+    text = json.dumps(body)
+    return text.replace(', "cache_control": {"type": "ephemeral"}', "")
+
+
+@pytest.mark.parametrize("render", [
+    anthropic_render.render, openai_responses.render, lambda r: openai_chat.render(r, "openai")])
+def test_prefix_is_the_same_when_only_the_tail_changes(render):
+    first = request(*long_conversation(5), tools=(READ,), tail="<tail one>")
+    a, b = _unmarked(render(first)), _unmarked(render(replace(first, tail="<tail two>")))
+    assert a.replace("<tail one>", "") == b.replace("<tail two>", "")
+    assert "<tail one>" not in a[:a.index("<tail one>")]
+
+
+@pytest.mark.parametrize("render", [anthropic_render.render, openai_responses.render])
+def test_the_next_step_begins_with_the_whole_step_before(render):
+    messages = long_conversation(4)
+    key = "messages" if render is anthropic_render.render else "input"
+    before = _unmarked(render(request(*messages[:-2], tail=""))[key])[:-1]
+    after = _unmarked(render(request(*messages, tail="t"))[key])
+    assert after.startswith(before)
+
+
+def test_last_step_keeps_its_tools_but_may_not_use_them():
+    asked = request(tools=(READ,), tool_choice="none")
+    assert anthropic_render.render(asked)["tool_choice"] == {"type": "none"}
+    for body in (openai_responses.render(asked), openai_chat.render(asked, "openai")):
+        assert body["tool_choice"] == "none"
+        assert body["tools"]
+
+
+def test_no_temperature_for_anthropic_and_for_models_that_reason():
+    asked = request(temperature=0.3, model="gpt-5.4")
+    assert "temperature" not in anthropic_render.render(asked)
+    assert "temperature" not in openai_responses.render(asked)
+    assert openai_responses.render(replace(asked, model="gpt-4.1"))["temperature"] == 0.3
+
+
+@pytest.mark.parametrize(("model", "kind"), [
+    ("claude-sonnet-4-5-20250929", "enabled"), ("claude-3-7-sonnet-latest", "enabled"),
+    ("claude-opus-4-6", "adaptive"), ("claude-sonnet-5-5", "adaptive")])
+def test_thinking_as_the_model_takes_it(model, kind):
+    body = anthropic_render.render(request(model=model, thinking_tokens=40_000))
+    assert body["thinking"]["type"] == kind
+    assert body["max_tokens"] > 40_000
+
+
+def test_an_unanswered_call_is_answered():
+    shown = turns([message("user", "a"), message("assistant", call("x"), call("y")), message("tool", result("y")),
+                   message("user", "go on")], "anthropic")
+    assert [t.role for t in shown] == ["user", "assistant", "user"]
+    first, second, text = shown[2].parts
+    assert (first.call_id, first.content, first.is_error) == ("x", "interrupted", True)
+    assert second.call_id == "y"
+    assert text.text == "go on"
+
+
+def test_a_call_at_the_very_end_and_between_two_answers():
+    shown = turns([message("user", "a"), message("assistant", call("x"))], "p")
+    assert shown[-1].parts[0].content == "interrupted"
+    shown = turns([message("user", "a"), message("assistant", call("x")), message("assistant", "so")], "p")
+    assert [t.role for t in shown] == ["user", "assistant", "user"]
+
+
+def test_a_result_without_its_call_becomes_text():
+    body = anthropic_render.render(request(message("user", "a"), message("tool", result("gone"))))
+    assert [b["type"] for b in blocks(body)] == ["text", "text"]
+
+
+def test_thinking_only_goes_to_whom_it_belongs():
+    asked = request(message("user", "a"), message("assistant", SIGNED, "b"), message("user", "c"))
+    assert "thinking" in [b["type"] for b in blocks(anthropic_render.render(asked))]
+    assert "signature" not in json.dumps(openai_responses.render(asked))
+    unsigned = request(message("user", "a"), message("assistant", ThinkingPart("x", "anthropic"), "b"),
+                       message("user", "c"))
+    assert "thinking" not in [b["type"] for b in blocks(anthropic_render.render(unsigned))]
+
+
+def test_thinking_with_nothing_behind_it_is_left_out():
+    assert [t.role for t in turns([message("user", "a"), message("assistant", SIGNED)], "anthropic")] == ["user"]
+
+
+def test_files_images_markers_and_empty_texts():
+    asked = request(message("user", FilePart("a b.py", "x = 1"), ImagePart("image/png", "QUJD"), "  ",
+                            MarkerPart("interrupted")))
+    file, image = blocks(anthropic_render.render(asked))
+    assert file["text"] == '<file path="a b.py">\nx = 1\n</file>'
+    assert image["source"] == {"type": "base64", "media_type": "image/png", "data": "QUJD"}
+    assert openai_chat.render(asked, "x")["messages"][-1]["content"][1]["image_url"]["url"].endswith("QUJD")
+
+
+def test_broken_arguments_are_sent_as_an_object():
+    broken = ToolCallPart("x", "read", None, '{"pa')
+    asked = request(message("user", "a"), message("assistant", broken))
+    assert blocks(anthropic_render.render(asked))[1]["input"] == {"invalid_json": '{"pa'}
+    arguments = openai_chat.render(asked, "x")["messages"][2]["tool_calls"][0]["function"]["arguments"]
+    assert json.loads(arguments) == {"invalid_json": '{"pa'}
+
+
+def test_a_conversation_that_begins_with_an_answer():
+    body = anthropic_render.render(request(message("assistant", "so"), message("user", "go on")))
+    assert body["messages"][0]["role"] == "user"
+
+
+def test_errors_of_tools_are_marked():
+    failed = ToolResultPart("c1", "read", "no such file", is_error=True)
+    body = anthropic_render.render(request(message("user", "a"), message("assistant", call()), message("tool", failed)))
+    assert blocks(body)[-1]["is_error"] is True

@@ -1,0 +1,39 @@
+"""What is slow to import stays unimported until it is used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+SDKS = {"anthropic", "openai", "httpx2", "genai_prices", "keyring", "xllamacpp", "tiktoken", "pydantic"}
+STORE = {"peewee", "apsw"}
+SCREEN = {"textual"}
+
+
+def loaded_after(code: str) -> set[str]:
+    out = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys; print(*{{m.partition('.')[0] for m in sys.modules}})"],
+        capture_output=True, text=True, check=True,
+    )
+    return set(out.stdout.split("\n")[-2].split())
+
+
+@pytest.mark.parametrize(
+    ("code", "absent"),
+    [
+        ("import sys; sys.argv = ['sakti', '--version']; import sakti.cli; sakti.cli.main()", SDKS | STORE | SCREEN | {"typer"}),
+        (
+            "from sakti.cli.app import run_cli\ntry: run_cli(['--help'])\nexcept SystemExit: pass",
+            SDKS | STORE | SCREEN,
+        ),
+        ("import sakti.agent.session", SDKS | STORE | SCREEN),
+        ("import sakti.headless", SDKS | STORE | SCREEN),
+        ("import sakti.providers.registry", SDKS | STORE | SCREEN),
+        ("import sakti.tui.run, sakti.tui.app", SDKS | STORE),
+        ("import sakti.memory.policy, sakti.memory.parse", SDKS | SCREEN),
+    ],
+)
+def test_heavy_modules_stay_unimported(code: str, absent: set[str]) -> None:
+    assert loaded_after(code) & absent == set()

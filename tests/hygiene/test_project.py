@@ -1,0 +1,75 @@
+"""What the repository promises about itself."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sakti.agent.commands import COMMANDS
+from sakti.core.config import names
+
+ROOT = Path(__file__).parents[2]
+ALLOWED = {
+    "pyproject.toml", "sakti", "tests", "prompts", "themes", "README.md", "CHANGELOG.md", "LICENSE",
+}
+
+
+def tracked() -> list[str]:
+    import subprocess
+
+    out = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if out.returncode:
+        pytest.skip("not a checkout")
+    return out.stdout.splitlines()
+
+
+def test_nothing_else_stands_at_the_top() -> None:
+    top = {p.split("/")[0] for p in tracked()}
+    assert {t for t in top if not t.startswith(".")} <= ALLOWED
+
+
+def test_the_readme_gives_the_commands_that_ci_runs() -> None:
+    readme, ci = (ROOT / "README.md").read_text(), (ROOT / ".ci/run").read_text()
+    assert "pip install '.[local]' && sakti local install && sakti" in readme
+    assert "pip install -e '.[test]' && pytest" in readme
+    assert re.search(r"pip install -e '\.\[test\]'.* && pytest", ci)
+
+
+def test_every_picture_and_command_of_the_readme_exists() -> None:
+    readme = (ROOT / "README.md").read_text()
+    for link in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", readme):
+        assert (ROOT / link).exists(), link
+    known = {c.name for c in COMMANDS}
+    for name in re.findall(r"`/([a-z]+)", readme):
+        assert name in known, f"/{name}"
+    from sakti.cli.app import COMMANDS as SHELL
+
+    for name in re.findall(r"`sakti ([a-z]+)", readme):
+        assert name in SHELL, f"sakti {name}"
+
+
+def test_every_setting_of_the_readme_exists() -> None:
+    readme = (ROOT / "README.md").read_text()
+    known = set(names())
+    for name in re.findall(r"`((?:memory|agent|approval|ui|store)\.[a-z_.]+)`", readme):
+        assert name in known or any(k.startswith(f"{name}.") for k in known), name
+
+
+def test_help_shows_every_command_and_no_other() -> None:
+    from sakti.cli.app import COMMANDS as SHELL
+    from sakti.cli.app import _groups, app
+
+    if not app.registered_groups:
+        _groups()
+    result = CliRunner().invoke(app, ["--help"])
+    assert result.exit_code == 0
+    shown = set(re.findall(r"^  ([a-z]+)  ", result.output.split("Commands:")[1], re.MULTILINE))
+    assert shown == set(SHELL)
+
+
+def test_no_file_of_code_is_a_heap() -> None:
+    for path in (ROOT / "sakti").rglob("*.py"):
+        assert len(path.read_text("utf-8").splitlines()) <= 700, path

@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.getters import query_one
 from textual.screen import Screen
+from textual.widgets import Static
 
 from sakti.agent.commands import COMMANDS
 from sakti.core.errors import SaktiError
@@ -46,8 +47,8 @@ class SaktiApp(navigation.Navigation, App[int]):
     TITLE = "sakti"
     AUTO_FOCUS = "#prompt"
     CSS_PATH: ClassVar[Any] = ["styles/main.tcss", "styles/panes.tcss", "styles/panels.tcss"]
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-low"), (20, "-high")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "stop", "Copy, stop, clear; twice: quit", show=False, id="app.stop"),
         Binding("ctrl+q", "quit", "Quit", show=False, priority=True, id="app.quit"),
@@ -106,6 +107,7 @@ class SaktiApp(navigation.Navigation, App[int]):
                 yield QueueView()
                 yield Completions()
                 with Horizontal(id="prompt-row"):
+                    yield Static(">", id="prompt-sign", markup=False)
                     yield Prompt(id="prompt")
             yield Sidebar(id="side")
         yield StatusLine(self.session.clock)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich.segment import Segment
+from rich.style import Style
 from textual.geometry import Size
 from textual.reactive import reactive
 from textual.strip import Strip
@@ -24,6 +25,7 @@ class MemoryPane(Widget):
     status: reactive[MemoryStatus | None] = reactive(None, layout=True)
     usage: reactive[Usage] = reactive(Usage())
     failed: reactive[str] = reactive("", layout=True)
+    title_style = Style()
 
     def on_mount(self) -> None:
         app_of(self).theme_changed_signal.subscribe(self, lambda _: self.refresh())
@@ -40,17 +42,20 @@ class MemoryPane(Widget):
         return len(self._lines(max(12, width)))
 
     def render_line(self, y: int) -> Strip:
-        lines = self._lines(self.size.width)
+        width = self.size.width
+        lines = self._lines(width)
         base = self.rich_style
         if y >= len(lines):
-            return Strip.blank(self.size.width, base)
-        return Strip(Segment.apply_style(lines[y], base)).crop_extend(0, self.size.width, base)
+            return Strip.blank(width, base)
+        style = base + self.title_style if y == 0 else base
+        line = [Segment(" "), *lines[y]]
+        return Strip(Segment.apply_style(line, style)).crop_extend(0, width, style)
 
     def _lines(self, width: int) -> list[Line]:
         app = app_of(self)
-        return memory_lines(
-            self.status, self.usage, self.failed, width, make_palette(app.theme_variables, app.current_theme.dark)
-        )
+        palette = make_palette(app.theme_variables, app.current_theme.dark)
+        self.title_style = palette.cursor
+        return memory_lines(self.status, self.usage, self.failed, max(10, width - 2), palette)
 
 
 def memory_lines(

@@ -22,9 +22,9 @@ from sakti.tui.transcript.wrap import Line, indent, wrap
 from sakti.tui.widgets.line_list import LineList
 
 if TYPE_CHECKING:
-    from sakti.store.memory import LogLine
+    from sakti.store.memory_log import LogLine
 
-SHAPES = {"high": "●", "medium": "○", "low": "·", "completed": "✓", "info": "·"}
+SHAPES = {"high": "●", "medium": "○", "low": "·", "done": "✓", "info": "·"}
 MAX_LINES = 4  # of one observation in the side bar
 
 
@@ -58,26 +58,28 @@ def log_rows(lines: Sequence[LogLine], wanted: str = "") -> list[Row]:
     heading = None
     needle = wanted.lower()
     for line in lines:
-        text = sanitise(str(line.content)).strip()
+        if line.forgotten:
+            continue
+        text = sanitise(line.content).strip()
         if needle and needle not in text.lower():
             continue
-        reflection = str(line.kind) == "reflection"
-        date = one_line(str(line.date or ""), 40)
+        reflection = line.kind == "reflection"
+        date = one_line(line.date or "", 40)
         title = f"{date}  reflection" if reflection else date
         if title != heading:
             heading = title
             if title.strip():
                 rows.append(DateRow(title.strip()))
         rows.append(ObservationRow(
-            str(line.group_id), _priority(line.priority), one_line(str(line.time or ""), 12), text,
-            int(line.depth or 0), tuple(one_line(str(f), 60) for f in (line.flags or ())), bool(line.pinned), reflection,
+            line.group_id, _priority(line.priority), one_line(line.time or "", 12), text, line.depth,
+            tuple(one_line(f, 60) for f in line.flags), line.pinned, reflection,
         ))
     return rows
 
 
-def _priority(value: object) -> str:
-    text = str(value or "").lower()
-    return {"🔴": "high", "🟡": "medium", "🟢": "low", "✅": "completed"}.get(
+def _priority(value: str | None) -> str:
+    text = (value or "").lower()
+    return {"🔴": "high", "🟡": "medium", "🟢": "low", "✅": "done"}.get(
         text, text if text in SHAPES else "low"
     )
 
@@ -86,7 +88,7 @@ def draw_row(row: Row, width: int, palette: Palette) -> list[Line]:
     """One row of the log in the side bar."""
     if isinstance(row, DateRow):
         return [[Segment(row.text, palette.heading)]]
-    style: Style = {"high": palette.bad, "medium": palette.warn, "completed": palette.ok}.get(
+    style: Style = {"high": palette.bad, "medium": palette.warn, "done": palette.ok}.get(
         row.priority, palette.faint)
     lead = "  " * min(row.depth, 4)
     shape = "→" if row.depth and row.priority == "low" else SHAPES[row.priority]

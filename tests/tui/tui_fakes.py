@@ -1,0 +1,234 @@
+"""A session without a database or a model: the surface that the screen reads, with values a test sets."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+from sakti.core.config import Config
+from sakti.core.errors import NoModelError
+from sakti.core.events import (
+    ApprovalResolved,
+    MemoryStatus,
+    MessageSaved,
+    ModelChanged,
+    QueueChanged,
+    ThreadChanged,
+    TurnFinished,
+    TurnStarted,
+)
+from sakti.core.types import Message, TextPart, Thread, Usage
+
+NOW = 1_768_478_400_000  # 2026-01-15 12:00 UTC
+
+
+class FakeClock:
+    """Moves only when told to; every look at `monotonic` is a second later, so that no guard holds a test up."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.step = 5.0
+
+    def now(self) -> int:
+        return NOW
+
+    def monotonic(self) -> float:
+        self.seconds += self.step
+        return self.seconds
+
+    async def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+@dataclass
+class FakeViews:
+    messages: dict[str, list[Message]] = field(default_factory=dict)
+    lines: list = field(default_factory=list)
+    tasks: SimpleNamespace = field(default_factory=lambda: board())
+    state: dict[str, str] = field(default_factory=dict)
+    typed: list[str] = field(default_factory=list)
+    hits: list = field(default_factory=list)
+    all_threads: list = field(default_factory=list)
+    blocks: list = field(default_factory=list)
+    known_models: list = field(default_factory=list)
+    queries: list[str] = field(default_factory=list)
+
+    async def transcript(self, thread_id, before=None, limit=200):
+        found = [m for m in self.messages.get(thread_id, []) if before is None or m.index < before]
+        return found[-limit:]
+
+    async def observations(self):
+        return self.lines
+
+    async def sources(self, group_id):
+        return [m for ms in self.messages.values() for m in ms][:3]
+
+    async def board(self):
+        return self.tasks
+
+    async def search(self, query, *, scope="workspace", limit=50):
+        self.queries.append(query)
+        return SimpleNamespace(query=query, total=len(self.hits), hits=tuple(self.hits))
+
+    async def threads(self, limit=100):
+        return self.all_threads
+
+    async def context(self):
+        return self.blocks
+
+    async def models(self):
+        return self.known_models
+
+    async def history(self, limit=500):
+        return list(self.typed)
+
+    async def add_history(self, text):
+        self.typed.append(text)
+
+    async def ui_state(self):
+        return dict(self.state)
+
+    async def set_ui_state(self, key, value):
+        self.state[key] = value
+
+    async def doctor(self):
+        return ["✓ database", "✗ git: not found"]
+
+
+def board(**columns):
+    return SimpleNamespace(**{"ready": (), "blocked": (), "in_progress": (), "closed_today": (), **columns})
+
+
+class FakeSession:
+    def __init__(self, workspace: Path, config: Config | None = None) -> None:
+        self.workspace = workspace
+        self.resource_id = str(workspace)
+        self.config = config or Config()
+        self.clock = FakeClock()
+        self.thread: Thread | None = None
+        self.first_thread = Thread("t1", self.resource_id, "fix login redirect", NOW, NOW)
+        self.model: ModelChanged | None = None
+        self.first_model = ModelChanged("anthropic/claude-sonnet-4-5", "ANTHROPIC_API_KEY", 200_000)
+        self.approval_mode = "ask"
+        self.mode = "default"
+        self.busy = False
+        self.queued: tuple[str, ...] = ()
+        self.approvals: tuple = ()
+        self.status: MemoryStatus | None = None
+        self.usage = Usage()
+        self.git = SimpleNamespace(branch="main", changed=2)
+        self.views = FakeViews()
+        self.listeners: list = []
+        self.sent: list[str] = []
+        self.calls: list[tuple] = []
+        self.fail_start: Exception | None = None
+        self.gate: asyncio.Event | None = None
+
+    def subscribe(self, listener):
+        self.listeners.append(listener)
+        return lambda: self.listeners.remove(listener)
+
+    def emit(self, event) -> None:
+        if isinstance(event, ThreadChanged):
+            self.thread = event.thread
+        for listener in list(self.listeners):
+            listener(event)
+
+    async def start(self) -> None:
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.fail_start is not None:
+            raise self.fail_start
+        self.model = self.first_model
+        self.emit(self.first_model)
+        self.emit(ThreadChanged(self.first_thread))
+        if self.status is not None:
+            self.emit(self.status)
+
+    async def warm(self) -> None:
+        self.calls.append(("warm",))
+
+    async def submit(self, text: str) -> None:
+        if self.model is None or self.model.model is None:
+            raise NoModelError("Set a key.")
+        if self.busy:
+            self.queued = (*self.queued, text)
+            self.emit(QueueChanged(self.queued))
+            return
+        self.sent.append(text)
+        self.busy = True
+        number = len(self.sent)
+        self.emit(TurnStarted("t1", user(f"u{number}", text)))
+
+    def finish(self, text: str = "", status: str = "answered", **more) -> None:
+        self.busy = False
+        if text:
+            self.emit(MessageSaved(assistant(f"a{len(self.sent)}", text)))
+        self.emit(TurnFinished("t1", status, text, 1, Usage(), **more))
+
+    def unqueue(self, index):
+        text = self.queued[index]
+        self.queued = (*self.queued[:index], *self.queued[index + 1:])
+        self.emit(QueueChanged(self.queued))
+        return text
+
+    async def interrupt(self) -> bool:
+        if not self.busy:
+            return False
+        self.finish(status="interrupted")
+        return True
+
+    def resolve(self, approval_id, approved, *, always=False, note="", edited=None):
+        self.calls.append(("resolve", approval_id, approved, always, note, edited))
+        self.approvals = tuple(a for a in self.approvals if a.id != approval_id)
+        self.emit(ApprovalResolved(approval_id, approved, note))
+
+    async def new_thread(self) -> None:
+        self.emit(ThreadChanged(Thread("t9", self.resource_id, "", NOW, NOW)))
+
+    async def open_thread(self, thread_id) -> None:
+        self.emit(ThreadChanged(Thread(thread_id, self.resource_id, f"thread {thread_id}", NOW, NOW)))
+
+    async def rename(self, title) -> None:
+        self.emit(ThreadChanged(Thread("t1", self.resource_id, title, NOW, NOW)))
+
+    async def set_model(self, name) -> None:
+        self.emit(ModelChanged(name, "/model", 128_000))
+
+    def set_approval_mode(self, mode) -> None:
+        self.approval_mode = mode
+
+    async def set_mode(self, mode) -> None:
+        self.mode = mode
+
+    async def compact(self, focus="") -> None:
+        self.calls.append(("compact", focus))
+
+    async def undo_compaction(self) -> bool:
+        self.calls.append(("undo",))
+        return False
+
+    def compact_preview(self):
+        return 38, 21_400, 2_100
+
+    async def shell(self, command) -> None:
+        self.calls.append(("shell", command))
+
+    async def note(self, text) -> None:
+        self.calls.append(("note", text))
+
+    async def retry(self) -> None:
+        self.calls.append(("retry",))
+
+    async def close(self) -> None:
+        self.calls.append(("close",))
+
+
+def user(id: str, text: str, index: int = -1, **more) -> Message:
+    return Message(id, "t1", "r", "user", (TextPart(text),), NOW, index=index, **more)
+
+
+def assistant(id: str, text: str, index: int = -1, parts=()) -> Message:
+    return Message(id, "t1", "r", "assistant", (TextPart(text), *parts), NOW, index=index)

@@ -20,8 +20,10 @@ from tests.fakes.requests import READ, message, play, request
 WEIGHTS = Path(os.environ.get("SAKTI_TEST_GGUF", "/nonexistent"))
 pytestmark = [
     pytest.mark.local_model,
-    pytest.mark.skipif(not WEIGHTS.is_file() or importlib.util.find_spec("xllamacpp") is None,
-                       reason="the weights of the local model are not installed"),
+    pytest.mark.skipif(
+        not WEIGHTS.is_file() or importlib.util.find_spec("xllamacpp") is None,
+        reason="the weights of the local model are not installed",
+    ),
 ]
 
 

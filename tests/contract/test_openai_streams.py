@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import aclosing
 
 import pytest
@@ -14,9 +15,20 @@ from sakti.providers.protocol import ThinkingChunk
 from tests.fakes.http import serving
 from tests.fakes.requests import READ, message, play, request, result
 
-REASONING = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}],
-             "encrypted_content": "gAAA", "status": "completed"}
-CALL = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "read", "arguments": '{"path": "a.py"}'}
+REASONING = {
+    "type": "reasoning",
+    "id": "rs_1",
+    "summary": [{"type": "summary_text", "text": "Hm."}],
+    "encrypted_content": "gAAA",
+    "status": "completed",
+}
+CALL = {
+    "type": "function_call",
+    "id": "fc_1",
+    "call_id": "call_1",
+    "name": "read",
+    "arguments": '{"path": "a.py"}',
+}
 RESPONSE = [
     {"type": "response.created", "response": {"id": "r"}},
     {"type": "response.output_item.added", "output_index": 0, "item": {"type": "reasoning", "id": "rs_1"}},
@@ -27,12 +39,19 @@ RESPONSE = [
     {"type": "response.function_call_arguments.delta", "output_index": 1, "delta": '"a.py"}'},
     {"type": "response.output_item.done", "output_index": 1, "item": CALL},
 ]
-USAGE = {"input_tokens": 100, "input_tokens_details": {"cached_tokens": 64, "cache_write_tokens": 8},
-         "output_tokens": 30, "output_tokens_details": {"reasoning_tokens": 20}}
+USAGE = {
+    "input_tokens": 100,
+    "input_tokens_details": {"cached_tokens": 64, "cache_write_tokens": 8},
+    "output_tokens": 30,
+    "output_tokens_details": {"reasoning_tokens": 20},
+}
 
 
 def completed(**fields):
-    return {"type": "response.completed", "response": {"status": "completed", "model": "gpt-x", "usage": USAGE, **fields}}
+    return {
+        "type": "response.completed",
+        "response": {"status": "completed", "model": "gpt-x", "usage": USAGE, **fields},
+    }
 
 
 async def test_reasoning_comes_back_and_goes_back():
@@ -40,28 +59,51 @@ async def test_reasoning_comes_back_and_goes_back():
         provider = ResponsesProvider("key", base_url=server.url)
         events, done = await play(provider, request(model="gpt-5.4", tools=(READ,)))
         kept = {k: v for k, v in REASONING.items() if k != "status"}
-        assert done.parts == (ThinkingPart("Hm.", "openai", {"item": kept}),
-                              ToolCallPart("call_1", "read", {"path": "a.py"}))
+        assert done.parts == (
+            ThinkingPart("Hm.", "openai", {"item": kept}),
+            ToolCallPart("call_1", "read", {"path": "a.py"}),
+        )
         assert [e.text for e in events if isinstance(e, ThinkingChunk)] == ["Hm."]
         u = done.usage
-        assert (u.input_tokens, u.cached_tokens, u.cache_write_tokens, u.output_tokens, u.reasoning_tokens) == (
-            100, 64, 8, 30, 20)
+        assert (
+            u.input_tokens,
+            u.cached_tokens,
+            u.cache_write_tokens,
+            u.output_tokens,
+            u.reasoning_tokens,
+        ) == (100, 64, 8, 30, 20)
         assert u.cost_usd
         assert done.stop_reason == "tool_use"
-        await play(provider, request(message("user", "hi"), message("assistant", *done.parts),
-                                     message("tool", result("call_1")), model="gpt-5.4", tools=(READ,)))
+        await play(
+            provider,
+            request(
+                message("user", "hi"),
+                message("assistant", *done.parts),
+                message("tool", result("call_1")),
+                model="gpt-5.4",
+                tools=(READ,),
+            ),
+        )
         body = server.bodies[1]
         assert body["store"] is False
         assert body["include"] == ["reasoning.encrypted_content"]
         assert body["input"][1:] == [
-            kept, {"type": "function_call", "call_id": "call_1", "name": "read", "arguments": '{"path": "a.py"}'},
-            {"type": "function_call_output", "call_id": "call_1", "output": "1\tx = 1"}]
+            kept,
+            {"type": "function_call", "call_id": "call_1", "name": "read", "arguments": '{"path": "a.py"}'},
+            {"type": "function_call_output", "call_id": "call_1", "output": "1\tx = 1"},
+        ]
         await provider.close()
 
 
 async def test_incomplete_is_an_end_too():
-    end = {"type": "response.incomplete", "response": {
-        "status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}, "usage": USAGE}}
+    end = {
+        "type": "response.incomplete",
+        "response": {
+            "status": "incomplete",
+            "incomplete_details": {"reason": "max_output_tokens"},
+            "usage": USAGE,
+        },
+    }
     said = {"type": "response.output_text.delta", "output_index": 0, "delta": "half"}
     async with serving([said, end]) as server:
         provider = ResponsesProvider("key", base_url=server.url)
@@ -70,10 +112,16 @@ async def test_incomplete_is_an_end_too():
         await provider.close()
 
 
-@pytest.mark.parametrize("event", [
-    {"type": "error", "code": "rate_limit_exceeded", "message": "slow down"},
-    {"type": "response.failed", "response": {"error": {"code": "rate_limit_exceeded", "message": "slow down"}}},
-])
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"type": "error", "code": "rate_limit_exceeded", "message": "slow down"},
+        {
+            "type": "response.failed",
+            "response": {"error": {"code": "rate_limit_exceeded", "message": "slow down"}},
+        },
+    ],
+)
 async def test_failed_responses(event):
     async with serving([*RESPONSE[:3], event]) as server:
         provider = ResponsesProvider("key", base_url=server.url)
@@ -101,8 +149,9 @@ async def chat(events, asked=None):
 
 
 async def test_reasoning_text_and_missing_usage():
-    events, done, body = await chat([
-        chunk({"reasoning_content": "Think"}), chunk({"content": "Hi"}), chunk({}, "stop")])
+    events, done, body = await chat(
+        [chunk({"reasoning_content": "Think"}), chunk({"content": "Hi"}), chunk({}, "stop")]
+    )
     assert done.parts == (ThinkingPart("Think", "deepseek", {"field": "reasoning_content"}), TextPart("Hi"))
     assert isinstance(events[0], ThinkingChunk)
     assert done.usage.input_tokens == 0
@@ -116,23 +165,40 @@ async def test_usage_after_the_end():
 
 
 async def test_calls_that_are_all_numbered_zero():
-    _, done, _ = await chat([
-        chunk({"tool_calls": [tool("read", '{"path": "a"}', "x")]}),
-        chunk({"tool_calls": [tool("read", '{"path": "b"}', "y")]}), chunk({}, "stop")])
+    _, done, _ = await chat(
+        [
+            chunk({"tool_calls": [tool("read", '{"path": "a"}', "x")]}),
+            chunk({"tool_calls": [tool("read", '{"path": "b"}', "y")]}),
+            chunk({}, "stop"),
+        ]
+    )
     assert [(p.id, p.arguments) for p in done.parts] == [("x", {"path": "a"}), ("y", {"path": "b"})]
     assert done.stop_reason == "tool_use"
 
 
 async def test_calls_without_or_with_equal_ids():
-    _, done, _ = await chat([
-        chunk({"tool_calls": [tool("read", "{}", None, 0), tool("read", "{}", "dup", 1), tool("read", "{}", "dup", 2)]}),
-        chunk({}, "tool_calls")])
+    _, done, _ = await chat(
+        [
+            chunk(
+                {
+                    "tool_calls": [
+                        tool("read", "{}", None, 0),
+                        tool("read", "{}", "dup", 1),
+                        tool("read", "{}", "dup", 2),
+                    ]
+                }
+            ),
+            chunk({}, "tool_calls"),
+        ]
+    )
     assert len({p.id for p in done.parts}) == 3
     assert all(p.id for p in done.parts)
 
 
 async def test_two_hundred_parallel_calls():
-    calls = [chunk({"tool_calls": [tool("read", '{"path": "f%d"}' % n, f"c{n}", n)]}) for n in range(200)]
+    calls = [
+        chunk({"tool_calls": [tool("read", json.dumps({"path": f"f{n}"}), f"c{n}", n)]}) for n in range(200)
+    ]
     _, done, _ = await chat([*calls, chunk({}, "tool_calls")])
     assert [p.arguments["path"] for p in done.parts] == [f"f{n}" for n in range(200)]
 

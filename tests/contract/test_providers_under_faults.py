@@ -64,11 +64,21 @@ async def test_broken_arguments_are_kept_as_written(provider, llmock):
     assert part.raw
 
 
-@pytest.mark.parametrize(("status", "code", "retryable"), [
-    (400, "invalid_request", False), (401, "authentication", False), (403, "authentication", False),
-    (404, "not_found", False), (408, "timeout", True), (409, "server", True), (422, "invalid_request", False),
-    (500, "server", True), (502, "server", True), (529, "overloaded", True),
-])
+@pytest.mark.parametrize(
+    ("status", "code", "retryable"),
+    [
+        (400, "invalid_request", False),
+        (401, "authentication", False),
+        (403, "authentication", False),
+        (404, "not_found", False),
+        (408, "timeout", True),
+        (409, "server", True),
+        (422, "invalid_request", False),
+        (500, "server", True),
+        (502, "server", True),
+        (529, "overloaded", True),
+    ],
+)
 async def test_statuses(provider, llmock, status, code, retryable):
     llmock.fail(status)
     error = await failure(provider)

@@ -10,8 +10,11 @@ from sakti.core.types import Block, Message, Part, Request, TextPart, ToolCallPa
 from sakti.providers.protocol import Completed, Provider, StreamEvent
 
 _numbers = count()
-READ = ToolSpec("read", "Read a file. Lines are numbered.",
-                {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]})
+READ = ToolSpec(
+    "read",
+    "Read a file. Lines are numbered.",
+    {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+)
 
 
 def message(role: Any, *parts: Part | str) -> Message:

@@ -21,6 +21,7 @@ _QUESTION = re.compile(
     r"\W*(what|how|why|when|which|who|explain|describe|tell me|hello|hi|hey|thanks|thank)\b", re.I)
 _OF_THE_PROJECT = re.compile(
     r"\b(this|these|here|my|our|the (code|file|function|test|project|repo))\b|\w\.\w|[_/(@`]", re.I)
+_A_FILE = re.compile(r"\b[\w/-]+\.[a-z]{1,5}\b")
 _CHANGE = re.compile(
     r"\b(fix|change|rename|replace|update|correct|repair|implement|add|remove|delete)\b", re.I)
 _NUMBERED = re.compile(r"^ *\d+\t", re.M)
@@ -37,9 +38,9 @@ class Next:
 def following(messages: Sequence[Message], actions: Sequence[Action]) -> Next:
     """What may follow `messages`.
 
-    A general question is answered. Nothing is edited that was not read; a change that was asked for is tried
-    before it is talked about, and again if it failed; what worked is not written a second time; who asks the
-    same thing again and again has to answer.
+    A general question is answered; one that names a file is not answered unseen. Nothing is edited that was
+    not read; a change that was asked for is tried before it is talked about, and again if it failed; what
+    worked is not written a second time; who asks the same thing again and again has to answer.
     """
     asked = next((m.text for m in reversed(messages) if m.role == "user"), "")
     calls = [c for m in _turn(messages) for c in m.tool_calls]
@@ -47,9 +48,12 @@ def following(messages: Sequence[Message], actions: Sequence[Action]) -> Next:
     if _repeats(calls):
         return Next(())
     allowed = tuple(a for a in actions if a.name not in _NEEDS_READING or _was_read(messages))
+    question = bool(_QUESTION.match(asked))
+    owed = _CHANGE.search(asked) and not question and not any(c.name in _CHANGES for c in calls)
     if not results:
-        general = _QUESTION.match(asked) and not _OF_THE_PROJECT.search(asked)
-        return Next(()) if general else Next(allowed)
+        if question and not _OF_THE_PROJECT.search(asked):
+            return Next(())
+        return Next(allowed, answer=not (allowed and (owed or _A_FILE.search(asked))))
     last = results[-1]
     if last.is_error and sum(r.is_error for r in results) <= MOST_ERRORS:
         if last.name in _CHANGES:
@@ -58,7 +62,6 @@ def following(messages: Sequence[Message], actions: Sequence[Action]) -> Next:
         return Next(allowed, answer=not allowed)
     if last.name in _CHANGES and not last.is_error:
         return Next(tuple(a for a in allowed if a.name != "write"))
-    owed = _CHANGE.search(asked) and not _QUESTION.match(asked) and not any(c.name in _CHANGES for c in calls)
     return Next(allowed, answer=not (owed and allowed and len(calls) < MOST_STEPS_BEFORE_CHANGE))
 
 

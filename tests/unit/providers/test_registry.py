@@ -32,8 +32,15 @@ async def select(flag=None, config=None, env=None, keys=nothing, served=None, in
         asked.append(url)
         return (served or {}).get(url)
 
-    choice = await registry.select(flag=flag, config_model=config, env=env or {}, settings=settings or {},
-                                   keyring=keys, probe=probe, local_installed=installed)
+    choice = await registry.select(
+        flag=flag,
+        config_model=config,
+        env=env or {},
+        settings=settings or {},
+        keyring=keys,
+        probe=probe,
+        local_installed=installed,
+    )
     return choice, asked
 
 
@@ -49,9 +56,12 @@ async def test_the_order():
     choice, asked = await select(**everything)
     assert choice == Choice(f"anthropic/{PRESETS['anthropic'].model}", "ANTHROPIC_API_KEY is set")
     assert asked == [], "with a key nothing is probed"
-    assert (await select(keys={"GROQ_API_KEY": "k"}.get, served=OLLAMA))[0].reason == "GROQ_API_KEY is in the keyring"
+    assert (await select(keys={"GROQ_API_KEY": "k"}.get, served=OLLAMA))[
+        0
+    ].reason == "GROQ_API_KEY is in the keyring"
     assert (await select(served=OLLAMA, installed=True))[0] == Choice(
-        "ollama/qwen3:8b", "Ollama answers at 127.0.0.1:11434")
+        "ollama/qwen3:8b", "Ollama answers at 127.0.0.1:11434"
+    )
     assert (await select(installed=True))[0].reason == "installed local model"
     assert (await select())[0] is None
 
@@ -77,15 +87,23 @@ async def test_a_provider_alone_gets_its_model():
         await select("ollama")
 
 
-@pytest.mark.parametrize(("name", "full"), [
-    ("claude-opus-5-5", "anthropic/claude-opus-5-5"), ("gpt-6-luna", "openai/gpt-6-luna"), ("o3", "openai/o3"),
-    ("gemini-3.8-flash", "gemini/gemini-3.8-flash"), ("openrouter/anthropic/x", "openrouter/anthropic/x")])
+@pytest.mark.parametrize(
+    ("name", "full"),
+    [
+        ("claude-opus-5-5", "anthropic/claude-opus-5-5"),
+        ("gpt-6-luna", "openai/gpt-6-luna"),
+        ("o3", "openai/o3"),
+        ("gemini-3.8-flash", "gemini/gemini-3.8-flash"),
+        ("openrouter/anthropic/x", "openrouter/anthropic/x"),
+    ],
+)
 def test_names(name, full):
     assert registry.resolve(name) == full
 
 
-@pytest.mark.parametrize(("name", "hint"), [
-    ("antropic/claude", "anthropic/claude"), ("olama", "ollama"), ("zzz", "provider/name")])
+@pytest.mark.parametrize(
+    ("name", "hint"), [("antropic/claude", "anthropic/claude"), ("olama", "ollama"), ("zzz", "provider/name")]
+)
 def test_unclear_names_get_suggestions(name, hint):
     with pytest.raises(NoModelError, match=hint):
         registry.resolve(name)
@@ -130,9 +148,17 @@ def test_small_models():
     assert registry.small_model("mine/x") == "mine/x"
 
 
-@pytest.mark.parametrize(("url", "loopback"), [
-    ("http://127.0.0.1:1/v1", True), ("http://localhost/v1", True), ("http://[::1]:1/v1", True),
-    ("http://10.0.0.1/v1", False), ("http://localhost.example.com/v1", False), ("https://api.openai.com/v1", False)])
+@pytest.mark.parametrize(
+    ("url", "loopback"),
+    [
+        ("http://127.0.0.1:1/v1", True),
+        ("http://localhost/v1", True),
+        ("http://[::1]:1/v1", True),
+        ("http://10.0.0.1/v1", False),
+        ("http://localhost.example.com/v1", False),
+        ("https://api.openai.com/v1", False),
+    ],
+)
 def test_loopback(url, loopback):
     assert is_loopback(url) is loopback
 
@@ -154,9 +180,11 @@ async def test_probing_a_real_socket():
 
 
 def test_choosing_imports_no_sdk():
-    code = ("import sys, sakti.providers.registry as r; r.create('anthropic/x', {}, {}, lambda n: None); "
-            "r.create('openai/x', {}, {}, lambda n: None); r.create('local/x'); import sakti.cli.local; "
-            "heavy = {'anthropic', 'openai', 'genai_prices', 'keyring', 'xllamacpp', 'httpx2'}; "
-            "print(sorted(heavy & set(sys.modules)))")
+    code = (
+        "import sys, sakti.providers.registry as r; r.create('anthropic/x', {}, {}, lambda n: None); "
+        "r.create('openai/x', {}, {}, lambda n: None); r.create('local/x'); import sakti.cli.local; "
+        "heavy = {'anthropic', 'openai', 'genai_prices', 'keyring', 'xllamacpp', 'httpx2'}; "
+        "print(sorted(heavy & set(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 
@@ -60,7 +61,7 @@ def test_breakpoints_are_at_most_twenty_blocks_apart():
     body = anthropic_render.render(request(*long_conversation(30), tail="today"))
     places = [i for i, b in enumerate(blocks(body)) if "cache_control" in b]
     assert len(places) == 3
-    assert all(b - a <= 20 for a, b in zip(places, places[1:], strict=False))
+    assert all(b - a <= 20 for a, b in itertools.pairwise(places))
 
 
 def _unmarked(body):
@@ -68,13 +69,14 @@ def _unmarked(body):
     return text.replace(', "cache_control": {"type": "ephemeral"}', "")
 
 
-@pytest.mark.parametrize("render", [
-    anthropic_render.render, openai_responses.render, lambda r: openai_chat.render(r, "openai")])
+@pytest.mark.parametrize(
+    "render", [anthropic_render.render, openai_responses.render, lambda r: openai_chat.render(r, "openai")]
+)
 def test_prefix_is_the_same_when_only_the_tail_changes(render):
     first = request(*long_conversation(5), tools=(READ,), tail="<tail one>")
     a, b = _unmarked(render(first)), _unmarked(render(replace(first, tail="<tail two>")))
     assert a.replace("<tail one>", "") == b.replace("<tail two>", "")
-    assert "<tail one>" not in a[:a.index("<tail one>")]
+    assert "<tail one>" not in a[: a.index("<tail one>")]
 
 
 @pytest.mark.parametrize("render", [anthropic_render.render, openai_responses.render])
@@ -101,9 +103,15 @@ def test_no_temperature_for_anthropic_and_for_models_that_reason():
     assert openai_responses.render(replace(asked, model="gpt-4.1"))["temperature"] == 0.3
 
 
-@pytest.mark.parametrize(("model", "kind"), [
-    ("claude-sonnet-4-5-20250929", "enabled"), ("claude-3-7-sonnet-latest", "enabled"),
-    ("claude-opus-4-6", "adaptive"), ("claude-sonnet-5-5", "adaptive")])
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [
+        ("claude-sonnet-4-5-20250929", "enabled"),
+        ("claude-3-7-sonnet-latest", "enabled"),
+        ("claude-opus-4-6", "adaptive"),
+        ("claude-sonnet-5-5", "adaptive"),
+    ],
+)
 def test_thinking_as_the_model_takes_it(model, kind):
     body = anthropic_render.render(request(model=model, thinking_tokens=40_000))
     assert body["thinking"]["type"] == kind
@@ -111,8 +119,15 @@ def test_thinking_as_the_model_takes_it(model, kind):
 
 
 def test_an_unanswered_call_is_answered():
-    shown = turns([message("user", "a"), message("assistant", call("x"), call("y")), message("tool", result("y")),
-                   message("user", "go on")], "anthropic")
+    shown = turns(
+        [
+            message("user", "a"),
+            message("assistant", call("x"), call("y")),
+            message("tool", result("y")),
+            message("user", "go on"),
+        ],
+        "anthropic",
+    )
     assert [t.role for t in shown] == ["user", "assistant", "user"]
     first, second, text = shown[2].parts
     assert (first.call_id, first.content, first.is_error) == ("x", "interrupted", True)
@@ -136,18 +151,28 @@ def test_thinking_only_goes_to_whom_it_belongs():
     asked = request(message("user", "a"), message("assistant", SIGNED, "b"), message("user", "c"))
     assert "thinking" in [b["type"] for b in blocks(anthropic_render.render(asked))]
     assert "signature" not in json.dumps(openai_responses.render(asked))
-    unsigned = request(message("user", "a"), message("assistant", ThinkingPart("x", "anthropic"), "b"),
-                       message("user", "c"))
+    unsigned = request(
+        message("user", "a"), message("assistant", ThinkingPart("x", "anthropic"), "b"), message("user", "c")
+    )
     assert "thinking" not in [b["type"] for b in blocks(anthropic_render.render(unsigned))]
 
 
 def test_thinking_with_nothing_behind_it_is_left_out():
-    assert [t.role for t in turns([message("user", "a"), message("assistant", SIGNED)], "anthropic")] == ["user"]
+    assert [t.role for t in turns([message("user", "a"), message("assistant", SIGNED)], "anthropic")] == [
+        "user"
+    ]
 
 
 def test_files_images_markers_and_empty_texts():
-    asked = request(message("user", FilePart("a b.py", "x = 1"), ImagePart("image/png", "QUJD"), "  ",
-                            MarkerPart("interrupted")))
+    asked = request(
+        message(
+            "user",
+            FilePart("a b.py", "x = 1"),
+            ImagePart("image/png", "QUJD"),
+            "  ",
+            MarkerPart("interrupted"),
+        )
+    )
     file, image = blocks(anthropic_render.render(asked))
     assert file["text"] == '<file path="a b.py">\nx = 1\n</file>'
     assert image["source"] == {"type": "base64", "media_type": "image/png", "data": "QUJD"}
@@ -169,5 +194,7 @@ def test_a_conversation_that_begins_with_an_answer():
 
 def test_errors_of_tools_are_marked():
     failed = ToolResultPart("c1", "read", "no such file", is_error=True)
-    body = anthropic_render.render(request(message("user", "a"), message("assistant", call()), message("tool", failed)))
+    body = anthropic_render.render(
+        request(message("user", "a"), message("assistant", call()), message("tool", failed))
+    )
     assert blocks(body)[-1]["is_error"] is True

@@ -50,23 +50,47 @@ def test_model_info():
     assert prices.model_info("anthropic", "claude-x", window=5).context_window == 5
 
 
-WHERE = errors.Where("openai", "https://user:pw@api.example.com/v1", "OPENAI_API_KEY", "sk-very-secret-0123456789")
+WHERE = errors.Where(
+    "openai", "https://user:pw@api.example.com/v1", "OPENAI_API_KEY", "sk-very-secret-0123456789"
+)
 
 
-@pytest.mark.parametrize("body", [
-    {"error": {"message": "prompt is too long: 210000 tokens > 200000 maximum", "type": "invalid_request_error"}},
-    {"error": {"message": "Your input exceeds the context window of this model.", "code": "context_length_exceeded"}},
-    {"error": {"message": "This model's maximum context length is 8192 tokens."}},
-    {"error": {"message": "the request exceeds the available context size", "type": "exceed_context_size_error"}},
-    {"message": "The input token count (9) exceeds the maximum number of tokens allowed (8)."},
-    {"code": "context_length_exceeded", "message": "no"},
-])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {
+            "error": {
+                "message": "prompt is too long: 210000 tokens > 200000 maximum",
+                "type": "invalid_request_error",
+            }
+        },
+        {
+            "error": {
+                "message": "Your input exceeds the context window of this model.",
+                "code": "context_length_exceeded",
+            }
+        },
+        {"error": {"message": "This model's maximum context length is 8192 tokens."}},
+        {
+            "error": {
+                "message": "the request exceeds the available context size",
+                "type": "exceed_context_size_error",
+            }
+        },
+        {"message": "The input token count (9) exceeds the maximum number of tokens allowed (8)."},
+        {"code": "context_length_exceeded", "message": "no"},
+    ],
+)
 def test_too_long_is_recognised(body):
     assert errors.from_status(400, body, {}, WHERE).code == "context_too_long"
 
 
 def test_keys_never_show():
-    body = {"error": {"message": "Incorrect API key provided: sk-very-secret-0123456789. Also sk-proj-abcdefghijklmnop"}}
+    body = {
+        "error": {
+            "message": "Incorrect API key provided: sk-very-secret-0123456789. Also sk-proj-abcdefghijklmnop"
+        }
+    }
     said = errors.from_status(401, body, {}, WHERE).message
     assert "secret" not in said
     assert "abcdefgh" not in said
@@ -78,9 +102,16 @@ def test_an_empty_account_is_not_retried():
     assert not errors.from_status(429, body, {}, WHERE).retryable
 
 
-@pytest.mark.parametrize(("headers", "seconds"), [
-    ({"retry-after": "3"}, 3), ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5), ({}, None),
-    ({"retry-after": "soon"}, None), ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0)])
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "3"}, 3),
+        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+        ({}, None),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0),
+    ],
+)
 def test_retry_after(headers, seconds):
     assert errors.retry_after(headers) == seconds
 
@@ -89,14 +120,18 @@ async def lines(*chunks):
     async def source():
         for chunk in chunks:
             yield chunk
+
     return [e async for e in json_events(source())]
 
 
 async def test_events_cut_anywhere():
-    whole = b': hi\r\nevent: x\r\ndata: {"a": "\xc3\xa9"}\r\n\r\ndata: {"b":\ndata: 2}\n\ndata: [DONE]\n\ndata: {"c": 3}\n\n'
+    whole = (
+        b': hi\r\nevent: x\r\ndata: {"a": "\xc3\xa9"}\r\n\r\ndata: {"b":\ndata: 2}\n\n'
+        b'data: [DONE]\n\ndata: {"c": 3}\n\n'
+    )
     expected = [{"a": "é"}, {"b": 2}]
     assert await lines(whole) == expected
-    assert await lines(*(whole[i:i + 1] for i in range(len(whole)))) == expected
+    assert await lines(*(whole[i : i + 1] for i in range(len(whole)))) == expected
 
 
 @pytest.mark.parametrize("data", [b"data: {broken\n\n", b"data: 3\n\n", b"data: {"])
@@ -123,13 +158,27 @@ class NoTime:
 async def test_a_script_plays():
     clock = NoTime()
     provider = ScriptedProvider(
-        [Answer("hello", thinking="hm", calls=(Call("read", {"path": "a"}), Call("read", raw="{x")), delay=2.0, chunk=2),
-         "plain"], clock=clock, count=len)
+        [
+            Answer(
+                "hello",
+                thinking="hm",
+                calls=(Call("read", {"path": "a"}), Call("read", raw="{x")),
+                delay=2.0,
+                chunk=2,
+            ),
+            "plain",
+        ],
+        clock=clock,
+        count=len,
+    )
     asked = request()
     events, done = await play(provider, asked)
     assert [e.text for e in events if isinstance(e, TextChunk)] == ["he", "ll", "o"]
     assert isinstance(done.parts[0], ThinkingPart)
-    assert done.parts[2:] == (ToolCallPart("call_1", "read", {"path": "a"}), ToolCallPart("call_2", "read", None, "{x"))
+    assert done.parts[2:] == (
+        ToolCallPart("call_1", "read", {"path": "a"}),
+        ToolCallPart("call_2", "read", None, "{x"),
+    )
     assert done.stop_reason == "tool_use"
     assert done.usage.input_tokens == len("You help.") + len("hello")
     assert clock.slept == [2.0]

@@ -432,7 +432,7 @@ class Session:
         self._approvals = Approvals(self.emit, interactive=self.options.interactive)
         tools = all_tools(
             self.store, resource_id=self.resource_id, session_id=self._session_id, counter=self.counter,
-            settings=self.config.memory, emit=self.emit, in_window=lambda: self.engine.window_ids(),
+            settings=self.config.memory, emit=self.emit, in_window=lambda: self.engine.window_ids,
         )
         return Toolbox(
             {t.name: t for t in tools}, bench, self._approvals, self._approval_mode,
@@ -635,17 +635,12 @@ class Session:
     # --- memory ---------------------------------------------------------------------------------------------
 
     async def compact(self, focus: str = "") -> CompactionFinished:
-        """Observe everything pending but the last exchange; the result is also emitted."""
-        result = await self.engine.compact(focus)
-        self.emit(result)
-        return result
+        """Observe everything pending but the last exchange; the result is also an event."""
+        return await self.engine.compact(focus)
 
     async def undo_compaction(self) -> bool:
         """Bring the messages of the last compaction back; false where there is none."""
-        result = await self.engine.undo_compaction()
-        if result is not None:
-            self.emit(result)
-        return result is not None
+        return await self.engine.undo_compaction() is not None
 
     def compact_preview(self) -> tuple[int, int, int]:
         """Messages that would be observed, tokens before, tokens after (an estimate)."""

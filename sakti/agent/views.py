@@ -10,7 +10,7 @@ from sakti.core.types import Message, ModelInfo, Thread
 
 if TYPE_CHECKING:
     from sakti.agent.session import Session
-    from sakti.store.memory import LogLine
+    from sakti.store.memory_log import LogLine
     from sakti.store.search import SearchPage
     from sakti.tasks.service import Board
 
@@ -53,19 +53,19 @@ class Views:
 
     async def observations(self) -> list[LogLine]:
         """The lines of this thread's log, in its order."""
-        from sakti.store import memory
+        from sakti.store import memory_log
 
         session = self._session
         if session.thread is None:
             return []
-        return await session.store.read(memory.log_lines, session.engine.record_id)
+        return await session.store.read(memory_log.log_lines, session.engine.record_id)
 
     async def sources(self, group_id: str) -> list[Message]:
         """The raw messages that an observation group was made from."""
-        from sakti.store import memory, messages
+        from sakti.store import memory_log, messages
 
         store = self._session.store
-        ids = await store.read(memory.sources_of_group, group_id)
+        ids = await store.read(memory_log.sources_of_group, group_id)
         return await store.read(messages.get_many, ids)
 
     async def board(self) -> Board:

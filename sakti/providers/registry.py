@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 from sakti.core.errors import ConfigError, NoModelError
 from sakti.core.provider_settings import ProviderSettings
+from sakti.core.types import ModelInfo
 from sakti.providers.presets import PRESETS, Preset
 from sakti.providers.probe import is_loopback, served_models
 from sakti.providers.protocol import Provider
 
-LOCAL_MODEL = "local/default"
 KEYRING_SERVICE = "sakti"
 LOCAL_SILENCE = 600.0  # seconds: a server on this machine may read a long prompt before its first word
 _NONE: Mapping[str, ProviderSettings] = {}
@@ -54,7 +54,7 @@ async def select(*, flag: str | None, config_model: str | None, env: Mapping[str
     if served is not None:
         return served
     if _is_installed() if local_installed is None else local_installed:
-        return Choice(LOCAL_MODEL, "installed local model")
+        return Choice(_local_model(), "installed local model")
     return None
 
 
@@ -78,7 +78,7 @@ def resolve(name: str, settings: Mapping[str, ProviderSettings] = _NONE) -> str:
     known = providers(settings)
     if head in known:
         if head == "local":
-            return LOCAL_MODEL
+            return _local_model()
         return f"{head}/{rest}"
     if not slash:
         for pattern, provider in _OBVIOUS:
@@ -233,6 +233,31 @@ async def _by_server(settings: Mapping[str, ProviderSettings], probe: Probe) -> 
         if names:
             return Choice(f"{preset.name}/{names[0]}", f"{preset.title} answers at {urlsplit(url).netloc}")
     return None
+
+
+def model_info(full_name: str, settings: Mapping[str, ProviderSettings] = _NONE) -> ModelInfo:
+    """What is known of a model without asking its server; `context_window` of the settings wins.
+
+    Loads the price snapshot, which takes a moment: in a thread, where nothing may wait.
+    """
+    name, _, model = resolve(full_name, settings).partition("/")
+    window = settings[name].context_window if name in settings else None
+    if name == "local":
+        from sakti.providers.local.provider import info
+
+        return info(window)
+    if name == "scripted":
+        return ModelInfo(model, name, window or 200_000)
+    from sakti.providers import prices
+
+    remote = name in ("anthropic", "openai", "gemini", "openrouter")
+    return prices.model_info(name, model, window=window, images=remote, thinking=remote)
+
+
+def _local_model() -> str:
+    from sakti.providers.local import model
+
+    return f"local/{model.name()}"
 
 
 def _is_installed() -> bool:

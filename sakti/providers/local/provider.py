@@ -70,7 +70,7 @@ class LocalProvider:
     async def models(self) -> Sequence[ModelInfo]:
         if not model.weights_ready():
             return []
-        return [ModelInfo(model.name(), self.name, self._context, OUTPUT, 0.0, 0.0, small=True)]
+        return [info(self._context)]
 
     async def warm(self) -> None:
         await self._ready().start()
@@ -79,6 +79,11 @@ class LocalProvider:
         worker, self._worker = self._worker, None
         if worker is not None:
             await worker.stop()
+
+
+def info(context: int | None = None) -> ModelInfo:
+    """What is known of the model that would be loaded, with a window of `context` tokens."""
+    return ModelInfo(model.name(), LocalProvider.name, context or CONTEXT, OUTPUT, 0.0, 0.0, small=True)
 
 
 def body(request: Request) -> Json:

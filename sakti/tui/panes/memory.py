@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Size
@@ -16,7 +17,7 @@ from sakti.tui.palette import Palette, make_palette
 from sakti.tui.transcript.wrap import Line, line_width, shorten
 from sakti.tui.widgets.lines import app_of
 
-LABEL = 10
+LABEL = 9
 
 
 class MemoryPane(Widget):
@@ -97,6 +98,7 @@ def memory_lines(
         lines.append(_row("by", names, palette))
     if status.note:
         lines.append([Segment(shorten(one_line(status.note, 200), width), palette.warn)])
+    lines = [_crop(line, width) for line in lines]
     if failed:
         lines.append([Segment(shorten(f"✗ {failed}", width), palette.bad)])
     return lines
@@ -138,6 +140,15 @@ def _row(name: str, text: str, palette: Palette, state: str = "") -> Line:
         line.append(Segment(" …" if text != "running" else "", palette.warn))
     elif state == "complete":
         line.append(Segment(" ✓", palette.ok))
+    return line
+
+
+def _crop(line: Line, width: int) -> Line:
+    """`line` with its second segment cut where the line is too long."""
+    over = line_width(line) - width
+    if over > 0 and len(line) > 1:
+        text, style, _ = line[1]
+        return [line[0], Segment(shorten(text, max(1, cell_len(text) - over)), style), *line[2:]]
     return line
 
 

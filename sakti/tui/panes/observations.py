@@ -142,13 +142,13 @@ class ObservationsPane(Vertical):
             empty="nothing observed yet",
         )
 
+    def on_mount(self) -> None:
+        self.log_list.follow_end = True
+
     def show(self, lines: Sequence[LogLine]) -> None:
         """The log as it is now; stays at the end when the end was in sight."""
-        first = not self._lines
         self._lines = lines
         self._refresh(keep_end=True)
-        if first and lines:
-            self.call_after_refresh(self.log_list.scroll_end, animate=False, force=True)
 
     def _refresh(self, *, keep_end: bool = False) -> None:
         rows = log_rows(self._lines, self.filter_box.value.strip())

@@ -35,7 +35,7 @@ def diff_lines(diff: str, width: int, palette: Palette, limit: int | None = None
         elif row.startswith("-"):
             style = palette.removed
         else:
-            out += fold_line([(text or " ", palette.muted)], width)
+            out += fold_line([(f" {text}", palette.muted)], width)
             continue
         out += [pad(line, width, style) for line in fold_line([(f"{text[0]} {text[1:]}", style)], width)]
     return out

@@ -66,6 +66,7 @@ class LineList(LineView):
         self._draw = draw
         self._selectable: Callable[[Any], bool] = selectable or _always
         self._empty = empty
+        self.follow_end = False  # a log: its newest line is in sight until somebody scrolls
         self.rows: Sequence[Any] = ()
         self.cursor = -1
         self.cursor_always = False  # show the cursor without the focus, where a line above has it
@@ -80,7 +81,7 @@ class LineList(LineView):
         if cursor is not None or self.cursor >= len(rows) or self.cursor < 0:
             self.cursor = self._nearest(cursor if cursor is not None else 0, 1)
         self._layout()
-        if keep_end and at_end:
+        if (keep_end and at_end) or (self.follow_end and not self.has_focus):
             self.scroll_end(animate=False, force=True)
         else:
             self._show_cursor()
@@ -96,6 +97,8 @@ class LineList(LineView):
     def on_resize(self) -> None:
         if self.size.width != self._drawn_width:
             self._layout()
+        if self.follow_end and not self.has_focus:
+            self.scroll_end(animate=False, force=True)
 
     def _layout(self) -> None:
         width = self.size.width

@@ -1,0 +1,121 @@
+"""/compact: observe what is pending, all but the last exchange; and take that back."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+from sakti.core.errors import MemoryFailure
+from sakti.core.events import CompactionFinished, Notice
+from sakti.core.types import Json, Message
+from sakti.memory import policy
+from sakti.memory.flow import Flow
+from sakti.store import memory as memory_store
+from sakti.store.memory import Compaction
+
+# What an observation comes to, as a share of its messages: only for the estimate before a compaction.
+USUAL_SHARE = 0.1
+
+
+def to_compact(flow: Flow, *, whole_turn: bool = True) -> list[Message]:
+    """The pending messages before the last exchange: before the newest prompt, or, where nothing stands before it
+    (or a turn is under way), before the last step."""
+    messages = policy.select_safe_buffer_prefix(
+        [m for m in flow.window.messages if m.state == "saved"], by_time=False)
+    if whole_turn:
+        last = next((i for i in range(len(messages) - 1, -1, -1) if messages[i].role == "user"), 0)
+        if last:
+            return list(messages[:last])
+        if flow.window.pending < flow.numbers().threshold:
+            return []
+    cuts = [c for c in policy.safe_cuts(messages) if c < len(messages)]
+    return list(messages[: cuts[-1]]) if cuts else []
+
+
+async def observe_all(flow: Flow, focus: str, *, whole_turn: bool) -> list[Message]:
+    """Activate what is ready of `to_compact` and observe the rest of it now; returns what was meant to go."""
+    found = to_compact(flow, whole_turn=whole_turn)
+    if not found:
+        return []
+    ready = [g for g in flow.window.ready() if (g.last_index or 0) <= found[-1].index]
+    if ready:
+        await flow.activate(ready, "threshold", with_reflection=False)
+    rest = [m for m in flow.window.uncovered() if m.index <= found[-1].index]
+    await flow.observe_sync(rest, focus)
+    return found
+
+
+async def compact(flow: Flow, focus: str) -> CompactionFinished:
+    while (running := flow.running()) is not None:
+        await asyncio.wait([running])
+    window = flow.window
+    tokens_before = window.pending + flow.observation_tokens()
+    before = _snapshot(flow)
+    cursor, known = window.cursor, {g.id for g in window.active}
+    found = await observe_all(flow, focus, whole_turn=True)
+    window = flow.window
+    tokens_after = window.pending + flow.observation_tokens()
+    made = [g for g in window.active if g.id not in known]
+    gone = [m for m in found if m.index <= window.cursor]
+    if not gone:
+        warnings = (flow.note or "Memory could not observe; nothing was changed.",) if found else ()
+        return CompactionFinished(window.record.id, 0, tokens_before, tokens_before, 0, warnings)
+    warnings = () if len(gone) == len(found) else (
+        f"{len(found) - len(gone)} messages could not be observed and stay as they are.",)
+    await flow.store.write(memory_store.add_compaction, Compaction(
+        flow.ids.new(), window.thread.id, window.thread.resource_id, window.record.id, focus, cursor + 1,
+        window.cursor, len(gone), tuple(m.id for m in gone), tuple(g.id for g in made), before, tokens_before,
+        tokens_after, flow.clock.now(),
+    ))
+    lines = sum(1 for g in made for line in g.text.split("\n") if line.strip())
+    return CompactionFinished(window.record.id, len(gone), tokens_before, tokens_after, lines, warnings)
+
+
+async def undo(flow: Flow) -> CompactionFinished | None:
+    while (running := flow.running()) is not None:
+        await asyncio.wait([running])
+    window = flow.window
+    done = await flow.store.read(memory_store.last_compaction, window.thread.id)
+    if done is None:
+        return None
+    try:
+        await flow.store.write(memory_store.undo_compaction, done, flow.clock.now())
+    except MemoryFailure as e:
+        flow.emit(Notice("warning", "The compaction cannot be undone", e.message))
+        return None
+    reflection = window.reflection
+    if reflection is not None and set(reflection.merged_group_ids) & set(done.group_ids):
+        await flow.store.write(memory_store.discard, [reflection.id], flow.clock.now())
+    await flow.reload()
+    window = flow.window
+    numbers = flow.numbers()
+    flow.hold_until = window.pending + (numbers.buffer or numbers.threshold // 5)
+    await flow.store.write(
+        memory_store.set_record_metadata, window.record.id, {"hold_until": flow.hold_until})
+    window.record = dataclasses.replace(
+        window.record, metadata={**window.record.metadata, "hold_until": flow.hold_until})
+    return CompactionFinished(
+        window.record.id, done.message_count, done.tokens_after, window.pending + flow.observation_tokens(), 0,
+        undone=True,
+    )
+
+
+def preview(flow: Flow) -> tuple[int, int, int]:
+    found = to_compact(flow)
+    before = flow.window.pending + flow.observation_tokens()
+    tokens = sum(m.tokens for m in found)
+    return len(found), before, before - tokens + int(tokens * USUAL_SHARE)
+
+
+def _snapshot(flow: Flow) -> Json:
+    window, metadata = flow.window, flow.window.thread.metadata
+    return {
+        "cursor": window.cursor,
+        "buffered": [g.id for g in window.buffered],
+        "total_tokens_observed": window.record.total_tokens_observed,
+        "observation_token_count": window.record.observation_token_count,
+        "last_buffered_at_tokens": flow.buffered_at,
+        "last_observed_at": window.record.last_observed_at,
+        "pending_tokens": window.pending,
+        "thread": {k: metadata.get(k) for k in ("current_task", "suggested_response", "task_index", "last_observed_at")},
+    }

@@ -1,0 +1,118 @@
+"""What the model is shown of memory, in a fixed order: working memory, carry-over, reflections, observations.
+
+Every group is a block of its own and nothing in a block moves within a day, so the prompt's prefix stays cached.
+What moves goes into the tail.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from sakti.core.resources import read_prompt
+from sakti.core.text import one_line
+from sakti.core.tokens import MESSAGE_OVERHEAD, Counter
+from sakti.core.types import Block, Message, TextPart
+from sakti.memory import dates, modes
+from sakti.memory.render import render_group
+from sakti.store.memory import Group
+from sakti.store.memory_log import CarryOver
+
+REMINDER_ID = "synthetic-reminder"
+
+
+class ContextBuilder:
+    """Renders blocks and counts them, each once as long as neither it nor the day has changed."""
+
+    def __init__(self, counter: Counter, *, mode: str, tagged: bool) -> None:
+        self._counter = counter
+        self._mode = mode
+        self._tagged = tagged
+        self._cache: dict[tuple[str, int, int | None], Block] = {}
+        self._texts: dict[tuple[str, str], Block] = {}
+
+    def log(self, active: Sequence[Group], now: int) -> tuple[Block, ...]:
+        """One block for each group, in order; `now` is noon of the day. Empty without observations."""
+        if not active:
+            return ()
+        previous: int | None = None
+        out: list[Block] = [self.text("instructions", self._instructions())]
+        fresh: dict[tuple[str, int, int | None], Block] = {}
+        for group in active:
+            key = (group.id, now, previous)
+            block = self._cache.get(key)
+            if block is None:
+                text = render_group(group, now, previous, tagged=self._tagged)
+                kind = "reflection" if group.kind == "reflection" else "observations"
+                block = Block(kind, text, tokens=self._counter.count(text))
+            fresh[key] = block
+            out.append(block)
+            last = dates.last_header(group.text)
+            previous = previous if last is None else last
+        self._cache = fresh
+        out[-1] = dataclasses.replace(out[-1], edge=True)
+        return tuple(out)
+
+    def tokens(self, active: Sequence[Group], now: int) -> int:
+        """Tokens of the log as the model sees it, without the instructions round it."""
+        return sum(b.tokens for b in self.log(active, now) if b.kind != "instructions")
+
+    def text(self, kind: str, text: str, *, edge: bool = False) -> Block:
+        key = (kind, text)
+        block = self._texts.get(key)
+        if block is None:
+            if len(self._texts) > 50:
+                self._texts.clear()
+            block = self._texts[key] = Block(kind, text, tokens=self._counter.count(text))
+        return dataclasses.replace(block, edge=True) if edge else block
+
+    def _instructions(self) -> str:
+        parts = [read_prompt("memory-context"), modes.prompt(self._mode, "context")]
+        if self._tagged:
+            parts.insert(1, read_prompt("memory-recall"))
+        return "\n\n".join(p for p in parts if p)
+
+    def reminder(self, thread_id: str, resource_id: str) -> Message:
+        """The message that stands where raw messages have left: never stored, shown, searched or observed."""
+        text = f"<system-reminder>\n{read_prompt('memory-reminder')}\n</system-reminder>"
+        tokens = self._counter.count(text)
+        return Message(
+            REMINDER_ID, thread_id, resource_id, "user", (TextPart(text),), 0, tokens=tokens + MESSAGE_OVERHEAD,
+            part_tokens=(tokens,), token_counter=self._counter.name, metadata={"synthetic": "reminder"},
+        )
+
+
+def tail(current_task: str | None, suggested_response: str | None, gap_ms: int) -> tuple[str, ...]:
+    """What changes from step to step: task, suggested response, a gap in time before the newest prompt."""
+    out: list[str] = []
+    if gap := dates.format_temporal_gap(gap_ms):
+        out.append(f"[{gap}]")
+    if current_task:
+        out.append(f"<current-task>\n{current_task}\n</current-task>")
+    if suggested_response:
+        out.append(f"<suggested-response>\n{suggested_response}\n</suggested-response>")
+    return tuple(out)
+
+
+def carry_over_text(earlier: CarryOver, working_memory: str, counter: Counter, limit: int) -> str:
+    """The block that a new thread starts with, at most `limit` tokens: lines that do not fit are left out, the
+    newest and pinned ones first in."""
+    parts: list[str] = []
+    if working_memory:
+        parts.append(working_memory.strip())
+    head = [f"Last thread: {one_line(earlier.title)}" if earlier.title else "",
+            f"Its task: {one_line(earlier.current_task, 300)}" if earlier.current_task else ""]
+    parts += [line for line in head if line]
+    parts += [f"Open task: {t}" for t in earlier.tasks]
+    parts += [f"* {line}" for line in earlier.lines]
+    out = read_prompt("memory-carry-over")
+    tokens = counter.count(out)
+    if len(parts) == 0 or tokens >= limit:
+        return ""
+    added = False
+    for part in parts:
+        size = counter.count(part) + 1
+        if tokens + size > limit:
+            continue
+        out, tokens, added = f"{out}\n{part}", tokens + size, True
+    return out if added else ""

@@ -1,0 +1,481 @@
+"""How memory moves: what is observed, in the background or while a step waits, goes into the log whole and once.
+
+`Flow` owns the window and changes it only after the transaction that says the same has committed. Every await
+on the way there is under one lock, so two commits never plan on each other's past.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Literal, TypeAlias
+
+from sakti.core.clock import Clock
+from sakti.core.config import MemorySettings
+from sakti.core.errors import MemoryFailure, SaktiError, StoreError
+from sakti.core.events import Event, MemoryActivation, Notice, ThreadChanged
+from sakti.core.ids import Ids
+from sakti.core.types import Json, Message
+from sakti.memory import dates, policy
+from sakti.memory.context import ContextBuilder
+from sakti.memory.protocol import ObserveInput, ReflectInput
+from sakti.memory.window import Window, slices
+from sakti.memory.work import Operation, Worker, observable
+from sakti.store import memory as memory_store
+from sakti.store import messages as message_store
+from sakti.store import threads as thread_store
+from sakti.store.database import Database, Store
+from sakti.store.memory import Activation, Group, Held, NewLine
+
+Trigger: TypeAlias = Literal["threshold", "idle", "provider_change"]
+RETRY_AFTER_MS = 60_000
+LONGEST_RETRY = 8
+TAIL_MS, TAIL_LINES = 24 * policy.HOUR, 50
+
+
+class Flow:
+    """The state machine of one thread's memory. `changed` is called after every change, for the status."""
+
+    def __init__(
+        self, store: Store, settings: MemorySettings, mode: str, clock: Clock, ids: Ids, emit: Callable[[Event], None],
+        worker: Worker, builder: ContextBuilder, window: Window, timezone: str, changed: Callable[[], None],
+    ) -> None:
+        self.store, self.settings, self.mode, self.clock, self.ids = store, settings, mode, clock, ids
+        self.emit, self.worker, self.builder, self.window = emit, worker, builder, window
+        self.timezone, self.changed = timezone, changed
+        self.budget: int | None = None
+        self.goal = ""
+        self.buffering: asyncio.Task[None] | None = None
+        self.reflecting: asyncio.Task[None] | None = None
+        self.observing: asyncio.Task[bool] | None = None
+        self.buffered_at = window.record.last_buffered_at_tokens
+        self.hold_until: int | None = window.record.metadata.get("hold_until")
+        self.backlog = False
+        self.note = ""
+        self._lock = asyncio.Lock()
+        self._failures = 0
+        self._retry_tokens = 0
+        self._retry_time = 0
+        self._reflect_above = 0  # input tokens of the last reflection that failed
+
+    # --- figures ----------------------------------------------------------------------------------------------
+
+    @property
+    def today(self) -> int:
+        return dates.noon(self.clock.now(), self.timezone)
+
+    def observation_tokens(self) -> int:
+        return self.builder.tokens(self.window.active, self.today)
+
+    def numbers(self) -> policy.Numbers:
+        return policy.effective_numbers(self.settings, self.observation_tokens(), self.budget)
+
+    def running(self) -> asyncio.Task[Any] | None:
+        return next((t for t in (self.observing, self.buffering) if t is not None and not t.done()), None)
+
+    def may_try(self) -> bool:
+        """False while a failure's backoff lasts: until the window has grown or some time has passed."""
+        return (
+            not self._failures or self.window.pending >= self._retry_tokens or self.clock.now() >= self._retry_time
+        )
+
+    def snapshot(self, numbers: policy.Numbers) -> Json:
+        return {
+            "message_tokens": numbers.threshold, "buffer_tokens": numbers.buffer or False,
+            "buffer_activation": numbers.activation, "block_after": numbers.block_after,
+            "observation_tokens": numbers.reflect_at, "scope": self.window.record.scope, "mode": self.mode,
+        }
+
+    def operation(self, name: Literal["observation", "buffering"], kind: Literal["observation", "reflection"]) -> Operation:
+        window = self.window
+        return Operation(
+            self.ids.new(), name, kind, window.record.id, window.thread.id, self.snapshot(self.numbers())
+        )
+
+    # --- activation ---------------------------------------------------------------------------------------------
+
+    async def activate_due(self, trigger: Trigger = "threshold") -> bool:
+        """Put what is ready into the log as long as the threshold is reached; without a model call."""
+        done = False
+        while True:
+            numbers, window = self.numbers(), self.window
+            ready = window.ready()
+            due = window.pending >= numbers.threshold or trigger != "threshold"
+            count = 0
+            if due and ready:
+                count = policy.choose_boundary(
+                    [g.message_tokens for g in ready], numbers.activation, numbers.threshold, window.pending
+                )
+            reflection = window.reflection is not None and self.observation_tokens() >= numbers.reflect_at
+            if not count and not reflection:
+                return done
+            if not await self.activate(ready[:count], trigger, with_reflection=reflection):
+                return done
+            done = True
+            if trigger != "threshold":
+                return done
+
+    async def activate(self, groups: Sequence[Group], trigger: Trigger, *, with_reflection: bool) -> bool:
+        """Commit one activation and follow it in the window. False when the store refused or had moved on."""
+        async with self._lock:
+            window = self.window
+            reflection = window.reflection if with_reflection else None
+            if reflection is not None and not {g.id for g in window.active}.issuperset(reflection.merged_group_ids):
+                await self.store.write(memory_store.discard, [reflection.id], self.clock.now())
+                window.reflection = reflection = None
+            if not groups and reflection is None:
+                return False
+            change, active = self._change(groups, reflection)
+            try:
+                await self.store.write(memory_store.activate, change)
+            except MemoryFailure:
+                await self.reload()
+                return False
+            except StoreError as e:
+                self._tell(e)
+                return False
+            self._follow(groups, reflection, active, change, trigger)
+        return True
+
+    def _change(self, groups: Sequence[Group], reflection: Group | None) -> tuple[Activation, list[Group]]:
+        window = self.window
+        active = [g for g in window.active if reflection is None or g.id not in reflection.merged_group_ids]
+        active = [*([reflection] if reflection else []), *active, *groups]
+        observed = sum(g.message_tokens for g in groups)
+        last = groups[-1].last_index if groups else window.cursor
+        last = window.cursor if last is None else last
+        metadata: Json = {}
+        if groups:
+            metadata["last_observed_at"] = self.clock.now()
+            told = next((g for g in reversed(groups) if g.current_task or g.suggested_response), None)
+            if told is not None:
+                metadata |= _task(told)
+        elif reflection is not None and reflection.current_task:
+            if window.thread.metadata.get("task_index", -1) <= (reflection.last_index or -1):
+                metadata |= _task(reflection)
+        pending = sum(m.tokens for m in window.messages if m.index > last)
+        change = Activation(
+            record_id=window.record.id, thread_id=window.thread.id, group_ids=tuple(g.id for g in groups),
+            reflection_id=reflection.id if reflection else None, expected_cursor=window.cursor, last_index=last,
+            tokens_observed=observed, pending_tokens=pending,
+            observation_tokens=sum(g.observation_tokens for g in active),
+            buffered_at_tokens=max(0, self.buffered_at - observed), thread_metadata=metadata, title=None,
+            now=self.clock.now(),
+        )
+        return change, active
+
+    def _follow(
+        self, groups: Sequence[Group], reflection: Group | None, active: list[Group], change: Activation,
+        trigger: Trigger,
+    ) -> None:
+        window, now = self.window, change.now
+        before = len(window.messages)
+        ids = set(change.group_ids)
+        window.active = [dataclasses.replace(g, state="active", activated_at=now) if g.state == "buffered" else g
+                         for g in active]
+        window.buffered = [g for g in window.buffered if g.id not in ids]
+        window.drop_through(change.last_index)
+        self.buffered_at = change.buffered_at_tokens
+        if reflection is not None:
+            window.reflection = None
+        record = window.record
+        window.record = dataclasses.replace(
+            record, generation_count=record.generation_count + (1 if reflection else 0),
+            total_tokens_observed=record.total_tokens_observed + change.tokens_observed,
+            observation_token_count=change.observation_tokens, last_buffered_at_tokens=self.buffered_at,
+            last_observed_at=now if groups else record.last_observed_at,
+        )
+        window.thread = dataclasses.replace(
+            window.thread, metadata={k: v for k, v in {**window.thread.metadata, **change.thread_metadata}.items()
+                                     if v is not None},
+        )
+        for kind, chosen in (("observation", list(groups)), ("reflection", [reflection] if reflection else [])):
+            if chosen:
+                self.emit(MemoryActivation(
+                    groups[0].cycle_id if groups else chosen[0].cycle_id, kind, record.id, (window.thread.id,), trigger,
+                    now, len(chosen), sum(g.message_tokens for g in chosen), sum(g.observation_tokens for g in chosen),
+                    before - len(window.messages) if kind == "observation" else 0, window.record.generation_count,
+                    "\n".join(g.text for g in chosen if g.text), self.snapshot(self.numbers()),
+                ))
+        self.changed()
+
+    # --- observing ------------------------------------------------------------------------------------------------
+
+    def start_buffering(self, numbers: policy.Numbers, *, at_end: bool = False) -> None:
+        """Begin a background observation if an interval was crossed (or, at the end of a turn, if an interval's
+        worth is pending) and nothing runs."""
+        window = self.window
+        if numbers.buffer is None or self.running() is not None or not self.may_try():
+            return
+        crossed = policy.interval_crossed(window.pending, self.buffered_at, numbers.buffer, numbers.threshold)
+        if not crossed and not self.backlog:
+            return
+        messages = window.observable()
+        if not any(observable(m) for m in messages):
+            return
+        if at_end and sum(m.tokens for m in messages) < numbers.buffer // 2:
+            return
+        self.buffering = asyncio.create_task(self._buffer(messages, numbers))
+
+    async def _buffer(self, found: list[Message], numbers: policy.Numbers) -> None:
+        window = self.window
+        operation, started = self.operation("buffering", "observation"), self.clock.now()
+        tokens = sum(m.tokens for m in found)
+        boundary = window.pending
+        made: list[Group] = []
+
+        def begin(db: Database) -> None:
+            message_store.seal(db, [m.id for m in found], started)
+            memory_store.set_buffered_at(db, window.record.id, boundary, started)
+
+        async def work() -> None:
+            async with self.worker.lease(window.record, "buffering_observation", window.thread.id, begin) as held:
+                self.buffered_at = boundary
+                self.emit(operation.event("start", started_at=started, tokens_to_buffer=tokens))
+                self.changed()
+                for piece in slices(found, numbers.threshold):
+                    group = await self._observe_piece(piece, held, operation, "")
+                    made.append(group)
+                self.emit(operation.event(
+                    "end", completed_at=self.clock.now(), duration_ms=self.clock.now() - started,
+                    tokens_buffered=tokens, buffered_tokens=sum(g.observation_tokens for g in made),
+                    observations="\n".join(g.text for g in made if g.text),
+                ))
+
+        await self._guarded(work, operation, started, tokens, made, numbers)
+
+    async def _observe_piece(
+        self, piece: list[Message], held: Held, operation: Operation, focus: str, *, activate: bool = False
+    ) -> Group:
+        window = self.window
+        known = [*window.active, *(g for g in window.buffered if (g.last_index or 0) < piece[0].index)]
+        last = next((g for g in reversed(known) if g.current_task or g.suggested_response), None)
+        request = ObserveInput(
+            window.thread.id, tuple(m for m in piece if observable(m)), self.timezone, self.mode,
+            "\n".join(g.text for g in known if g.text),
+            last.current_task if last else window.thread.metadata.get("current_task"),
+            last.suggested_response if last else None, focus, self.goal,
+            self.settings.thread_title and not window.thread.title_pinned,
+        )
+        group, rows = await self._group(piece, request, held, operation)
+        async with self._lock:
+            group = await self._commit(group, rows, held, activate=activate)
+        return group
+
+    async def _group(
+        self, piece: list[Message], request: ObserveInput, held: Held, operation: Operation
+    ) -> tuple[Group, list[NewLine]]:
+        """The group for `piece`; messages that nobody may be told of count as observed all the same."""
+        window = self.window
+        if request.messages:
+            made = await self.worker.observe(window.record, window.thread.resource_id, request, held, operation)
+            group, rows = made
+        else:
+            group, rows = Group(
+                self.ids.new(), window.record.id, window.thread.id, "observation", "buffered", "", self.clock.now(),
+                self.mode, cycle_id=operation.cycle_id, operation_id=held.operation_id,
+            ), []
+        return dataclasses.replace(
+            group, first_message_id=piece[0].id, last_message_id=piece[-1].id, first_index=piece[0].index,
+            last_index=piece[-1].index, message_ids=tuple(m.id for m in piece),
+            message_tokens=sum(m.tokens for m in piece),
+        ), rows
+
+    async def _commit(self, group: Group, rows: list[NewLine], held: Held, *, activate: bool) -> Group:
+        window = self.window
+        title = str(group.metadata.get("title") or "")
+        newer = window.thread.metadata.get("title_index", -1) < (group.last_index or 0)
+        wants_title = bool(title) and newer and not window.thread.title_pinned
+        change, active = self._change([group], None) if activate else (None, [])
+
+        def store(db: Database) -> None:
+            memory_store.insert_group(
+                db, group, rows, resource_id=window.thread.resource_id, expected_cursor=window.cursor, held=held
+            )
+            if change is not None:
+                memory_store.activate(db, change)
+            if wants_title:
+                thread_store.rename(db, window.thread.id, title, self.clock.now(), by_user=False)
+                thread_store.update_metadata(db, window.thread.id, {"title_index": group.last_index})
+
+        try:
+            await self.store.write(store)
+        except MemoryFailure as e:
+            if e.code == "conflict":
+                await self.reload()
+            raise
+        if wants_title:
+            window.thread = dataclasses.replace(
+                window.thread, title=title, metadata={**window.thread.metadata, "title_index": group.last_index})
+            self.emit(ThreadChanged(window.thread))
+        if change is not None:
+            self._follow([group], None, active, change, "threshold")
+        else:
+            window.buffered = sorted([*window.buffered, group], key=lambda g: g.first_index or 0)
+        return group
+
+    async def observe_sync(self, found: Sequence[Message], focus: str = "") -> bool:
+        """Observe `found` now and put it into the log, slice by slice; False when nothing came of it. The work goes
+        on when the caller is cancelled."""
+        if not found:
+            return False
+        self.observing = asyncio.create_task(self._observe(list(found), focus))
+        return await asyncio.shield(self.observing)
+
+    async def _observe(self, found: list[Message], focus: str) -> bool:
+        window, numbers = self.window, self.numbers()
+        operation, started = self.operation("observation", "observation"), self.clock.now()
+        tokens = sum(m.tokens for m in found)
+        made: list[Group] = []
+
+        def begin(db: Database) -> None:
+            message_store.seal(db, [m.id for m in found], started)
+
+        async def work() -> None:
+            async with self.worker.lease(window.record, "observing", window.thread.id, begin) as held:
+                self.emit(operation.event("start", started_at=started, tokens_to_observe=tokens))
+                self.changed()
+                for piece in slices(found, numbers.threshold):
+                    made.append(await self._observe_piece(piece, held, operation, focus, activate=True))
+                self.emit(operation.event(
+                    "end", completed_at=self.clock.now(), duration_ms=self.clock.now() - started,
+                    tokens_observed=tokens, observation_tokens=sum(g.observation_tokens for g in made),
+                    observations="\n".join(g.text for g in made if g.text),
+                    current_task=made[-1].current_task, suggested_response=made[-1].suggested_response,
+                ))
+
+        await self._guarded(work, operation, started, tokens, made, numbers)
+        return bool(made)
+
+    async def _guarded(
+        self, work: Callable[[], Coroutine[Any, Any, None]], operation: Operation, started: int, tokens: int,
+        made: list[Group], numbers: policy.Numbers,
+    ) -> None:
+        """The root of every piece of work: whatever goes wrong becomes an event, and the chat goes on."""
+        try:
+            await work()
+            self._failures, self.note = 0, ""
+        except Exception as e:
+            if not isinstance(e, MemoryFailure) or e.code not in ("busy", "conflict", "lease_lost"):
+                self._failures += 1
+                step = min(LONGEST_RETRY, 2 ** (self._failures - 1))
+                self._retry_tokens = self.window.pending + (numbers.buffer or numbers.threshold // 5) * step
+                self._retry_time = self.clock.now() + RETRY_AFTER_MS * step
+            self.note = self.failed(operation, started, tokens, "\n".join(g.text for g in made), e)
+        self.changed()
+
+    def failed(self, operation: Operation, started: int, tokens: int, partial: str, error: Exception) -> str:
+        """Show a failure; returns it in words."""
+        message = error.message if isinstance(error, SaktiError) else f"{type(error).__name__}: {error}"
+        role = "Observer" if operation.type == "observation" else "Reflector"
+        text = message if isinstance(error, MemoryFailure) else f"{role} failed: {message}"
+        self.emit(operation.event(
+            "failed", failed_at=self.clock.now(), duration_ms=self.clock.now() - started, tokens_attempted=tokens,
+            error=text, observations=partial,
+        ))
+        return text
+
+    def _tell(self, error: SaktiError) -> None:
+        self.emit(Notice("warning", error.title, error.message))
+
+    # --- reflecting ---------------------------------------------------------------------------------------------
+
+    def to_reflect(self, numbers: policy.Numbers) -> list[Group]:
+        """The older part of the log: all but the newest lines (24 hours or 50, whichever is more) that fit a third
+        of the budget; reflections that fill more than half of it go alone, first."""
+        active = self.window.active
+        reflections = [g for g in active if g.kind == "reflection"]
+        if len(reflections) > 1 and sum(g.observation_tokens for g in reflections) > numbers.reflect_at / 2:
+            return reflections
+        kept, rows, tokens = 0, 0, 0
+        for group in reversed([g for g in active if g.kind == "observation"]):
+            young = self.clock.now() - group.created_at < TAIL_MS
+            if not (young or rows < TAIL_LINES) or tokens + group.observation_tokens > numbers.reflect_at / 3:
+                break
+            kept, rows, tokens = kept + 1, rows + group.text.count("\n") + 1, tokens + group.observation_tokens
+        return active[: len(active) - kept]
+
+    def start_reflecting(self, numbers: policy.Numbers) -> None:
+        """Condense the older log in the background from its share of the threshold on; the result waits for it."""
+        if numbers.reflect_from is None or self.observation_tokens() < numbers.reflect_from:
+            return
+        self.begin_reflection(numbers, 1)
+
+    def begin_reflection(self, numbers: policy.Numbers, level: int) -> bool:
+        if self.window.reflection is not None or (self.reflecting is not None and not self.reflecting.done()):
+            return False
+        groups = self.to_reflect(numbers)
+        tokens = sum(g.observation_tokens for g in groups)
+        if not groups or tokens <= self._reflect_above or tokens < numbers.reflect_at // 6:
+            return False
+        self.reflecting = asyncio.create_task(self._reflect(groups, numbers, level, tokens))
+        return True
+
+    async def _reflect(self, groups: list[Group], numbers: policy.Numbers, level: int, tokens: int) -> None:
+        window, started = self.window, self.clock.now()
+        operation = self.operation("buffering" if level else "observation", "reflection")
+        rest = self.observation_tokens() - tokens
+        share = self.settings.reflection.buffer_activation if level else 0.5
+        target = max(1, int(min(numbers.reflect_at - rest, tokens * share)))
+        name = "tokens_to_buffer" if level else "tokens_to_observe"
+
+        async def work() -> None:
+            kind = "buffering_reflection" if level else "reflecting"
+            async with self.worker.lease(window.record, kind, window.thread.id) as held:
+                self.emit(operation.event("start", started_at=started, **{name: tokens}))
+                self.changed()
+                pinned = await self.store.read(memory_store.pinned_lines, [g.id for g in groups])
+                request = ReflectInput(
+                    window.thread.id, tuple((g.id, g.text) for g in groups if g.text), target, level, tuple(pinned),
+                    self.mode,
+                )
+                group, rows = await self.worker.reflect(window.record, groups, request, held, operation)
+                await self.store.write(
+                    memory_store.insert_group, group, rows, resource_id=window.thread.resource_id,
+                    expected_cursor=None, held=held,
+                )
+                self.window.reflection = group
+                done = "tokens_buffered" if level else "tokens_observed"
+                size = "buffered_tokens" if level else "observation_tokens"
+                self.emit(operation.event(
+                    "end", completed_at=self.clock.now(), duration_ms=self.clock.now() - started,
+                    observations=group.text, **{done: tokens, size: group.observation_tokens},
+                ))
+
+        try:
+            await work()
+            self._reflect_above = 0
+        except Exception as e:
+            self._reflect_above = tokens + tokens // 10
+            self.note = self.failed(operation, started, tokens, "", e)
+        self.changed()
+
+    # --- the disk ------------------------------------------------------------------------------------------------
+
+    async def reload(self) -> None:
+        """Read the window anew: another process or an undo has changed the record."""
+        old = self.window
+
+        def read(db: Database) -> Window:
+            return load(db, old)
+
+        self.window = await self.store.read(read)
+        self.window.turn_users = old.turn_users
+        self.buffered_at = self.window.record.last_buffered_at_tokens
+        self.changed()
+
+
+def load(db: Database, old: Window) -> Window:
+    record = memory_store.get_record(db, old.record.lookup_key) or old.record
+    thread = thread_store.get(db, old.thread.id) or old.thread
+    cursor = memory_store.cursor(db, record.id, thread.id)
+    return Window(
+        thread, record, cursor, message_store.after(db, thread.id, cursor),
+        memory_store.groups(db, record.id, "active"), memory_store.groups(db, record.id, "buffered"),
+    )
+
+
+def _task(group: Group) -> Json:
+    return {"current_task": group.current_task, "suggested_response": group.suggested_response,
+            "task_index": group.last_index}

@@ -1,0 +1,77 @@
+"""A log as rows: one for each line, with what code can read from it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from sakti.core.types import Json
+
+Priority: TypeAlias = Literal["high", "medium", "low", "done", "none"]
+SIGNS: dict[str, Priority] = {"🔴": "high", "🟡": "medium", "🟢": "low", "✅": "done"}
+
+_HEADER = re.compile(r"Date:\s*(.+)")
+_LINE = re.compile(
+    r"(?P<indent>[ \t]*)(?:[*-][ \t]+)?(?P<arrow>->[ \t]*)?(?P<sign>🔴|🟡|🟢|✅)?\ufe0f?[ \t]*"
+    r"(?:\((?P<time>\d{1,2}:\d{2})\)[ \t]*)?(?P<content>.*)"
+)
+# A path: something with a slash and an extension, or a bare file name with an extension that code has.
+_EXTENSION = (
+    "py|pyi|ts|tsx|js|jsx|mjs|cjs|go|rs|java|kt|c|h|cc|cpp|hpp|cs|rb|php|swift|scala|sh|bash|zsh|sql|html|css|scss|"
+    "vue|svelte|md|rst|txt|json|jsonl|toml|yaml|yml|xml|ini|cfg|conf|env|lock|proto|graphql|tf|gradle|ipynb|tcss"
+)
+_PATH = re.compile(
+    rf"(?<![\w./-])((?:[\w.@~-]+/)+[\w.@-]*\.\w{{1,8}}|/?(?:[\w.@~-]+/)+[\w.@-]+\.\w{{1,8}}|[\w@-][\w.@-]*\.(?:{_EXTENSION}))"
+    r"(?::(\d+)(?:-(\d+))?)?(?![\w/])"
+)
+_LINES = re.compile(r"\blines?\s+(\d+)(?:\s*[-–]\s*(\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class LogRow:
+    """One line. `date` as its header writes it, `time` HH:MM or empty; `metadata`: files, line_numbers."""
+
+    line: int
+    date: str
+    time: str
+    priority: Priority
+    depth: int
+    content: str
+    metadata: Json
+
+
+def rows(text: str) -> Iterator[LogRow]:
+    """The lines of a log in order; headers give the date of what stands under them, empty lines are left out."""
+    date, number = "", 0
+    for raw in text.split("\n"):
+        if not raw.strip():
+            continue
+        if header := _HEADER.fullmatch(raw.strip()):
+            date = header[1].strip()
+            continue
+        match = _LINE.fullmatch(raw)
+        if match is None or not match["content"].strip():
+            continue
+        content = match["content"].strip()
+        files, numbers = references(content)
+        indent = match["indent"].replace("\t", "  ")
+        yield LogRow(
+            number, date, match["time"] or "", SIGNS.get(match["sign"] or "", "none"), len(indent) // 2, content,
+            {"files": files, "line_numbers": numbers},
+        )
+        number += 1
+
+
+def references(text: str) -> tuple[list[str], list[str]]:
+    """The files that a line names, and the line numbers ("12" or "12-40")."""
+    files: dict[str, None] = {}
+    numbers: dict[str, None] = {}
+    for path, first, last in _PATH.findall(text):
+        files[path] = None
+        if first:
+            numbers[f"{first}-{last}" if last else first] = None
+    for first, last in _LINES.findall(text):
+        numbers[f"{first}-{last}" if last else first] = None
+    return list(files), list(numbers)

@@ -1,0 +1,94 @@
+"""What an Observer and a Reflector are: two small protocols, filled by a model or by code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from sakti.core.types import Message, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """One model call that memory made; `counted_tokens` is our own count of its input."""
+
+    model: str
+    usage: Usage
+    duration_ms: int
+    stop_reason: str
+    counted_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ObserveInput:
+    """Messages to observe and what the Observer may know of before: the log (its tail is shown), task and
+    suggested response as they stand, the user's `focus`, a sub-agent's `goal`."""
+
+    thread_id: str
+    messages: tuple[Message, ...]
+    timezone: str
+    mode: str = "default"
+    log: str = ""
+    current_task: str | None = None
+    suggested_response: str | None = None
+    focus: str = ""
+    goal: str = ""
+    want_title: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ObserveResult:
+    """`text` is a cleaned log; empty where nothing was worth a line. `note` is for the user."""
+
+    text: str
+    current_task: str | None = None
+    suggested_response: str | None = None
+    title: str | None = None
+    model: str = ""
+    prompt_hash: str = ""
+    calls: tuple[ModelCall, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectInput:
+    """Log texts to condense, oldest first, each with its group's id; `pinned` lines must survive word for word.
+    `target_tokens` is what to come down to, `start_level` how hard to try first (0–4)."""
+
+    thread_id: str
+    groups: tuple[tuple[str, str], ...]
+    target_tokens: int
+    start_level: int = 0
+    pinned: tuple[str, ...] = ()
+    mode: str = "default"
+    focus: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectResult:
+    text: str
+    current_task: str | None = None
+    suggested_response: str | None = None
+    model: str = ""
+    prompt_hash: str = ""
+    level: int = 0
+    calls: tuple[ModelCall, ...] = ()
+    note: str = ""
+
+
+class Observer(Protocol):
+    """Turns messages into lines of the log. `observe` raises `MemoryFailure` or `ProviderError` when it cannot."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def observe(self, request: ObserveInput) -> ObserveResult: ...
+
+
+class Reflector(Protocol):
+    """Condenses a log. `reflect` raises `MemoryFailure` (not_smaller) when all it can do is not smaller."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def reflect(self, request: ReflectInput) -> ReflectResult: ...

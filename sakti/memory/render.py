@@ -1,0 +1,27 @@
+"""The log as the model sees it: one block a group, so that earlier ones stay byte for byte what they were."""
+
+from __future__ import annotations
+
+import re
+
+from sakti.core.ids import short
+from sakti.memory import dates
+from sakti.store.memory import Group
+
+_MINOR = re.compile(r"^([ \t]*[*-] )[🟡🟢]\ufe0f? ?", re.MULTILINE)
+_ARROW = re.compile(r"^([ \t]+[*-] )-> ?", re.MULTILINE)
+
+
+def for_actor(text: str) -> str:
+    """🟡 and 🟢 go, 🔴 and ✅ stay; of arrows only the one that opens a nested line goes."""
+    return _ARROW.sub(r"\1", _MINOR.sub(r"\1", text))
+
+
+def render_group(group: Group, now: int, previous_date: int | None, *, tagged: bool) -> str:
+    """One group for the request. `now` is noon of the day and `previous_date` the last date before it in the log:
+    both change once a day at most. The tag gives the range of messages to recall from."""
+    text = dates.add_relative_time_to_observations(for_actor(group.text), now, previous_date).strip("\n")
+    if not tagged or group.first_index is None:
+        return text
+    span = f"{group.first_index}-{group.last_index}"
+    return f'<observation-group id="{short(group.id)}" kind="{group.kind}" messages="{span}">\n{text}\n</observation-group>'

@@ -1,0 +1,184 @@
+"""One piece of memory's work from lease to commit: observing some messages, or reflecting on some groups.
+
+The lease is held by heartbeat while the model works and checked in the transaction that stores the result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sakti.core.clock import Clock
+from sakti.core.errors import MemoryFailure, SaktiError
+from sakti.core.events import Event, MemoryOperation, Notice
+from sakti.core.ids import Ids
+from sakti.core.tokens import Counter
+from sakti.core.types import Json, Message
+from sakti.memory import lines, parse
+from sakti.memory.protocol import ModelCall, Observer, ObserveInput, Reflector, ReflectInput
+from sakti.store import leases, messages
+from sakti.store import memory as memory_store
+from sakti.store.database import Database, Store
+from sakti.store.memory import Group, Held, NewLine, Record
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What every event of a piece of work says: which, on what record, under which settings."""
+
+    cycle_id: str
+    name: Literal["observation", "buffering"]
+    type: Literal["observation", "reflection"]
+    record_id: str
+    thread_id: str
+    config: Json
+
+    def event(self, kind: Literal["start", "end", "failed"], **values: object) -> MemoryOperation:
+        return MemoryOperation(
+            self.name, kind, self.cycle_id, self.type, self.record_id, (self.thread_id,), self.config, dict(values)
+        )
+
+
+class Worker:
+    """Runs Observer and Reflector for one engine. `owner` is this engine's name in the leases."""
+
+    def __init__(
+        self, store: Store, counter: Counter, clock: Clock, ids: Ids, emit: Callable[[Event], None], owner: str,
+        observer: Observer, reflector: Reflector,
+    ) -> None:
+        self.store, self.counter, self.clock, self.ids, self.emit, self.owner = store, counter, clock, ids, emit, owner
+        self.observer, self.reflector = observer, reflector
+
+    @contextlib.asynccontextmanager
+    async def lease(
+        self, record: Record, kind: leases.LeaseKind, thread_id: str,
+        start: Callable[[Database], None] | None = None,
+    ) -> AsyncIterator[Held]:
+        """Hold a lease for the time of the block; `start` runs in the transaction that takes it. Raises
+        `MemoryFailure` (busy) when someone else holds it: then nothing was written."""
+        held = Held(kind, self.owner, self.ids.new())
+
+        def take(db: Database) -> bool:
+            taken = leases.acquire(
+                db, record_id=record.id, kind=kind, owner=self.owner, operation_id=held.operation_id,
+                thread_id=thread_id, now=self.clock.now(),
+            )
+            if taken and start is not None:
+                start(db)
+            return taken
+
+        if not await self.store.write(take):
+            raise MemoryFailure("Observation already in progress", code="busy", retryable=True)
+        heartbeat = asyncio.create_task(self._heartbeat(record.id, held))
+        try:
+            yield held
+        finally:
+            heartbeat.cancel()
+            with contextlib.suppress(SaktiError, RuntimeError):  # a closed store has no leases to give back
+                await asyncio.shield(self.store.write(
+                    leases.release, record_id=record.id, kind=kind, owner=self.owner,
+                    operation_id=held.operation_id,
+                ))
+
+    async def _heartbeat(self, record_id: str, held: Held) -> None:
+        # real seconds on purpose: other processes look at this row, whatever clock tests inject here
+        while True:
+            await asyncio.sleep(leases.HEARTBEAT_S)
+            with contextlib.suppress(SaktiError):
+                await self.store.write(
+                    leases.renew, record_id=record_id, kind=held.kind, owner=self.owner,
+                    operation_id=held.operation_id, now=self.clock.now(),
+                )
+
+    async def observe(
+        self, record: Record, resource_id: str, request: ObserveInput, held: Held, operation: Operation
+    ) -> tuple[Group, list[NewLine]]:
+        """Ask the Observer; the group is not stored yet. Where nothing was worth a line its text is empty: the messages
+        count as observed all the same."""
+        result = await self.observer.observe(request)
+        await self._record_calls(request.thread_id, "observer", result.calls)
+        if result.note:
+            self.emit(Notice("warning", "Memory", result.note))
+        text = parse.sanitize_observation_lines(parse.clean(result.text))
+        first, last = request.messages[0], request.messages[-1]
+        metadata: Json = {}
+        if title := parse.clean_line(result.title, 80):
+            metadata["title"] = " ".join(title.split())
+        group = Group(
+            id=self.ids.new(), record_id=record.id, thread_id=request.thread_id, kind="observation", state="buffered",
+            text=text, created_at=self.clock.now(), mode=request.mode, first_message_id=first.id,
+            last_message_id=last.id, first_index=first.index, last_index=last.index,
+            message_ids=tuple(m.id for m in request.messages), message_tokens=sum(m.tokens for m in request.messages),
+            observation_tokens=self.counter.count(text), generation=record.generation_count,
+            cycle_id=operation.cycle_id, operation_id=held.operation_id, model=result.model,
+            prompt_hash=result.prompt_hash, current_task=parse.clean_line(result.current_task),
+            suggested_response=parse.clean_line(result.suggested_response), metadata=metadata,
+        )
+        return group, self.rows(text)
+
+    async def reflect(
+        self, record: Record, groups: Sequence[Group], request: ReflectInput, held: Held, operation: Operation
+    ) -> tuple[Group, list[NewLine]]:
+        """Ask the Reflector; raises `MemoryFailure` (not_smaller) unless the answer is smaller than its input."""
+        result = await self.reflector.reflect(request)
+        await self._record_calls(request.thread_id, "reflector", result.calls)
+        if result.note:
+            self.emit(Notice("warning", "Memory", result.note))
+        text = with_pinned(parse.sanitize_observation_lines(parse.clean(result.text)), request.pinned)
+        before = sum(self.counter.count(t) for _, t in request.groups)
+        after = self.counter.count(text)
+        if not text or after >= before:
+            raise MemoryFailure(
+                f"The reflection was not smaller than the log ({after} of {before} tokens): the log stays.",
+                code="not_smaller",
+            )
+        firsts = [g.first_index for g in groups if g.first_index is not None]
+        lasts = [g.last_index for g in groups if g.last_index is not None]
+        group = Group(
+            id=self.ids.new(), record_id=record.id, thread_id=request.thread_id, kind="reflection", state="buffered",
+            text=text, created_at=self.clock.now(), mode=request.mode, first_message_id=groups[0].first_message_id,
+            last_message_id=groups[-1].last_message_id, first_index=min(firsts, default=None),
+            last_index=max(lasts, default=None), message_tokens=sum(g.message_tokens for g in groups),
+            observation_tokens=after, generation=record.generation_count + 1,
+            merged_group_ids=tuple(g.id for g in groups), cycle_id=operation.cycle_id,
+            operation_id=held.operation_id, model=result.model, prompt_hash=result.prompt_hash,
+            current_task=parse.clean_line(result.current_task),
+            suggested_response=parse.clean_line(result.suggested_response),
+            metadata={"input_tokens": before, "level": result.level},
+        )
+        pinned = {p.lstrip("* ").strip() for p in request.pinned}
+        rows = [dataclasses.replace(r, pinned=memory_store.as_line(r.content, r.priority, r.time).lstrip("* ").strip()
+                                    in pinned) for r in self.rows(text)]
+        return group, rows
+
+    def rows(self, text: str) -> list[NewLine]:
+        return [
+            NewLine(self.ids.new(), r.line, r.depth, r.date, r.time, r.priority, r.content, r.metadata)
+            for r in lines.rows(text)
+        ]
+
+    async def _record_calls(
+        self, thread_id: str, purpose: Literal["observer", "reflector"], calls: Sequence[ModelCall]
+    ) -> None:
+        for call in calls:
+            await self.store.write(
+                messages.add_step, id=self.ids.new(), thread_id=thread_id, purpose=purpose, model=call.model,
+                usage=call.usage, now=self.clock.now(), counted_tokens=call.counted_tokens,
+                duration_ms=call.duration_ms, stop_reason=call.stop_reason,
+            )
+
+
+def with_pinned(text: str, pinned: Sequence[str]) -> str:
+    """A reflection with every pinned line in it: those it lost come back word for word, first."""
+    have = {line.strip().lstrip("*- ").strip() for line in text.split("\n")}
+    lost = [p for p in pinned if p.strip().lstrip("*- ").strip() not in have]
+    return "\n".join([*lost, text]) if lost else text
+
+
+def observable(message: Message) -> bool:
+    """Whether a message may be told to an Observer: nothing of our own, nothing that a guardrail holds back."""
+    return message.role != "system" and message.state == "saved" and "synthetic" not in message.metadata

@@ -1,0 +1,79 @@
+"""One question to a model for memory: streamed, timed, transient failures waited out."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+
+from sakti.core.clock import Clock
+from sakti.core.errors import MemoryFailure, ProviderError
+from sakti.core.tokens import Counter, message_tokens
+from sakti.core.types import Block, Message, Request, TextPart
+from sakti.memory.protocol import ModelCall
+from sakti.providers.protocol import Completed, Provider, TextChunk
+
+MAX_RETRIES = 8
+FIRST_DELAY, LONGEST_DELAY = 1.0, 120.0
+# Claude 2.x SDKs take no temperature; other providers do.
+_NO_TEMPERATURE = ("anthropic",)
+
+
+class Asker:
+    """A model that memory asks. `full_name` is provider/name."""
+
+    def __init__(
+        self, provider: Provider, model: str, counter: Counter, clock: Clock, *, temperature: float,
+        max_output_tokens: int,
+    ) -> None:
+        self.provider, self.model, self.counter, self.clock = provider, model, counter, clock
+        self.temperature, self.max_output_tokens = temperature, max_output_tokens
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.provider.name}/{self.model}"
+
+    async def ask(self, system: str, prompt: str) -> tuple[str, ModelCall]:
+        """The model's whole text. Raises `ProviderError` when it stays away, or for what waiting cannot mend."""
+        tokens = self.counter.count(prompt)
+        message = Message(
+            "observer-input", "", "", "user", (TextPart(prompt),), self.clock.now(), tokens=message_tokens((tokens,)),
+            part_tokens=(tokens,),
+        )
+        counted = self.counter.count(system) + message.tokens
+        request = Request(
+            self.model, (Block("system", system, edge=True),), (message,), max_output_tokens=self.max_output_tokens,
+            temperature=None if self.provider.name in _NO_TEMPERATURE else self.temperature,
+        )
+        delay = FIRST_DELAY
+        for attempt in range(MAX_RETRIES + 1):
+            try:
+                return await self._once(request, counted)
+            except ProviderError as e:
+                if not e.retryable or attempt == MAX_RETRIES:
+                    raise
+                await self.clock.sleep(e.retry_after or delay)
+                delay = min(delay * 2, LONGEST_DELAY)
+        raise AssertionError
+
+    async def _once(self, request: Request, counted: int) -> tuple[str, ModelCall]:
+        started = self.clock.monotonic()
+        chunks: list[str] = []
+        done: Completed | None = None
+        stream = self.provider.stream(request)
+        async with contextlib.aclosing(stream) as events:  # pyright: ignore[reportArgumentType]
+            async for event in events:
+                if isinstance(event, TextChunk):
+                    chunks.append(event.text)
+                elif isinstance(event, Completed):
+                    done = event
+        if done is None:
+            raise ProviderError("The answer broke off before its end.", code="stream_cut", retryable=True)
+        text = "".join(p.text for p in done.parts if isinstance(p, TextPart)) or "".join(chunks)
+        if done.stop_reason == "refusal" and not text:
+            raise MemoryFailure(f"{self.full_name} refused.", code="refused")
+        duration = round((self.clock.monotonic() - started) * 1000)
+        return text, ModelCall(self.full_name, done.usage, duration, done.stop_reason, counted)
+
+
+def prompt_hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

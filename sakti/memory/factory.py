@@ -1,0 +1,50 @@
+"""Which Observer and Reflector a session gets."""
+
+from __future__ import annotations
+
+from sakti.core.clock import Clock
+from sakti.core.config import MemorySettings
+from sakti.core.tokens import Counter
+from sakti.memory.asking import Asker
+from sakti.memory.extractive import ExtractiveObserver, ExtractiveReflector
+from sakti.memory.fallback import FallbackObserver, FallbackReflector
+from sakti.memory.observer import ModelObserver
+from sakti.memory.protocol import Observer, Reflector
+from sakti.memory.reflector import ModelReflector
+from sakti.providers.protocol import Provider
+
+EXTRACTIVE = "extractive"
+OBSERVER_TEMPERATURE, REFLECTOR_TEMPERATURE = 0.3, 0.0
+MAX_OUTPUT_TOKENS = 100_000
+
+
+def build_observers(
+    settings: MemorySettings, provider: Provider | None, model_name: str | None, fit: bool, *, counter: Counter,
+    clock: Clock, reflector_provider: Provider | None = None, reflector_model: str | None = None,
+    window: int | None = None, max_output: int | None = None,
+) -> tuple[Observer, Reflector]:
+    """Observer and Reflector on `model_name` of `provider` (the Reflector on its own pair where one is given), or
+    extractive ones where there is no model, it is not fit to observe, or the settings say "extractive".
+
+    `window` and `max_output` are the model's, in tokens, None where they are not known.
+    """
+    extractive = ExtractiveObserver(counter), ExtractiveReflector(counter)
+    wanted = settings.model or settings.observation.model
+    if provider is None or not model_name or not fit or wanted == EXTRACTIVE:
+        return extractive
+    output = min(MAX_OUTPUT_TOKENS, max_output or MAX_OUTPUT_TOKENS)
+    if window is not None:
+        output = min(output, max(1_000, window // 4))
+    asker = Asker(
+        provider, model_name, counter, clock, temperature=OBSERVER_TEMPERATURE, max_output_tokens=output)
+    observer = FallbackObserver(
+        ModelObserver(asker, previous_tokens=settings.observation.previous_observer_tokens, window=window),
+        extractive[0],
+    )
+    if settings.reflection.model == EXTRACTIVE:
+        return observer, extractive[1]
+    reflecting = Asker(
+        reflector_provider or provider, reflector_model or model_name, counter, clock,
+        temperature=REFLECTOR_TEMPERATURE, max_output_tokens=output,
+    )
+    return observer, FallbackReflector(ModelReflector(reflecting), extractive[1])

@@ -1,0 +1,71 @@
+"""The Observer that asks a model."""
+
+from __future__ import annotations
+
+from sakti.core.errors import MemoryFailure
+from sakti.core.resources import fill_prompt, read_prompt
+from sakti.memory import modes, parse
+from sakti.memory.asking import Asker, prompt_hash
+from sakti.memory.protocol import ModelCall, ObserveInput, ObserveResult
+from sakti.memory.transcript import format_messages, log_tail
+
+# A model whose window is smaller than this gets the condensed instructions.
+SMALL_WINDOW = 16_000
+
+
+def system_prompt(mode: str, *, condensed: bool, want_title: bool) -> str:
+    """The Observer's instructions for a mode, put together from their blocks."""
+    output = "\n\n".join(
+        t for t in (modes.prompt(mode, "output"), read_prompt("observer-title") if want_title else "") if t)
+    if condensed:
+        return fill_prompt("observer-condensed", task=modes.prompt(mode, "task"), output=output)
+    return fill_prompt(
+        "observer", task=modes.prompt(mode, "task"), extract=modes.prompt(mode, "extract"), output=output,
+        rules=read_prompt("observer-rules"),
+    )
+
+
+class ModelObserver:
+    """`previous_tokens`: how much of the log the model is shown. `window`: its context window, None if not known."""
+
+    def __init__(self, asker: Asker, *, previous_tokens: int, window: int | None = None) -> None:
+        self._asker = asker
+        self._previous_tokens = previous_tokens
+        self._condensed = window is not None and window < SMALL_WINDOW
+
+    @property
+    def name(self) -> str:
+        return self._asker.full_name
+
+    def prompt(self, request: ObserveInput) -> str:
+        """What the model is asked: the log's tail, how things stand, the new messages."""
+        count = self._asker.counter.count
+        log = log_tail(request.log, self._previous_tokens, count)
+        state = [f"- {name}: {value}" for name, value in (
+            ("Current task", request.current_task), ("Suggested response", request.suggested_response)) if value]
+        return fill_prompt(
+            "observer-input",
+            log=f"# The log so far (its end; do not repeat it)\n\n{log}\n\n" if log else "",
+            state="# How things stood\n\n" + "\n".join(state) + "\n\n" if state else "",
+            goal=f"# The goal of this agent\n\n{request.goal}\n\n" if request.goal else "",
+            focus=f"# The user asked to pay special attention to\n\n{request.focus}\n\n" if request.focus else "",
+            timezone=request.timezone, messages=format_messages(request.messages, request.timezone, count),
+        )
+
+    async def observe(self, request: ObserveInput) -> ObserveResult:
+        """Raises `MemoryFailure` (malformed) when the model gives garbage or nothing twice, `ProviderError` when it
+        cannot be reached."""
+        system = system_prompt(request.mode, condensed=self._condensed, want_title=request.want_title)
+        prompt = self.prompt(request)
+        calls: list[ModelCall] = []
+        for _ in range(2):
+            text, call = await self._asker.ask(system, prompt)
+            calls.append(call)
+            parsed = parse.parse_observer_output(text)
+            observations = parse.clean(parsed.observations)
+            if not parsed.degenerate and observations:
+                return ObserveResult(
+                    observations, parsed.current_task, parsed.suggested_response,
+                    parsed.title if request.want_title else None, self.name, prompt_hash(system), tuple(calls),
+                )
+        raise MemoryFailure(f"{self.name} gave no usable observations twice.", code="malformed")

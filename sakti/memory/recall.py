@@ -1,0 +1,138 @@
+"""Recall: page through raw messages from an observation group or a message on. What the log stands for is kept."""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+from sakti.core.errors import MemoryFailure
+from sakti.core.text import one_line
+from sakti.core.tokens import Counter
+from sakti.core.types import (
+    FilePart,
+    ImagePart,
+    Json,
+    MarkerPart,
+    Message,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from sakti.memory.transcript import cut
+from sakti.store import memory_log
+from sakti.store import messages as message_store
+from sakti.store.database import Store
+
+PAGE_MESSAGES = 20
+PAGE_TOKENS = 4_000
+PART_TOKENS = 2_000
+LOW_CHARACTERS = 240
+
+
+async def recall(
+    store: Store, counter: Counter, *, resource_id: str, thread_id: str, id: str, page: int = 0,
+    detail: Literal["low", "high"] = "low", part_index: int | None = None, char_offset: int = 0,
+    limit_tokens: int = PAGE_TOKENS,
+) -> Json:
+    """Messages from the place that `id` names (a group's or a message's id, or its short form): page 0 begins there,
+    1, 2 … follow, -1, -2 … come before. Low detail cuts texts and names parts by index; high detail gives whole
+    parts, one of them with `part_index`, from `char_offset` on. Raises `MemoryFailure` (not_found, bad_request)."""
+    if not id.strip():
+        raise MemoryFailure("Say what to recall: the id of an observation group or of a message.", code="bad_request")
+    thread, first, last = await _place(store, resource_id, id.strip())
+    if part_index is not None:
+        found = await store.read(message_store.between, thread, first, first)
+        return _one_part(found, part_index, char_offset, counter)
+    if page >= 0:
+        size = PAGE_MESSAGES
+        start = first + page * size
+        rows = await store.read(message_store.between, thread, start, start + size - 1)
+    else:
+        rows = await store.read(message_store.page, thread, before=first + (page + 1) * PAGE_MESSAGES, limit=PAGE_MESSAGES)
+    total = await store.read(message_store.count, thread)
+    shown: list[Json] = []
+    tokens = 0
+    for message in rows if page >= 0 else reversed(rows):
+        row = _row(message, detail, counter)
+        size = counter.count(json.dumps(row, ensure_ascii=False))
+        if shown and tokens + size > limit_tokens:
+            break
+        shown.append(row)
+        tokens += size
+    if page < 0:
+        shown.reverse()
+    indexes = [int(r["index"]) for r in shown]
+    out: Json = {
+        "thread_id": thread, "range": [first, last], "page": page, "messages": shown,
+        "has_next": bool(indexes) and max(indexes) < total - 1, "has_prev": bool(indexes) and min(indexes) > 0,
+        "cut": len(shown) < len(rows),
+    }
+    if len(shown) < len(rows):
+        out["note"] = "The page was longer than its limit; go on from the last message's id."
+    if thread != thread_id:
+        out["other_thread"] = True
+    return out
+
+
+async def _place(store: Store, resource_id: str, text: str) -> tuple[str, int, int]:
+    group = await store.read(memory_log.find_group, resource_id, text)
+    if group is not None:
+        return group[1], group[2], group[3]
+    message = await store.read(memory_log.find_message, resource_id, text)
+    if message is None:
+        raise MemoryFailure(f"No observation group and no message has the id {text}.", code="not_found")
+    return message[1], message[2], message[2]
+
+
+def _row(message: Message, detail: str, counter: Counter) -> Json:
+    parts: list[Json] = []
+    for index, part in enumerate(message.parts):
+        kind, text = _text(part)
+        if not kind:
+            continue
+        shown = one_line(text, LOW_CHARACTERS) if detail == "low" else cut(text, PART_TOKENS, counter.count)
+        entry: Json = {"part": index, "kind": kind, "text": shown}
+        if shown != text:
+            entry["characters"] = len(text)
+        parts.append(entry)
+    return {"id": message.id, "index": message.index, "role": message.role, "time": message.created_at, "parts": parts}
+
+
+def _text(part: Part) -> tuple[str, str]:
+    """(kind, text) of a part; an empty kind for what is not recalled."""
+    match part:
+        case TextPart(text):
+            return "text", text
+        case ToolCallPart(name=name, arguments=arguments, raw=raw):
+            body = raw if arguments is None else json.dumps(arguments, ensure_ascii=False)
+            return f"call {name}", body
+        case ToolResultPart(name=name, content=content):
+            return f"result {name}", content
+        case FilePart(path, text):
+            return f"file {path}", text
+        case ImagePart(name=name):
+            return "image", name
+        case MarkerPart(kind, text):
+            return f"marker {kind}", text
+        case ThinkingPart():
+            return "", ""
+
+
+def _one_part(found: list[Message], index: int, offset: int, counter: Counter) -> Json:
+    if not found or not 0 <= index < len(found[0].parts):
+        raise MemoryFailure(f"That message has no part {index}.", code="not_found")
+    kind, text = _text(found[0].parts[index])
+    rest = text[max(0, offset):]
+    low, high = 0, len(rest)
+    if counter.count(rest) > PAGE_TOKENS:
+        while high - low > 16:
+            middle = (low + high) // 2
+            low, high = (middle, high) if counter.count(rest[:middle]) <= PAGE_TOKENS else (low, middle)
+        rest = rest[:low]
+    end = max(0, offset) + len(rest)
+    out: Json = {"id": found[0].id, "part": index, "kind": kind, "text": rest, "characters": len(text)}
+    if end < len(text):
+        out["next_offset"] = end
+    return out

@@ -1,0 +1,107 @@
+"""Messages as an Observer reads them: `**Role (time):**` blocks, tools by name, long results cut. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+
+from sakti.core.text import clean_surrogates
+from sakti.core.types import (
+    FilePart,
+    ImagePart,
+    MarkerPart,
+    Message,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from sakti.memory import dates
+
+RESULT_TOKENS = 10_000
+_ROLES = {"user": "User", "assistant": "Assistant", "tool": "Tool result"}
+# Base64 and the like: nothing to learn from it, and a great many tokens.
+_BINARY = re.compile(r"[A-Za-z0-9+/=_-]{400,}")
+
+
+def format_messages(messages: Sequence[Message], timezone: str, count: Callable[[str], int]) -> str:
+    """The messages, oldest first, a `Date:` line before each day. Thinking, markers and the parts of sakti's own
+    are not told; `count` gives tokens of a text."""
+    out: list[str] = []
+    day, images = "", 0
+    for message in messages:
+        pieces: list[str] = []
+        for part in message.parts:
+            if isinstance(part, ImagePart):
+                images += 1
+            if text := _part(part, images, count):
+                pieces.append(text)
+        if not pieces or message.role == "system":
+            continue
+        today = dates.day_text(message.created_at, timezone)
+        if today != day:
+            day = today
+            out.append(f"Date: {day}")
+        role, clock = _ROLES.get(message.role, message.role), dates.clock_text(message.created_at, timezone)
+        out.append(f"**{role} ({clock}):**\n" + "\n".join(pieces))
+    return clean_surrogates("\n\n".join(out))
+
+
+def _part(part: Part, image: int, count: Callable[[str], int]) -> str:
+    match part:
+        case TextPart(text):
+            return text.strip()
+        case ToolCallPart(name=name, arguments=arguments, raw=raw):
+            body = raw if arguments is None else json.dumps(arguments, ensure_ascii=False)
+            return f"[Tool call: {name}] {cut(_readable(body), RESULT_TOKENS, count)}"
+        case ToolResultPart(name=name, content=content, is_error=is_error):
+            kind = "Tool error" if is_error else "Tool result"
+            return f"[{kind}: {name}]\n{cut(_readable(content), RESULT_TOKENS, count)}"
+        case ImagePart(name=name):
+            return f"[Image #{image}: {name or 'without a name'}]"
+        case FilePart(path, text):
+            return f"[File: {path}]\n{cut(_readable(text), RESULT_TOKENS, count)}"
+        case ThinkingPart() | MarkerPart():
+            return ""
+
+
+def _readable(text: str) -> str:
+    return _BINARY.sub(lambda m: f"[{len(m[0])} characters of encoded data]", text)
+
+
+def cut(text: str, limit: int, count: Callable[[str], int], *, tail: bool = False) -> str:
+    """The beginning (or the end) of `text` that has at most `limit` tokens, with a note of how much is missing."""
+    if len(text) <= limit or (total := count(text)) <= limit:
+        return text  # a token has at least one character
+    low, high = 0, len(text)
+    while high - low > max(16, len(text) // 500):
+        middle = (low + high) // 2
+        if count(text[-middle:] if tail else text[:middle]) <= limit:
+            low = middle
+        else:
+            high = middle
+    kept = text[-low:] if tail and low else text[:low] if not tail else ""
+    note = f"[… {total - count(kept)} tokens left out …]"
+    return f"{note}\n{kept}" if tail else f"{kept}\n{note}"
+
+
+def log_tail(log: str, limit: int, count: Callable[[str], int]) -> str:
+    """The newest whole lines of a log that fit `limit` tokens, under the date they belong to."""
+    kept: list[str] = []
+    tokens = 0
+    lines = log.split("\n")
+    position = len(lines)
+    while position:
+        size = count(lines[position - 1]) + 1
+        if tokens + size > limit:
+            break
+        position, tokens = position - 1, tokens + size
+        kept.append(lines[position])
+    kept.reverse()
+    if kept and not kept[0].startswith("Date:"):
+        header = next((line for line in reversed(lines[:position]) if line.startswith("Date:")), None)
+        if header:
+            kept.insert(0, header)
+    return "\n".join(kept)

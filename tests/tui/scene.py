@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tui_fakes import NOW, FakeSession, board
+from tests.tui.fakes import NOW, FakeSession, board
 
 from sakti.core.events import BufferedObservations, BufferedReflection, Gauge, MemoryStatus
 from sakti.core.types import Message, TextPart, ToolCallPart, ToolResultPart, Usage

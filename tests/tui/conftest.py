@@ -1,0 +1,61 @@
+"""An app on a fake session, in a home of its own, at a fixed hour."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import pytest
+from tests.tui.fakes import FakeSession
+
+from sakti.tui.app import SaktiApp
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("CONFIG", "DATA", "STATE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    time.tzset()
+
+
+@pytest.fixture
+def session(tmp_path):
+    return FakeSession(tmp_path)
+
+
+async def settle(app, pilot):
+    """Until no worker runs and everything is drawn."""
+    for _ in range(3):
+        await pilot.pause()
+        await app.workers.wait_for_complete()
+    app.transcript._flush()
+    await pilot.pause()
+
+
+@pytest.fixture
+def running(session):
+    """`async with running(size) as (app, pilot)`: the app, its session started."""
+
+    @contextlib.asynccontextmanager
+    async def start(size=(120, 35), **options):
+        app = SaktiApp(session, **options)
+        async with app.run_test(size=size) as pilot:
+            await settle(app, pilot)
+            yield app, pilot
+
+    return start
+
+
+def screen_text(app) -> str:
+    """What stands on the screen, line by line, from the strips that are really painted."""
+    lines = app.screen._compositor.render_strips()
+    return "\n".join(strip.text for strip in lines)
+
+
+def chat_text(app) -> str:
+    """Everything in the transcript, drawn."""
+    document = app.transcript.document
+    return "\n".join("".join(s.text for s in line) for i in range(len(document.blocks)) for line in document.lines(i))

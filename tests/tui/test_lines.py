@@ -1,0 +1,178 @@
+"""Splitting, wrapping, Markdown, diffs and blocks, without a widget."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.style import Style
+
+from sakti.core.text import sanitise
+from sakti.core.types import ToolCallPart, ToolResultPart
+from sakti.tui.palette import make_palette
+from sakti.tui.transcript.blocks import ChunkBlock, TextBlock, ToolBlock
+from sakti.tui.transcript.code import code_lines
+from sakti.tui.transcript.diff import diff_counts, diff_lines
+from sakti.tui.transcript.document import Document
+from sakti.tui.transcript.markdown import markdown_lines
+from sakti.tui.transcript.split import CAP, Splitter, split
+from sakti.tui.transcript.wrap import fit, fold_line, line_width, plain_lines, shorten, wrap
+
+PALETTE = make_palette({}, True)
+NULL = Style.null()
+MARKDOWN = st.lists(st.sampled_from([
+    "word ", "**bold** ", "\n", "\n\n", "```python\n", "```\n", "~~~\n", "- item\n", "  - nested\n", "1. one\n", "    code\n",
+    "| a | b |\n", "|---|---|\n", "> quote\n", "# Head\n", "`x`", "日本語", "👩‍👩‍👧", "e\u0301", "\t", " ", "[a](http://b)", "<b>",
+]), max_size=60).map("".join)
+
+
+def text_of(lines):
+    return ["".join(s.text for s in line) for line in lines]
+
+
+@given(MARKDOWN, st.integers(1, 7))
+@settings(max_examples=150, deadline=None)
+def test_chunks_and_tail_are_the_input(text, step):
+    splitter = Splitter()
+    done = []
+    for at in range(0, len(text), step):
+        done += splitter.feed(text[at:at + step])
+        tail = splitter.tail()
+        assert "".join(c.source for c in done) + (tail.source if tail else "") == text[: at + step]
+    done += splitter.finish()
+    assert "".join(c.source for c in done) == text
+    assert splitter.tail() is None
+
+
+@given(MARKDOWN)
+@settings(max_examples=60, deadline=None)
+def test_how_a_stream_is_cut_does_not_matter(text):
+    whole = split(text)
+    splitter = Splitter()
+    letters = [c for letter in text for c in splitter.feed(letter)] + splitter.finish()
+    assert [c.source for c in letters] == [c.source for c in whole]
+
+
+@pytest.mark.parametrize("text", ["x" * 100_000, "word " * 20_000, "```\n" + "line\n" * 20_000, "row\n" * 20_000,
+                                  "\n" * 50_000, "- item\n\n  more\n" * 5_000, "> " * 20_000])
+def test_the_open_end_stays_small(text):
+    splitter = Splitter()
+    largest = 0
+    for at in range(0, len(text), 500):
+        splitter.feed(text[at:at + 500])
+        tail = splitter.tail()
+        largest = max(largest, len(tail.source) if tail else 0)
+    assert largest <= CAP + 1_000
+
+
+def test_blocks_end_at_blank_lines_outside_fences():
+    chunks = split("one\n\ntwo\n\n```py\na\n\nb\n```\nthree\n")
+    assert [c.source for c in chunks] == ["one\n\n", "two\n\n", "```py\na\n\nb\n```\n", "three\n"]
+    assert (chunks[2].language, chunks[2].code) == ("py", "a\n\nb")
+
+
+def test_a_loose_list_stays_one_block():
+    assert len(split("1. one\n\n   more\n\ntext\n")) == 2
+
+
+@given(st.text(alphabet=st.sampled_from("ab 日本語👩‍👩‍👧e\u0301\u200b\ufe0f🇩🇪\t-"), max_size=120), st.integers(4, 40))
+@settings(max_examples=200, deadline=None)
+def test_no_line_is_wider_than_asked(text, width):
+    text = sanitise(text).expandtabs(4)
+    for line in [*wrap([(text, NULL)], width), *fold_line([(text, NULL)], width), *plain_lines(text, NULL, width)]:
+        assert line_width(line) <= width
+
+
+def test_wrapping_keeps_every_word():
+    text = "the quick brown fox jumps over the lazy dog"
+    assert " ".join(text_of(wrap([(text, NULL)], 12))) == text
+
+
+def test_fit_and_shorten_count_cells():
+    assert cell_len(fit("日本語テスト", 7)) == 7
+    assert shorten("short", 9) == "short"
+    assert shorten("much too long", 6) == "much …"
+    assert fit("x", 0) == ""
+
+
+@given(MARKDOWN, st.integers(8, 60))
+@settings(max_examples=150, deadline=None)
+def test_markdown_never_breaks_the_layout(text, width):
+    for line in markdown_lines(sanitise(text), width, PALETTE):
+        assert line_width(line) <= max(width, 8) + 4  # a table of many columns keeps one cell each
+        assert not re.search(r"[\x00-\x1f\x7f-\x9f]", "".join(s.text for s in line))
+
+
+def test_markdown_shows_lists_tables_and_quotes():
+    lines = text_of(markdown_lines("- a\n  - b\n\n3. c\n\n> q\n\n| x | y |\n|---|--:|\n| 1 | 22 |\n", 40, PALETTE))
+    assert lines == ["• a", "  ◦ b", "", "3. c", "", "▌ q", "", "x │  y", "──┼───", "1 │ 22"]
+
+
+def test_a_link_shows_where_it_leads():
+    assert text_of(markdown_lines("[docs](https://a.b/c)", 60, PALETTE)) == ["docs (https://a.b/c)"]
+
+
+def test_code_keeps_its_lines_and_language_does_not_matter():
+    for language in ("python", "nothing-known", ""):
+        rows = [t.strip() for t in text_of(code_lines("def f():\n\treturn 1\n\nx", language, 40, PALETTE))]
+        assert rows == ["def f():", "return 1", "", "x"]
+
+
+def test_diff_counts_and_cuts():
+    diff = "--- a\n+++ b\n@@ -1,2 +1,2 @@\n same\n-old\n+new\n+more\n"
+    assert diff_counts(diff) == (2, 1)
+    assert [t.rstrip() for t in text_of(diff_lines(diff, 20, PALETTE))] == ["  same", "- old", "+ new", "+ more"]
+    assert text_of(diff_lines(diff, 20, PALETTE, 2))[-1] == "… 2 more lines"
+
+
+def test_a_tool_line_says_what_ran_and_how_it_went():
+    tool = ToolBlock(call_id="c")
+    tool.start(ToolCallPart("c", "bash", {"command": "pytest -q"}))
+    assert "running" in text_of(tool.render(60, PALETTE))[0]
+    tool.finish(ToolResultPart("c", "bash", "boom", True, {"exit_code": 2}), 1_900)
+    assert text_of(tool.render(60, PALETTE)) == ["  ▸ bash  pytest -q  ✗ exit 2 1.9s"]
+    tool.toggle()
+    assert "    boom" in text_of(tool.render(60, PALETTE))
+
+
+def test_a_tool_that_prints_without_end_keeps_the_end():
+    tool = ToolBlock(call_id="c", open=True)
+    tool.start(ToolCallPart("c", "bash", {"command": "yes"}))
+    for number in range(300):
+        tool.add_output(f"{number}\n" * 500)
+    assert len(tool.output) <= 64_000
+    lines = text_of(tool.render(60, PALETTE))
+    assert len(lines) < 260
+    assert lines[-1].strip() == "299"
+
+
+def test_unreadable_arguments_are_shown_as_written():
+    tool = ToolBlock(call_id="c", open=True)
+    tool.start(ToolCallPart("c", "edit", None, '{"path": "a'))
+    assert '{"path": "a' in text_of(tool.render(60, PALETTE))[0]
+
+
+def test_very_long_text_is_folded_with_its_size():
+    block = TextBlock(text="word " * 10_000)
+    assert "kB in all" in text_of(block.render(80, PALETTE))[-1]
+    folded = len(block.render(80, PALETTE))
+    block.toggle()
+    assert len(block.render(80, PALETTE)) > folded * 3
+
+
+@given(st.lists(st.integers(0, 400), max_size=30), st.integers(10, 90), st.integers(10, 90))
+@settings(max_examples=50, deadline=None)
+def test_the_document_finds_every_line(sizes, width, other):
+    document = Document(PALETTE, width)
+    document.append(*(ChunkBlock(chunk=split("word " * n)[0] if n else split("x")[0]) for n in sizes))
+    for w in (width, other):
+        document.restyle(width=w)
+        for index in range(len(sizes)):
+            document.measure(index)
+        places = [document.locate(y) for y in range(document.height)]
+        assert places == [(i, n) for i in range(len(sizes)) for n in range(document.block_height(i))]
+        assert document.locate(document.height) is None
+        assert document.locate(-1) is None

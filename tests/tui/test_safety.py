@@ -1,0 +1,136 @@
+"""Text from outside is shown, never obeyed: not by the terminal, not by Textual's markup."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tests.tui.conftest import chat_text, screen_text, settle
+from tests.tui.fakes import assistant, board, user
+from tests.tui.scene import log
+
+from sakti.agent.views import ContextBlock, ThreadSummary
+from sakti.core.events import (
+    ApprovalRequested,
+    CompactionFinished,
+    MemoryOperation,
+    ModelChanged,
+    Notice,
+    RetryScheduled,
+    StepStarted,
+    TextDelta,
+    ThinkingDelta,
+    ThreadChanged,
+    ToolCallDelta,
+    ToolFinished,
+    ToolOutput,
+    ToolStarted,
+    TurnStarted,
+)
+from sakti.core.types import FilePart, Message, TextPart, Thread, ToolCallPart, ToolResultPart
+from sakti.store.search import Hit
+from sakti.tasks.service import BoardTask
+
+EVIL = (
+    "A\x1b]0;owned\x07B\x1b]8;;http://evil\x1b\\C\x1b]52;c;aGk=\x07D\x1b[2JE\x1b[6nF\x1b[?1049lG\x9b31mH\x90q\x9cI"
+    "\u202eJ[/red]K[@click=app.quit]x[/]L[$primary]M\rN\x00O\x7fP\x08Q\u2028R"
+)
+FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def everything_painted(app) -> str:
+    return screen_text(app) + chat_text(app)
+
+
+def check(app):
+    painted = everything_painted(app)
+    assert not FORBIDDEN.search(painted)
+    for strip in app.screen._compositor.render_strips():
+        for segment in strip:
+            if segment.style is not None:
+                assert segment.style.link is None
+                assert "@click" not in segment.style.meta
+    return painted
+
+
+async def test_the_conversation(running, session):
+    async with running() as (app, pilot):
+        await session.submit("x")
+        part = FilePart(f"a/{EVIL}.py", EVIL)
+        session.emit(TurnStarted("t1", Message("u9", "t1", "r", "user", (TextPart(EVIL), part), 0)))
+        session.emit(StepStarted(1, EVIL, 10))
+        session.emit(ThinkingDelta(EVIL))
+        session.emit(ToolCallDelta("c", EVIL, EVIL))
+        session.emit(ToolStarted(ToolCallPart("c", EVIL, {EVIL: EVIL, "path": EVIL})))
+        session.emit(ToolOutput("c", EVIL))
+        await pilot.pause()
+        for block in app.transcript.document.blocks:
+            block.toggle()
+        diff = f"--- a\n+++ b\n@@ -1 +1 @@\n-{EVIL}\n+{EVIL}\n"
+        session.emit(ToolFinished(ToolResultPart("c", EVIL, EVIL, False, {"diff": diff, "output_file": EVIL}), 5))
+        for piece in (EVIL, f"\n\n```{EVIL}\n{EVIL}\n```\n\n| {EVIL} | b |\n|---|---|\n| {EVIL} | [{EVIL}](http://x) |\n\n"):
+            session.emit(TextDelta(piece))
+        session.emit(RetryScheduled(1, 5, 8.0, EVIL))
+        session.emit(Notice("warning", EVIL, EVIL))
+        session.emit(CompactionFinished("r", 1, 2, 3, 4, (EVIL,)))
+        session.finish(status="error", error=EVIL, error_title=EVIL)
+        await settle(app, pilot)
+        for index in range(len(app.transcript.document.blocks)):
+            app.transcript.document.changed(index)
+        painted = check(app)
+        assert "[/red]" in painted
+        assert "[@click=app.quit]x[/]" in painted
+
+
+async def test_header_panes_approval_and_queue(running, session):
+    session.git.branch = EVIL
+    session.views.tasks = board(
+        ready=(BoardTask("1", "h", EVIL, 1, "bug", None),), blocked=(BoardTask("2", "h", EVIL, 1, "x", None, (EVIL,)),),
+        in_progress=(BoardTask("3", "h", EVIL, 1, "x", EVIL),))
+    session.views.lines = [line.__class__(**{
+        **{f: getattr(line, f) for f in line.__slots__}, "content": EVIL, "date": EVIL, "time": EVIL, "flags": (EVIL,),
+    }) for line in log()]
+    async with running() as (app, pilot):
+        session.emit(ThreadChanged(Thread("t1", "r", EVIL, 0, 0)))
+        session.emit(ModelChanged(EVIL, EVIL))
+        session.emit(MemoryOperation("buffering", "failed", "c", "observation", "r", (), {}, {"error": EVIL}))
+        await session.submit("x")
+        await session.submit(EVIL)
+        request = ApprovalRequested("p", EVIL, EVIL, EVIL, EVIL, "", EVIL)
+        session.approvals = (request, ApprovalRequested("q", EVIL, EVIL, EVIL, EVIL, f"+{EVIL}\n-{EVIL}", EVIL))
+        session.emit(request)
+        app.notify(EVIL, title=EVIL)
+        await settle(app, pilot)
+        check(app)
+
+
+@pytest.mark.parametrize("command", ["/search evil", "/threads", "/context", "/help", "/model", "/theme", "/memory",
+                                     "/doctor", "/cost", f"/x{EVIL}", "/rename " + EVIL])
+async def test_screens_and_commands(running, session, command):
+    session.views.hits = [Hit("m", "message", "t1", EVIL, None, EVIL, 0, 0, EVIL, EVIL, ((0, 3),), 1.0, 1)]
+    session.views.all_threads = [ThreadSummary(Thread("t1", "r", EVIL, 0, 0), EVIL, 3, 900)]
+    session.views.blocks = [ContextBlock(EVIL, EVIL, 10, EVIL, True)]
+    async with running() as (app, pilot):
+        app._palette(command)
+        await settle(app, pilot)
+        check(app)
+
+
+async def test_sources_and_stored_messages(running, session):
+    session.views.messages["t1"] = [user("m0", EVIL, 0), assistant("m1", EVIL, 1)]
+    session.views.lines = log()
+    async with running() as (app, pilot):
+        assert "L[$primary]M" in check(app)
+        app.action_pane("log")
+        app.action_pane("log")
+        app.sidebar.observations.log_list.focus()
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert "Where this comes from" in check(app)
+
+
+async def test_what_is_pasted_is_shown_harmlessly(running, session):
+    async with running() as (app, pilot):
+        app.prompt.add(EVIL)
+        await settle(app, pilot)
+        check(app)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from sakti.agent.views import ContextBlock, Views
-from sakti.agent.workspace import GitState, describe, git_state, moving_facts, scrubbed
+from sakti.agent.workspace import GitState, describe, git_state, local_timezone, moving_facts, scrubbed
 from sakti.core import resources
 from sakti.core.clock import Clock, SystemClock
 from sakti.core.config import APPROVAL_MODES, ApprovalMode, Config
@@ -108,6 +108,7 @@ class Session:
         self._turn: Turn | None = None
         self._task: asyncio.Task[None] | None = None
         self._failed: tuple[Part, ...] | None = None
+        self._background_providers: dict[str, Provider] = {}
         self._session_id = ""
         self._thread_is_new = False
 
@@ -224,8 +225,9 @@ class Session:
             await shell.stop_all(self._toolbox.bench)
         if self._engine is not None:
             await self._engine.close()
-        if self.provider is not None:
-            await self.provider.close()
+        for provider in (self.provider, *self._background_providers.values()):
+            if provider is not None:
+                await provider.close()
         if self._own_store and self._store is not None:
             await self._store.close()
             self._store = None
@@ -297,10 +299,10 @@ class Session:
 
     async def set_mode(self, mode: str) -> None:
         """Change what the Observer looks for. Raises `ConfigError` for an unknown mode."""
-        from sakti.memory.modes import MODES
+        from sakti.memory import modes
 
-        if mode not in MODES:
-            raise ConfigError(f"There is no mode {mode!r}: it is one of {', '.join(MODES)}.")
+        if mode not in modes.names():
+            raise ConfigError(f"There is no mode {mode!r}: it is one of {', '.join(modes.names())}.")
         self.mode = mode
         if self.thread is not None:
             from sakti.store import threads
@@ -387,13 +389,18 @@ class Session:
         from sakti.memory import factory
         from sakti.memory.engine import MemoryEngine
 
+        memory, info = self.config.memory, self.model_info
+        observer_model = memory.model or memory.observation.model or self._small_model()
+        reflector_model = memory.model or memory.reflection.model or observer_model
+        provider, model_name = self._background(observer_model)
+        reflector_provider, reflector_name = self._background(reflector_model)
         observer, reflector = factory.build_observers(
-            self.config.memory, provider=self.provider, model=self.model_info, create=self._create_provider,
-            counter=self.counter, clock=self.clock, small_model=self._small_model(),
+            memory, provider, model_name, fit=info is None or not info.small or bool(memory.model or memory.observation.model),
+            counter=self.counter, clock=self.clock, reflector_provider=reflector_provider, reflector_model=reflector_name,
         )
         return MemoryEngine(
-            store=self.store, settings=self.config.memory, mode=self.mode, counter=self.counter, clock=self.clock,
-            ids=self.store.ids, observer=observer, reflector=reflector, emit=self.emit,
+            store=self.store, settings=memory, mode=self.mode, counter=self.counter, clock=self.clock,
+            ids=self.store.ids, observer=observer, reflector=reflector, emit=self.emit, timezone=local_timezone(),
         )
 
     def _small_model(self) -> str | None:
@@ -408,10 +415,19 @@ class Session:
         elsewhere = (settings and settings.base_url) or self.env.get(f"{name.upper()}_BASE_URL")
         return self.model_info.full_name if elsewhere else registry.small_model(self.model_info.full_name)
 
-    def _create_provider(self, full_name: str) -> Provider:
+    def _background(self, full_name: str | None) -> tuple[Provider | None, str | None]:
+        """The provider and the name of a model that works in the background; the actor's provider where it is the
+        same, so that one connection serves both."""
         from sakti.providers import registry
 
-        return registry.create(full_name, self.config.providers, self.env)
+        if full_name is None or full_name == "extractive":
+            return None, None
+        name, _, model = full_name.partition("/")
+        if self.provider is not None and self.model_info is not None and self.model_info.provider == name:
+            return self.provider, model
+        if full_name not in self._background_providers:
+            self._background_providers[full_name] = registry.create(full_name, self.config.providers, self.env)
+        return self._background_providers[full_name], model
 
     def _make_toolbox(self) -> Toolbox:
         from sakti.agent.approvals import Approvals

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import platform
 import time
 from collections.abc import Mapping
@@ -72,6 +73,15 @@ def moving_facts(git: GitState | None, cwd: Path, now_ms: int) -> str:
     if git is not None:
         lines.append(f"Git: on {git.branch}, {git.changed} changed paths" if git.changed else f"Git: on {git.branch}, clean")
     return "\n".join(lines)
+
+
+def local_timezone() -> str:
+    """The zone's IANA name where the system tells it ("Europe/Berlin"), else UTC."""
+    named = os.environ.get("TZ", "").lstrip(":")
+    if named and "/" in named:
+        return named
+    target = os.path.realpath("/etc/localtime")
+    return target.partition("/zoneinfo/")[2] or "UTC"
 
 
 def scrubbed(env: Mapping[str, str], secrets: frozenset[str]) -> dict[str, str]:

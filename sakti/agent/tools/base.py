@@ -151,11 +151,9 @@ def tool(*, name: str | None = None, read_only: bool = False, internal: bool = F
         for parameter in list(inspect.signature(function).parameters.values())[1:]:
             default = ... if parameter.default is inspect.Parameter.empty else parameter.default
             annotation = hints[parameter.name]
-            if typing.get_origin(annotation) is typing.Annotated:
-                kind, text, *_ = typing.get_args(annotation)
-                fields[parameter.name] = (kind, pydantic.Field(default, description=text))
-            else:
-                fields[parameter.name] = (annotation, default)
+            extras = getattr(annotation, "__metadata__", ())
+            text = next((e for e in extras if isinstance(e, str)), None)
+            fields[parameter.name] = (annotation, pydantic.Field(default, description=text))
         prompt = f"tools/{tool_name}"
         description = read_prompt(prompt) if has_prompt(prompt) else inspect.cleandoc(function.__doc__ or "")
         config = pydantic.ConfigDict(extra="forbid")

@@ -22,8 +22,10 @@ _QUESTION = re.compile(
 _OF_THE_PROJECT = re.compile(
     r"\b(this|these|here|my|our|the (code|file|function|test|project|repo))\b|\w\.\w|[_/(@`]", re.I)
 _A_FILE = re.compile(r"\b[\w/-]+\.[a-z]{1,5}\b")
-_CHANGE = re.compile(
-    r"\b(fix|change|rename|replace|update|correct|repair|implement|add|remove|delete)\b", re.I)
+_VERBS = r"\b(?:fix|change|rename|replace|update|correct|repair|implement|add|remove|delete)\b"
+_CHANGE = re.compile(_VERBS, re.I)
+_CHANGE_OF = re.compile(_VERBS + r" ([\w/.-]+\.[a-z]{1,5})\b", re.I)
+_NEW = re.compile(r"\b(create|write|new|generate|scaffold|add a)\b", re.I)
 _NUMBERED = re.compile(r"^ *\d+\t", re.M)
 
 
@@ -47,7 +49,7 @@ def following(messages: Sequence[Message], actions: Sequence[Action]) -> Next:
     results = [r for m in _turn(messages) for r in m.tool_results]
     if _repeats(calls):
         return Next(())
-    allowed = tuple(a for a in actions if a.name not in _NEEDS_READING or _was_read(messages))
+    allowed = tuple(a for a in actions if _fits(a.name, messages, asked))
     question = bool(_QUESTION.match(asked))
     owed = _CHANGE.search(asked) and not question and not any(c.name in _CHANGES for c in calls)
     if not results:
@@ -77,7 +79,19 @@ def _repeats(calls: Sequence[ToolCallPart]) -> bool:
                                           for c in newest)
 
 
-def _was_read(messages: Sequence[Message]) -> bool:
+def _fits(name: str, messages: Sequence[Message], asked: str) -> bool:
+    """What was not read is not edited; whole files are written for who wants new ones, else they lose lines."""
+    if name in _NEEDS_READING:
+        return _was_read(messages, asked)
+    return name != "write" or bool(_NEW.search(asked))
+
+
+def _was_read(messages: Sequence[Message], asked: str) -> bool:
+    """Whether the file to change was read: the one that the user named, else any."""
+    named = _CHANGE_OF.search(asked)
+    paths = [str((c.arguments or {}).get("path")) for m in messages for c in m.tool_calls if c.name == "read"]
+    if named and not any(p.endswith(named[1]) and "test_" + named[1] not in p for p in paths):
+        return any(isinstance(p, FilePart) for m in messages for p in m.parts)
     return _last_read(messages) is not None
 
 

@@ -92,7 +92,7 @@ def body(request: Request) -> Json:
     chat: Json = {
         "messages": _messages(request, offered),
         "max_tokens": max(LEAST_OUTPUT, request.max_output_tokens or OUTPUT),
-        "temperature": 0.2 if request.temperature is None else request.temperature,
+        "temperature": 0.0 if request.temperature is None else request.temperature,
         "top_p": 0.9,
         "cache_prompt": True,
     }

@@ -8,6 +8,7 @@ import os
 import stat
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,17 @@ def test_plain_questions_are_answered():
 def test_nothing_is_edited_unread():
     assert "edit" not in names(FIX)[0]
     assert "edit" in names(*LOOKED)[0]
+
+
+def test_the_named_file_is_the_one_to_change():
+    assert "edit" not in names(message("user", "the test fails, fix b.py"), *LOOKED[1:])[0]
+    assert "edit" in names(message("user", "the test fails, fix a.py"), *LOOKED[1:])[0]
+
+
+def test_whole_files_are_written_only_for_who_wants_new_ones():
+    write = replace(READ, name="write")
+    assert names(FIX, tools=(write,))[0] == set()
+    assert names(message("user", "create b.py"), tools=(write,))[0] == {"write"}
 
 
 def test_a_change_is_tried_before_it_is_talked_about():
@@ -382,7 +394,6 @@ def test_no_room(source, monkeypatch):
 
 def test_from_its_home_with_ranges(source):
     import threading
-    from dataclasses import replace
     from http.server import BaseHTTPRequestHandler, HTTPServer
 
     ranges = []
@@ -411,8 +422,6 @@ def test_from_its_home_with_ranges(source):
 
 
 def test_an_unreachable_home_means_parts(source):
-    from dataclasses import replace
-
     index = Index()
     Installer(source=replace(source, url="http://127.0.0.1:9/m.gguf"), fetch=index).run()
     assert len(index.asked) == 3

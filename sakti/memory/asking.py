@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
+from collections.abc import AsyncGenerator
 
 from sakti.core.clock import Clock
 from sakti.core.errors import MemoryFailure, ProviderError
@@ -60,12 +60,15 @@ class Asker:
         chunks: list[str] = []
         done: Completed | None = None
         stream = self.provider.stream(request)
-        async with contextlib.aclosing(stream) as events:  # pyright: ignore[reportArgumentType]
-            async for event in events:
+        try:
+            async for event in stream:
                 if isinstance(event, TextChunk):
                     chunks.append(event.text)
                 elif isinstance(event, Completed):
                     done = event
+        finally:
+            if isinstance(stream, AsyncGenerator):
+                await stream.aclose()
         if done is None:
             raise ProviderError("The answer broke off before its end.", code="stream_cut", retryable=True)
         text = "".join(p.text for p in done.parts if isinstance(p, TextPart)) or "".join(chunks)

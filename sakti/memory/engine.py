@@ -69,12 +69,16 @@ class MemoryEngine:
         self._emit = emit
         self._owner = owner or leases.new_owner()
         self._timezone, self._goal = timezone, goal
-        self._worker = Worker(store, counter, clock, ids, emit, self._owner, observer, reflector)
+        self._worker = Worker(
+            store=store, counter=counter, clock=clock, ids=ids, emit=emit, owner=self._owner, observer=observer,
+            reflector=reflector,
+        )
         self._builder = context.ContextBuilder(counter, mode=mode, tagged=settings.retrieval)
         self._flow: Flow | None = None
         self._step = 0
         self._actor = ""
         self._working_memory = ""
+        self._carried: str | None = None
         self._last_message_at: int | None = None
         self._gap = 0
         self._room: int | None = None  # set when the provider found a request too long that memory thought fits
@@ -112,11 +116,12 @@ class MemoryEngine:
                 f"{lease.kind} of thread {lease.thread_id or thread.id}, begun by {lease.owner.rsplit(':', 1)[0]}, "
                 "had not finished; it is done anew when it is due.",
             ))
-        window = await self._store.read(load, Window(thread, record, -1, (), (), ()))
+        window = await self._store.read(load, Window(thread, record, -1))
         window = await self._load_without_observing(window)
         self._flow = flow = Flow(
-            self._store, self._settings, self._mode, self._clock, self._ids, self._emit, self._worker, self._builder,
-            window, self._timezone or record.observed_timezone, self._announce,
+            store=self._store, settings=self._settings, mode=self._mode, clock=self._clock, ids=self._ids,
+            emit=self._emit, worker=self._worker, builder=self._builder, window=window,
+            timezone=self._timezone or record.observed_timezone, changed=self._announce,
         )
         flow.goal = self._goal
         flow.backlog = window.pending > BACKLOG_FACTOR * flow.numbers().block_after
@@ -152,7 +157,7 @@ class MemoryEngine:
         if self._settings.enabled:
             return window
         newest = await self._store.read(message_store.page, window.thread.id, limit=max(200, self._last_messages * 4))
-        return Window(window.thread, window.record, -1, newest, (), ())
+        return Window(window.thread, window.record, -1, messages=newest)
 
     async def _find_prompt(self, flow: Flow) -> None:
         """The newest prompt, so that a turn which goes on after a crash has it in every request."""
@@ -175,8 +180,7 @@ class MemoryEngine:
         earlier = await self._store.read(memory_log.carry_over, thread.resource_id, thread.id)
         text = "" if earlier is None else context.carry_over_text(
             earlier, "", self._counter, self._settings.carry_over)
-        with contextlib.suppress(StoreError):  # a read-only database: the block is made anew at the next start
-            await self._store.write(thread_store.update_metadata, thread.id, {"carry_over": text})
+        self._carried = text  # stored by the first turn: before it the thread itself may not be
         flow.window.thread = dataclasses.replace(thread, metadata={**thread.metadata, "carry_over": text})
 
     # --- a turn -------------------------------------------------------------------------------------------------
@@ -196,6 +200,11 @@ class MemoryEngine:
             trigger = "provider_change"
         elif ttl is not None and before and self._clock.now() - before[-1].created_at >= ttl:
             trigger = "idle"
+        if self._carried is not None:
+            with contextlib.suppress(StoreError):  # a read-only database: the block is made anew at the next start
+                await self._store.write(
+                    thread_store.update_metadata, flow.window.thread.id, {"carry_over": self._carried})
+                self._carried = None
         if self._observes:
             if actor != self._actor:
                 await self._write_quietly(flow, {"actor": actor})
@@ -251,6 +260,11 @@ class MemoryEngine:
         status = self.status()
         self._emit(status)
         return Prepared(self._blocks(flow), self._messages(flow), self._tail(flow), status)
+
+    def preview(self) -> Prepared:
+        """The window as it would be sent now; nothing is moved, written or told."""
+        flow = self._open()
+        return Prepared(self._blocks(flow), self._messages(flow), self._tail(flow), self.status())
 
     async def _move(self, flow: Flow) -> None:
         if flow.hold_until is not None:

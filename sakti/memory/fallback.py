@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from sakti.core.errors import MemoryFailure, ProviderError, SaktiError
-from sakti.memory.protocol import Observer, ObserveInput, ObserveResult, Reflector, ReflectInput, ReflectResult
+from sakti.memory.protocol import (
+    ObserveInput,
+    Observer,
+    ObserveResult,
+    ReflectInput,
+    Reflector,
+    ReflectResult,
+)
 
 MALFORMED_LIMIT = 3
 # Failures that waiting does not mend: the model is not to be had.

@@ -38,7 +38,7 @@ class Flow:
     """The state machine of one thread's memory. `changed` is called after every change, for the status."""
 
     def __init__(
-        self, store: Store, settings: MemorySettings, mode: str, clock: Clock, ids: Ids, emit: Callable[[Event], None],
+        self, *, store: Store, settings: MemorySettings, mode: str, clock: Clock, ids: Ids, emit: Callable[[Event], None],
         worker: Worker, builder: ContextBuilder, window: Window, timezone: str, changed: Callable[[], None],
     ) -> None:
         self.store, self.settings, self.mode, self.clock, self.ids = store, settings, mode, clock, ids
@@ -151,9 +151,10 @@ class Flow:
             told = next((g for g in reversed(groups) if g.current_task or g.suggested_response), None)
             if told is not None:
                 metadata |= _task(told)
-        elif reflection is not None and reflection.current_task:
-            if window.thread.metadata.get("task_index", -1) <= (reflection.last_index or -1):
-                metadata |= _task(reflection)
+        elif reflection is not None and reflection.current_task and (
+            window.thread.metadata.get("task_index", -1) <= (reflection.last_index or -1)
+        ):
+            metadata |= _task(reflection)  # no newer Observer has said what is being worked on
         pending = sum(m.tokens for m in window.messages if m.index > last)
         change = Activation(
             record_id=window.record.id, thread_id=window.thread.id, group_ids=tuple(g.id for g in groups),
@@ -190,7 +191,9 @@ class Flow:
             window.thread, metadata={k: v for k, v in {**window.thread.metadata, **change.thread_metadata}.items()
                                      if v is not None},
         )
-        for kind, chosen in (("observation", list(groups)), ("reflection", [reflection] if reflection else [])):
+        activated: list[tuple[Literal["observation", "reflection"], list[Group]]] = [
+            ("observation", list(groups)), ("reflection", [reflection] if reflection else [])]
+        for kind, chosen in activated:
             if chosen:
                 self.emit(MemoryActivation(
                     groups[0].cycle_id if groups else chosen[0].cycle_id, kind, record.id, (window.thread.id,), trigger,
@@ -243,7 +246,7 @@ class Flow:
                     observations="\n".join(g.text for g in made if g.text),
                 ))
 
-        await self._guarded(work, operation, started, tokens, made, numbers)
+        await self._guarded(work, operation, started=started, tokens=tokens, made=made, numbers=numbers)
 
     async def _observe_piece(
         self, piece: list[Message], held: Held, operation: Operation, focus: str, *, activate: bool = False
@@ -260,8 +263,7 @@ class Flow:
         )
         group, rows = await self._group(piece, request, held, operation)
         async with self._lock:
-            group = await self._commit(group, rows, held, activate=activate)
-        return group
+            return await self._commit(group, rows, held, activate=activate)
 
     async def _group(
         self, piece: list[Message], request: ObserveInput, held: Held, operation: Operation
@@ -269,8 +271,7 @@ class Flow:
         """The group for `piece`; messages that nobody may be told of count as observed all the same."""
         window = self.window
         if request.messages:
-            made = await self.worker.observe(window.record, window.thread.resource_id, request, held, operation)
-            group, rows = made
+            group, rows = await self.worker.observe(window.record, request, held, operation)
         else:
             group, rows = Group(
                 self.ids.new(), window.record.id, window.thread.id, "observation", "buffered", "", self.clock.now(),
@@ -345,11 +346,11 @@ class Flow:
                     current_task=made[-1].current_task, suggested_response=made[-1].suggested_response,
                 ))
 
-        await self._guarded(work, operation, started, tokens, made, numbers)
+        await self._guarded(work, operation, started=started, tokens=tokens, made=made, numbers=numbers)
         return bool(made)
 
     async def _guarded(
-        self, work: Callable[[], Coroutine[Any, Any, None]], operation: Operation, started: int, tokens: int,
+        self, work: Callable[[], Coroutine[Any, Any, None]], operation: Operation, *, started: int, tokens: int,
         made: list[Group], numbers: policy.Numbers,
     ) -> None:
         """The root of every piece of work: whatever goes wrong becomes an event, and the chat goes on."""
@@ -362,10 +363,11 @@ class Flow:
                 step = min(LONGEST_RETRY, 2 ** (self._failures - 1))
                 self._retry_tokens = self.window.pending + (numbers.buffer or numbers.threshold // 5) * step
                 self._retry_time = self.clock.now() + RETRY_AFTER_MS * step
-            self.note = self.failed(operation, started, tokens, "\n".join(g.text for g in made), e)
+            self.note = self.failed(
+                operation, e, started=started, tokens=tokens, partial="\n".join(g.text for g in made))
         self.changed()
 
-    def failed(self, operation: Operation, started: int, tokens: int, partial: str, error: Exception) -> str:
+    def failed(self, operation: Operation, error: Exception, *, started: int, tokens: int, partial: str = "") -> str:
         """Show a failure; returns it in words."""
         message = error.message if isinstance(error, SaktiError) else f"{type(error).__name__}: {error}"
         role = "Observer" if operation.type == "observation" else "Reflector"
@@ -430,7 +432,8 @@ class Flow:
                     window.thread.id, tuple((g.id, g.text) for g in groups if g.text), target, level, tuple(pinned),
                     self.mode,
                 )
-                group, rows = await self.worker.reflect(window.record, groups, request, held, operation)
+                group, rows = await self.worker.reflect(
+                    window.record, groups, request, held=held, operation=operation)
                 await self.store.write(
                     memory_store.insert_group, group, rows, resource_id=window.thread.resource_id,
                     expected_cursor=None, held=held,
@@ -448,7 +451,7 @@ class Flow:
             self._reflect_above = 0
         except Exception as e:
             self._reflect_above = tokens + tokens // 10
-            self.note = self.failed(operation, started, tokens, "", e)
+            self.note = self.failed(operation, e, started=started, tokens=tokens)
         self.changed()
 
     # --- the disk ------------------------------------------------------------------------------------------------
@@ -471,8 +474,8 @@ def load(db: Database, old: Window) -> Window:
     thread = thread_store.get(db, old.thread.id) or old.thread
     cursor = memory_store.cursor(db, record.id, thread.id)
     return Window(
-        thread, record, cursor, message_store.after(db, thread.id, cursor),
-        memory_store.groups(db, record.id, "active"), memory_store.groups(db, record.id, "buffered"),
+        thread, record, cursor, messages=message_store.after(db, thread.id, cursor),
+        active=memory_store.groups(db, record.id, "active"), buffered=memory_store.groups(db, record.id, "buffered"),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from sakti.core.types import Message, Thread
@@ -14,8 +15,8 @@ class Window:
     finished groups that are not in it yet, `reflection` a finished one that waits."""
 
     def __init__(
-        self, thread: Thread, record: Record, cursor: int, messages: Sequence[Message], active: Sequence[Group],
-        buffered: Sequence[Group],
+        self, thread: Thread, record: Record, cursor: int, *, messages: Sequence[Message] = (),
+        active: Sequence[Group] = (), buffered: Sequence[Group] = (),
     ) -> None:
         self.thread = thread
         self.record = record
@@ -97,7 +98,7 @@ def slices(messages: Sequence[Message], limit: int) -> list[list[Message]]:
         cuts.append(len(messages))
     out: list[list[Message]] = []
     tokens = 0
-    for start, end in zip(cuts, cuts[1:], strict=False):
+    for start, end in itertools.pairwise(cuts):
         piece = list(messages[start:end])
         size = sum(m.tokens for m in piece)
         if out and tokens + size <= limit:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,7 +19,7 @@ from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, Message
 from sakti.memory import lines, parse
-from sakti.memory.protocol import ModelCall, Observer, ObserveInput, Reflector, ReflectInput
+from sakti.memory.protocol import ModelCall, ObserveInput, Observer, ReflectInput, Reflector
 from sakti.store import leases, messages
 from sakti.store import memory as memory_store
 from sakti.store.database import Database, Store
@@ -47,7 +47,7 @@ class Worker:
     """Runs Observer and Reflector for one engine. `owner` is this engine's name in the leases."""
 
     def __init__(
-        self, store: Store, counter: Counter, clock: Clock, ids: Ids, emit: Callable[[Event], None], owner: str,
+        self, *, store: Store, counter: Counter, clock: Clock, ids: Ids, emit: Callable[[Event], None], owner: str,
         observer: Observer, reflector: Reflector,
     ) -> None:
         self.store, self.counter, self.clock, self.ids, self.emit, self.owner = store, counter, clock, ids, emit, owner
@@ -57,7 +57,7 @@ class Worker:
     async def lease(
         self, record: Record, kind: leases.LeaseKind, thread_id: str,
         start: Callable[[Database], None] | None = None,
-    ) -> AsyncIterator[Held]:
+    ) -> AsyncGenerator[Held]:
         """Hold a lease for the time of the block; `start` runs in the transaction that takes it. Raises
         `MemoryFailure` (busy) when someone else holds it: then nothing was written."""
         held = Held(kind, self.owner, self.ids.new())
@@ -95,7 +95,7 @@ class Worker:
                 )
 
     async def observe(
-        self, record: Record, resource_id: str, request: ObserveInput, held: Held, operation: Operation
+        self, record: Record, request: ObserveInput, held: Held, operation: Operation
     ) -> tuple[Group, list[NewLine]]:
         """Ask the Observer; the group is not stored yet. Where nothing was worth a line its text is empty: the messages
         count as observed all the same."""
@@ -121,7 +121,7 @@ class Worker:
         return group, self.rows(text)
 
     async def reflect(
-        self, record: Record, groups: Sequence[Group], request: ReflectInput, held: Held, operation: Operation
+        self, record: Record, groups: Sequence[Group], request: ReflectInput, *, held: Held, operation: Operation
     ) -> tuple[Group, list[NewLine]]:
         """Ask the Reflector; raises `MemoryFailure` (not_smaller) unless the answer is smaller than its input."""
         result = await self.reflector.reflect(request)

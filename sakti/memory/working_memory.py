@@ -96,3 +96,18 @@ async def update(
         resource_id=resource_id or owner_id,
     )
     return page, changed
+
+
+NOTES = "Notes"
+
+
+async def add_note(store: Store, counter: Counter, *, owner_id: str, note: str, actor: str = "user") -> str:
+    """Add a line to the section "Notes" of a workspace's page, which is made where there is none; returns the page.
+    Raises as `update`."""
+    page = await read(store, scope="resource", owner_id=owner_id)
+    body = next((b for h, b in sections(page) if _name(h) == NOTES.casefold()), "")
+    line = f"- {' '.join(note.split())}"
+    content = f"# {NOTES}\n{f'{body}{chr(10)}{line}' if body else line}"
+    changed, _ = await update(
+        store, counter, scope="resource", owner_id=owner_id, content=content, actor=actor, resource_id=owner_id)
+    return changed

@@ -260,13 +260,13 @@ def activate(db: Database, change: Activation) -> None:
     """Put groups into the log and move the cursor behind them, all or nothing. Raises `MemoryFailure` (conflict)
     when a group is no longer buffered, the cursor has moved, or what a reflection merged is no longer active."""
     if change.group_ids:
-        _transition(db, change.group_ids, "buffered", "active", "activated_at", change.now)
+        _transition(db, change.group_ids, "buffered", "active", time_column="activated_at", now=change.now)
         _move_cursor(db, change.record_id, change.thread_id, change.expected_cursor, change.last_index)
     generation = 0
     if change.reflection_id is not None:
         (reflection,) = groups_by_id(db, [change.reflection_id])
-        _transition(db, (reflection.id,), "buffered", "active", "activated_at", change.now)
-        _transition(db, reflection.merged_group_ids, "active", "superseded", "superseded_at", change.now)
+        _transition(db, (reflection.id,), "buffered", "active", time_column="activated_at", now=change.now)
+        _transition(db, reflection.merged_group_ids, "active", "superseded", time_column="superseded_at", now=change.now)
         generation = 1
     db.execute_sql(
         "UPDATE observational_memory SET generation_count = generation_count + ?, origin_type = ?,"
@@ -285,7 +285,7 @@ def activate(db: Database, change: Activation) -> None:
 
 
 def _transition(
-    db: Database, ids: Sequence[str], before: GroupState, after: GroupState, time_column: str, now: int
+    db: Database, ids: Sequence[str], before: GroupState, after: GroupState, *, time_column: str, now: int
 ) -> None:
     marks = ",".join("?" * len(ids))
     changed = db.execute_sql(
@@ -298,7 +298,7 @@ def _transition(
 
 def discard(db: Database, ids: Sequence[str], now: int) -> None:
     """Buffered groups that will never be used: kept, with the time, but out of search."""
-    _transition(db, ids, "buffered", "discarded", "discarded_at", now)
+    _transition(db, ids, "buffered", "discarded", time_column="discarded_at", now=now)
     for group_id in ids:
         for (line_id,) in db.execute_sql("SELECT id FROM observations WHERE group_id = ?", (group_id,)).fetchall():
             for kind in ("observation", "reflection"):

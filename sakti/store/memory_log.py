@@ -45,7 +45,11 @@ def log_lines(db: Database, record_id: str, *, states: Sequence[str] = ("active"
         (record_id, *states),
     ).fetchall()
     return [
-        LogLine(*r[:9], tuple(json.loads(r[9])), bool(r[10]), bool(r[11]), bool(r[12]), json.loads(r[13]), r[14], r[15])
+        LogLine(
+            id=r[0], group_id=r[1], kind=r[2], state=r[3], date=r[4], time=r[5], priority=r[6], depth=r[7], content=r[8],
+            flags=tuple(json.loads(r[9])), pinned=bool(r[10]), edited=bool(r[11]), forgotten=bool(r[12]),
+            metadata=json.loads(r[13]), first_index=r[14], last_index=r[15],
+        )
         for r in rows
     ]
 

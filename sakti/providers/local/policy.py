@@ -80,7 +80,7 @@ def _repeats(calls: Sequence[ToolCallPart]) -> bool:
 
 
 def _fits(name: str, messages: Sequence[Message], asked: str) -> bool:
-    """What was not read is not edited; whole files are written for who wants new ones, else they lose lines."""
+    """What was not read is not edited; whole files are for who wants new ones."""
     if name in _NEEDS_READING:
         return _was_read(messages, asked)
     return name != "write" or bool(_NEW.search(asked))

@@ -62,7 +62,6 @@ class SaktiApp(navigation.Navigation, App[int]):
         Binding("ctrl+t", "threads", "Threads", show=False, id="app.threads"),
         Binding("ctrl+r", "retry", "Ask again after a failure", show=False, id="app.retry"),
         Binding("ctrl+o", "unfold", "Fold or unfold the newest", show=False, id="app.unfold"),
-        Binding("ctrl+x", "unqueue", "Take the last queued message back", show=False, id="app.unqueue"),
     ]
 
     transcript = query_one("#transcript", Transcript)
@@ -153,7 +152,7 @@ class SaktiApp(navigation.Navigation, App[int]):
                 where = f"The details are in {path}." if path else ""
                 self.say(f"{type(e).__name__}: {e} {where}", title="Something went wrong", tone="error")
 
-        self.run_worker(guarded(), group=group, exclusive=exclusive, exit_on_error=False)
+        self.run_worker(guarded, group=group, exclusive=exclusive, exit_on_error=False)
 
     def _handle_exception(self, error: Exception) -> None:
         path = log_error(error)

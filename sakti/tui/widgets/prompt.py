@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import TextArea
 
-from sakti.core.text import clean_surrogates
+from sakti.core.text import clean_surrogates, sanitise
 from sakti.tui.completion import Choice, Query, query_at
 
 PLACEHOLDER = "Message sakti"
@@ -33,6 +33,8 @@ class Prompt(TextArea):
         Binding("ctrl+end", "app.scroll_chat(2)", "Newest", show=False, id="prompt.newest"),
         Binding("ctrl+c,super+c", "app.stop", "Copy, stop, clear, quit", show=False, id="prompt.stop"),
         Binding("ctrl+y", "app.copy_answer", "Copy the last answer", show=False, id="prompt.copy"),
+        Binding("ctrl+x,super+x", "cut_or_unqueue", "Cut; with nothing typed, take back what is queued",
+                show=False, id="prompt.cut"),
         Binding("ctrl+z", "app.suspend_process", "Suspend", show=False, id="prompt.suspend"),
         Binding("ctrl+underscore,super+z", "undo", "Undo", show=False, id="prompt.undo"),
     ]
@@ -119,7 +121,7 @@ class Prompt(TextArea):
     def _fold(self, text: str) -> str:
         lines = text.count("\n") + 1
         if len(text) < FOLD_CHARACTERS and lines <= FOLD_LINES:
-            return text
+            return sanitise(text)  # the editor would pass control characters to the terminal
         what = f"{lines} lines" if lines > 1 else f"{len(text):,} characters"
         sign, number = f"[pasted {what}]", 1
         while sign in self._folds:
@@ -138,6 +140,12 @@ class Prompt(TextArea):
 
     def action_newline(self) -> None:
         self.insert("\n")
+
+    async def action_cut_or_unqueue(self) -> None:
+        if self.text:
+            self.action_cut()
+        else:
+            await self.run_action("app.unqueue")
 
     def action_submit(self) -> None:
         if self.completing:

@@ -1,0 +1,391 @@
+"""What a person does: typing, queueing, stopping, approving, searching, choosing."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from textual import events
+
+from sakti.agent.views import ThreadSummary
+from sakti.core.errors import StoreError
+from sakti.core.events import ApprovalRequested, ModelChanged, RetryScheduled, TextDelta
+from sakti.core.types import ModelInfo, Thread
+from sakti.store.search import Hit
+from sakti.tui.completion import file_choices, fuzzy, query_at
+from sakti.tui.log import log_path
+from tests.tui.conftest import chat_text, screen_text, settle
+from tests.tui.fakes import user
+from tests.tui.scene import scene
+
+
+async def test_the_first_paint_does_not_wait_for_the_store(session):
+    from sakti.tui.app import SaktiApp
+
+    session.gate = asyncio.Event()
+    app = SaktiApp(session)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.pause()
+        assert "Message sakti" in screen_text(app)
+        assert app.focused is app.prompt
+        await pilot.press(*"early", "enter")
+        assert session.sent == []
+        session.gate.set()
+        await settle(app, pilot)
+        assert session.sent == ["early"]
+        assert session.calls.count(("warm",)) == 1
+
+
+async def test_enter_sends_and_other_keys_break_lines(running, session):
+    async with running() as (app, pilot):
+        await pilot.press(*"one", "ctrl+j", *"two", "shift+enter", *"three\\", "enter", *"four", "enter")
+        await settle(app, pilot)
+        assert session.sent == ["one\ntwo\nthree\nfour"]
+        assert "three" in chat_text(app)
+        assert app.prompt.text == ""
+
+
+async def test_history_comes_back_and_so_does_what_was_being_typed(running, session):
+    session.views.typed = ["first", "second"]
+    async with running() as (app, pilot):
+        await pilot.press(*"draft", "up")
+        assert app.prompt.text == "second"
+        await pilot.press("up")
+        assert app.prompt.text == "first"
+        await pilot.press("down", "down")
+        assert app.prompt.text == "draft"
+
+
+async def test_a_large_paste_is_folded_and_sent_whole(running, session):
+    text = "\n".join(f"line {n}" for n in range(312))
+    async with running() as (app, pilot):
+        app.prompt.post_message(events.Paste(text))
+        await pilot.pause()
+        assert app.prompt.text == "[pasted 312 lines]"
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert session.sent == [text]
+
+
+async def test_commands_are_completed_with_a_preview(running, session):
+    async with running() as (app, pilot):
+        await pilot.press(*"/comp")
+        await settle(app, pilot)
+        assert "38 messages, 21.4k → ≈2.1k tokens" in screen_text(app)
+        await pilot.press("tab")
+        await settle(app, pilot)
+        assert app.prompt.text == "/compact "
+        await pilot.press("down", "tab")
+        assert app.prompt.text == "/compact undo"
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert ("undo",) in session.calls
+        assert "There is no compaction to undo." in chat_text(app)
+
+
+async def test_files_are_completed_and_ignored_ones_are_not(running, session):
+    (session.workspace / ".gitignore").write_text("secret/\n*.log\n")
+    (session.workspace / "src").mkdir()
+    (session.workspace / "secret").mkdir()
+    for name in ("src/session.py", "src/settings.py", "secret/session.py", "session.log"):
+        (session.workspace / name).write_text("")
+    async with running() as (app, pilot):
+        await pilot.press(*"look at @sess")
+        await settle(app, pilot)
+        assert [c.label for c in app.completions.choices] == ["src/session.py"]
+        await pilot.press("enter")
+        assert app.prompt.text == "look at @src/session.py "
+        assert session.sent == []
+
+
+def test_fuzzy_prefers_names_and_short_paths():
+    paths = ["docs/session-notes/a.md", "src/auth/session.py", "session.py", "src/s_e_s_s.py", "x.py"]
+    assert fuzzy("sess", paths, 8) == ["session.py", "src/auth/session.py", "docs/session-notes/a.md", "src/s_e_s_s.py"]
+    many = [f"folder{n % 97}/file{n}.py" for n in range(50_000)]
+    assert file_choices("file4999", many)[0].label.endswith(("file4999.py", "file49990.py"))
+
+
+def test_queries():
+    assert query_at("/he").kind == "command"
+    assert query_at("/mode bug").kind == "argument"
+    assert query_at("see @src/a").text == "src/a"
+    assert query_at("mail me@host") is None
+    assert query_at("plain") is None
+
+
+async def test_what_is_typed_while_the_agent_works_is_queued_and_can_be_taken_back(running, session):
+    async with running() as (app, pilot):
+        await session.submit("go")
+        await pilot.press(*"and this", "enter")
+        await settle(app, pilot)
+        assert "queued: and this" in screen_text(app)
+        assert "1 queued" in screen_text(app)
+        await pilot.press("ctrl+x")
+        await settle(app, pilot)
+        assert app.prompt.text == "and this"
+        assert session.queued == ()
+
+
+async def test_escape_interrupts_and_says_so(running, session):
+    async with running() as (app, pilot):
+        await session.submit("go")
+        session.emit(TextDelta("half"))
+        await pilot.press("escape")
+        await settle(app, pilot)
+        assert "Interrupted" in chat_text(app)
+        assert "half" in chat_text(app)
+
+
+async def test_ctrl_c_clears_then_quits(running, session):
+    async with running() as (app, pilot):
+        session.clock.step = 0.0
+        await pilot.press(*"text", "ctrl+c")
+        assert app.prompt.text == ""
+        assert app.is_running
+        await pilot.press("ctrl+c")
+        await pilot.pause()
+        assert app.return_value == 0
+
+
+async def test_quitting_with_work_under_way_asks_once(running, session):
+    async with running() as (app, pilot):
+        session.clock.step = 0.0
+        await session.submit("go")
+        await pilot.press("ctrl+q")
+        await pilot.pause()
+        assert "once more stops it and quits" in screen_text(app)
+        await pilot.press("ctrl+q")
+        await pilot.pause()
+        assert app.return_value == 0
+
+
+@pytest.mark.parametrize(("keys", "answer"), [
+    (["y"], (True, False, "", None)), (["a"], (True, True, "", None)),
+    (["n", *"too wide", "enter"], (False, False, "too wide", None)),
+    (["e", "end", *" -n", "enter"], (True, False, "", "git push -n")),
+])
+async def test_approvals_are_answered_in_the_flow(running, session, keys, answer):
+    async with running() as (app, pilot):
+        first = ApprovalRequested("p1", "bash", "not a reading command", "git push", "/w", "", "bash(git push *)")
+        session.approvals = (first, ApprovalRequested("p2", "write", "outside", "/etc/x", "/w", "+a\n", ""))
+        session.emit(first)
+        await settle(app, pilot)
+        painted = screen_text(app)
+        assert "git push" in painted
+        assert "always: bash(git push *)" in painted
+        assert "1 of 2" in painted
+        await pilot.press(*keys)
+        await settle(app, pilot)
+        assert session.calls[-1] == ("resolve", "p1", *answer)
+        assert "/etc/x" in screen_text(app)
+
+
+async def test_a_key_that_was_meant_for_the_prompt_does_not_approve(running, session):
+    async with running() as (app, pilot):
+        await pilot.press(*"tr")
+        request = ApprovalRequested("p1", "bash", "why", "rm x", "/w")
+        session.approvals = (request,)
+        session.emit(request)
+        await pilot.press("y")
+        await settle(app, pilot)
+        assert app.prompt.text == "try"
+        assert not [c for c in session.calls if c[0] == "resolve"]
+
+
+async def test_a_retry_counts_down_and_a_failure_offers_another(running, session):
+    async with running() as (app, pilot):
+        session.clock.step = 0.0
+        await session.submit("go")
+        session.emit(RetryScheduled(2, 5, 8.0, "overloaded"))
+        await settle(app, pilot)
+        assert "retry in 8s  2/5 · overloaded" in screen_text(app)
+        session.finish(status="error", error="No route to host.", error_title="The model did not answer")
+        await settle(app, pilot)
+        assert "ctrl+r asks again" in chat_text(app)
+        await pilot.press("ctrl+r")
+        await settle(app, pilot)
+        assert ("retry",) in session.calls
+
+
+def hit(id="m3", thread="t1", position=3, kind="message"):
+    return Hit(id, kind, thread, "fix login", None, "user", 0, position, "text", "the redirect loses", ((4, 12),), 1.0, 1)
+
+
+async def test_search_as_you_type_and_go_there(running, session):
+    session.views.messages["t1"] = [user(f"m{n}", f"message number {n}", n) for n in range(600)]
+    session.views.hits = [hit()]
+    async with running() as (app, pilot):
+        await pilot.press("ctrl+f", *"redirect")
+        await settle(app, pilot)
+        assert session.views.queries[-1] == "redirect"
+        assert "the redirect loses" in screen_text(app)
+        assert "1 found" in screen_text(app)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert "message number 3" in screen_text(app)
+
+
+async def test_a_hit_of_another_thread_opens_it(running, session):
+    session.views.messages["t7"] = [user("far", "far away", 0)]
+    session.views.hits = [hit("far", "t7", 0)]
+    async with running() as (app, pilot):
+        await pilot.press(*"/search away", "enter")
+        await settle(app, pilot)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert session.thread.id == "t7"
+        assert "far away" in screen_text(app)
+
+
+async def test_esc_closes_search_and_the_prompt_has_the_focus(running, session):
+    async with running() as (app, pilot):
+        await pilot.press("ctrl+f", "escape")
+        await settle(app, pilot)
+        assert app.focused is app.prompt
+
+
+async def test_threads_models_and_themes_are_chosen(running, session):
+    session.views.all_threads = [ThreadSummary(Thread("t5", "r", "older one", 0, 0), "how do I", 12, 3_400)]
+    session.views.known_models = [ModelInfo("gpt-5", "openai", 400_000, None, 1.25, 10.0)]
+    async with running() as (app, pilot):
+        await pilot.press("ctrl+t")
+        await settle(app, pilot)
+        assert "12 msg · 3.4k" in screen_text(app)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert session.thread.id == "t5"
+        await pilot.press(*"/model", "enter")
+        await settle(app, pilot)
+        assert "400.0k window" in screen_text(app)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert app.header.model == "openai/gpt-5"
+        await pilot.press(*"/theme", "enter")
+        await settle(app, pilot)
+        await pilot.press("down")
+        await settle(app, pilot)
+        tried = app.theme
+        assert tried != "sakti-dark"
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert session.views.state["theme"] == tried
+
+
+async def test_escape_brings_the_old_theme_back(running, session):
+    async with running() as (app, pilot):
+        app.pick_theme()
+        await settle(app, pilot)
+        await pilot.press("down", "down", "escape")
+        await settle(app, pilot)
+        assert app.theme == "sakti-dark"
+
+
+async def test_panes_show_hide_and_are_remembered(running, session):
+    async with running() as (app, pilot):
+        await pilot.press("f2")
+        await settle(app, pilot)
+        assert not app.sidebar.memory.display
+        assert session.views.state["panes"] == "log tasks"
+        await pilot.press("ctrl+b")
+        assert not app.sidebar.display
+        await pilot.press("ctrl+b")
+        assert app.sidebar.display
+
+
+async def test_under_100_columns_the_panes_lie_over_the_chat(running, session):
+    async with running((80, 24)) as (app, pilot):
+        assert not app.sidebar.display
+        width = app.transcript.size.width
+        await pilot.press("f2")
+        await settle(app, pilot)
+        assert app.sidebar.display
+        assert app.transcript.size.width == width
+        await pilot.press("escape")
+        assert not app.sidebar.display
+
+
+async def test_the_log_is_filtered_and_opens_its_sources(tmp_path):
+    from sakti.tui.app import SaktiApp
+
+    session = scene(tmp_path)
+    app = SaktiApp(session)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        await pilot.press(*"/observations", "enter")
+        await settle(app, pilot)
+        await pilot.press("slash", *"safe_next", "enter")
+        await settle(app, pilot)
+        assert "1 of 7" in screen_text(app)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert "made from  3 messages" in screen_text(app)
+
+
+async def test_without_a_model_a_card_says_what_to_do_and_keeps_the_text(running, session):
+    session.first_model = ModelChanged(None, "no key")
+    async with running() as (app, pilot):
+        assert "No model yet" in screen_text(app)
+        assert app.focused is app.prompt
+        await pilot.press(*"hello", "enter")
+        await settle(app, pilot)
+        assert app.prompt.text == "hello"
+        assert "No model" in chat_text(app)
+
+
+@pytest.mark.parametrize(("error", "shown"), [
+    (StoreError("The disk is full."), "The disk is full."), (RuntimeError("boom"), "Something went wrong"),
+])
+async def test_what_fails_becomes_a_notice_never_a_traceback(running, session, error, shown):
+    session.fail_start = error
+    async with running() as (app, pilot):
+        assert shown in chat_text(app)
+        assert "Traceback" not in chat_text(app)
+        assert app.is_running
+    assert log_path().exists() == isinstance(error, RuntimeError)
+
+
+async def test_shell_notes_and_unknown_commands(running, session):
+    async with running() as (app, pilot):
+        await pilot.press(*"!ls -la", "enter")
+        await pilot.press(*"#tests run with pytest", "enter")
+        await pilot.press(*"/serch", "enter")
+        await settle(app, pilot)
+        assert ("shell", "ls -la") in session.calls
+        assert ("note", "tests run with pytest") in session.calls
+        assert "Did you mean /search?" in chat_text(app)
+
+
+async def test_help_lists_the_keys_that_are_bound(running, session):
+    async with running((120, 200)) as (app, pilot):
+        await pilot.press("f1")
+        await settle(app, pilot)
+        painted = screen_text(app)
+        for word in ("/compact", "ctrl+f", "Search", "f2", "@path"):
+            assert word in painted
+
+
+async def test_every_command_does_something(running, session):
+    from sakti.agent.commands import COMMANDS
+    from sakti.tui.commands import Commands
+
+    async with running() as (app, _):
+        assert [c.name for c in COMMANDS if not hasattr(Commands(app), f"do_{c.name}")] == []
+
+
+async def test_every_binding_has_an_id(running, session):
+    from textual.binding import Binding
+
+    async with running() as (app, _):
+        own = [app, *(w for w in app.screen.walk_children() if type(w).__module__.startswith("sakti"))]
+        bindings = [b for w in own for b in type(w).__dict__.get("BINDINGS", ())]
+        assert bindings
+        assert all(isinstance(b, Binding) and b.id for b in bindings)
+
+
+async def test_the_palette_runs_commands(running, session):
+    async with running() as (app, pilot):
+        await pilot.press("ctrl+p", *"/cost")
+        await settle(app, pilot)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert "Cost of this thread" in chat_text(app)

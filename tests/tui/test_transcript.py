@@ -1,0 +1,248 @@
+"""The transcript as a widget: following, scrolling back, resizing, folding, selecting, jumping."""
+
+from __future__ import annotations
+
+import pytest
+from textual.geometry import Offset
+from textual.selection import Selection
+
+from sakti.core.events import (
+    CompactionFinished,
+    MemoryActivation,
+    MessageSaved,
+    StepDiscarded,
+    StepStarted,
+    TextDelta,
+    ThinkingDelta,
+    ToolFinished,
+    ToolOutput,
+    ToolStarted,
+)
+from sakti.core.types import ToolCallPart, ToolResultPart
+from tests.tui.conftest import chat_text, screen_text, settle
+from tests.tui.fakes import assistant, user
+
+
+def long_thread(count):
+    return [user(f"m{n}", f"message number {n}\nand a line", n) if n % 2 == 0 else
+            assistant(f"m{n}", f"answer **{n}** " + "with words " * (n % 40), n) for n in range(count)]
+
+
+async def stream(app, pilot, session, text, step=7):
+    for at in range(0, len(text), step):
+        session.emit(TextDelta(text[at:at + step]))
+    await settle(app, pilot)
+
+
+async def test_it_follows_the_end_only_from_the_end(running, session):
+    async with running((80, 24)) as (app, pilot):
+        await session.submit("go")
+        await stream(app, pilot, session, "line\n\n" * 60)
+        chat = app.transcript
+        assert chat.scroll_offset.y == chat.max_scroll_y > 0
+        chat.scroll_to(y=10, animate=False)
+        await stream(app, pilot, session, "more\n\n" * 40)
+        assert chat.scroll_offset.y == 10
+        await pilot.press("ctrl+end")
+        await stream(app, pilot, session, "last\n\n" * 5)
+        assert chat.scroll_offset.y == chat.max_scroll_y
+        assert "last" in screen_text(app)
+
+
+async def test_a_stream_and_the_stored_message_look_the_same(running, session):
+    text = "# Title\n\nSome `code` and\n\n```python\nx = 1\n\ny = 2\n```\n\n1. a\n2. b\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
+    async with running() as (app, pilot):
+        await session.submit("go")
+        await stream(app, pilot, session, text, 3)
+        session.finish(text)
+        await settle(app, pilot)
+        live = chat_text(app)
+        app.transcript.load([user("u1", "go", 0), assistant("a1", text, 1)], more=False)
+        stored = chat_text(app)
+        assert stored.replace("sakti  12:00", "sakti") == live
+
+
+async def test_no_timer_runs_when_nothing_happens(running, session):
+    async with running() as (app, pilot):
+        await session.submit("go")
+        await stream(app, pilot, session, "word " * 50)
+        session.finish("word " * 50)
+        await settle(app, pilot)
+        assert app.transcript._timer is None
+        assert app.status_line._timer is None
+
+
+async def test_ten_thousand_messages_open_at_the_end_and_load_as_you_scroll(running, session):
+    session.views.messages["t1"] = long_thread(10_000)
+    async with running() as (app, pilot):
+        chat = app.transcript
+        assert "answer 9999" in screen_text(app)
+        assert len(chat.document.blocks) < 1_000
+        drawn = sum(chat.document.is_exact(i) for i in range(len(chat.document.blocks)))
+        assert drawn < 100
+        chat.scroll_to(y=5, animate=False)
+        await settle(app, pilot)
+        above = screen_text(app)
+        assert app._oldest < 9_800
+        marker = next(line.split("│")[0].strip() for line in above.split("\n") if "message number" in line)
+        await settle(app, pilot)
+        assert marker in screen_text(app)
+        assert chat.document.locate(chat.scroll_offset.y) is not None
+
+
+async def test_loading_older_messages_moves_nothing_on_the_screen(running, session):
+    session.views.messages["t1"] = long_thread(400)
+    async with running() as (app, pilot):
+        chat = app.transcript
+        chat.scroll_to(y=chat.size.height * 4, animate=False)
+        await settle(app, pilot)
+        chat._asked_older = True
+        chat.scroll_to(y=20, animate=False)
+        await settle(app, pilot)
+        before = [row[:80] for row in screen_text(app).split("\n")]  # without the scroll bar
+        await app.load_older()
+        await settle(app, pilot)
+        assert [row[:80] for row in screen_text(app).split("\n")] == before
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 2), (40, 10), (200, 50), (81, 7), (99, 30), (100, 30)])
+async def test_resizing(running, session, size):
+    session.views.messages["t1"] = long_thread(60)
+    async with running((120, 35)) as (app, pilot):
+        await pilot.resize_terminal(*size)
+        await settle(app, pilot)
+        screen_text(app)
+        await pilot.resize_terminal(120, 35)
+        await settle(app, pilot)
+        assert "answer 59" in screen_text(app)
+
+
+async def test_resizing_keeps_the_place(running, session):
+    session.views.messages["t1"] = long_thread(100)
+    async with running((120, 35)) as (app, pilot):
+        chat = app.transcript
+        chat.jump("m40")
+        await settle(app, pilot)
+        for size in ((90, 30), (70, 20), (160, 40)):
+            await pilot.resize_terminal(*size)
+            await settle(app, pilot)
+            assert "message number 40" in screen_text(app)
+
+
+async def test_jump_marks_a_message(running, session):
+    session.views.messages["t1"] = long_thread(100)
+    async with running() as (app, pilot):
+        assert app.transcript.jump("m10")
+        await settle(app, pilot)
+        assert "message number 10" in screen_text(app)
+        assert not app.transcript.jump("elsewhere")
+
+
+async def test_a_tool_unfolds_by_click_and_by_key(running, session):
+    async with running() as (app, pilot):
+        await session.submit("go")
+        session.emit(StepStarted(1, "m", 900))
+        session.emit(TextDelta("Looking."))
+        session.emit(ToolStarted(ToolCallPart("c", "bash", {"command": "ls"})))
+        session.emit(ToolOutput("c", "one\ntwo\n"))
+        session.emit(ToolFinished(ToolResultPart("c", "bash", "one\ntwo"), 1_900))
+        await settle(app, pilot)
+        assert "▸ bash  ls  ✓ 1.9s" in chat_text(app)
+        rows = screen_text(app).split("\n")
+        y = next(i for i, row in enumerate(rows) if "▸ bash" in row)
+        await pilot.click(app.transcript, offset=(6, y - 1))
+        await settle(app, pilot)
+        assert "▾ bash" in chat_text(app)
+        assert "command: ls" in chat_text(app)
+        await pilot.press("ctrl+o")
+        assert "▸ bash" in chat_text(app)
+
+
+async def test_thinking_is_folded_and_diffs_show(running, session):
+    async with running() as (app, pilot):
+        await session.submit("go")
+        session.emit(ThinkingDelta("secret thoughts of mine"))
+        session.emit(TextDelta("Answer."))
+        session.emit(ToolStarted(ToolCallPart("c", "edit", {"path": "a.py"})))
+        diff = "@@ -1 +1 @@\n-old\n+new\n"
+        session.emit(ToolFinished(ToolResultPart("c", "edit", "ok", details={"diff": diff}), 10))
+        await settle(app, pilot)
+        text = chat_text(app)
+        assert "▸ thinking  4 words" in text
+        assert "secret" not in text
+        assert "▾ edit  a.py  ✓ +1 −1" in text
+        assert "- old" in text
+
+
+async def test_a_discarded_step_leaves_only_a_note(running, session):
+    async with running() as (app, pilot):
+        await session.submit("go")
+        session.emit(StepStarted(1, "m", 1))
+        session.emit(TextDelta("half an ans"))
+        session.emit(StepDiscarded(1, "the stream was cut"))
+        session.emit(StepStarted(1, "m", 1))
+        session.emit(TextDelta("whole"))
+        session.finish("whole")
+        await settle(app, pilot)
+        text = chat_text(app)
+        assert "half" not in text
+        assert "the stream was cut" in text
+        assert text.count("whole") == 1
+
+
+async def test_steering_messages_appear_once_when_they_go_in(running, session):
+    async with running() as (app, pilot):
+        await session.submit("go")
+        session.emit(MessageSaved(user("u1", "go")))
+        session.emit(MessageSaved(user("steer", "also the tests")))
+        session.emit(MessageSaved(user("steer", "also the tests")))
+        await settle(app, pilot)
+        assert chat_text(app).count("also the tests") == 1
+        assert chat_text(app).count("go") == 1
+
+
+async def test_memory_says_what_it_did(running, session):
+    async with running() as (app, pilot):
+        session.emit(MemoryActivation("c", "observation", "r", ("t1",), "threshold", 0, 3, 18_100, 1_900, 42, 2, ""))
+        session.emit(CompactionFinished("r", 38, 21_400, 2_100, 12, ("a path is not in the source",)))
+        session.emit(CompactionFinished("r", 38, 2_100, 21_400, 12, undone=True))
+        await settle(app, pilot)
+        text = chat_text(app)
+        assert "Memory activated 42 messages, 18.1k → 1.9k tokens (the window was full)" in text
+        assert "21.4k → 2.1k" in text
+        assert "a path is not in the source" in text
+        assert "Compaction undone" in text
+
+
+async def test_selected_text_is_what_is_on_the_screen(running, session):
+    session.views.messages["t1"] = [user("m0", "日本語 and\nsecond line", 0)]
+    async with running() as (app, pilot):
+        chat = app.transcript
+        rows = chat_text(app).split("\n")
+        y = next(i for i, row in enumerate(rows) if "日本語" in row)
+        text, _ = chat.get_selection(Selection(Offset(2, y), Offset(8, y + 1)))
+        assert text == "日本語 and\n  second"
+        app.screen.selections = {chat: Selection(Offset(2, y), Offset(5, y))}
+        await pilot.pause()
+        assert "日本語 and" in screen_text(app)
+        await pilot.press("ctrl+c")
+        assert app.clipboard == "日本語"
+
+
+async def test_copying_the_answer(running, session):
+    async with running() as (app, pilot):
+        await session.submit("go")
+        await stream(app, pilot, session, "The **answer**.")
+        session.finish("The **answer**.")
+        await pilot.press("ctrl+y")
+        assert app.clipboard == "The **answer**."
+
+
+async def test_a_new_theme_draws_everything_again(running, session):
+    session.views.messages["t1"] = long_thread(6)
+    async with running() as (app, pilot):
+        before = {s.style.color for line in app.transcript.document.lines(1) for s in line if s.style}
+        app.theme = "sakti-light"
+        await settle(app, pilot)
+        after = {s.style.color for line in app.transcript.document.lines(1) for s in line if s.style}
+        assert before != after

@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+from sakti.agent.inbox import Inbox
 from sakti.agent.processors.base import (
     Abort,
     Processor,
@@ -26,6 +27,7 @@ from sakti.agent.processors.base import (
     guards_output,
     overrides,
 )
+from sakti.agent.resume import interrupted_result
 from sakti.agent.toolbox import STOPPED_AFTER, Repetition, Toolbox
 from sakti.core.config import AgentSettings
 from sakti.core.errors import ProviderError, SaktiError
@@ -77,20 +79,6 @@ class Stop(Exception):
         super().__init__(error.message)
         self.status: TurnStatus = status
         self.error = error
-
-
-@dataclass(slots=True)
-class Inbox:
-    """What the user types while the agent works; taken in order at the next step."""
-
-    queued: list[tuple[Part, ...]] = field(default_factory=list[tuple[Part, ...]])
-
-    def texts(self) -> tuple[str, ...]:
-        return tuple("\n".join(p.text for p in parts if isinstance(p, TextPart)) for parts in self.queued)
-
-    def take(self) -> list[tuple[Part, ...]]:
-        taken, self.queued = self.queued, []
-        return taken
 
 
 @dataclass(slots=True)
@@ -417,10 +405,6 @@ async def _save_results(turn: Turn) -> Message:
     results.sort(key=lambda r: order[r.call_id])
     turn.open_calls = ()
     return await _save(turn, "tool", results)
-
-
-def interrupted_result(call: ToolCallPart) -> ToolResultPart:
-    return ToolResultPart(call.id, call.name, "interrupted: this call did not finish; its effect is unknown", True)
 
 
 async def _keep_unfinished(turn: Turn, marker: str = "interrupted") -> list[Message]:

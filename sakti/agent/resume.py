@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sakti.core.tokens import Counter, count_parts, message_tokens
-from sakti.core.types import Message, Thread
+from sakti.core.types import Message, Thread, ToolCallPart, ToolResultPart
 from sakti.store import messages
 from sakti.store.database import Store
 
@@ -11,8 +11,6 @@ from sakti.store.database import Store
 async def answer_open_calls(store: Store, thread: Thread, counter: Counter) -> Message | None:
     """Where the last message calls tools and nothing answers, append `interrupted` results, so that the history
     is valid for every API. Returns the message that was added."""
-    from sakti.agent.loop import interrupted_result
-
     last = await store.read(messages.page, thread.id, limit=1)
     if not last or last[0].role != "assistant" or not last[0].tool_calls:
         return None
@@ -23,3 +21,7 @@ async def answer_open_calls(store: Store, thread: Thread, counter: Counter) -> M
         Message(store.ids.new(), thread.id, thread.resource_id, "tool", parts, store.clock.now(),
                 tokens=message_tokens(counted), part_tokens=counted, token_counter=counter.name),
     )
+
+
+def interrupted_result(call: ToolCallPart) -> ToolResultPart:
+    return ToolResultPart(call.id, call.name, "interrupted: this call did not finish; its effect is unknown", True)

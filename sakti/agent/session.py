@@ -44,7 +44,8 @@ from sakti.core.types import Block, FilePart, Message, ModelInfo, Part, TextPart
 
 if TYPE_CHECKING:
     from sakti.agent.approvals import Approvals
-    from sakti.agent.loop import Inbox, Turn
+    from sakti.agent.inbox import Inbox
+    from sakti.agent.loop import Turn
     from sakti.agent.processors.base import Processor
     from sakti.agent.toolbox import Toolbox
     from sakti.memory.engine import MemoryEngine
@@ -208,13 +209,15 @@ class Session:
 
     async def warm(self) -> None:
         """Load what the first answer needs, in threads: SDK, tokenizer, tools."""
-        warm_counter = getattr(self.counter, "warm", None)
-        if warm_counter is not None:
-            await asyncio.to_thread(warm_counter)
+        await self._warm_counter()
         if self.provider is not None:
             await self.provider.warm()
-        with contextlib.suppress(StoreError):
-            _ = self.toolbox
+        await asyncio.to_thread(_warm_tools)
+
+    async def _warm_counter(self) -> None:
+        warm = getattr(self.counter, "warm", None)
+        if warm is not None:
+            await asyncio.to_thread(warm)
 
     async def close(self) -> None:
         """Stop what runs, keeping what was streamed; memory's unfinished work is simply left."""
@@ -273,9 +276,9 @@ class Session:
         assert self.model_info is not None
         info = self.model_info
         if info.context_window is None and info.provider not in ("local", "scripted"):
-            from sakti.providers import prices
+            from sakti.providers import registry
 
-            found = await asyncio.to_thread(prices.model_info, info.provider, info.name)
+            found = await asyncio.to_thread(registry.model_info, info.full_name, self.config.providers)
             if found.context_window != info.context_window:
                 self.model_info = info = replace(found, small=info.small)
                 self._say_model(self.model.reason if self.model else "")
@@ -348,7 +351,7 @@ class Session:
 
     async def _open(self, thread: Thread) -> None:
         from sakti.agent import resume
-        from sakti.agent.loop import Inbox
+        from sakti.agent.inbox import Inbox
         from sakti.store import messages
 
         if self._engine is not None:
@@ -356,6 +359,7 @@ class Session:
         self.thread, self.mode = thread, thread.mode
         self._inbox, self._failed, self._engine = Inbox(), None, self._make_engine()
         if not self._thread_is_new:
+            await self._warm_counter()  # the log of an older thread is counted when it is opened
             await resume.answer_open_calls(self.store, thread, self.counter)
         self.usage = await self.store.read(messages.usage_of, thread.id)
         await self._engine.open(thread)
@@ -542,6 +546,7 @@ class Session:
                         self._failed = turn.messages[0].parts if event.status == "error" and turn.messages else None
                         self.git = await git_state(self.workspace)
                         self._task = None
+                        self.emit(self.engine.status())
                     self.emit(event)
         except asyncio.CancelledError:
             self._finish_broken("interrupted", None)
@@ -681,3 +686,9 @@ class Session:
         tail = "\n\n".join((moving_facts(self.git, self.toolbox.bench.cwd, self.clock.now()), *prepared.tail))
         out.append(ContextBlock("tail", "what moves", self.counter.count(tail), tail, False))
         return out
+
+
+def _warm_tools() -> None:
+    """Import what runs tools: their schemas need a library that takes a moment."""
+    import sakti.agent.loop
+    import sakti.agent.tools.memory  # noqa: F401

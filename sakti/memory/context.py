@@ -29,33 +29,48 @@ class ContextBuilder:
         self._mode = mode
         self._tagged = tagged
         self._cache: dict[tuple[str, int, int | None], Block] = {}
+        self._last_dates: dict[str, int | None] = {}
         self._texts: dict[tuple[str, str], Block] = {}
+        self._made: tuple[list[Group], int, tuple[Block, ...], int] = ([], 0, (), 0)
 
     def log(self, active: Sequence[Group], now: int) -> tuple[Block, ...]:
         """One block for each group, in order; `now` is noon of the day. Empty without observations."""
-        if not active:
-            return ()
+        return self._render(active, now)[2]
+
+    def tokens(self, active: Sequence[Group], now: int) -> int:
+        """Tokens of the log as the model sees it, without the instructions round it."""
+        return self._render(active, now)[3]
+
+    def _render(self, active: Sequence[Group], now: int) -> tuple[list[Group], int, tuple[Block, ...], int]:
+        made = self._made
+        # groups never change, so the same ones in the same order on the same day give the same blocks
+        if made[1] == now and len(made[0]) == len(active) and all(a is b for a, b in zip(made[0], active, strict=True)):
+            return made
+        if not any(g.text for g in active):  # nothing is counted, so a new thread does not load the tokenizer
+            self._made = (list(active), now, (), 0)
+            return self._made
         previous: int | None = None
         out: list[Block] = [self.text("instructions", self._instructions())]
         fresh: dict[tuple[str, int, int | None], Block] = {}
         for group in active:
+            if not group.text:
+                continue
             key = (group.id, now, previous)
             block = self._cache.get(key)
             if block is None:
                 text = render_group(group, now, previous, tagged=self._tagged)
                 kind = "reflection" if group.kind == "reflection" else "observations"
                 block = Block(kind, text, tokens=self._counter.count(text))
+                self._last_dates[group.id] = dates.last_header(group.text)
             fresh[key] = block
             out.append(block)
-            last = dates.last_header(group.text)
+            last = self._last_dates.get(group.id)
             previous = previous if last is None else last
         self._cache = fresh
+        tokens = sum(b.tokens for b in out[1:])
         out[-1] = dataclasses.replace(out[-1], edge=True)
-        return tuple(out)
-
-    def tokens(self, active: Sequence[Group], now: int) -> int:
-        """Tokens of the log as the model sees it, without the instructions round it."""
-        return sum(b.tokens for b in self.log(active, now) if b.kind != "instructions")
+        self._made = (list(active), now, tuple(out), tokens)
+        return self._made
 
     def text(self, kind: str, text: str, *, edge: bool = False) -> Block:
         key = (kind, text)

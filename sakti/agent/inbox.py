@@ -1,0 +1,21 @@
+"""What the user types while the agent works."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sakti.core.types import Part, TextPart
+
+
+@dataclass(slots=True)
+class Inbox:
+    """Messages that wait for the running turn's next step, oldest first."""
+
+    queued: list[tuple[Part, ...]] = field(default_factory=list[tuple[Part, ...]])
+
+    def texts(self) -> tuple[str, ...]:
+        return tuple("\n".join(p.text for p in parts if isinstance(p, TextPart)) for parts in self.queued)
+
+    def take(self) -> list[tuple[Part, ...]]:
+        taken, self.queued = self.queued, []
+        return taken

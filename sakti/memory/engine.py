@@ -343,7 +343,7 @@ class MemoryEngine:
         carried = str(flow.window.thread.metadata.get("carry_over") or "")
         if carried:
             out.append(self._builder.text("carry_over", f"<carry-over>\n{carried}\n</carry-over>"))
-        log = self._builder.log([g for g in flow.window.active if g.text], flow.today) if self._settings.enabled else ()
+        log = self._builder.log(flow.window.active, flow.today) if self._settings.enabled else ()
         if not log and out:
             out[-1] = dataclasses.replace(out[-1], edge=True)
         return (*out, *log)

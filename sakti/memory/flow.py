@@ -212,10 +212,10 @@ class Flow:
         if numbers.buffer is None or self.running() is not None or not self.may_try():
             return
         crossed = policy.interval_crossed(window.pending, self.buffered_at, numbers.buffer, numbers.threshold)
-        if not crossed and not self.backlog:
-            return
         messages = window.observable()
-        if not any(observable(m) for m in messages):
+        # what the last one had to leave out (a long prompt) may be an interval's worth by itself
+        large = sum(m.tokens for m in messages) >= numbers.buffer
+        if not (crossed or large or self.backlog) or not any(observable(m) for m in messages):
             return
         if at_end and sum(m.tokens for m in messages) < numbers.buffer // 2:
             return

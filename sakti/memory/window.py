@@ -116,7 +116,8 @@ def sync_cut(messages: Sequence[Message], threshold: int, floor: float) -> int:
     cuts = [c for c in policy.safe_cuts(messages) if c < len(messages)]
     if len(cuts) < 2:
         return 0
-    rest = {c: sum(m.tokens for m in messages[c:]) for c in cuts}
+    suffix = _suffix_sums([m.tokens for m in messages])
+    rest = {c: suffix[c] for c in cuts}
     keeping = [c for c in cuts if rest[c] >= floor]
     if keeping and keeping[-1] and rest[keeping[-1]] < threshold:
         return keeping[-1]
@@ -129,6 +130,10 @@ def newest_that_fit(messages: Sequence[Message], room: int, keep: Sequence[Messa
     kept = {m.id for m in keep}
     room -= sum(m.tokens for m in keep)
     cuts = [c for c in policy.safe_cuts(messages) if c < len(messages)]
-    sizes = [0 if m.id in kept else m.tokens for m in messages]
-    start = next((c for c in cuts if sum(sizes[c:]) <= room), cuts[-1] if cuts else 0)
+    suffix = _suffix_sums([0 if m.id in kept else m.tokens for m in messages])
+    start = next((c for c in cuts if suffix[c] <= room), cuts[-1] if cuts else 0)
     return [m for i, m in enumerate(messages) if i >= start or m.id in kept]
+
+
+def _suffix_sums(sizes: Sequence[int]) -> list[int]:
+    return [*itertools.accumulate(reversed(sizes), initial=0)][::-1]

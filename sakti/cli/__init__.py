@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+
+COMMANDS = ("run", "search", "threads", "tasks", "memory", "db", "local", "config", "models", "doctor")
 
 
 def main() -> None:
@@ -12,6 +15,23 @@ def main() -> None:
 
         print(f"sakti {__version__}")
         return
-    from sakti.cli.app import run_cli
-
     run_cli(sys.argv[1:])
+
+
+def run_cli(argv: Sequence[str]) -> None:
+    """Open the chat or run a command; ends in SystemExit with the exit code."""
+    from sakti.cli import common
+    from sakti.cli.route import Command, UsageError, route
+
+    try:
+        asked = route(argv, COMMANDS)
+    except UsageError as e:
+        common.fail(str(e), common.USAGE)
+    if isinstance(asked, Command):
+        from sakti.cli.app import run_command
+
+        run_command(asked.argv)
+    else:
+        from sakti.cli.chat import open_chat
+
+        open_chat(asked)

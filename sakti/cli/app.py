@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from sakti.cli import common
-from sakti.cli.route import UsageError, route
 
 app = typer.Typer(
     help="A coding agent for the terminal whose memory you can see.\n\n`sakti` opens the chat in the current workspace;"
@@ -27,38 +26,16 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard 
 
 @app.callback(invoke_without_command=True)
 def chat(
-    ctx: typer.Context,
     continue_last: Annotated[bool, typer.Option("--continue", "-c", help="Go on with the last thread.")] = False,
     resume: Annotated[str | None, typer.Option("--resume", "-r", metavar="[THREAD]", help="Resume a thread; without a name, pick one.")] = None,
     model: Model = None,
     approval: Approval = None,
     mode: Mode = None,
     set_: Set = None,
-    prompt: Annotated[str | None, typer.Option("--prompt", hidden=True)] = None,
-    pick: Annotated[bool, typer.Option("--pick", hidden=True)] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Write every decision to the log file.")] = False,
     version: Annotated[bool, typer.Option("--version", "-V", help="Show the version.")] = False,
 ) -> None:
-    if ctx.invoked_subcommand is not None:
-        return
-    if version:
-        from sakti import __version__
-
-        common.say(f"sakti {__version__}")
-        return
-    with common.plain_errors():
-        import sys
-
-        chosen = common.options(
-            overrides=set_ or (), model=model, approval=approval, mode=mode, resume=resume, continue_last=continue_last
-        )
-        if not (sys.stdin.isatty() and sys.stdout.isatty()):
-            common.fail("the chat needs a terminal. Without one, use `sakti run PROMPT`.", common.USAGE)
-        common.log_to_file(debug=debug)
-        from sakti.agent.session import Session
-        from sakti.tui.run import run as run_tui
-
-        raise SystemExit(run_tui(Session(chosen), prompt=prompt, pick=pick))
+    """Only here for --help: `route` reads the chat's own line before typer is imported."""
 
 
 @app.command(rich_help_panel=CHAT)
@@ -112,7 +89,9 @@ def search(
 
 
 def _groups() -> None:
-    """Add the commands that live in files of their own; only their names are needed until one is called."""
+    """Add the commands that live in files of their own, once."""
+    if app.registered_groups:
+        return
     from sakti.cli import config, db, doctor, local, memory, models, tasks, threads
 
     app.add_typer(threads.app, name="threads", rich_help_panel=CHAT)
@@ -125,18 +104,7 @@ def _groups() -> None:
     app.command(name="doctor", rich_help_panel=UPKEEP)(doctor.show)
 
 
-COMMANDS = ("run", "search", "threads", "tasks", "memory", "db", "local", "config", "models", "doctor")
-
-
-def run_app(arguments: Sequence[str]) -> Any:
-    if any(a in COMMANDS or a in ("-h", "--help") for a in arguments):
-        _groups()
-    return app(args=list(arguments), prog_name="sakti")
-
-
-def run_cli(argv: Sequence[str]) -> None:
-    try:
-        arguments = route(argv, COMMANDS)
-    except UsageError as e:
-        common.fail(str(e), common.USAGE)
-    run_app(arguments)
+def run_command(arguments: Sequence[str]) -> None:
+    """Let typer have the line."""
+    _groups()
+    app(args=list(arguments), prog_name="sakti")

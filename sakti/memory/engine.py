@@ -1,8 +1,8 @@
 """Observational memory as the agent uses it: messages go in, the window of the next request comes out.
 
-A turn is `begin_turn`, then `prepare` before every model call, then `end_turn`; `add` follows every message that
-was made durable. Nothing is read from the disk between the calls of one turn, nothing is written unless memory
-changes, and a failure of memory never ends a turn.
+A turn is `begin_turn`, then `prepare` before every model call, then `end_turn`; `add` follows every message
+that was made durable. Nothing is read from the disk between the calls of one turn, nothing is written unless
+memory changes, and a failure of memory never ends a turn.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from sakti.memory.work import Worker
 from sakti.store import leases, memory_log
 from sakti.store import memory as memory_store
 from sakti.store import messages as message_store
+from sakti.store import working_memory as pages
 from sakti.store import threads as thread_store
 from sakti.store.database import Database, Store
 from sakti.store.memory import Record
@@ -46,7 +47,8 @@ BACKLOG_FACTOR = 2
 
 @dataclass(frozen=True)
 class Prepared:
-    """What memory contributes to one request. `tail` moves from step to step and goes behind every breakpoint."""
+    """What memory contributes to one request. `tail` moves from step to step and goes behind every
+    breakpoint."""
 
     blocks: tuple[Block, ...]
     messages: tuple[Message, ...]
@@ -70,7 +72,13 @@ class MemoryEngine:
         self._owner = owner or leases.new_owner()
         self._timezone, self._goal = timezone, goal
         self._worker = Worker(
-            store=store, counter=counter, clock=clock, ids=ids, emit=emit, owner=self._owner, observer=observer,
+            store=store,
+            counter=counter,
+            clock=clock,
+            ids=ids,
+            emit=emit,
+            owner=self._owner,
+            observer=observer,
             reflector=reflector,
         )
         self._builder = context.ContextBuilder(counter, mode=mode, tagged=settings.retrieval)
@@ -81,10 +89,14 @@ class MemoryEngine:
         self._carried: str | None = None
         self._last_message_at: int | None = None
         self._gap = 0
-        self._room: int | None = None  # set when the provider found a request too long that memory thought fits
+        self._room: int | None = (
+            None  # set when the provider found a request too long that memory thought fits
+        )
         self._closed = False
+        self._new_thread = False
 
-    # --- opening ------------------------------------------------------------------------------------------------
+    # --- opening
+    # ------------------------------------------------------------------------------------------------
 
     @property
     def record_id(self) -> str:
@@ -105,17 +117,22 @@ class MemoryEngine:
         return self._settings.enabled and not self._settings.read_only and not self._store.read_only_reason
 
     async def open(self, thread: Thread) -> None:
-        """Load the thread's record, cursor, log and unobserved messages; clear what a crash left and say so."""
+        """Load the thread's record, cursor, log and unobserved messages; clear what a crash left and say
+        so."""
         if self._flow is not None:
             await self.close()
             self._closed = False
         record, expired = await self._record(thread)
         for lease in expired:
-            self._emit(Notice(
-                "information", "Stale flags detected and cleared",
-                f"{lease.kind} of thread {lease.thread_id or thread.id}, begun by {lease.owner.rsplit(':', 1)[0]}, "
-                "had not finished; it is done anew when it is due.",
-            ))
+            self._emit(
+                Notice(
+                    "information",
+                    "Stale flags detected and cleared",
+                    f"{lease.kind} of thread {lease.thread_id or thread.id}, "
+                    f"begun by {lease.owner.rsplit(':', 1)[0]}, "
+                    "had not finished; it is done anew when it is due.",
+                )
+            )
         window = await self._store.read(load, Window(thread, record, -1))
         window = await self._load_without_observing(window)
         self._flow = flow = Flow(
@@ -129,7 +146,8 @@ class MemoryEngine:
         newest = window.messages[-1:] or await self._store.read(message_store.page, thread.id, limit=1)
         self._last_message_at = newest[-1].created_at if newest else None
         await self._find_prompt(flow)
-        await self._read_pages(flow, new_thread=not newest)
+        self._new_thread = not newest
+        await self._read_pages(flow)
 
     async def _record(self, thread: Thread) -> tuple[Record, list[leases.Lease]]:
         scope = self._settings.scope
@@ -138,8 +156,14 @@ class MemoryEngine:
 
         def make(db: Database) -> tuple[Record, list[leases.Lease]]:
             record = memory_store.get_or_create(
-                db, id=new_id, lookup_key=key, scope=scope, thread_id=thread.id if scope == "thread" else None,
-                resource_id=thread.resource_id, timezone=zone, now=now,
+                db,
+                id=new_id,
+                lookup_key=key,
+                scope=scope,
+                thread_id=thread.id if scope == "thread" else None,
+                resource_id=thread.resource_id,
+                timezone=zone,
+                now=now,
             )
             if self._timezone and record.observed_timezone != self._timezone:
                 memory_store.set_timezone(db, record.id, self._timezone)
@@ -156,7 +180,9 @@ class MemoryEngine:
     async def _load_without_observing(self, window: Window) -> Window:
         if self._settings.enabled:
             return window
-        newest = await self._store.read(message_store.page, window.thread.id, limit=max(200, self._last_messages * 4))
+        newest = await self._store.read(
+            message_store.page, window.thread.id, limit=max(200, self._last_messages * 4)
+        )
         return Window(window.thread, window.record, -1, messages=newest)
 
     async def _find_prompt(self, flow: Flow) -> None:
@@ -169,26 +195,37 @@ class MemoryEngine:
             prompt = next((m for m in reversed(page) if m.role == "user" and m.state == "saved"), None)
         window.turn_users = [prompt] if prompt else []
 
-    async def _read_pages(self, flow: Flow, *, new_thread: bool) -> None:
-        """Working memory, and for a new thread the carry-over block, frozen from here on."""
+    async def _read_pages(self, flow: Flow) -> None:
         thread = flow.window.thread
-        page = await self._store.read(memory_store.working_memory, "thread", thread.id) or await self._store.read(
-            memory_store.working_memory, "resource", thread.resource_id)
+        page = await self._store.read(
+            pages.working_memory, "thread", thread.id
+        ) or await self._store.read(pages.working_memory, "resource", thread.resource_id)
         self._working_memory = page[0] if page else ""
-        if not new_thread or "carry_over" in thread.metadata or not self._settings.carry_over or thread.parent_id:
+
+    async def _carry_over(self, flow: Flow) -> None:
+        """What a new thread starts with, made at its first turn and frozen from then on."""
+        self._new_thread = False
+        thread = flow.window.thread
+        if "carry_over" in thread.metadata or not self._settings.carry_over or thread.parent_id:
             return
         earlier = await self._store.read(memory_log.carry_over, thread.resource_id, thread.id)
         text = "" if earlier is None else context.carry_over_text(
             earlier, "", self._counter, self._settings.carry_over)
-        self._carried = text  # stored by the first turn: before it the thread itself may not be
+        with contextlib.suppress(
+            StoreError
+        ):  # a read-only database: the block is made anew at the next start
+            await self._store.write(thread_store.update_metadata, thread.id, {"carry_over": text})
         flow.window.thread = dataclasses.replace(thread, metadata={**thread.metadata, "carry_over": text})
 
-    # --- a turn -------------------------------------------------------------------------------------------------
+    # --- a turn
+    # -------------------------------------------------------------------------------------------------
 
     async def begin_turn(self, *, provider: str, model: str) -> None:
-        """Take in what other processes changed; activate early when the prompt cache is cold anyway: after idle
-        time, or because another provider or model is asked now."""
+        """Take in what other processes changed; activate early when the prompt cache is cold anyway: after
+        idle time, or because another provider or model is asked now."""
         flow = self._open()
+        if self._new_thread:
+            await self._carry_over(flow)
         await self._catch_up(flow)
         actor = f"{provider}/{model}"
         trigger: Trigger | None = None
@@ -201,7 +238,9 @@ class MemoryEngine:
         elif ttl is not None and before and self._clock.now() - before[-1].created_at >= ttl:
             trigger = "idle"
         if self._carried is not None:
-            with contextlib.suppress(StoreError):  # a read-only database: the block is made anew at the next start
+            with contextlib.suppress(
+                StoreError
+            ):  # a read-only database: the block is made anew at the next start
                 await self._store.write(
                     thread_store.update_metadata, flow.window.thread.id, {"carry_over": self._carried})
                 self._carried = None
@@ -218,7 +257,7 @@ class MemoryEngine:
         waiting = [m.id for m in window.messages if m.state == "provisional"]
 
         def read(db: Database) -> tuple[list[Message], list[Message], int, tuple[str, int] | None]:
-            page = memory_store.working_memory(db, "thread", window.thread.id) or memory_store.working_memory(
+            page = pages.working_memory(db, "thread", window.thread.id) or pages.working_memory(
                 db, "resource", window.thread.resource_id)
             return (
                 message_store.after(db, window.thread.id, known), message_store.get_many(db, waiting),
@@ -251,8 +290,8 @@ class MemoryEngine:
 
     async def prepare(self, *, step: int, budget: int | None = None) -> Prepared:
         """The window for the next model call. `budget`: tokens that the model's window leaves for memory and
-        messages (None: not known). Waits for a model only above `block_after`, or at the threshold when nothing is
-        buffered and nothing is running."""
+        messages (None: not known). Waits for a model only above `block_after`, or at the threshold when
+        nothing is buffered and nothing is running."""
         flow = self._open()
         self._step, flow.budget = step, budget
         if self._observes:
@@ -334,12 +373,17 @@ class MemoryEngine:
         except SaktiError as e:
             self._emit(Notice("warning", e.title, e.message))
 
-    # --- the request ----------------------------------------------------------------------------------------------
+    # --- the request
+    # ----------------------------------------------------------------------------------------------
 
     def _blocks(self, flow: Flow) -> tuple[Block, ...]:
         out: list[Block] = []
         if self._working_memory.strip():
-            out.append(self._builder.text("working_memory", f"<working-memory>\n{self._working_memory.strip()}\n</working-memory>"))
+            out.append(
+                self._builder.text(
+                    "working_memory", f"<working-memory>\n{self._working_memory.strip()}\n</working-memory>"
+                )
+            )
         carried = str(flow.window.thread.metadata.get("carry_over") or "")
         if carried:
             out.append(self._builder.text("carry_over", f"<carry-over>\n{carried}\n</carry-over>"))
@@ -410,11 +454,13 @@ class MemoryEngine:
         if not self._closed and self._flow is not None:
             self._emit(self.status())
 
-    # --- by hand ----------------------------------------------------------------------------------------------------
+    # --- by hand
+    # ----------------------------------------------------------------------------------------------------
 
     async def observe_now(self, focus: str = "") -> bool:
-        """The provider found the request too long: put what is ready into the log, observe all but the last exchange,
-        and where even that is not to be had, send less of it. False when nothing can be made smaller."""
+        """The provider found the request too long: put what is ready into the log, observe all but the last
+        exchange, and where even that is not to be had, send less of it. False when nothing can be made
+        smaller."""
         flow = self._open()
         before = flow.window.pending
         while (running := flow.running()) is not None:
@@ -431,8 +477,8 @@ class MemoryEngine:
         return True
 
     async def compact(self, focus: str = "") -> CompactionFinished:
-        """Observe everything pending but the last exchange; joins what runs. Nothing pending: `messages` is 0 and
-        no model is asked."""
+        """Observe everything pending but the last exchange; joins what runs. Nothing pending: `messages` is
+        0 and no model is asked."""
         flow = self._open()
         done = await compaction.compact(flow, focus)
         self._emit(done)
@@ -440,8 +486,9 @@ class MemoryEngine:
         return done
 
     async def undo_compaction(self) -> CompactionFinished | None:
-        """Log and window exactly as before the last compaction; None when there is none, or when newer observations
-        build on it (a Notice says so). Automatic observation then waits for one more interval."""
+        """Log and window exactly as before the last compaction; None when there is none, or when newer
+        observations build on it (a Notice says so). Automatic observation then waits for one more
+        interval."""
         flow = self._open()
         done = await compaction.undo(flow)
         if done is not None:
@@ -449,13 +496,16 @@ class MemoryEngine:
         return done
 
     def compact_preview(self) -> tuple[int, int, int]:
-        """(messages that /compact would observe, tokens of messages and log now, an estimate of them after)."""
+        """(messages that /compact would observe, tokens of messages and log now, an estimate of them
+        after)."""
         return compaction.preview(self._open())
 
     async def wait_idle(self) -> None:
         """Until no background work runs."""
         flow = self._open()
-        while tasks := [t for t in (flow.buffering, flow.reflecting, flow.observing) if t is not None and not t.done()]:
+        while tasks := [
+            t for t in (flow.buffering, flow.reflecting, flow.observing) if t is not None and not t.done()
+        ]:
             await asyncio.wait(tasks)
 
     async def close(self) -> None:
@@ -464,7 +514,9 @@ class MemoryEngine:
         flow = self._flow
         if flow is None:
             return
-        tasks = [t for t in (flow.buffering, flow.reflecting, flow.observing) if t is not None and not t.done()]
+        tasks = [
+            t for t in (flow.buffering, flow.reflecting, flow.observing) if t is not None and not t.done()
+        ]
         for task in tasks:
             task.cancel()
         if tasks:

@@ -25,7 +25,7 @@ def loaded_after(code: str) -> set[str]:
     [
         ("import sys; sys.argv = ['sakti', '--version']; import sakti.cli; sakti.cli.main()", SDKS | STORE | SCREEN | {"typer"}),
         (
-            "from sakti.cli.app import run_cli\ntry: run_cli(['--help'])\nexcept SystemExit: pass",
+            "from sakti.cli import run_cli\ntry: run_cli(['--help'])\nexcept SystemExit: pass",
             SDKS | STORE | SCREEN,
         ),
         ("import sakti.agent.session", SDKS | STORE | SCREEN),

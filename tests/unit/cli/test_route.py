@@ -2,33 +2,45 @@ from __future__ import annotations
 
 import pytest
 
-from sakti.cli.app import COMMANDS
-from sakti.cli.route import UsageError, route
+from sakti.cli import COMMANDS
+from sakti.cli.route import Chat, Command, UsageError, route
 
 
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
-        ([], []),
-        (["-c"], ["-c"]),
-        (["fix the bug"], ["--prompt=fix the bug"]),
-        (["--", "fix", "it"], ["--prompt=fix it"]),
-        (["-m", "a/b", "fix the bug"], ["-m", "a/b", "--prompt=fix the bug"]),
-        (["-p", "hello", "--output", "json"], ["run", "hello", "--output", "json"]),
-        (["-m", "a/b", "-p", "hello"], ["run", "-m", "a/b", "hello"]),
-        (["-r"], ["--pick"]),
-        (["-r", "login"], ["--resume=login"]),
-        (["-r", "-m", "x/y"], ["--pick", "-m", "x/y"]),
-        (["search", "a", "b"], ["search", "a", "b"]),
-        (["run", "-"], ["run", "-"]),
+        ([], Chat()),
+        (["-c", "--debug"], Chat(continue_last=True, debug=True)),
+        (["fix the bug"], Chat(prompt="fix the bug")),
+        (["--", "fix", "it"], Chat(prompt="fix it")),
+        (["-m", "a/b", "fix the bug"], Chat(model="a/b", prompt="fix the bug")),
+        (["--model=a/b", "-o", "x=1", "--set", "y=2"], Chat(model="a/b", overrides=["x=1", "y=2"])),
+        (["-o", "memory.enabled=false"], Chat(overrides=["memory.enabled=false"])),
+        (["-p", "hello", "--output", "json"], Command(["run", "hello", "--output", "json"])),
+        (["-m", "a/b", "-p", "hello"], Command(["run", "-m", "a/b", "hello"])),
+        (["-r"], Chat(pick=True)),
+        (["-r", "login"], Chat(resume="login")),
+        (["--resume=login"], Chat(resume="login")),
+        (["-r", "-m", "x/y"], Chat(pick=True, model="x/y")),
+        (["search", "a", "b"], Command(["search", "a", "b"])),
+        (["run", "-"], Command(["run", "-"])),
+        (["--help"], Command(["--help"])),
     ],
 )
-def test_prompts_stand_where_commands_would(argv: list[str], expected: list[str]) -> None:
+def test_prompts_stand_where_commands_would(argv: list[str], expected: Chat | Command) -> None:
     assert route(argv, COMMANDS) == expected
 
 
-def test_a_single_unknown_word_is_an_error_with_suggestions() -> None:
-    with pytest.raises(UsageError, match="Did you mean `sakti search`"):
-        route(["serach"], COMMANDS)
-    with pytest.raises(UsageError, match="sakti -- fix the bug"):
-        route(["fix", "the", "bug"], COMMANDS)
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["serach"], "Did you mean `sakti search`"),
+        (["fix", "the", "bug"], "sakti -- fix the bug"),
+        (["--modle", "x"], "no option --modle"),
+        (["-m"], "needs a value"),
+        (["-m", "a/b", "run", "x"], "behind the command"),
+    ],
+)
+def test_what_means_nothing_is_one_clear_sentence(argv: list[str], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        route(argv, COMMANDS)

@@ -33,15 +33,25 @@ class Asker:
         return f"{self.provider.name}/{self.model}"
 
     async def ask(self, system: str, prompt: str) -> tuple[str, ModelCall]:
-        """The model's whole text. Raises `ProviderError` when it stays away, or for what waiting cannot mend."""
+        """The model's whole text. Raises `ProviderError` when it stays away, or for what waiting cannot
+        mend."""
         tokens = self.counter.count(prompt)
         message = Message(
-            "observer-input", "", "", "user", (TextPart(prompt),), self.clock.now(), tokens=message_tokens((tokens,)),
+            "observer-input",
+            "",
+            "",
+            "user",
+            (TextPart(prompt),),
+            self.clock.now(),
+            tokens=message_tokens((tokens,)),
             part_tokens=(tokens,),
         )
         counted = self.counter.count(system) + message.tokens
         request = Request(
-            self.model, (Block("system", system, edge=True),), (message,), max_output_tokens=self.max_output_tokens,
+            self.model,
+            (Block("system", system, edge=True),),
+            (message,),
+            max_output_tokens=self.max_output_tokens,
             temperature=None if self.provider.name in _NO_TEMPERATURE else self.temperature,
         )
         delay = FIRST_DELAY

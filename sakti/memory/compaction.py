@@ -10,16 +10,17 @@ from sakti.core.events import CompactionFinished, Notice
 from sakti.core.types import Json, Message
 from sakti.memory import policy
 from sakti.memory.flow import Flow
+from sakti.store import compactions
 from sakti.store import memory as memory_store
-from sakti.store.memory import Compaction
+from sakti.store.compactions import Compaction
 
 # What an observation comes to, as a share of its messages: only for the estimate before a compaction.
 USUAL_SHARE = 0.1
 
 
 def to_compact(flow: Flow, *, whole_turn: bool = True) -> list[Message]:
-    """The pending messages before the last exchange: before the newest prompt, or, where nothing stands before it
-    (or a turn is under way), before the last step."""
+    """The pending messages before the last exchange: before the newest prompt, or, where nothing stands
+    before it (or a turn is under way), before the last step."""
     messages = policy.select_safe_buffer_prefix(
         [m for m in flow.window.messages if m.state == "saved"], by_time=False)
     if whole_turn:
@@ -62,7 +63,7 @@ async def compact(flow: Flow, focus: str) -> CompactionFinished:
         return CompactionFinished(window.record.id, 0, tokens_before, tokens_before, 0, warnings)
     warnings = () if len(gone) == len(found) else (
         f"{len(found) - len(gone)} messages could not be observed and stay as they are.",)
-    await flow.store.write(memory_store.add_compaction, Compaction(
+    await flow.store.write(compactions.add_compaction, Compaction(
         flow.ids.new(), window.thread.id, window.thread.resource_id, window.record.id, focus, cursor + 1,
         window.cursor, len(gone), tuple(m.id for m in gone), tuple(g.id for g in made), before, tokens_before,
         tokens_after, flow.clock.now(),
@@ -75,11 +76,11 @@ async def undo(flow: Flow) -> CompactionFinished | None:
     while (running := flow.running()) is not None:
         await asyncio.wait([running])
     window = flow.window
-    done = await flow.store.read(memory_store.last_compaction, window.thread.id)
+    done = await flow.store.read(compactions.last_compaction, window.thread.id)
     if done is None:
         return None
     try:
-        await flow.store.write(memory_store.undo_compaction, done, flow.clock.now())
+        await flow.store.write(compactions.undo_compaction, done, flow.clock.now())
     except MemoryFailure as e:
         flow.emit(Notice("warning", "The compaction cannot be undone", e.message))
         return None
@@ -95,7 +96,11 @@ async def undo(flow: Flow) -> CompactionFinished | None:
     window.record = dataclasses.replace(
         window.record, metadata={**window.record.metadata, "hold_until": flow.hold_until})
     return CompactionFinished(
-        window.record.id, done.message_count, done.tokens_after, window.pending + flow.observation_tokens(), 0,
+        window.record.id,
+        done.message_count,
+        done.tokens_after,
+        window.pending + flow.observation_tokens(),
+        0,
         undone=True,
     )
 
@@ -117,5 +122,8 @@ def _snapshot(flow: Flow) -> Json:
         "last_buffered_at_tokens": flow.buffered_at,
         "last_observed_at": window.record.last_observed_at,
         "pending_tokens": window.pending,
-        "thread": {k: metadata.get(k) for k in ("current_task", "suggested_response", "task_index", "last_observed_at")},
+        "thread": {
+            k: metadata.get(k)
+            for k in ("current_task", "suggested_response", "task_index", "last_observed_at")
+        },
     }

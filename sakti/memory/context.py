@@ -1,7 +1,7 @@
 """What the model is shown of memory, in a fixed order: working memory, carry-over, reflections, observations.
 
-Every group is a block of its own and nothing in a block moves within a day, so the prompt's prefix stays cached.
-What moves goes into the tail.
+Every group is a block of its own and nothing in a block moves within a day, so the prompt's prefix stays
+cached. What moves goes into the tail.
 """
 
 from __future__ import annotations
@@ -44,7 +44,11 @@ class ContextBuilder:
     def _render(self, active: Sequence[Group], now: int) -> tuple[list[Group], int, tuple[Block, ...], int]:
         made = self._made
         # groups never change, so the same ones in the same order on the same day give the same blocks
-        if made[1] == now and len(made[0]) == len(active) and all(a is b for a, b in zip(made[0], active, strict=True)):
+        if (
+            made[1] == now
+            and len(made[0]) == len(active)
+            and all(a is b for a, b in zip(made[0], active, strict=True))
+        ):
             return made
         if not any(g.text for g in active):  # nothing is counted, so a new thread does not load the tokenizer
             self._made = (list(active), now, (), 0)
@@ -92,8 +96,16 @@ class ContextBuilder:
         text = f"<system-reminder>\n{read_prompt('memory-reminder')}\n</system-reminder>"
         tokens = self._counter.count(text)
         return Message(
-            REMINDER_ID, thread_id, resource_id, "user", (TextPart(text),), 0, tokens=tokens + MESSAGE_OVERHEAD,
-            part_tokens=(tokens,), token_counter=self._counter.name, metadata={"synthetic": "reminder"},
+            REMINDER_ID,
+            thread_id,
+            resource_id,
+            "user",
+            (TextPart(text),),
+            0,
+            tokens=tokens + MESSAGE_OVERHEAD,
+            part_tokens=(tokens,),
+            token_counter=self._counter.name,
+            metadata={"synthetic": "reminder"},
         )
 
 
@@ -110,8 +122,8 @@ def tail(current_task: str | None, suggested_response: str | None, gap_ms: int) 
 
 
 def carry_over_text(earlier: CarryOver, working_memory: str, counter: Counter, limit: int) -> str:
-    """The block that a new thread starts with, at most `limit` tokens: lines that do not fit are left out, the
-    newest and pinned ones first in."""
+    """The block that a new thread starts with, at most `limit` tokens: lines that do not fit are left out,
+    the newest and pinned ones first in."""
     parts: list[str] = []
     if working_memory:
         parts.append(working_memory.strip())

@@ -20,8 +20,8 @@ _NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 
 
 def parse_date(month: str, day: int, year: int) -> int | None:
-    """Midnight of a date whose month is told by its first three letters; days past the month's end run on into
-    the next (31 February is 3 March), years below 100 are of the 1900s and 2000s. None for no date."""
+    """Midnight of a date whose month is told by its first three letters; days past the month's end run on
+    into the next (31 February is 3 March), years below 100 are of the 1900s and 2000s. None for no date."""
     number = _MONTHS.index(month[:3].lower()) + 1 if month[:3].lower() in _MONTHS else 0
     if not number or not 1 <= day <= 31:
         return None
@@ -32,8 +32,8 @@ def parse_date(month: str, day: int, year: int) -> int | None:
 
 
 def format_relative_time(date: int, now: int) -> str:
-    """`yesterday`, `3 weeks ago`, `in 2 months`: whole days between the two, then weeks, months of 30 days and
-    years of 365."""
+    """`yesterday`, `3 weeks ago`, `in 2 months`: whole days between the two, then weeks, months of 30 days
+    and years of 365."""
     days = (now - date) // DAY
     if days == 0:
         return "today"
@@ -64,7 +64,8 @@ def format_gap_between_dates(previous: int, current: int) -> str | None:
 
 _EXACT = re.compile(rf"([A-Z][a-z]+){S}+([0-9]{{1,2}})(?:-[0-9]{{1,2}})?,?{S}+([0-9]{{4}})")
 _PART = re.compile(
-    rf"(early|mid|late)[- ]?(?:to[- ]?(?:early|mid|late)[- ]?)?([A-Z][a-z]+){S}+([0-9]{{4}})", re.IGNORECASE | re.ASCII
+    rf"(early|mid|late)[- ]?(?:to[- ]?(?:early|mid|late)[- ]?)?([A-Z][a-z]+){S}+([0-9]{{4}})",
+    re.IGNORECASE | re.ASCII,
 )
 _SPAN = re.compile(rf"([A-Z][a-z]+){S}+to{S}+([A-Z][a-z]+){S}+([0-9]{{4}})", re.IGNORECASE | re.ASCII)
 _PART_DAY = {"early": 7, "mid": 15, "late": 23}
@@ -75,7 +76,9 @@ def parse_date_from_content(text: str) -> int | None:
     2023` the first of June; None where it is too vague."""
     if (m := _EXACT.search(text)) and (date := parse_date(m[1], int(m[2]), int(m[3]))) is not None:
         return date
-    if (m := _PART.search(text)) and (date := parse_date(m[2], _PART_DAY[m[1].lower()], int(m[3]))) is not None:
+    if (m := _PART.search(text)) and (
+        date := parse_date(m[2], _PART_DAY[m[1].lower()], int(m[3]))
+    ) is not None:
         return date
     if m := _SPAN.search(text):
         return parse_date(m[2], 1, int(m[3]))
@@ -96,8 +99,8 @@ _INLINE = re.compile(rf"\((estimated|meaning){S}+([^)]+[0-9]{{4}})\)", re.IGNORE
 
 
 def expand_inline_estimated_dates(text: str, now: int) -> str:
-    """`(meaning May 20, 2023)` gets its distance, and `likely already happened` where the line's text before it
-    speaks of a plan and the day is past."""
+    """`(meaning May 20, 2023)` gets its distance, and `likely already happened` where the line's text before
+    it speaks of a plan and the day is past."""
 
     def replaced(match: re.Match[str]) -> str:
         date = parse_date_from_content(match[2])
@@ -137,7 +140,8 @@ def add_relative_time_to_observations(text: str, now: int, previous: int | None 
             return match[0]
         gap = None if previous is None else format_gap_between_dates(previous, date)
         previous = date
-        return f"{f'{chr(10)}{gap}{chr(10) * 2}' if gap else ''}{match[1]}{match[2]} ({format_relative_time(date, now)})"
+        before = f"\n{gap}\n\n" if gap else ""
+        return f"{before}{match[1]}{match[2]} ({format_relative_time(date, now)})"
 
     return _HEADER.sub(replaced, text)
 

@@ -17,18 +17,15 @@ from sakti.core.clock import Clock
 from sakti.core.config import MemorySettings
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.events import (
-    BufferedObservations,
-    BufferedReflection,
     CompactionFinished,
     Event,
-    Gauge,
     MemoryStatus,
     Notice,
 )
 from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Block, Message, Thread
-from sakti.memory import compaction, context, modes, policy
+from sakti.memory import compaction, context, modes, policy, status
 from sakti.memory.flow import Flow, Trigger, load
 from sakti.memory.protocol import Observer, Reflector
 from sakti.memory.window import Window, newest_that_fit, sync_cut
@@ -36,8 +33,8 @@ from sakti.memory.work import Worker
 from sakti.store import leases, memory_log
 from sakti.store import memory as memory_store
 from sakti.store import messages as message_store
-from sakti.store import working_memory as pages
 from sakti.store import threads as thread_store
+from sakti.store import working_memory as pages
 from sakti.store.database import Database, Store
 from sakti.store.memory import Record
 
@@ -296,9 +293,9 @@ class MemoryEngine:
         self._step, flow.budget = step, budget
         if self._observes:
             await self._move(flow)
-        status = self.status()
-        self._emit(status)
-        return Prepared(self._blocks(flow), self._messages(flow), self._tail(flow), status)
+        now = self.status()
+        self._emit(now)
+        return Prepared(self._blocks(flow), self._messages(flow), self._tail(flow), now)
 
     def preview(self) -> Prepared:
         """The window as it would be sent now; nothing is moved, written or told."""
@@ -315,9 +312,9 @@ class MemoryEngine:
         numbers = flow.numbers()
         flow.backlog = flow.backlog and flow.window.pending > numbers.block_after
         flow.start_buffering(numbers)
-        flow.start_reflecting(numbers)
+        flow.reflecting.start(numbers)
         await self._wait_for_messages(flow)
-        await self._wait_for_log(flow)
+        await flow.reflecting.settle()
 
     async def _wait_for_messages(self, flow: Flow) -> None:
         while not flow.backlog:
@@ -341,22 +338,6 @@ class MemoryEngine:
             if not await flow.observe_sync(messages[:cut]) or flow.window.pending >= before:
                 return
 
-    async def _wait_for_log(self, flow: Flow) -> None:
-        numbers = flow.numbers()
-        tokens = flow.observation_tokens()
-        if tokens < numbers.reflect_at:
-            return
-        running = flow.reflecting is not None and not flow.reflecting.done()
-        if not running and flow.window.reflection is None:
-            running = flow.begin_reflection(numbers, 0)
-            if running and numbers.reflect_from is not None and tokens <= numbers.reflect_block_after:
-                return
-        if running and flow.reflecting is not None and (
-            tokens > numbers.reflect_block_after or numbers.reflect_from is None
-        ):
-            await asyncio.wait([flow.reflecting])
-            await flow.activate_due()
-
     async def end_turn(self) -> None:
         """The turn is saved. What is pending may be buffered; never waits for a model."""
         flow = self._open()
@@ -365,7 +346,7 @@ class MemoryEngine:
         if self._observes and flow.hold_until is None:
             numbers = flow.numbers()
             flow.start_buffering(numbers, at_end=True)
-            flow.start_reflecting(numbers)
+            flow.reflecting.start(numbers)
 
     async def _write_quietly(self, flow: Flow, changes: dict[str, object]) -> None:
         try:
@@ -424,30 +405,9 @@ class MemoryEngine:
     def status(self) -> MemoryStatus:
         """The windows as they are now; the same numbers as in the request."""
         flow = self._open()
-        window, numbers = flow.window, flow.numbers()
-        ready = window.ready()
-        chunks = [g.message_tokens for g in ready]
-        running = flow.running() is not None
-        reflecting = flow.reflecting is not None and not flow.reflecting.done()
-        reflection = window.reflection
-        merged = set(reflection.merged_group_ids) if reflection else set[str]()
-        return MemoryStatus(
-            window.record.id, window.thread.id, self._step, window.record.generation_count,
-            Gauge(window.pending, numbers.threshold), Gauge(flow.observation_tokens(), numbers.reflect_at),
-            BufferedObservations(
-                len(ready), sum(chunks),
-                policy.calculate_projected_message_removal(
-                    chunks, numbers.activation, numbers.threshold, window.pending),
-                sum(g.observation_tokens for g in ready),
-                "running" if running else "complete" if ready else "idle",
-            ),
-            BufferedReflection(
-                sum(g.observation_tokens for g in window.active if g.id in merged),
-                reflection.observation_tokens if reflection else 0,
-                "running" if reflecting else "complete" if reflection else "idle",
-            ),
-            self._worker.observer.name, self._worker.reflector.name, self._counter.approximate,
-            _next_boundary(window.pending, flow.buffered_at, numbers), flow.note or numbers.why,
+        return status.status(
+            flow, self._step, self._worker.observer.name, self._worker.reflector.name,
+            approximate=self._counter.approximate,
         )
 
     def _announce(self) -> None:
@@ -503,9 +463,7 @@ class MemoryEngine:
     async def wait_idle(self) -> None:
         """Until no background work runs."""
         flow = self._open()
-        while tasks := [
-            t for t in (flow.buffering, flow.reflecting, flow.observing) if t is not None and not t.done()
-        ]:
+        while tasks := flow.tasks():
             await asyncio.wait(tasks)
 
     async def close(self) -> None:
@@ -514,9 +472,7 @@ class MemoryEngine:
         flow = self._flow
         if flow is None:
             return
-        tasks = [
-            t for t in (flow.buffering, flow.reflecting, flow.observing) if t is not None and not t.done()
-        ]
+        tasks = flow.tasks()
         for task in tasks:
             task.cancel()
         if tasks:
@@ -529,12 +485,3 @@ def _newest(messages: list[Message], count: int, keep: list[Message]) -> list[Me
     start = max((c for c in policy.safe_cuts(messages) if c <= start), default=0)
     kept = {m.id for m in keep}
     return [m for i, m in enumerate(messages) if i >= start or m.id in kept]
-
-
-def _next_boundary(pending: int, last: int, numbers: policy.Numbers) -> int | None:
-    """Pending tokens at which the next background observation begins."""
-    if numbers.buffer is None:
-        return None
-    step = numbers.buffer / 2 if pending >= numbers.threshold - numbers.buffer * 1.1 else numbers.buffer
-    last = 0 if last > pending else last
-    return int((max(last, 0) // step + 1) * step)

@@ -1,7 +1,8 @@
-"""Observing and reflecting without a model: lines are taken from the messages word for word, nothing is invented.
+"""Observing and reflecting without a model: lines are taken from the messages word for word, nothing is
+invented.
 
-Milliseconds, deterministic, about an eighth of the input's tokens: the lines with the highest weight that fit, in
-the order in which they happened.
+Milliseconds, deterministic, about an eighth of the input's tokens: the lines with the highest weight that
+fit, in the order in which they happened.
 """
 
 from __future__ import annotations
@@ -29,19 +30,23 @@ _QUESTION = re.compile(
     r"\?\s*$|^(?:how|what|why|where|when|which|who|can|could|does|do|is|are|should)\b[^.!]*\?", re.IGNORECASE)
 # What someone says of themselves and their code, or lays down.
 _ASSERTION = re.compile(
-    r"\b(?:i'm|i am|i've|i have|i use|i prefer|i like|i hate|i want|i need|we're|we are|we've|we have|we use|we need|"
-    r"we want|my|our|ours|always|never|must|mustn't|should not|shouldn't|don't|do not|no longer|instead of|rather than|"
-    r"decided|decision|let's|prefer|important|remember|note that|actually|correct(?:ion)?|deadline|requires?)\b",
+    r"\b(?:i'm|i am|i've|i have|i use|i prefer|i like|i hate|i want|i need|we're|we are|we've|we have|we use|"
+    r"we need|we want|my|our|ours|always|never|must|mustn't|should not|shouldn't|don't|do not|no longer|"
+    r"instead of|rather than|decided|decision|let's|prefer|important|remember|note that|actually|"
+    r"correct(?:ion)?|deadline|requires?)\b",
     re.IGNORECASE,
 )
 _CONCLUSION = re.compile(
-    r"\b(?:root cause|because|decid\w+|conclu\w+|the (?:problem|issue|bug|error|cause|fix) (?:is|was)|turns out|found|"
-    r"fixed|implemented|created|added|renamed|removed|moved|replaced|migrated|installed|updated|blocked|cannot|failed|"
-    r"passes|passed|next step|remaining|recommend\w*|plan)\b", re.IGNORECASE,
+    r"\b(?:root cause|because|decid\w+|conclu\w+|the (?:problem|issue|bug|error|cause|fix) (?:is|was)|"
+    r"turns out|found|fixed|implemented|created|added|renamed|removed|moved|replaced|migrated|installed|"
+    r"updated|blocked|cannot|failed|passes|passed|next step|remaining|recommend\w*|plan)\b",
+    re.IGNORECASE,
 )
 _ERROR = re.compile(
     r"\b(?:[A-Z]\w*(?:Error|Exception)\b|error(?:\[\w+\])?:|fatal:|panic:|traceback|E\d{3,}\b|FAILED|FAIL\b|"
-    r"command not found|no such file|permission denied|segmentation fault|undefined reference)", re.IGNORECASE)
+    r"command not found|no such file|permission denied|segmentation fault|undefined reference)",
+    re.IGNORECASE,
+)
 _TESTS = re.compile(
     r"\b\d+\s+(?:passed|failed|passing|failing|errors?|skipped|tests?)\b|\btests?:\s*\d+|\btest result: |"
     r"\bcoverage[: ]|\b\d+ problems?\b|\bBUILD (?:SUCCESSFUL|FAILED)\b", re.IGNORECASE)
@@ -121,7 +126,9 @@ def _candidates(messages: Sequence[Message]) -> Iterator[Candidate]:
 
 def _sentences(text: str) -> list[str]:
     plain = _CODE_BLOCK.sub("\n", clean_surrogates(text))
-    return [t for s in _SENTENCE.split(plain) if (t := _LIST_SIGN.sub("", s).strip()) and any(map(str.isalnum, t))]
+    return [
+        t for s in _SENTENCE.split(plain) if (t := _LIST_SIGN.sub("", s).strip()) and any(map(str.isalnum, t))
+    ]
 
 
 def _of_user(text: str) -> Iterator[tuple[float, str, str]]:
@@ -161,7 +168,9 @@ def _of_tool(call: ToolCallPart | None, result: ToolResultPart) -> Iterator[tupl
     target = next((str(arguments[k]) for k in _PATH_KEYS if arguments.get(k)), "")
     lines = [line.strip() for line in result.content.split("\n") if line.strip()]
     error = next((line for line in lines if _ERROR.search(line)), "")
-    last_error = next((line for line in reversed(lines) if re.match(r"\w*(?:Error|Exception)\b", line)), error)
+    last_error = next(
+        (line for line in reversed(lines) if re.match(r"\w*(?:Error|Exception)\b", line)), error
+    )
     tests = next((line for line in reversed(lines) if _TESTS.search(line)), "")
     outcome = tests or last_error
     failed = result.is_error or bool(result.details.get("exit_code")) or (bool(error) and not tests)
@@ -198,7 +207,8 @@ def _clip(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
-# --- reflection ----------------------------------------------------------------------------------------------
+# --- reflection
+# ----------------------------------------------------------------------------------------------
 
 _COMMAND_LINE = re.compile(r"Agent (?:ran `[^`]*`|used \S+(?: \S+)?)")
 _TIME = re.compile(r"\(\d{1,2}:\d{2}\)\s*")
@@ -223,8 +233,8 @@ class ExtractiveReflector:
         self._counter = counter
 
     async def reflect(self, request: ReflectInput) -> ReflectResult:
-        """Repeated lines and superseded outcomes go first, then 🟢, nested and 🟡 lines, oldest first, until the target
-        is met; pinned lines stay. Raises `MemoryFailure` (not_smaller) where nothing could go."""
+        """Repeated lines and superseded outcomes go first, then 🟢, nested and 🟡 lines, oldest first, until
+        the target is met; pinned lines stay. Raises `MemoryFailure` (not_smaller) where nothing could go."""
         text = "\n".join(t for _, t in request.groups)
         before = sum(self._counter.count(t) for _, t in request.groups)
         rows = self._rows(text, {_bare(p) for p in request.pinned})
@@ -241,7 +251,9 @@ class ExtractiveReflector:
             total -= row.tokens
         out = _write(rows)
         if not out or self._counter.count(out) >= before:
-            raise MemoryFailure("The log cannot be condensed further without a model: it stays.", code="not_smaller")
+            raise MemoryFailure(
+                "The log cannot be condensed further without a model: it stays.", code="not_smaller"
+            )
         return ReflectResult(out, model=NAME, prompt_hash=NAME, level=request.start_level)
 
     def _rows(self, text: str, pinned: set[str]) -> list[_Line]:
@@ -256,7 +268,9 @@ class ExtractiveReflector:
                 continue
             sign = next((name for s, name in SIGNS.items() if s in line[:16]), "none")
             rank = _ORDER["low"] if sign == "none" and line.startswith((" ", "\t")) else _ORDER[sign]
-            out.append(_Line(line, rank, self._counter.count(line) + 1, len(out), header, _bare(line) in pinned))
+            out.append(
+                _Line(line, rank, self._counter.count(line) + 1, len(out), header, _bare(line) in pinned)
+            )
         return out
 
 

@@ -19,12 +19,21 @@ MAX_OUTPUT_TOKENS = 100_000
 
 
 def build_observers(
-    settings: MemorySettings, provider: Provider | None, model_name: str | None, fit: bool, *, counter: Counter,
-    clock: Clock, reflector_provider: Provider | None = None, reflector_model: str | None = None,
-    window: int | None = None, max_output: int | None = None,
+    settings: MemorySettings,
+    provider: Provider | None,
+    model_name: str | None,
+    fit: bool,
+    *,
+    counter: Counter,
+    clock: Clock,
+    reflector_provider: Provider | None = None,
+    reflector_model: str | None = None,
+    window: int | None = None,
+    max_output: int | None = None,
 ) -> tuple[Observer, Reflector]:
-    """Observer and Reflector on `model_name` of `provider` (the Reflector on its own pair where one is given), or
-    extractive ones where there is no model, it is not fit to observe, or the settings say "extractive".
+    """Observer and Reflector on `model_name` of `provider` (the Reflector on its own pair where one is
+    given), or extractive ones where there is no model, it is not fit to observe, or the settings say
+    "extractive".
 
     `window` and `max_output` are the model's, in tokens, None where they are not known.
     """

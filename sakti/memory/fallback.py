@@ -18,8 +18,8 @@ _GONE = ("authentication", "not_found", "connection", "refused", "invalid_reques
 
 
 class FallbackObserver:
-    """Asks `model`; three malformed answers in a row, or a model that cannot be had, and `extractive` takes over
-    for this thread's life. Anything transient is left to the engine's own backoff."""
+    """Asks `model`; three malformed answers in a row, or a model that cannot be had, and `extractive` takes
+    over for this thread's life. Anything transient is left to the engine's own backoff."""
 
     def __init__(self, model: Observer, extractive: Observer) -> None:
         self._model, self._extractive = model, extractive
@@ -41,7 +41,8 @@ class FallbackObserver:
             self._switched = True
             return _with_note(
                 await self._extractive.observe(request),
-                f"{self._model.name} cannot observe ({e.message}) From now on observations are extracted without a model.",
+                f"{self._model.name} cannot observe ({e.message}) "
+                "From now on observations are extracted without a model.",
             )
         self._malformed = 0
         return result
@@ -54,7 +55,8 @@ class FallbackObserver:
 
 
 class FallbackReflector:
-    """As `FallbackObserver`, for one call at a time: a reflection that a model cannot give is made by code."""
+    """As `FallbackObserver`, for one call at a time: a reflection that a model cannot give is made by
+    code."""
 
     def __init__(self, model: Reflector, extractive: Reflector) -> None:
         self._model, self._extractive = model, extractive
@@ -78,6 +80,12 @@ class FallbackReflector:
 
 def _with_note(result: ObserveResult, note: str) -> ObserveResult:
     return ObserveResult(
-        result.text, result.current_task, result.suggested_response, result.title, result.model, result.prompt_hash,
-        result.calls, note,
+        result.text,
+        result.current_task,
+        result.suggested_response,
+        result.title,
+        result.model,
+        result.prompt_hash,
+        result.calls,
+        note,
     )

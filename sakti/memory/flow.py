@@ -1,4 +1,5 @@
-"""How memory moves: what is observed, in the background or while a step waits, goes into the log whole and once.
+"""How memory moves: what is observed, in the background or while a step waits, goes into the log whole and
+once.
 
 `Flow` owns the window and changes it only after the transaction that says the same has committed. Every await
 on the way there is under one lock, so two commits never plan on each other's past.
@@ -19,7 +20,8 @@ from sakti.core.ids import Ids
 from sakti.core.types import Json, Message
 from sakti.memory import dates, policy
 from sakti.memory.context import ContextBuilder
-from sakti.memory.protocol import ObserveInput, ReflectInput
+from sakti.memory.protocol import ObserveInput
+from sakti.memory.reflecting import Reflecting
 from sakti.memory.window import Window, slices
 from sakti.memory.work import Operation, Worker, observable
 from sakti.store import memory as memory_store
@@ -31,15 +33,25 @@ from sakti.store.memory import Activation, Group, Held, NewLine
 Trigger: TypeAlias = Literal["threshold", "idle", "provider_change"]
 RETRY_AFTER_MS = 60_000
 LONGEST_RETRY = 8
-TAIL_MS, TAIL_LINES = 24 * policy.HOUR, 50
 
 
 class Flow:
     """The state machine of one thread's memory. `changed` is called after every change, for the status."""
 
     def __init__(
-        self, *, store: Store, settings: MemorySettings, mode: str, clock: Clock, ids: Ids, emit: Callable[[Event], None],
-        worker: Worker, builder: ContextBuilder, window: Window, timezone: str, changed: Callable[[], None],
+        self,
+        *,
+        store: Store,
+        settings: MemorySettings,
+        mode: str,
+        clock: Clock,
+        ids: Ids,
+        emit: Callable[[Event], None],
+        worker: Worker,
+        builder: ContextBuilder,
+        window: Window,
+        timezone: str,
+        changed: Callable[[], None],
     ) -> None:
         self.store, self.settings, self.mode, self.clock, self.ids = store, settings, mode, clock, ids
         self.emit, self.worker, self.builder, self.window = emit, worker, builder, window
@@ -47,19 +59,19 @@ class Flow:
         self.budget: int | None = None
         self.goal = ""
         self.buffering: asyncio.Task[None] | None = None
-        self.reflecting: asyncio.Task[None] | None = None
         self.observing: asyncio.Task[bool] | None = None
         self.buffered_at = window.record.last_buffered_at_tokens
         self.hold_until: int | None = window.record.metadata.get("hold_until")
+        self.reflecting = Reflecting(self)
         self.backlog = False
         self.note = ""
         self._lock = asyncio.Lock()
         self._failures = 0
         self._retry_tokens = 0
         self._retry_time = 0
-        self._reflect_above = 0  # input tokens of the last reflection that failed
 
-    # --- figures ----------------------------------------------------------------------------------------------
+    # --- figures
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def today(self) -> int:
@@ -74,10 +86,20 @@ class Flow:
     def running(self) -> asyncio.Task[Any] | None:
         return next((t for t in (self.observing, self.buffering) if t is not None and not t.done()), None)
 
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """All work that goes on."""
+        return [
+            t
+            for t in (self.buffering, self.observing, self.reflecting.task)
+            if t is not None and not t.done()
+        ]
+
     def may_try(self) -> bool:
         """False while a failure's backoff lasts: until the window has grown or some time has passed."""
         return (
-            not self._failures or self.window.pending >= self._retry_tokens or self.clock.now() >= self._retry_time
+            not self._failures
+            or self.window.pending >= self._retry_tokens
+            or self.clock.now() >= self._retry_time
         )
 
     def snapshot(self, numbers: policy.Numbers) -> Json:
@@ -87,13 +109,16 @@ class Flow:
             "observation_tokens": numbers.reflect_at, "scope": self.window.record.scope, "mode": self.mode,
         }
 
-    def operation(self, name: Literal["observation", "buffering"], kind: Literal["observation", "reflection"]) -> Operation:
+    def operation(
+        self, name: Literal["observation", "buffering"], kind: Literal["observation", "reflection"]
+    ) -> Operation:
         window = self.window
         return Operation(
             self.ids.new(), name, kind, window.record.id, window.thread.id, self.snapshot(self.numbers())
         )
 
-    # --- activation ---------------------------------------------------------------------------------------------
+    # --- activation
+    # ---------------------------------------------------------------------------------------------
 
     async def activate_due(self, trigger: Trigger = "threshold") -> bool:
         """Put what is ready into the log as long as the threshold is reached; without a model call."""
@@ -121,7 +146,9 @@ class Flow:
         async with self._lock:
             window = self.window
             reflection = window.reflection if with_reflection else None
-            if reflection is not None and not {g.id for g in window.active}.issuperset(reflection.merged_group_ids):
+            if reflection is not None and not {g.id for g in window.active}.issuperset(
+                reflection.merged_group_ids
+            ):
                 await self.store.write(memory_store.discard, [reflection.id], self.clock.now())
                 window.reflection = reflection = None
             if not groups and reflection is None:
@@ -157,11 +184,18 @@ class Flow:
             metadata |= _task(reflection)  # no newer Observer has said what is being worked on
         pending = sum(m.tokens for m in window.messages if m.index > last)
         change = Activation(
-            record_id=window.record.id, thread_id=window.thread.id, group_ids=tuple(g.id for g in groups),
-            reflection_id=reflection.id if reflection else None, expected_cursor=window.cursor, last_index=last,
-            tokens_observed=observed, pending_tokens=pending,
+            record_id=window.record.id,
+            thread_id=window.thread.id,
+            group_ids=tuple(g.id for g in groups),
+            reflection_id=reflection.id if reflection else None,
+            expected_cursor=window.cursor,
+            last_index=last,
+            tokens_observed=observed,
+            pending_tokens=pending,
             observation_tokens=sum(g.observation_tokens for g in active),
-            buffered_at_tokens=max(0, self.buffered_at - observed), thread_metadata=metadata, title=None,
+            buffered_at_tokens=max(0, self.buffered_at - observed),
+            thread_metadata=metadata,
+            title=None,
             now=self.clock.now(),
         )
         return change, active
@@ -173,8 +207,10 @@ class Flow:
         window, now = self.window, change.now
         before = len(window.messages)
         ids = set(change.group_ids)
-        window.active = [dataclasses.replace(g, state="active", activated_at=now) if g.state == "buffered" else g
-                         for g in active]
+        window.active = [
+            dataclasses.replace(g, state="active", activated_at=now) if g.state == "buffered" else g
+            for g in active
+        ]
         window.buffered = [g for g in window.buffered if g.id not in ids]
         window.drop_through(change.last_index)
         self.buffered_at = change.buffered_at_tokens
@@ -188,26 +224,40 @@ class Flow:
             last_observed_at=now if groups else record.last_observed_at,
         )
         window.thread = dataclasses.replace(
-            window.thread, metadata={k: v for k, v in {**window.thread.metadata, **change.thread_metadata}.items()
-                                     if v is not None},
+            window.thread,
+            metadata={
+                k: v for k, v in {**window.thread.metadata, **change.thread_metadata}.items() if v is not None
+            },
         )
         activated: list[tuple[Literal["observation", "reflection"], list[Group]]] = [
             ("observation", list(groups)), ("reflection", [reflection] if reflection else [])]
         for kind, chosen in activated:
             if chosen:
-                self.emit(MemoryActivation(
-                    groups[0].cycle_id if groups else chosen[0].cycle_id, kind, record.id, (window.thread.id,), trigger,
-                    now, len(chosen), sum(g.message_tokens for g in chosen), sum(g.observation_tokens for g in chosen),
-                    before - len(window.messages) if kind == "observation" else 0, window.record.generation_count,
-                    "\n".join(g.text for g in chosen if g.text), self.snapshot(self.numbers()),
-                ))
+                self.emit(
+                    MemoryActivation(
+                        groups[0].cycle_id if groups else chosen[0].cycle_id,
+                        kind,
+                        record.id,
+                        (window.thread.id,),
+                        trigger,
+                        now,
+                        len(chosen),
+                        sum(g.message_tokens for g in chosen),
+                        sum(g.observation_tokens for g in chosen),
+                        before - len(window.messages) if kind == "observation" else 0,
+                        window.record.generation_count,
+                        "\n".join(g.text for g in chosen if g.text),
+                        self.snapshot(self.numbers()),
+                    )
+                )
         self.changed()
 
-    # --- observing ------------------------------------------------------------------------------------------------
+    # --- observing
+    # ------------------------------------------------------------------------------------------------
 
     def start_buffering(self, numbers: policy.Numbers, *, at_end: bool = False) -> None:
-        """Begin a background observation if an interval was crossed (or, at the end of a turn, if an interval's
-        worth is pending) and nothing runs."""
+        """Begin a background observation if an interval was crossed (or, at the end of a turn, if an
+        interval's worth is pending) and nothing runs."""
         window = self.window
         if numbers.buffer is None or self.running() is not None or not self.may_try():
             return
@@ -233,7 +283,9 @@ class Flow:
             memory_store.set_buffered_at(db, window.record.id, boundary, started)
 
         async def work() -> None:
-            async with self.worker.lease(window.record, "buffering_observation", window.thread.id, begin) as held:
+            async with self.worker.lease(
+                window.record, "buffering_observation", window.thread.id, begin
+            ) as held:
                 self.buffered_at = boundary
                 self.emit(operation.event("start", started_at=started, tokens_to_buffer=tokens))
                 self.changed()
@@ -273,10 +325,21 @@ class Flow:
         if request.messages:
             group, rows = await self.worker.observe(window.record, request, held, operation)
         else:
-            group, rows = Group(
-                self.ids.new(), window.record.id, window.thread.id, "observation", "buffered", "", self.clock.now(),
-                self.mode, cycle_id=operation.cycle_id, operation_id=held.operation_id,
-            ), []
+            group, rows = (
+                Group(
+                    self.ids.new(),
+                    window.record.id,
+                    window.thread.id,
+                    "observation",
+                    "buffered",
+                    "",
+                    self.clock.now(),
+                    self.mode,
+                    cycle_id=operation.cycle_id,
+                    operation_id=held.operation_id,
+                ),
+                [],
+            )
         return dataclasses.replace(
             group, first_message_id=piece[0].id, last_message_id=piece[-1].id, first_index=piece[0].index,
             last_index=piece[-1].index, message_ids=tuple(m.id for m in piece),
@@ -292,7 +355,12 @@ class Flow:
 
         def store(db: Database) -> None:
             memory_store.insert_group(
-                db, group, rows, resource_id=window.thread.resource_id, expected_cursor=window.cursor, held=held
+                db,
+                group,
+                rows,
+                resource_id=window.thread.resource_id,
+                expected_cursor=window.cursor,
+                held=held,
             )
             if change is not None:
                 memory_store.activate(db, change)
@@ -308,7 +376,10 @@ class Flow:
             raise
         if wants_title:
             window.thread = dataclasses.replace(
-                window.thread, title=title, metadata={**window.thread.metadata, "title_index": group.last_index})
+                window.thread,
+                title=title,
+                metadata={**window.thread.metadata, "title_index": group.last_index},
+            )
             self.emit(ThreadChanged(window.thread))
         if change is not None:
             self._follow([group], None, active, change, "threshold")
@@ -317,8 +388,8 @@ class Flow:
         return group
 
     async def observe_sync(self, found: Sequence[Message], focus: str = "") -> bool:
-        """Observe `found` now and put it into the log, slice by slice; False when nothing came of it. The work goes
-        on when the caller is cancelled."""
+        """Observe `found` now and put it into the log, slice by slice; False when nothing came of it. The
+        work goes on when the caller is cancelled."""
         if not found:
             return False
         self.observing = asyncio.create_task(self._observe(list(found), focus))
@@ -350,8 +421,14 @@ class Flow:
         return bool(made)
 
     async def _guarded(
-        self, work: Callable[[], Coroutine[Any, Any, None]], operation: Operation, *, started: int, tokens: int,
-        made: list[Group], numbers: policy.Numbers,
+        self,
+        work: Callable[[], Coroutine[Any, Any, None]],
+        operation: Operation,
+        *,
+        started: int,
+        tokens: int,
+        made: list[Group],
+        numbers: policy.Numbers,
     ) -> None:
         """The root of every piece of work: whatever goes wrong becomes an event, and the chat goes on."""
         try:
@@ -367,94 +444,30 @@ class Flow:
                 operation, e, started=started, tokens=tokens, partial="\n".join(g.text for g in made))
         self.changed()
 
-    def failed(self, operation: Operation, error: Exception, *, started: int, tokens: int, partial: str = "") -> str:
+    def failed(
+        self, operation: Operation, error: Exception, *, started: int, tokens: int, partial: str = ""
+    ) -> str:
         """Show a failure; returns it in words."""
         message = error.message if isinstance(error, SaktiError) else f"{type(error).__name__}: {error}"
         role = "Observer" if operation.type == "observation" else "Reflector"
         text = message if isinstance(error, MemoryFailure) else f"{role} failed: {message}"
-        self.emit(operation.event(
-            "failed", failed_at=self.clock.now(), duration_ms=self.clock.now() - started, tokens_attempted=tokens,
-            error=text, observations=partial,
-        ))
+        self.emit(
+            operation.event(
+                "failed",
+                failed_at=self.clock.now(),
+                duration_ms=self.clock.now() - started,
+                tokens_attempted=tokens,
+                error=text,
+                observations=partial,
+            )
+        )
         return text
 
     def _tell(self, error: SaktiError) -> None:
         self.emit(Notice("warning", error.title, error.message))
 
-    # --- reflecting ---------------------------------------------------------------------------------------------
-
-    def to_reflect(self, numbers: policy.Numbers) -> list[Group]:
-        """The older part of the log: all but the newest lines (24 hours or 50, whichever is more) that fit a third
-        of the budget; reflections that fill more than half of it go alone, first."""
-        active = self.window.active
-        reflections = [g for g in active if g.kind == "reflection"]
-        if len(reflections) > 1 and sum(g.observation_tokens for g in reflections) > numbers.reflect_at / 2:
-            return reflections
-        kept, rows, tokens = 0, 0, 0
-        for group in reversed([g for g in active if g.kind == "observation"]):
-            young = self.clock.now() - group.created_at < TAIL_MS
-            if not (young or rows < TAIL_LINES) or tokens + group.observation_tokens > numbers.reflect_at / 3:
-                break
-            kept, rows, tokens = kept + 1, rows + group.text.count("\n") + 1, tokens + group.observation_tokens
-        return active[: len(active) - kept]
-
-    def start_reflecting(self, numbers: policy.Numbers) -> None:
-        """Condense the older log in the background from its share of the threshold on; the result waits for it."""
-        if numbers.reflect_from is None or self.observation_tokens() < numbers.reflect_from:
-            return
-        self.begin_reflection(numbers, 1)
-
-    def begin_reflection(self, numbers: policy.Numbers, level: int) -> bool:
-        if self.window.reflection is not None or (self.reflecting is not None and not self.reflecting.done()):
-            return False
-        groups = self.to_reflect(numbers)
-        tokens = sum(g.observation_tokens for g in groups)
-        if not groups or tokens <= self._reflect_above or tokens < numbers.reflect_at // 6:
-            return False
-        self.reflecting = asyncio.create_task(self._reflect(groups, numbers, level, tokens))
-        return True
-
-    async def _reflect(self, groups: list[Group], numbers: policy.Numbers, level: int, tokens: int) -> None:
-        window, started = self.window, self.clock.now()
-        operation = self.operation("buffering" if level else "observation", "reflection")
-        rest = self.observation_tokens() - tokens
-        share = self.settings.reflection.buffer_activation if level else 0.5
-        target = max(1, int(min(numbers.reflect_at - rest, tokens * share)))
-        name = "tokens_to_buffer" if level else "tokens_to_observe"
-
-        async def work() -> None:
-            kind = "buffering_reflection" if level else "reflecting"
-            async with self.worker.lease(window.record, kind, window.thread.id) as held:
-                self.emit(operation.event("start", started_at=started, **{name: tokens}))
-                self.changed()
-                pinned = await self.store.read(memory_store.pinned_lines, [g.id for g in groups])
-                request = ReflectInput(
-                    window.thread.id, tuple((g.id, g.text) for g in groups if g.text), target, level, tuple(pinned),
-                    self.mode,
-                )
-                group, rows = await self.worker.reflect(
-                    window.record, groups, request, held=held, operation=operation)
-                await self.store.write(
-                    memory_store.insert_group, group, rows, resource_id=window.thread.resource_id,
-                    expected_cursor=None, held=held,
-                )
-                self.window.reflection = group
-                done = "tokens_buffered" if level else "tokens_observed"
-                size = "buffered_tokens" if level else "observation_tokens"
-                self.emit(operation.event(
-                    "end", completed_at=self.clock.now(), duration_ms=self.clock.now() - started,
-                    observations=group.text, **{done: tokens, size: group.observation_tokens},
-                ))
-
-        try:
-            await work()
-            self._reflect_above = 0
-        except Exception as e:
-            self._reflect_above = tokens + tokens // 10
-            self.note = self.failed(operation, e, started=started, tokens=tokens)
-        self.changed()
-
-    # --- the disk ------------------------------------------------------------------------------------------------
+    # --- the disk
+    # ------------------------------------------------------------------------------------------------
 
     async def reload(self) -> None:
         """Read the window anew: another process or an undo has changed the record."""
@@ -474,8 +487,12 @@ def load(db: Database, old: Window) -> Window:
     thread = thread_store.get(db, old.thread.id) or old.thread
     cursor = memory_store.cursor(db, record.id, thread.id)
     return Window(
-        thread, record, cursor, messages=message_store.after(db, thread.id, cursor),
-        active=memory_store.groups(db, record.id, "active"), buffered=memory_store.groups(db, record.id, "buffered"),
+        thread,
+        record,
+        cursor,
+        messages=message_store.after(db, thread.id, cursor),
+        active=memory_store.groups(db, record.id, "active"),
+        buffered=memory_store.groups(db, record.id, "buffered"),
     )
 
 

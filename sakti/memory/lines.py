@@ -43,7 +43,8 @@ class LogRow:
 
 
 def rows(text: str) -> Iterator[LogRow]:
-    """The lines of a log in order; headers give the date of what stands under them, empty lines are left out."""
+    """The lines of a log in order; headers give the date of what stands under them, empty lines are left
+    out."""
     date, number = "", 0
     for raw in text.split("\n"):
         if not raw.strip():
@@ -58,7 +59,12 @@ def rows(text: str) -> Iterator[LogRow]:
         files, numbers = references(content)
         indent = match["indent"].replace("\t", "  ")
         yield LogRow(
-            number, date, match["time"] or "", SIGNS.get(match["sign"] or "", "none"), len(indent) // 2, content,
+            number,
+            date,
+            match["time"] or "",
+            SIGNS.get(match["sign"] or "", "none"),
+            len(indent) // 2,
+            content,
             {"files": files, "line_numbers": numbers},
         )
         number += 1

@@ -26,7 +26,8 @@ def system_prompt(mode: str, *, condensed: bool, want_title: bool) -> str:
 
 
 class ModelObserver:
-    """`previous_tokens`: how much of the log the model is shown. `window`: its context window, None if not known."""
+    """`previous_tokens`: how much of the log the model is shown. `window`: its context window, None if not
+    known."""
 
     def __init__(self, asker: Asker, *, previous_tokens: int, window: int | None = None) -> None:
         self._asker = asker
@@ -41,20 +42,29 @@ class ModelObserver:
         """What the model is asked: the log's tail, how things stand, the new messages."""
         count = self._asker.counter.count
         log = log_tail(request.log, self._previous_tokens, count)
-        state = [f"- {name}: {value}" for name, value in (
-            ("Current task", request.current_task), ("Suggested response", request.suggested_response)) if value]
+        state = [
+            f"- {name}: {value}"
+            for name, value in (
+                ("Current task", request.current_task),
+                ("Suggested response", request.suggested_response),
+            )
+            if value
+        ]
         return fill_prompt(
             "observer-input",
             log=f"# The log so far (its end; do not repeat it)\n\n{log}\n\n" if log else "",
             state="# How things stood\n\n" + "\n".join(state) + "\n\n" if state else "",
             goal=f"# The goal of this agent\n\n{request.goal}\n\n" if request.goal else "",
-            focus=f"# The user asked to pay special attention to\n\n{request.focus}\n\n" if request.focus else "",
-            timezone=request.timezone, messages=format_messages(request.messages, request.timezone, count),
+            focus=f"# The user asked to pay special attention to\n\n{request.focus}\n\n"
+            if request.focus
+            else "",
+            timezone=request.timezone,
+            messages=format_messages(request.messages, request.timezone, count),
         )
 
     async def observe(self, request: ObserveInput) -> ObserveResult:
-        """Raises `MemoryFailure` (malformed) when the model gives garbage or nothing twice, `ProviderError` when it
-        cannot be reached."""
+        """Raises `MemoryFailure` (malformed) when the model gives garbage or nothing twice, `ProviderError`
+        when it cannot be reached."""
         system = system_prompt(request.mode, condensed=self._condensed, want_title=request.want_title)
         prompt = self.prompt(request)
         calls: list[ModelCall] = []
@@ -65,7 +75,12 @@ class ModelObserver:
             observations = parse.clean(parsed.observations)
             if not parsed.degenerate and observations:
                 return ObserveResult(
-                    observations, parsed.current_task, parsed.suggested_response,
-                    parsed.title if request.want_title else None, self.name, prompt_hash(system), tuple(calls),
+                    observations,
+                    parsed.current_task,
+                    parsed.suggested_response,
+                    parsed.title if request.want_title else None,
+                    self.name,
+                    prompt_hash(system),
+                    tuple(calls),
                 )
         raise MemoryFailure(f"{self.name} gave no usable observations twice.", code="malformed")

@@ -54,7 +54,8 @@ def detect_degenerate_repetition(text: str) -> bool:
 def sanitize_observation_lines(text: str) -> str:
     """Lines of more than 10,000 UTF-16 units are cut, and say so."""
     return "\n".join(
-        js.cut(line, MAX_LINE) + TRUNCATED if js.length(line) > MAX_LINE else line for line in text.split("\n")
+        js.cut(line, MAX_LINE) + TRUNCATED if js.length(line) > MAX_LINE else line
+        for line in text.split("\n")
     )
 
 
@@ -118,7 +119,9 @@ _RANGE_LINE = re.compile(r"^_range: `[^`]*`_$")
 def regroup(text: str, source: str, new_id: str) -> str:
     """The Reflector's text as groups: what stands under a `## Group` heading keeps the ranges of the source
     groups whose lines it repeats (else of the group at its place), a text without headings gets the union."""
-    groups = [(dict(_ATTRIBUTE.findall(m[1])).get("range", ""), _lines(m[2])) for m in _GROUP.finditer(source)]
+    groups = [
+        (dict(_ATTRIBUTE.findall(m[1])).get("range", ""), _lines(m[2])) for m in _GROUP.finditer(source)
+    ]
     if not groups or not js.trim(text):
         return text
     headings = list(_HEADING.finditer(text))
@@ -148,10 +151,12 @@ def _union(ranges: list[str]) -> str:
 
 
 def _wrap(identifier: str, span: str, body: str) -> str:
-    return f'<observation-group id="{identifier}" range="{span}" kind="reflection">\n{body}\n</observation-group>'
+    head = f'<observation-group id="{identifier}" range="{span}" kind="reflection">'
+    return f"{head}\n{body}\n</observation-group>"
 
 
-# --- anchors --------------------------------------------------------------------------------------------------
+# --- anchors
+# --------------------------------------------------------------------------------------------------
 
 _ANCHOR = re.compile(r"\[(O[0-9]+(?:-N[0-9]+)?)\]")
 _ANCHORED = re.compile(rf"({S}*)\[O[0-9]+(?:-N[0-9]+)?\]{S}*")
@@ -161,8 +166,8 @@ _INDENT = re.compile(rf"{S}*")
 
 
 def inject_anchor_ids(text: str) -> str:
-    """Each line of a log with a name the Reflector can refer to: [O1], [O2], nested ones [O2-N1]. Headers, tags
-    on a line of their own and lines that have one already are left alone."""
+    """Each line of a log with a name the Reflector can refer to: [O1], [O2], nested ones [O2-N1]. Headers,
+    tags on a line of their own and lines that have one already are left alone."""
     out: list[str] = []
     top = nested = 0
     for line in text.split("\n"):
@@ -195,14 +200,17 @@ def parse_anchor_id(line: str) -> str | None:
     return match[1] if match else None
 
 
-# --- our own clean step -----------------------------------------------------------------------------------------
+# --- our own clean step
+# -----------------------------------------------------------------------------------------
 
 _OUR_TAGS = re.compile(
     r"</?(?:observations?|observation-group|current-task|suggested-response|thread-title|thread|reflection|"
-    r"observation-log|system-reminder|working-memory|carry-over|answer|output|extracted)\b[^<>\n]*>", re.IGNORECASE
+    r"observation-log|system-reminder|working-memory|carry-over|answer|output|extracted)\b[^<>\n]*>",
+    re.IGNORECASE,
 )
 _OUR_BLOCKS = re.compile(
-    r"^[ \t]*<(current-task|suggested-response|thread-title)>.*?</\1>[ \t]*$", re.IGNORECASE | re.DOTALL | re.MULTILINE
+    r"^[ \t]*<(current-task|suggested-response|thread-title)>.*?</\1>[ \t]*$",
+    re.IGNORECASE | re.DOTALL | re.MULTILINE,
 )
 _FENCE = re.compile(r"^[ \t]*```[\w-]*[ \t]*$", re.MULTILINE)
 _BULLET = re.compile(r"^([ \t]*)[-•+][ \t]+")

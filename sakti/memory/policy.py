@@ -36,15 +36,16 @@ def get_max_threshold(threshold: Threshold) -> int | float:
 
 
 def calculate_dynamic_threshold(threshold: Threshold, observation_tokens: float) -> int | float:
-    """The message threshold at this size of the log: the shared budget less the log, rounded half up, at least
-    the minimum."""
+    """The message threshold at this size of the log: the shared budget less the log, rounded half up, at
+    least the minimum."""
     if not isinstance(threshold, SharedThreshold):
         return threshold
     return math.floor(max(threshold.max - observation_tokens, threshold.min) + 0.5)
 
 
 def resolve_buffer_tokens(buffer: float | bool | None, threshold: Threshold) -> int | float | None:
-    """Tokens between two background observations; None: no buffering. A fraction is of the (total) threshold."""
+    """Tokens between two background observations; None: no buffering. A fraction is of the (total)
+    threshold."""
     if buffer is None or buffer is False:
         return None
     if 0 < buffer < 1:
@@ -83,7 +84,8 @@ def choose_boundary(chunk_tokens: Sequence[int], activation: float, threshold: f
     """How many buffered groups, oldest first, an activation takes.
 
     The boundary that just reaches or passes `pending` − floor, unless it overshoots by more than 95 % of the
-    floor or leaves less than min(1000, floor): then the nearest below it, or it all the same if there is none.
+    floor or leaves less than min(1000, floor): then the nearest below it, or it all the same if there is
+    none.
     """
     floor = resolve_retention_floor(activation, threshold)
     target = max(0.0, pending - floor)
@@ -153,7 +155,9 @@ def parse_activation_ttl(value: str | float | bool | None, name: str) -> float |
         unit = match[2].lower()
         factor = 1 if unit.startswith(("ms", "milli")) else _UNITS[unit[0]]
         return float(match[1]) * factor
-    raise ConfigError(f"{name} = {value!r} must be milliseconds (0 or more), or a duration such as \"5m\" or \"1h\".")
+    raise ConfigError(
+        f'{name} = {value!r} must be milliseconds (0 or more), or a duration such as "5m" or "1h".'
+    )
 
 
 # How long providers keep a prompt in their cache when nobody asks for it, by the provider's own documents.
@@ -164,7 +168,8 @@ DEFAULT_TTL = 5 * MINUTE
 
 def resolve_auto_activation_ttl(provider: str | None, model: str | None, retention: str | None = None) -> int:
     """Milliseconds after which the prompt cache of `provider` is cold. `retention` is OpenAI's own setting
-    where it was given ("24h" or "in_memory"); else its models up to 5.4 keep five minutes, newer ones an hour."""
+    where it was given ("24h" or "in_memory"); else its models up to 5.4 keep five minutes, newer ones an
+    hour."""
     name = (provider or "").lower()
     if name.startswith("openai"):
         if retention == "in_memory":
@@ -190,8 +195,9 @@ def select_safe_buffer_prefix(messages: Sequence[Message], *, by_time: bool = Tr
     """The messages, oldest first, that no running tool call touches.
 
     A call without a result keeps its message and what follows out while it is the newest thing there is; once
-    something newer stands behind it, it is over. `by_time` is for cursors that are times (the golden vectors):
-    there a cut must lie between messages more than a millisecond apart. The engine's cursor is an index.
+    something newer stands behind it, it is over. `by_time` is for cursors that are times (the golden
+    vectors): there a cut must lie between messages more than a millisecond apart. The engine's cursor is an
+    index.
     """
     if not messages:
         return ()
@@ -200,11 +206,15 @@ def select_safe_buffer_prefix(messages: Sequence[Message], *, by_time: bool = Tr
     cut = len(messages)
     for number, message in enumerate(messages):
         unfinished = any(c.id in waiting for c in message.tool_calls)
-        at_end = message.created_at >= newest if by_time else all(m.role == "tool" for m in messages[number + 1 :])
+        at_end = (
+            message.created_at >= newest if by_time else all(m.role == "tool" for m in messages[number + 1 :])
+        )
         if unfinished and at_end:
             cut = number
             break
-    while by_time and 0 < cut < len(messages) and messages[cut - 1].created_at + 1 >= messages[cut].created_at:
+    while (
+        by_time and 0 < cut < len(messages) and messages[cut - 1].created_at + 1 >= messages[cut].created_at
+    ):
         cut -= 1
     return tuple(messages[:cut])
 

@@ -52,8 +52,8 @@ class ObserveResult:
 
 @dataclass(frozen=True, slots=True)
 class ReflectInput:
-    """Log texts to condense, oldest first, each with its group's id; `pinned` lines must survive word for word.
-    `target_tokens` is what to come down to, `start_level` how hard to try first (0–4)."""
+    """Log texts to condense, oldest first, each with its group's id; `pinned` lines must survive word for
+    word. `target_tokens` is what to come down to, `start_level` how hard to try first (0–4)."""
 
     thread_id: str
     groups: tuple[tuple[str, str], ...]
@@ -77,7 +77,8 @@ class ReflectResult:
 
 
 class Observer(Protocol):
-    """Turns messages into lines of the log. `observe` raises `MemoryFailure` or `ProviderError` when it cannot."""
+    """Turns messages into lines of the log. `observe` raises `MemoryFailure` or `ProviderError` when it
+    cannot."""
 
     @property
     def name(self) -> str: ...

@@ -1,4 +1,5 @@
-"""Recall: page through raw messages from an observation group or a message on. What the log stands for is kept."""
+"""Recall: page through raw messages from an observation group or a message on. What the log stands for is
+kept."""
 
 from __future__ import annotations
 
@@ -36,11 +37,14 @@ async def recall(
     detail: Literal["low", "high"] = "low", part_index: int | None = None, char_offset: int = 0,
     limit_tokens: int = PAGE_TOKENS,
 ) -> Json:
-    """Messages from the place that `id` names (a group's or a message's id, or its short form): page 0 begins there,
-    1, 2 … follow, -1, -2 … come before. Low detail cuts texts and names parts by index; high detail gives whole
-    parts, one of them with `part_index`, from `char_offset` on. Raises `MemoryFailure` (not_found, bad_request)."""
+    """Messages from the place that `id` names (a group's or a message's id, or its short form): page 0
+    begins there, 1, 2 … follow, -1, -2 … come before. Low detail cuts texts and names parts by index; high
+    detail gives whole parts, one of them with `part_index`, from `char_offset` on. Raises `MemoryFailure`
+    (not_found, bad_request)."""
     if not id.strip():
-        raise MemoryFailure("Say what to recall: the id of an observation group or of a message.", code="bad_request")
+        raise MemoryFailure(
+            "Say what to recall: the id of an observation group or of a message.", code="bad_request"
+        )
     thread, first, last = await _place(store, resource_id, id.strip())
     if part_index is not None:
         found = await store.read(message_store.between, thread, first, first)
@@ -50,7 +54,9 @@ async def recall(
         start = first + page * size
         rows = await store.read(message_store.between, thread, start, start + size - 1)
     else:
-        rows = await store.read(message_store.page, thread, before=first + (page + 1) * PAGE_MESSAGES, limit=PAGE_MESSAGES)
+        rows = await store.read(
+            message_store.page, thread, before=first + (page + 1) * PAGE_MESSAGES, limit=PAGE_MESSAGES
+        )
     total = await store.read(message_store.count, thread)
     shown: list[Json] = []
     tokens = 0
@@ -65,8 +71,12 @@ async def recall(
         shown.reverse()
     indexes = [int(r["index"]) for r in shown]
     out: Json = {
-        "thread_id": thread, "range": [first, last], "page": page, "messages": shown,
-        "has_next": bool(indexes) and max(indexes) < total - 1, "has_prev": bool(indexes) and min(indexes) > 0,
+        "thread_id": thread,
+        "range": [first, last],
+        "page": page,
+        "messages": shown,
+        "has_next": bool(indexes) and max(indexes) < total - 1,
+        "has_prev": bool(indexes) and min(indexes) > 0,
         "cut": len(shown) < len(rows),
     }
     if len(shown) < len(rows):
@@ -97,7 +107,13 @@ def _row(message: Message, detail: str, counter: Counter) -> Json:
         if shown != text:
             entry["characters"] = len(text)
         parts.append(entry)
-    return {"id": message.id, "index": message.index, "role": message.role, "time": message.created_at, "parts": parts}
+    return {
+        "id": message.id,
+        "index": message.index,
+        "role": message.role,
+        "time": message.created_at,
+        "parts": parts,
+    }
 
 
 def _text(part: Part) -> tuple[str, str]:

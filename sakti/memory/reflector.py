@@ -32,7 +32,11 @@ class ModelReflector:
         # anchors first, headings afterwards: a heading is no line of the log
         log = parse.inject_anchor_ids("\n\n".join(text for _, text in request.groups))
         before = sum(count(text) for _, text in request.groups)
-        pinned = "\n# Pinned by the user: keep word for word\n\n" + "\n".join(request.pinned) if request.pinned else ""
+        pinned = (
+            "\n# Pinned by the user: keep word for word\n\n" + "\n".join(request.pinned)
+            if request.pinned
+            else ""
+        )
         focus = f"\n# Pay special attention to\n\n{request.focus}\n" if request.focus else ""
         calls: list[ModelCall] = []
         best: ReflectResult | None = None
@@ -54,14 +58,20 @@ class ModelReflector:
             if size < smallest:
                 smallest = size
                 best = ReflectResult(
-                    observations, parsed.current_task, parsed.suggested_response, self.name, prompt_hash(system), level,
+                    observations,
+                    parsed.current_task,
+                    parsed.suggested_response,
+                    self.name,
+                    prompt_hash(system),
+                    level,
                 )
             if best is not None and size <= request.target_tokens:
                 break
         if best is None:
             raise MemoryFailure(
-                f"{self.name} gave nothing smaller than the log ({before} tokens) in {len(calls)} attempts: it stays."
-                if usable else f"{self.name} gave no usable reflection in {len(calls)} attempts: the log stays.",
+                f"{self.name} gave nothing smaller than the log ({before} tokens) in {len(calls)} attempts."
+                if usable
+                else f"{self.name} gave no usable reflection in {len(calls)} attempts: the log stays.",
                 code="not_smaller" if usable else "malformed",
             )
         return ReflectResult(

@@ -18,10 +18,11 @@ def for_actor(text: str) -> str:
 
 
 def render_group(group: Group, now: int, previous_date: int | None, *, tagged: bool) -> str:
-    """One group for the request. `now` is noon of the day and `previous_date` the last date before it in the log:
-    both change once a day at most. The tag gives the range of messages to recall from."""
+    """One group for the request. `now` is noon of the day and `previous_date` the last date before it in the
+    log: both change once a day at most. The tag gives the range of messages to recall from."""
     text = dates.add_relative_time_to_observations(for_actor(group.text), now, previous_date).strip("\n")
     if not tagged or group.first_index is None:
         return text
     span = f"{group.first_index}-{group.last_index}"
-    return f'<observation-group id="{short(group.id)}" kind="{group.kind}" messages="{span}">\n{text}\n</observation-group>'
+    head = f'<observation-group id="{short(group.id)}" kind="{group.kind}" messages="{span}">'
+    return f"{head}\n{text}\n</observation-group>"

@@ -27,8 +27,8 @@ _BINARY = re.compile(r"[A-Za-z0-9+/=_-]{400,}")
 
 
 def format_messages(messages: Sequence[Message], timezone: str, count: Callable[[str], int]) -> str:
-    """The messages, oldest first, a `Date:` line before each day. Thinking, markers and the parts of sakti's own
-    are not told; `count` gives tokens of a text."""
+    """The messages, oldest first, a `Date:` line before each day. Thinking, markers and the parts of sakti's
+    own are not told; `count` gives tokens of a text."""
     out: list[str] = []
     day, images = "", 0
     for message in messages:
@@ -72,7 +72,8 @@ def _readable(text: str) -> str:
 
 
 def cut(text: str, limit: int, count: Callable[[str], int], *, tail: bool = False) -> str:
-    """The beginning (or the end) of `text` that has at most `limit` tokens, with a note of how much is missing."""
+    """The beginning (or the end) of `text` that has at most `limit` tokens, with a note of how much is
+    missing."""
     if len(text) <= limit or (total := count(text)) <= limit:
         return text  # a token has at least one character
     low, high = 0, len(text)

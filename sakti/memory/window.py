@@ -1,4 +1,5 @@
-"""What an engine knows of its thread without asking the disk: raw messages, the log, what is ready to go in."""
+"""What an engine knows of its thread without asking the disk: raw messages, the log, what is ready to go
+in."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from sakti.store.memory import Group, Record
 
 
 class Window:
-    """`messages` are those behind the cursor, in order; `pending` their tokens. `active` is the log, `buffered` the
-    finished groups that are not in it yet, `reflection` a finished one that waits."""
+    """`messages` are those behind the cursor, in order; `pending` their tokens. `active` is the log,
+    `buffered` the finished groups that are not in it yet, `reflection` a finished one that waits."""
 
     def __init__(
         self, thread: Thread, record: Record, cursor: int, *, messages: Sequence[Message] = (),
@@ -70,7 +71,8 @@ class Window:
         return out
 
     def uncovered(self) -> list[Message]:
-        """The first run of messages that no buffered group covers, up to the first that may not be observed yet."""
+        """The first run of messages that no buffered group covers, up to the first that may not be observed
+        yet."""
         ready = self.ready()
         start = ready[-1].last_index if ready else self.cursor
         following = next((g.first_index for g in self.buffered[len(ready) :]), None)
@@ -84,7 +86,8 @@ class Window:
         return out
 
     def observable(self) -> list[Message]:
-        """What a background observation may read now: no running tool call, not the prompt that was just asked."""
+        """What a background observation may read now: no running tool call, not the prompt that was just
+        asked."""
         messages = list(policy.select_safe_buffer_prefix(self.uncovered(), by_time=False))
         while messages and messages[-1].role == "user" and messages[-1].index == self.messages[-1].index:
             messages.pop()
@@ -111,8 +114,9 @@ def slices(messages: Sequence[Message], limit: int) -> list[list[Message]]:
 
 
 def sync_cut(messages: Sequence[Message], threshold: int, floor: float) -> int:
-    """How many of `messages` a step that has to wait observes: as many as leave the newest `floor` tokens raw, or,
-    where that is not enough to come below the threshold, as few as are. The last exchange always stays."""
+    """How many of `messages` a step that has to wait observes: as many as leave the newest `floor` tokens
+    raw, or, where that is not enough to come below the threshold, as few as are. The last exchange always
+    stays."""
     cuts = [c for c in policy.safe_cuts(messages) if c < len(messages)]
     if len(cuts) < 2:
         return 0

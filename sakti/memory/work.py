@@ -39,7 +39,14 @@ class Operation:
 
     def event(self, kind: Literal["start", "end", "failed"], **values: object) -> MemoryOperation:
         return MemoryOperation(
-            self.name, kind, self.cycle_id, self.type, self.record_id, (self.thread_id,), self.config, dict(values)
+            self.name,
+            kind,
+            self.cycle_id,
+            self.type,
+            self.record_id,
+            (self.thread_id,),
+            self.config,
+            dict(values),
         )
 
 
@@ -47,10 +54,25 @@ class Worker:
     """Runs Observer and Reflector for one engine. `owner` is this engine's name in the leases."""
 
     def __init__(
-        self, *, store: Store, counter: Counter, clock: Clock, ids: Ids, emit: Callable[[Event], None], owner: str,
-        observer: Observer, reflector: Reflector,
+        self,
+        *,
+        store: Store,
+        counter: Counter,
+        clock: Clock,
+        ids: Ids,
+        emit: Callable[[Event], None],
+        owner: str,
+        observer: Observer,
+        reflector: Reflector,
     ) -> None:
-        self.store, self.counter, self.clock, self.ids, self.emit, self.owner = store, counter, clock, ids, emit, owner
+        self.store, self.counter, self.clock, self.ids, self.emit, self.owner = (
+            store,
+            counter,
+            clock,
+            ids,
+            emit,
+            owner,
+        )
         self.observer, self.reflector = observer, reflector
 
     @contextlib.asynccontextmanager
@@ -97,8 +119,8 @@ class Worker:
     async def observe(
         self, record: Record, request: ObserveInput, held: Held, operation: Operation
     ) -> tuple[Group, list[NewLine]]:
-        """Ask the Observer; the group is not stored yet. Where nothing was worth a line its text is empty: the messages
-        count as observed all the same."""
+        """Ask the Observer; the group is not stored yet. Where nothing was worth a line its text is empty:
+        the messages count as observed all the same."""
         result = await self.observer.observe(request)
         await self._record_calls(request.thread_id, "observer", result.calls)
         if result.note:
@@ -109,21 +131,43 @@ class Worker:
         if title := parse.clean_line(result.title, 80):
             metadata["title"] = " ".join(title.split())
         group = Group(
-            id=self.ids.new(), record_id=record.id, thread_id=request.thread_id, kind="observation", state="buffered",
-            text=text, created_at=self.clock.now(), mode=request.mode, first_message_id=first.id,
-            last_message_id=last.id, first_index=first.index, last_index=last.index,
-            message_ids=tuple(m.id for m in request.messages), message_tokens=sum(m.tokens for m in request.messages),
-            observation_tokens=self.counter.count(text), generation=record.generation_count,
-            cycle_id=operation.cycle_id, operation_id=held.operation_id, model=result.model,
-            prompt_hash=result.prompt_hash, current_task=parse.clean_line(result.current_task),
-            suggested_response=parse.clean_line(result.suggested_response), metadata=metadata,
+            id=self.ids.new(),
+            record_id=record.id,
+            thread_id=request.thread_id,
+            kind="observation",
+            state="buffered",
+            text=text,
+            created_at=self.clock.now(),
+            mode=request.mode,
+            first_message_id=first.id,
+            last_message_id=last.id,
+            first_index=first.index,
+            last_index=last.index,
+            message_ids=tuple(m.id for m in request.messages),
+            message_tokens=sum(m.tokens for m in request.messages),
+            observation_tokens=self.counter.count(text),
+            generation=record.generation_count,
+            cycle_id=operation.cycle_id,
+            operation_id=held.operation_id,
+            model=result.model,
+            prompt_hash=result.prompt_hash,
+            current_task=parse.clean_line(result.current_task),
+            suggested_response=parse.clean_line(result.suggested_response),
+            metadata=metadata,
         )
         return group, self.rows(text)
 
     async def reflect(
-        self, record: Record, groups: Sequence[Group], request: ReflectInput, *, held: Held, operation: Operation
+        self,
+        record: Record,
+        groups: Sequence[Group],
+        request: ReflectInput,
+        *,
+        held: Held,
+        operation: Operation,
     ) -> tuple[Group, list[NewLine]]:
-        """Ask the Reflector; raises `MemoryFailure` (not_smaller) unless the answer is smaller than its input."""
+        """Ask the Reflector; raises `MemoryFailure` (not_smaller) unless the answer is smaller than its
+        input."""
         result = await self.reflector.reflect(request)
         await self._record_calls(request.thread_id, "reflector", result.calls)
         if result.note:
@@ -139,20 +183,37 @@ class Worker:
         firsts = [g.first_index for g in groups if g.first_index is not None]
         lasts = [g.last_index for g in groups if g.last_index is not None]
         group = Group(
-            id=self.ids.new(), record_id=record.id, thread_id=request.thread_id, kind="reflection", state="buffered",
-            text=text, created_at=self.clock.now(), mode=request.mode, first_message_id=groups[0].first_message_id,
-            last_message_id=groups[-1].last_message_id, first_index=min(firsts, default=None),
-            last_index=max(lasts, default=None), message_tokens=sum(g.message_tokens for g in groups),
-            observation_tokens=after, generation=record.generation_count + 1,
-            merged_group_ids=tuple(g.id for g in groups), cycle_id=operation.cycle_id,
-            operation_id=held.operation_id, model=result.model, prompt_hash=result.prompt_hash,
+            id=self.ids.new(),
+            record_id=record.id,
+            thread_id=request.thread_id,
+            kind="reflection",
+            state="buffered",
+            text=text,
+            created_at=self.clock.now(),
+            mode=request.mode,
+            first_message_id=groups[0].first_message_id,
+            last_message_id=groups[-1].last_message_id,
+            first_index=min(firsts, default=None),
+            last_index=max(lasts, default=None),
+            message_tokens=sum(g.message_tokens for g in groups),
+            observation_tokens=after,
+            generation=record.generation_count + 1,
+            merged_group_ids=tuple(g.id for g in groups),
+            cycle_id=operation.cycle_id,
+            operation_id=held.operation_id,
+            model=result.model,
+            prompt_hash=result.prompt_hash,
             current_task=parse.clean_line(result.current_task),
             suggested_response=parse.clean_line(result.suggested_response),
             metadata={"input_tokens": before, "level": result.level},
         )
         pinned = {p.lstrip("* ").strip() for p in request.pinned}
-        rows = [dataclasses.replace(r, pinned=memory_store.as_line(r.content, r.priority, r.time).lstrip("* ").strip()
-                                    in pinned) for r in self.rows(text)]
+        rows = [
+            dataclasses.replace(
+                r, pinned=memory_store.as_line(r.content, r.priority, r.time).lstrip("* ").strip() in pinned
+            )
+            for r in self.rows(text)
+        ]
         return group, rows
 
     def rows(self, text: str) -> list[NewLine]:
@@ -180,5 +241,6 @@ def with_pinned(text: str, pinned: Sequence[str]) -> str:
 
 
 def observable(message: Message) -> bool:
-    """Whether a message may be told to an Observer: nothing of our own, nothing that a guardrail holds back."""
+    """Whether a message may be told to an Observer: nothing of our own, nothing that a guardrail holds
+    back."""
     return message.role != "system" and message.state == "saved" and "synthetic" not in message.metadata

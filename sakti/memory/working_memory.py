@@ -8,7 +8,7 @@ from typing import Literal
 from sakti.core.errors import MemoryFailure
 from sakti.core.resources import read_prompt
 from sakti.core.tokens import Counter
-from sakti.store import memory as memory_store
+from sakti.store import working_memory as pages
 from sakti.store.database import Store
 
 LIMIT_TOKENS = 2_000
@@ -17,8 +17,8 @@ _FENCE = re.compile(r"^[ \t]*(```|~~~)")
 
 
 def sections(page: str) -> list[tuple[str, str]]:
-    """(heading line, body) of each section; what stands before the first heading has an empty one. Headings inside
-    code fences are text."""
+    """(heading line, body) of each section; what stands before the first heading has an empty one. Headings
+    inside code fences are text."""
     out: list[tuple[str, list[str]]] = [("", [])]
     fenced = False
     for line in page.split("\n"):
@@ -28,7 +28,9 @@ def sections(page: str) -> list[tuple[str, str]]:
             out.append((line.rstrip(), []))
         else:
             out[-1][1].append(line)
-    return [(heading, "\n".join(body).strip("\n")) for heading, body in out if heading or "".join(body).strip()]
+    return [
+        (heading, "\n".join(body).strip("\n")) for heading, body in out if heading or "".join(body).strip()
+    ]
 
 
 def _name(heading: str) -> str:
@@ -37,9 +39,9 @@ def _name(heading: str) -> str:
 
 
 def merge(page: str, update: str) -> tuple[str, tuple[str, ...]]:
-    """`page` with the sections of `update` in place of those with the same heading (whatever its level or case), new
-    ones behind it; text before the first heading replaces that of the page. Returns the page and the headings that
-    changed ("" for the text before the first)."""
+    """`page` with the sections of `update` in place of those with the same heading (whatever its level or
+    case), new ones behind it; text before the first heading replaces that of the page. Returns the page and
+    the headings that changed ("" for the text before the first)."""
     out = sections(page)
     changed: list[str] = []
     for heading, body in sections(update):
@@ -62,15 +64,16 @@ def check_size(page: str, counter: Counter) -> int:
     tokens = counter.count(page)
     if tokens > LIMIT_TOKENS:
         raise MemoryFailure(
-            f"Working memory would have {tokens} tokens; {LIMIT_TOKENS} is the limit. Shorten a section, or keep "
-            "details in a file or a task.", code="too_long",
+            f"Working memory would have {tokens} tokens; {LIMIT_TOKENS} is the limit. "
+            "Shorten a section, or keep details in a file or a task.",
+            code="too_long",
         )
     return tokens
 
 
 async def read(store: Store, *, scope: Literal["resource", "thread"], owner_id: str) -> str:
     """The page as it is, the template where there is none yet."""
-    page = await store.read(memory_store.working_memory, scope, owner_id)
+    page = await store.read(pages.working_memory, scope, owner_id)
     return page[0] if page else read_prompt("working-memory")
 
 
@@ -78,11 +81,14 @@ async def update(
     store: Store, counter: Counter, *, scope: Literal["resource", "thread"], owner_id: str, content: str,
     replace: bool = False, actor: str = "", resource_id: str | None = None,
 ) -> tuple[str, tuple[str, ...]]:
-    """Merge `content` into the page (or put it in its place) and keep a version. Returns the page and the headings
-    that changed; nothing changed, nothing written. Raises `MemoryFailure`: empty, too_long, conflict."""
+    """Merge `content` into the page (or put it in its place) and keep a version. Returns the page and the
+    headings that changed; nothing changed, nothing written. Raises `MemoryFailure`: empty, too_long,
+    conflict."""
     if not content.strip():
-        raise MemoryFailure("There is no content: give Markdown sections, each with its heading.", code="empty")
-    current = await store.read(memory_store.working_memory, scope, owner_id)
+        raise MemoryFailure(
+            "There is no content: give Markdown sections, each with its heading.", code="empty"
+        )
+    current = await store.read(pages.working_memory, scope, owner_id)
     before, version = current or (read_prompt("working-memory"), 0)
     page, changed = merge("" if replace else before, content)
     if replace and page == before:
@@ -91,7 +97,7 @@ async def update(
         return before, ()
     tokens = check_size(page, counter)
     await store.write(
-        memory_store.put_working_memory, id=store.ids.new(), scope=scope, owner_id=owner_id, content=page,
+        pages.put_working_memory, id=store.ids.new(), scope=scope, owner_id=owner_id, content=page,
         tokens=tokens, actor=actor, now=store.clock.now(), expected_version=version,
         resource_id=resource_id or owner_id,
     )
@@ -102,12 +108,19 @@ NOTES = "Notes"
 
 
 async def add_note(store: Store, counter: Counter, *, owner_id: str, note: str, actor: str = "user") -> str:
-    """Add a line to the section "Notes" of a workspace's page, which is made where there is none; returns the page.
-    Raises as `update`."""
+    """Add a line to the section "Notes" of a workspace's page, which is made where there is none; returns
+    the page. Raises as `update`."""
     page = await read(store, scope="resource", owner_id=owner_id)
     body = next((b for h, b in sections(page) if _name(h) == NOTES.casefold()), "")
     line = f"- {' '.join(note.split())}"
     content = f"# {NOTES}\n{f'{body}{chr(10)}{line}' if body else line}"
     changed, _ = await update(
-        store, counter, scope="resource", owner_id=owner_id, content=content, actor=actor, resource_id=owner_id)
+        store,
+        counter,
+        scope="resource",
+        owner_id=owner_id,
+        content=content,
+        actor=actor,
+        resource_id=owner_id,
+    )
     return changed

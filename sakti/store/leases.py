@@ -42,14 +42,23 @@ def new_owner() -> str:
 
 
 def acquire(
-    db: Database, *, record_id: str, kind: LeaseKind, owner: str, operation_id: str, thread_id: str | None, now: int
+    db: Database,
+    *,
+    record_id: str,
+    kind: LeaseKind,
+    owner: str,
+    operation_id: str,
+    thread_id: str | None,
+    now: int,
 ) -> bool:
     """Take a lease that is free or has run out; False while someone else holds it."""
     row = db.execute_sql(
-        "INSERT INTO leases (record_id, kind, owner, operation_id, thread_id, started_at, heartbeat_at, expires_at)"
+        "INSERT INTO leases"
+        " (record_id, kind, owner, operation_id, thread_id, started_at, heartbeat_at, expires_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (record_id, kind) DO UPDATE SET owner = excluded.owner, operation_id = excluded.operation_id,"
-        " thread_id = excluded.thread_id, started_at = excluded.started_at, heartbeat_at = excluded.heartbeat_at,"
+        " ON CONFLICT (record_id, kind) DO UPDATE SET owner = excluded.owner,"
+        " operation_id = excluded.operation_id, thread_id = excluded.thread_id,"
+        " started_at = excluded.started_at, heartbeat_at = excluded.heartbeat_at,"
         " expires_at = excluded.expires_at"
         " WHERE leases.expires_at <= excluded.heartbeat_at OR leases.heartbeat_at > excluded.heartbeat_at + ?"
         " RETURNING 1",
@@ -76,8 +85,8 @@ def release(db: Database, *, record_id: str, kind: LeaseKind, owner: str, operat
 
 
 def require(db: Database, *, record_id: str, kind: LeaseKind, owner: str, operation_id: str) -> None:
-    """Call inside the transaction that commits a result. Raises `MemoryFailure` (lease_lost) when the row has gone
-    to someone else or was cleared: the result must then be thrown away."""
+    """Call inside the transaction that commits a result. Raises `MemoryFailure` (lease_lost) when the row
+    has gone to someone else or was cleared: the result must then be thrown away."""
     row = db.execute_sql(
         "SELECT 1 FROM leases WHERE record_id = ? AND kind = ? AND owner = ? AND operation_id = ?",
         (record_id, kind, owner, operation_id),
@@ -99,7 +108,9 @@ def clear_expired(db: Database, record_id: str, now: int) -> list[Lease]:
 def held(db: Database, record_id: str, now: int) -> list[Lease]:
     """The leases of a record that are in force."""
     rows = db.execute_sql(
-        "SELECT record_id, kind, owner, operation_id, thread_id, started_at, heartbeat_at, expires_at FROM leases"
-        " WHERE record_id = ? AND expires_at > ?", (record_id, now),
+        "SELECT record_id, kind, owner, operation_id, thread_id, started_at, heartbeat_at, expires_at"
+        " FROM leases"
+        " WHERE record_id = ? AND expires_at > ?",
+        (record_id, now),
     ).fetchall()
     return [Lease(*row) for row in rows]

@@ -1,7 +1,8 @@
-"""Observational memory in SQL: records, cursors, groups and their lines. The panes' queries are `memory_log`'s.
+"""Observational memory in SQL: records, cursors, groups and their lines. The panes' queries are
+`memory_log`'s.
 
-Groups are append-only: buffered → active → superseded | discarded, with the times kept. What changes memory is
-one transaction whose conditions are inside it; a condition that no longer holds raises `MemoryFailure` and
+Groups are append-only: buffered → active → superseded | discarded, with the times kept. What changes memory
+is one transaction whose conditions are inside it; a condition that no longer holds raises `MemoryFailure` and
 nothing has happened.
 """
 
@@ -16,12 +17,7 @@ from sakti.core.errors import MemoryFailure
 from sakti.core.types import Json
 from sakti.store import leases, search_index, threads
 from sakti.store.connection import Database
-from sakti.store.memory_log import LogLine as LogLine
-from sakti.store.memory_log import generations as generations
-from sakti.store.memory_log import groups_for_message as groups_for_message
-from sakti.store.memory_log import log_lines as log_lines
-from sakti.store.memory_log import sources_of_group as sources_of_group
-from sakti.store.models import CompactionRow, GroupRow, MemoryRecordRow, ObservationRow, WorkingMemoryRow
+from sakti.store.models import GroupRow, MemoryRecordRow, ObservationRow
 
 GroupState: TypeAlias = Literal["buffered", "active", "superseded", "discarded"]
 
@@ -47,8 +43,8 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Some consecutive messages and the log text that stands for them. A reflection's range is that of what it
-    merged. Tokens: `message_tokens` of the raw messages, `observation_tokens` of `text` as stored."""
+    """Some consecutive messages and the log text that stands for them. A reflection's range is that of what
+    it merged. Tokens: `message_tokens` of the raw messages, `observation_tokens` of `text` as stored."""
 
     id: str
     record_id: str
@@ -116,7 +112,8 @@ def _group(row: Sequence[Any]) -> Group:
     return Group(**values)
 
 
-# --- records and cursors --------------------------------------------------------------------------------------
+# --- records and cursors
+# --------------------------------------------------------------------------------------
 
 _RECORD_COLUMNS = (
     "id, lookup_key, scope, thread_id, resource_id, generation_count, last_observed_at, last_reflection_at,"
@@ -132,7 +129,14 @@ def get_record(db: Database, lookup_key: str) -> Record | None:
 
 
 def get_or_create(
-    db: Database, *, id: str, lookup_key: str, scope: str, thread_id: str | None, resource_id: str, timezone: str,
+    db: Database,
+    *,
+    id: str,
+    lookup_key: str,
+    scope: str,
+    thread_id: str | None,
+    resource_id: str,
+    timezone: str,
     now: int,
 ) -> Record:
     """The record of that key. Two processes may ask at once: both get the one that was first."""
@@ -148,7 +152,12 @@ def get_or_create(
 
 def set_record_metadata(db: Database, record_id: str, changes: Json) -> None:
     """Merge `changes` into a record's metadata; None removes a key."""
-    row = MemoryRecordRow.select(MemoryRecordRow.metadata).where(MemoryRecordRow.id == record_id).dicts().get(db)
+    row = (
+        MemoryRecordRow.select(MemoryRecordRow.metadata)
+        .where(MemoryRecordRow.id == record_id)
+        .dicts()
+        .get(db)
+    )
     merged = {k: v for k, v in {**row["metadata"], **changes}.items() if v is not None}
     MemoryRecordRow.update(metadata=merged).where(MemoryRecordRow.id == record_id).execute(db)
 
@@ -167,12 +176,13 @@ def set_buffered_at(db: Database, record_id: str, tokens: int, now: int) -> None
 def cursor(db: Database, record_id: str, thread_id: str) -> int:
     """Index of the last observed message of a thread, -1 where none is."""
     row = db.execute_sql(
-        "SELECT last_index FROM observation_cursors WHERE record_id = ? AND thread_id = ?", (record_id, thread_id)
+        "SELECT last_index FROM observation_cursors WHERE record_id = ? AND thread_id = ?",
+        (record_id, thread_id),
     ).fetchone()
     return -1 if row is None else row[0]
 
 
-def _move_cursor(db: Database, record_id: str, thread_id: str, expected: int, last_index: int) -> None:
+def move_cursor(db: Database, record_id: str, thread_id: str, expected: int, last_index: int) -> None:
     row = db.execute_sql(
         "INSERT INTO observation_cursors (record_id, thread_id, last_index) VALUES (?, ?, ?)"
         " ON CONFLICT (record_id, thread_id) DO UPDATE SET last_index = excluded.last_index"
@@ -183,7 +193,8 @@ def _move_cursor(db: Database, record_id: str, thread_id: str, expected: int, la
         raise MemoryFailure("Another sakti has observed this thread further.", code="conflict")
 
 
-# --- groups -----------------------------------------------------------------------------------------------------
+# --- groups
+# -----------------------------------------------------------------------------------------------------
 
 
 def groups(db: Database, record_id: str, state: GroupState) -> list[Group]:
@@ -197,15 +208,23 @@ def groups(db: Database, record_id: str, state: GroupState) -> list[Group]:
 
 def groups_by_id(db: Database, ids: Sequence[str]) -> list[Group]:
     marks = ",".join("?" * len(ids))
-    rows = db.execute_sql(f"SELECT {_GROUP_COLUMNS} FROM observation_groups WHERE id IN ({marks}) ORDER BY pk", list(ids))
+    rows = db.execute_sql(
+        f"SELECT {_GROUP_COLUMNS} FROM observation_groups WHERE id IN ({marks}) ORDER BY pk", list(ids)
+    )
     return [_group(r) for r in rows.fetchall()]
 
 
 def insert_group(
-    db: Database, group: Group, lines: Sequence[NewLine], *, resource_id: str, expected_cursor: int | None, held: Held
+    db: Database,
+    group: Group,
+    lines: Sequence[NewLine],
+    *,
+    resource_id: str,
+    expected_cursor: int | None,
+    held: Held,
 ) -> None:
-    """Store a buffered group with its lines and their search rows. Raises `MemoryFailure` when the lease was lost,
-    or when another group covers some of its messages already (`expected_cursor` None: a reflection)."""
+    """Store a buffered group with its lines and their search rows. Raises `MemoryFailure` when the lease was
+    lost, or when another group covers some of its messages already (`expected_cursor` None: a reflection)."""
     leases.require(
         db, record_id=group.record_id, kind=held.kind, owner=held.owner, operation_id=held.operation_id
     )
@@ -224,9 +243,20 @@ def insert_group(
     previous = ""
     for line in lines:
         ObservationRow.insert(
-            id=line.id, group_id=group.id, thread_id=group.thread_id, resource_id=resource_id, line=line.line,
-            depth=line.depth, mode=group.mode, observed_date=line.date, time=line.time, priority=line.priority,
-            content=line.content, metadata=line.metadata, pinned=int(line.pinned), created_at=group.created_at,
+            id=line.id,
+            group_id=group.id,
+            thread_id=group.thread_id,
+            resource_id=resource_id,
+            line=line.line,
+            depth=line.depth,
+            mode=group.mode,
+            observed_date=line.date,
+            time=line.time,
+            priority=line.priority,
+            content=line.content,
+            metadata=line.metadata,
+            pinned=int(line.pinned),
+            created_at=group.created_at,
         ).execute(db)
         search_index.put(
             db, kind=group.kind, doc_id=line.id, resource_id=resource_id, created_at=group.created_at,
@@ -238,8 +268,8 @@ def insert_group(
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """What one activation writes. `group_ids` are the buffered observation groups, oldest first; `reflection_id` a
-    buffered reflection that goes in with them. The token figures are those after it."""
+    """What one activation writes. `group_ids` are the buffered observation groups, oldest first;
+    `reflection_id` a buffered reflection that goes in with them. The token figures are those after it."""
 
     record_id: str
     thread_id: str
@@ -257,16 +287,24 @@ class Activation:
 
 
 def activate(db: Database, change: Activation) -> None:
-    """Put groups into the log and move the cursor behind them, all or nothing. Raises `MemoryFailure` (conflict)
-    when a group is no longer buffered, the cursor has moved, or what a reflection merged is no longer active."""
+    """Put groups into the log and move the cursor behind them, all or nothing. Raises `MemoryFailure`
+    (conflict) when a group is no longer buffered, the cursor has moved, or what a reflection merged is no
+    longer active."""
     if change.group_ids:
         _transition(db, change.group_ids, "buffered", "active", time_column="activated_at", now=change.now)
-        _move_cursor(db, change.record_id, change.thread_id, change.expected_cursor, change.last_index)
+        move_cursor(db, change.record_id, change.thread_id, change.expected_cursor, change.last_index)
     generation = 0
     if change.reflection_id is not None:
         (reflection,) = groups_by_id(db, [change.reflection_id])
         _transition(db, (reflection.id,), "buffered", "active", time_column="activated_at", now=change.now)
-        _transition(db, reflection.merged_group_ids, "active", "superseded", time_column="superseded_at", now=change.now)
+        _transition(
+            db,
+            reflection.merged_group_ids,
+            "active",
+            "superseded",
+            time_column="superseded_at",
+            now=change.now,
+        )
         generation = 1
     db.execute_sql(
         "UPDATE observational_memory SET generation_count = generation_count + ?, origin_type = ?,"
@@ -274,9 +312,20 @@ def activate(db: Database, change: Activation) -> None:
         " last_reflection_at = CASE WHEN ? THEN ? ELSE last_reflection_at END,"
         " pending_message_tokens = ?, total_tokens_observed = total_tokens_observed + ?,"
         " observation_token_count = ?, last_buffered_at_tokens = ?, updated_at = ? WHERE id = ?",
-        (generation, "reflection" if generation else "observation", bool(change.group_ids), change.now, generation,
-         change.now, change.pending_tokens, change.tokens_observed, change.observation_tokens,
-         change.buffered_at_tokens, change.now, change.record_id),
+        (
+            generation,
+            "reflection" if generation else "observation",
+            bool(change.group_ids),
+            change.now,
+            generation,
+            change.now,
+            change.pending_tokens,
+            change.tokens_observed,
+            change.observation_tokens,
+            change.buffered_at_tokens,
+            change.now,
+            change.record_id,
+        ),
     )
     if change.thread_metadata:
         threads.update_metadata(db, change.thread_id, change.thread_metadata)
@@ -289,7 +338,8 @@ def _transition(
 ) -> None:
     marks = ",".join("?" * len(ids))
     changed = db.execute_sql(
-        f"UPDATE observation_groups SET state = ?, {time_column} = ? WHERE id IN ({marks}) AND state = ? RETURNING 1",
+        f"UPDATE observation_groups SET state = ?, {time_column} = ? WHERE id IN ({marks}) AND state = ?"
+        " RETURNING 1",
         (after, now, *ids, before),
     ).fetchall()
     if len(changed) != len(ids):
@@ -300,7 +350,9 @@ def discard(db: Database, ids: Sequence[str], now: int) -> None:
     """Buffered groups that will never be used: kept, with the time, but out of search."""
     _transition(db, ids, "buffered", "discarded", time_column="discarded_at", now=now)
     for group_id in ids:
-        for (line_id,) in db.execute_sql("SELECT id FROM observations WHERE group_id = ?", (group_id,)).fetchall():
+        for (line_id,) in db.execute_sql(
+            "SELECT id FROM observations WHERE group_id = ?", (group_id,)
+        ).fetchall():
             for kind in ("observation", "reflection"):
                 search_index.remove(db, kind, line_id)
 
@@ -318,114 +370,3 @@ def pinned_lines(db: Database, group_ids: Sequence[str]) -> list[str]:
 def as_line(content: str, priority: str, time: str) -> str:
     sign = {"high": "🔴 ", "medium": "🟡 ", "low": "🟢 ", "done": "✅ "}.get(priority, "")
     return f"* {sign}{f'({time}) ' if time else ''}{content}"
-
-
-# --- compactions ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Compaction:
-    """A /compact that was done. `before`: cursor, buffered group ids, thread metadata and record figures."""
-
-    id: str
-    thread_id: str
-    resource_id: str
-    record_id: str
-    focus: str
-    first_index: int
-    last_index: int
-    message_count: int
-    message_ids: tuple[str, ...]
-    group_ids: tuple[str, ...]
-    before: Json
-    tokens_before: int
-    tokens_after: int
-    created_at: int
-
-
-def add_compaction(db: Database, done: Compaction) -> None:
-    CompactionRow.insert(
-        id=done.id, thread_id=done.thread_id, resource_id=done.resource_id, record_id=done.record_id,
-        focus=done.focus, first_index=done.first_index, last_index=done.last_index,
-        message_count=done.message_count, original_message_ids=list(done.message_ids),
-        group_ids=list(done.group_ids), before=done.before, tokens_before=done.tokens_before,
-        tokens_after=done.tokens_after, created_at=done.created_at,
-    ).execute(db)
-
-
-def last_compaction(db: Database, thread_id: str) -> Compaction | None:
-    """The newest compaction of a thread that was not undone."""
-    row = (
-        CompactionRow.select().where((CompactionRow.thread_id == thread_id) & CompactionRow.undone_at.is_null())
-        .order_by(CompactionRow.pk.desc()).dicts().get_or_none(db)
-    )
-    if row is None:
-        return None
-    return Compaction(
-        row["id"], row["thread_id"], row["resource_id"], row["record_id"], row["focus"], row["first_index"],
-        row["last_index"], row["message_count"], tuple(row["original_message_ids"]), tuple(row["group_ids"]),
-        row["before"], row["tokens_before"], row["tokens_after"], row["created_at"],
-    )
-
-
-def undo_compaction(db: Database, done: Compaction, now: int) -> None:
-    """Bring back log, cursor, figures and the thread's task as they were before `done`. Groups that were ready
-    before are ready again, those it made are discarded. Raises `MemoryFailure` (conflict) when newer observations
-    or a reflection build on it."""
-    before = done.before
-    kept = set(before["buffered"])
-    made = [g for g in done.group_ids if g not in kept]
-    _move_cursor(db, done.record_id, done.thread_id, done.last_index, before["cursor"])
-    back = [g for g in done.group_ids if g in kept]
-    for ids, state in ((made, "discarded"), (back, "buffered")):
-        marks = ",".join("?" * len(ids))
-        rows = db.execute_sql(
-            f"UPDATE observation_groups SET state = ?, discarded_at = ?, activated_at = NULL WHERE id IN ({marks})"
-            " AND state = 'active' RETURNING id",
-            (state, now if state == "discarded" else None, *ids),
-        ).fetchall()
-        if len(rows) != len(ids):
-            raise MemoryFailure("A reflection has merged what this compaction observed.", code="conflict")
-    for group_id in made:
-        for (line_id,) in db.execute_sql("SELECT id FROM observations WHERE group_id = ?", (group_id,)).fetchall():
-            search_index.remove(db, "observation", line_id)
-    db.execute_sql(
-        "UPDATE observational_memory SET total_tokens_observed = ?, observation_token_count = ?,"
-        " last_buffered_at_tokens = ?, last_observed_at = ?, pending_message_tokens = ?, updated_at = ? WHERE id = ?",
-        (before["total_tokens_observed"], before["observation_token_count"], before["last_buffered_at_tokens"],
-         before["last_observed_at"], before["pending_tokens"], now, done.record_id),
-    )
-    threads.update_metadata(db, done.thread_id, before["thread"])
-    CompactionRow.update(undone_at=now).where(CompactionRow.id == done.id).execute(db)
-
-
-# --- working memory ---------------------------------------------------------------------------------------------
-
-
-def working_memory(db: Database, scope: str, owner_id: str) -> tuple[str, int] | None:
-    """The newest version of a page and its number."""
-    row = db.execute_sql(
-        "SELECT content, version FROM working_memory WHERE scope = ? AND owner_id = ? ORDER BY version DESC LIMIT 1",
-        (scope, owner_id),
-    ).fetchone()
-    return None if row is None else (row[0], row[1])
-
-
-def put_working_memory(
-    db: Database, *, id: str, scope: str, owner_id: str, content: str, tokens: int, actor: str, now: int,
-    expected_version: int, resource_id: str,
-) -> int:
-    """Add a version and return its number. Raises `MemoryFailure` (conflict) when `expected_version` (0: none yet)
-    is no longer the newest. Older versions stay."""
-    current = working_memory(db, scope, owner_id)
-    if (current[1] if current else 0) != expected_version:
-        raise MemoryFailure("The page was changed meanwhile: read it and try again.", code="conflict", retryable=True)
-    WorkingMemoryRow.insert(
-        id=id, scope=scope, owner_id=owner_id, version=expected_version + 1, content=content, tokens=tokens,
-        actor=actor, created_at=now,
-    ).execute(db)
-    search_index.put(
-        db, kind="working_memory", doc_id=f"{scope}:{owner_id}", resource_id=resource_id, created_at=now, text=content,
-        thread_id=owner_id if scope == "thread" else None,
-    )
-    return expected_version + 1

@@ -46,9 +46,22 @@ def log_lines(db: Database, record_id: str, *, states: Sequence[str] = ("active"
     ).fetchall()
     return [
         LogLine(
-            id=r[0], group_id=r[1], kind=r[2], state=r[3], date=r[4], time=r[5], priority=r[6], depth=r[7], content=r[8],
-            flags=tuple(json.loads(r[9])), pinned=bool(r[10]), edited=bool(r[11]), forgotten=bool(r[12]),
-            metadata=json.loads(r[13]), first_index=r[14], last_index=r[15],
+            id=r[0],
+            group_id=r[1],
+            kind=r[2],
+            state=r[3],
+            date=r[4],
+            time=r[5],
+            priority=r[6],
+            depth=r[7],
+            content=r[8],
+            flags=tuple(json.loads(r[9])),
+            pinned=bool(r[10]),
+            edited=bool(r[11]),
+            forgotten=bool(r[12]),
+            metadata=json.loads(r[13]),
+            first_index=r[14],
+            last_index=r[15],
         )
         for r in rows
     ]
@@ -72,11 +85,15 @@ class Generation:
 def generations(db: Database, record_id: str) -> list[Generation]:
     """The reflections of a record, oldest first."""
     rows = db.execute_sql(
-        "SELECT id, generation, state, metadata, observation_tokens, merged_group_ids, model, created_at, activated_at"
-        " FROM observation_groups WHERE record_id = ? AND kind = 'reflection' ORDER BY pk", (record_id,),
+        "SELECT id, generation, state, metadata, observation_tokens, merged_group_ids, model, created_at,"
+        " activated_at"
+        " FROM observation_groups WHERE record_id = ? AND kind = 'reflection' ORDER BY pk",
+        (record_id,),
     ).fetchall()
     return [
-        Generation(r[0], r[1], r[2], json.loads(r[3]).get("input_tokens", 0), r[4], tuple(json.loads(r[5])), *r[6:])
+        Generation(
+            r[0], r[1], r[2], json.loads(r[3]).get("input_tokens", 0), r[4], tuple(json.loads(r[5])), *r[6:]
+        )
         for r in rows
     ]
 
@@ -102,7 +119,8 @@ def sources_of_group(db: Database, group_id: str) -> list[str]:
 
 
 def find_group(db: Database, resource_id: str, text: str) -> tuple[str, str, int, int] | None:
-    """(id, thread id, first index, last index) of the newest group of a workspace whose id is or ends with `text`."""
+    """(id, thread id, first index, last index) of the newest group of a workspace whose id is or ends with
+    `text`."""
     like = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     row = db.execute_sql(
         "SELECT g.id, g.thread_id, g.first_index, g.last_index FROM observation_groups g"
@@ -115,22 +133,29 @@ def find_group(db: Database, resource_id: str, text: str) -> tuple[str, str, int
 def find_message(db: Database, resource_id: str, text: str) -> tuple[str, str, int] | None:
     """(id, thread id, index) of the newest message of a workspace whose id is or ends with `text`."""
     like = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    row = db.execute_sql(
-        "SELECT id, thread_id, message_index FROM messages WHERE id = ? AND resource_id = ?", (text, resource_id)
-    ).fetchone() or db.execute_sql(
-        "SELECT id, thread_id, message_index FROM messages WHERE resource_id = ? AND id LIKE ? ESCAPE '\\'"
-        " ORDER BY created_at DESC LIMIT 1", (resource_id, f"%{like}"),
-    ).fetchone()
+    row = (
+        db.execute_sql(
+            "SELECT id, thread_id, message_index FROM messages WHERE id = ? AND resource_id = ?",
+            (text, resource_id),
+        ).fetchone()
+        or db.execute_sql(
+            "SELECT id, thread_id, message_index FROM messages"
+            " WHERE resource_id = ? AND id LIKE ? ESCAPE '\\'"
+            " ORDER BY created_at DESC LIMIT 1",
+            (resource_id, f"%{like}"),
+        ).fetchone()
+    )
     return None if row is None else (row[0], row[1], row[2])
 
 
-# --- what a new thread begins with --------------------------------------------------------------------------------
+# --- what a new thread begins with
+# --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class CarryOver:
-    """Earlier work in a workspace: the last thread's title and task, lines worth knowing (newest thread first),
-    open tasks."""
+    """Earlier work in a workspace: the last thread's title and task, lines worth knowing (newest thread
+    first), open tasks."""
 
     title: str
     current_task: str
@@ -138,7 +163,9 @@ class CarryOver:
     tasks: tuple[str, ...]
 
 
-def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 5, limit: int = 60) -> CarryOver | None:
+def carry_over(
+    db: Database, resource_id: str, thread_id: str, *, recent: int = 5, limit: int = 60
+) -> CarryOver | None:
     """What a new thread of a workspace may be told; None where there is no earlier thread."""
     threads = db.execute_sql(
         "SELECT id, title, metadata FROM threads WHERE resource_id = ? AND id != ? AND parent_id IS NULL"
@@ -150,9 +177,11 @@ def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 
     lines: list[str] = []
     for identifier, _, _ in threads:
         rows = db.execute_sql(
-            "SELECT coalesce(o.edited, o.content) FROM observation_groups g JOIN observations o ON o.group_id = g.id"
+            "SELECT coalesce(o.edited, o.content)"
+            " FROM observation_groups g JOIN observations o ON o.group_id = g.id"
             " WHERE g.thread_id = ? AND g.state = 'active' AND o.forgotten = 0"
-            " AND (o.pinned = 1 OR (o.priority = 'high' AND o.depth = 0)) ORDER BY o.pinned DESC, o.pk DESC LIMIT ?",
+            " AND (o.pinned = 1 OR (o.priority = 'high' AND o.depth = 0))"
+            " ORDER BY o.pinned DESC, o.pk DESC LIMIT ?",
             (identifier, limit),
         ).fetchall()
         lines += [r[0] for r in rows]

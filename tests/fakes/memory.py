@@ -1,4 +1,5 @@
-"""A memory that can be driven without an agent: scripted Observer and Reflector, and checks of what must hold."""
+"""A memory that can be driven without an agent: scripted Observer and Reflector, and checks of what must
+hold."""
 
 from __future__ import annotations
 
@@ -18,11 +19,13 @@ from sakti.memory.engine import MemoryEngine, Prepared
 from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
 from sakti.store import messages, threads
 from sakti.store.database import Store
+
 from tests.fakes.clock import FakeClock
 
 
 class ScriptedObserver:
-    """One line a message. `gate` (an event) is awaited before each answer; `fail` decides by the call's number."""
+    """One line a message. `gate` (an event) is awaited before each answer; `fail` decides by the call's
+    number."""
 
     name = "scripted"
 
@@ -42,7 +45,9 @@ class ScriptedObserver:
         for m in request.messages:
             words = " ".join(re.findall(r"\w+", m.text or str(m.parts))[:6])
             lines.append(f"* 🟡 (10:00) {m.role} {m.index}: {words}")
-        return ObserveResult("\n".join(lines), f"Primary: task {number}", f"Go on {number}", f"Title {number}", "scripted")
+        return ObserveResult(
+            "\n".join(lines), f"Primary: task {number}", f"Go on {number}", f"Title {number}", "scripted"
+        )
 
 
 class ScriptedReflector:
@@ -62,7 +67,9 @@ class ScriptedReflector:
 
 
 def settings(message_tokens: int = 1_000, observation_tokens: int = 400, **values: Any) -> MemorySettings:
-    observation = {k: values.pop(k) for k in ("buffer_tokens", "buffer_activation", "block_after") if k in values}
+    observation = {
+        k: values.pop(k) for k in ("buffer_tokens", "buffer_activation", "block_after") if k in values
+    }
     return MemorySettings(
         observation=ObservationSettings(message_tokens=message_tokens, **observation),
         reflection=ReflectionSettings(observation_tokens=observation_tokens), **values,
@@ -72,7 +79,9 @@ def settings(message_tokens: int = 1_000, observation_tokens: int = 400, **value
 class Driver:
     """A thread, its engine, and what an agent does to them; every request is checked and kept."""
 
-    def __init__(self, store: Store, settings: MemorySettings, observer: Any, reflector: Any, counter: Counter) -> None:
+    def __init__(
+        self, store: Store, settings: MemorySettings, observer: Any, reflector: Any, counter: Counter
+    ) -> None:
         self.store, self.settings, self.observer, self.reflector = store, settings, observer, reflector
         self.counter = counter
         self.events: list[Event] = []
@@ -162,7 +171,7 @@ class Driver:
 
     def check(self, prepared: Prepared) -> None:
         """The invariants that every request shows."""
-        flow = self.engine._flow  # noqa: SLF001
+        flow = self.engine._flow
         assert flow is not None
         sent = [m for m in prepared.messages if "synthetic" not in m.metadata]
         indexes = [m.index for m in sent]
@@ -175,15 +184,19 @@ class Driver:
         covered = set[int]()
         for group in flow.window.active:
             if group.kind == "observation":
-                assert not covered & set(range(group.first_index or 0, (group.last_index or 0) + 1)), "observed twice"
+                assert not covered & set(range(group.first_index or 0, (group.last_index or 0) + 1)), (
+                    "observed twice"
+                )
             covered |= set(range(group.first_index or 0, (group.last_index or 0) + 1))
-        if self.budget is None and not flow.backlog and self.engine._room is None:  # noqa: SLF001
+        if self.budget is None and not flow.backlog and self.engine._room is None:
             missing = [m.index for m in self.said if m.index not in covered and m.index not in indexes]
             assert not missing, f"messages {missing} are neither raw nor in the log"
         else:
             size = sum(m.tokens for m in prepared.messages) + sum(b.tokens for b in prepared.blocks)
             last = sum(m.tokens for m in sent[-3:]) + sum(m.tokens for m in self.prompts)
-            assert self.budget is None or size <= max(self.budget, last + sum(b.tokens for b in prepared.blocks) + 200)
+            assert self.budget is None or size <= max(
+                self.budget, last + sum(b.tokens for b in prepared.blocks) + 200
+            )
         if prepared.messages and "synthetic" in prepared.messages[0].metadata:
             assert flow.window.cursor >= 0
         assert sent[-1].role in ("user", "tool"), "a request ends with the user's or a tool's"

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from sakti.core.errors import ConfigError
 from sakti.core.tokens import estimate_tokens
 from sakti.core.types import Message, Part, TextPart, ToolCallPart, ToolResultPart
@@ -70,7 +69,11 @@ def parsed(result: parse.Parsed, expected: dict[str, Any]) -> dict[str, Any]:
            "suggestedContinuation": result.suggested_response, "threadTitle": result.title}
     if result.degenerate:
         got["degenerate"] = True
-    if "threadTitle" not in expected and "currentTask" not in expected and "suggestedContinuation" in expected:
+    if (
+        "threadTitle" not in expected
+        and "currentTask" not in expected
+        and "suggestedContinuation" in expected
+    ):
         got.pop("currentTask")  # of a reflection, where they throw it away and we keep it
     return {k: v for k, v in got.items() if v is not None}
 
@@ -92,7 +95,9 @@ def run(fn: str, args: list[Any]) -> Any:
         case "resolveActivationRatio":
             return policy.resolve_activation_ratio(*args)
         case "calculateProjectedMessageRemoval":
-            return policy.calculate_projected_message_removal([c.get("messageTokens", 0) for c in args[0]], *args[1:])
+            return policy.calculate_projected_message_removal(
+                [c.get("messageTokens", 0) for c in args[0]], *args[1:]
+            )
         case "formatRelativeTime":
             return dates.format_relative_time(ms(args[0]), ms(args[1]))
         case "formatGapBetweenDates":
@@ -142,13 +147,24 @@ def test_golden(case: dict[str, Any]) -> None:
         with pytest.raises(ConfigError):
             run(fn, args)
     elif fn == "parseObserverOutput":
-        want = {k: v for k, v in expected.items() if k not in ("extractedValues", "extractionFailures", "rawOutput")}
+        want = {
+            k: v
+            for k, v in expected.items()
+            if k not in ("extractedValues", "extractionFailures", "rawOutput")
+        }
         assert parsed(parse.parse_observer_output(args[0]), expected) == want
     elif fn == "parseReflectorOutput":
         result = parse.parse_reflector_output(*args, new_id="<random16hex>") if len(args) > 1 else (
             parse.parse_reflector_output(args[0]))
-        want = {k: v for k, v in expected.items() if k not in ("extractedValues", "extractionFailures", "rawOutput")}
+        want = {
+            k: v
+            for k, v in expected.items()
+            if k not in ("extractedValues", "extractionFailures", "rawOutput")
+        }
         got = {k: v for k, v in parsed(result, expected).items() if k != "currentTask"}
-        assert got == {**want, "observations": re.sub('id="[0-9a-f]{16}"', 'id="<random16hex>"', want["observations"])}
+        assert got == {
+            **want,
+            "observations": re.sub('id="[0-9a-f]{16}"', 'id="<random16hex>"', want["observations"]),
+        }
     else:
         assert run(fn, args) == expected

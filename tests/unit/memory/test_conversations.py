@@ -1,4 +1,5 @@
-"""Recorded conversations against the engine: small windows, a slow Observer, single messages above the threshold."""
+"""Recorded conversations against the engine: small windows, a slow Observer, single messages above the
+threshold."""
 
 from __future__ import annotations
 
@@ -8,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from sakti.core.config import MemorySettings, ObservationSettings, ReflectionSettings
 from sakti.core.events import MemoryActivation, MemoryOperation, MemoryStatus
 from sakti.core.types import TextPart
 from sakti.store.memory import groups
+
 from tests.fakes.memory import Driver, ScriptedObserver
 from tests.unit.test_golden import FULL
 
@@ -20,14 +21,22 @@ CONVERSATIONS = FULL / "conversations"
 TURNS = 30
 pytestmark = pytest.mark.skipif(not CONVERSATIONS.is_dir(), reason="the recorded conversations are not here")
 
-NAMES = {"messageTokens": "message_tokens", "bufferTokens": "buffer_tokens", "bufferActivation": "buffer_activation",
-         "observationTokens": "observation_tokens", "blockAfter": "block_after"}
+NAMES = {
+    "messageTokens": "message_tokens",
+    "bufferTokens": "buffer_tokens",
+    "bufferActivation": "buffer_activation",
+    "observationTokens": "observation_tokens",
+    "blockAfter": "block_after",
+}
 
 
 def memory_settings(config: dict[str, Any]) -> MemorySettings:
-    values = {k: {NAMES[n]: v for n, v in config[k].items() if n in NAMES} for k in ("observation", "reflection")}
+    values = {
+        k: {NAMES[n]: v for n, v in config[k].items() if n in NAMES} for k in ("observation", "reflection")
+    }
     return MemorySettings(
-        observation=ObservationSettings(**values["observation"]), reflection=ReflectionSettings(**values["reflection"])
+        observation=ObservationSettings(**values["observation"]),
+        reflection=ReflectionSettings(**values["reflection"]),
     )
 
 
@@ -87,7 +96,10 @@ def check_projections(driver: Driver) -> None:
         elif isinstance(event, MemoryActivation) and event.operation_type == "observation":
             assert last is not None
             before = last.messages.tokens
-            assert event.tokens_activated <= last.buffered_observations.message_tokens or before >= last.messages.threshold
+            assert (
+                event.tokens_activated <= last.buffered_observations.message_tokens
+                or before >= last.messages.threshold
+            )
 
 
 async def test_reopened_at_every_turn(tmp_path: Path) -> None:

@@ -1,0 +1,104 @@
+"""What /compact did, kept so that it can be taken back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sakti.core.errors import MemoryFailure
+from sakti.core.types import Json
+from sakti.store import search_index, threads
+from sakti.store.database import Database
+from sakti.store.memory import move_cursor
+from sakti.store.models import CompactionRow
+
+# ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """A /compact that was done. `before`: cursor, buffered group ids, thread metadata and record figures."""
+
+    id: str
+    thread_id: str
+    resource_id: str
+    record_id: str
+    focus: str
+    first_index: int
+    last_index: int
+    message_count: int
+    message_ids: tuple[str, ...]
+    group_ids: tuple[str, ...]
+    before: Json
+    tokens_before: int
+    tokens_after: int
+    created_at: int
+
+
+def add_compaction(db: Database, done: Compaction) -> None:
+    CompactionRow.insert(
+        id=done.id, thread_id=done.thread_id, resource_id=done.resource_id, record_id=done.record_id,
+        focus=done.focus, first_index=done.first_index, last_index=done.last_index,
+        message_count=done.message_count, original_message_ids=list(done.message_ids),
+        group_ids=list(done.group_ids), before=done.before, tokens_before=done.tokens_before,
+        tokens_after=done.tokens_after, created_at=done.created_at,
+    ).execute(db)
+
+
+def last_compaction(db: Database, thread_id: str) -> Compaction | None:
+    """The newest compaction of a thread that was not undone."""
+    row = (
+        CompactionRow.select()
+        .where((CompactionRow.thread_id == thread_id) & CompactionRow.undone_at.is_null())
+        .order_by(CompactionRow.pk.desc())
+        .dicts()
+        .get_or_none(db)
+    )
+    if row is None:
+        return None
+    return Compaction(
+        row["id"], row["thread_id"], row["resource_id"], row["record_id"], row["focus"], row["first_index"],
+        row["last_index"], row["message_count"], tuple(row["original_message_ids"]), tuple(row["group_ids"]),
+        row["before"], row["tokens_before"], row["tokens_after"], row["created_at"],
+    )
+
+
+def undo_compaction(db: Database, done: Compaction, now: int) -> None:
+    """Bring back log, cursor, figures and the thread's task as they were before `done`. Groups that were
+    ready before are ready again, those it made are discarded. Raises `MemoryFailure` (conflict) when newer
+    observations or a reflection build on it."""
+    before = done.before
+    kept = set(before["buffered"])
+    made = [g for g in done.group_ids if g not in kept]
+    move_cursor(db, done.record_id, done.thread_id, done.last_index, before["cursor"])
+    back = [g for g in done.group_ids if g in kept]
+    for ids, state in ((made, "discarded"), (back, "buffered")):
+        marks = ",".join("?" * len(ids))
+        rows = db.execute_sql(
+            "UPDATE observation_groups SET state = ?, discarded_at = ?, activated_at = NULL"
+            f" WHERE id IN ({marks})"
+            " AND state = 'active' RETURNING id",
+            (state, now if state == "discarded" else None, *ids),
+        ).fetchall()
+        if len(rows) != len(ids):
+            raise MemoryFailure("A reflection has merged what this compaction observed.", code="conflict")
+    for group_id in made:
+        for (line_id,) in db.execute_sql(
+            "SELECT id FROM observations WHERE group_id = ?", (group_id,)
+        ).fetchall():
+            search_index.remove(db, "observation", line_id)
+    db.execute_sql(
+        "UPDATE observational_memory SET total_tokens_observed = ?, observation_token_count = ?,"
+        " last_buffered_at_tokens = ?, last_observed_at = ?, pending_message_tokens = ?, updated_at = ?"
+        " WHERE id = ?",
+        (
+            before["total_tokens_observed"],
+            before["observation_token_count"],
+            before["last_buffered_at_tokens"],
+            before["last_observed_at"],
+            before["pending_tokens"],
+            now,
+            done.record_id,
+        ),
+    )
+    threads.update_metadata(db, done.thread_id, before["thread"])
+    CompactionRow.update(undone_at=now).where(CompactionRow.id == done.id).execute(db)

@@ -1,0 +1,341 @@
+"""Observer and Reflector, by model and by code: what they are told, what is kept of their answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sakti.core.config import MemorySettings, ObservationSettings
+from sakti.core.errors import MemoryFailure, ProviderError
+from sakti.core.tokens import Estimator, O200k, count_parts, message_tokens
+from sakti.core.types import (
+    ImagePart,
+    Message,
+    Part,
+    Request,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    Usage,
+)
+from sakti.memory import lines, parse
+from sakti.memory.extractive import ExtractiveObserver, ExtractiveReflector
+from sakti.memory.factory import build_observers
+from sakti.memory.observer import system_prompt
+from sakti.memory.protocol import ObserveInput, ReflectInput
+from sakti.memory.render import for_actor
+from sakti.memory.transcript import format_messages, log_tail
+from sakti.providers.protocol import Completed, StreamEvent, TextChunk
+
+from tests.fakes.clock import FakeClock
+
+COUNTER = Estimator()
+GOOD = """<observations>
+Date: Jan 15, 2026
+* 🔴 (12:00) User stated that the API is GraphQL
+</observations>
+<current-task>
+Primary: the API
+</current-task>
+<suggested-response>
+Ask for the schema
+</suggested-response>
+<thread-title>
+GraphQL API
+</thread-title>"""
+
+
+class Answers:
+    """A provider that gives these answers in turn; an exception among them is raised."""
+
+    name = "fake"
+
+    def __init__(self, *answers: str | Exception) -> None:
+        self.answers = list(answers)
+        self.requests: list[Request] = []
+
+    async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
+        self.requests.append(request)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        yield TextChunk(answer)
+        yield Completed((TextPart(answer),), "end", Usage(100, 0, 0, 10))
+
+    async def count_tokens(self, request: Request) -> int | None:
+        return None
+
+    async def models(self) -> Sequence[object]:
+        return ()
+
+    async def warm(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+def message(index: int, role: str, *parts: Part, at: int = 0) -> Message:
+    counted = count_parts(COUNTER, parts)
+    return Message(f"m{index}", "t", "r", role, parts, 1_768_478_400_000 + at * 60_000, index=index,  # type: ignore[arg-type]
+                   tokens=message_tokens(counted), part_tokens=counted)
+
+
+CONVERSATION = (
+    message(
+        0, "user", TextPart("We use Postgres 16 in src/db/pool.py. Please fix the leak. Why does it leak?")
+    ),
+    message(
+        1,
+        "assistant",
+        ThinkingPart("SECRET THOUGHT"),
+        TextPart("I will look at the pool first."),
+        ToolCallPart("c1", "bash", {"command": "pytest tests/test_pool.py"}),
+        at=1,
+    ),
+    message(
+        2,
+        "tool",
+        ToolResultPart(
+            "c1",
+            "bash",
+            "collected 3 items\n"
+            + "noise line\n" * 300
+            + "E   TimeoutError: pool exhausted\n2 failed, 1 passed in 0.2s",
+            True,
+        ),
+        at=2,
+    ),
+    message(
+        3,
+        "assistant",
+        TextPart("The root cause is `release()` in src/db/pool.py:40 missing in the error path. I fixed it."),
+        at=3,
+    ),
+)
+
+
+def built(provider: Answers | None, *, fit: bool = True, clock: FakeClock | None = None, **settings: object):
+    return build_observers(
+        MemorySettings(**settings), provider, "model" if provider else None, fit, counter=COUNTER,  # type: ignore[arg-type]
+        clock=clock or FakeClock(),
+    )
+
+
+def asked(**values: object) -> ObserveInput:
+    return ObserveInput("t", CONVERSATION, "UTC", **values)  # type: ignore[arg-type]
+
+
+async def test_the_model_is_told_messages_log_and_how_things_stand() -> None:
+    provider = Answers(GOOD)
+    observer, _ = built(provider, observation=ObservationSettings(previous_observer_tokens=60))
+    log = "Date: Jan 14, 2026\n" + "\n".join(f"* 🟡 (10:0{i % 10}) line number {i}" for i in range(200))
+    result = await observer.observe(asked(
+        log=log, current_task="the pool", focus="the leak", want_title=True))
+    (request,) = provider.requests
+    system, prompt = request.system[0].text, request.messages[0].text
+    assert all(
+        tag in system
+        for tag in ("<observations>", "<current-task>", "<suggested-response>", "<thread-title>")
+    )
+    assert "$" not in system
+    assert request.tools == ()
+    for text in (
+        "Date: Jan 15, 2026",
+        "**User (12:00):**",
+        "[Tool call: bash]",
+        "[Tool error: bash]",
+        "line number 199",
+        "the pool",
+        "the leak",
+    ):
+        assert text in prompt
+    assert "SECRET THOUGHT" not in prompt
+    assert "line number 100" not in prompt and prompt.count("Date: Jan 14, 2026") == 1
+    assert result.text == "Date: Jan 15, 2026\n* 🔴 (12:00) User stated that the API is GraphQL"
+    assert (result.current_task, result.title, len(result.calls)) == ("Primary: the API", "GraphQL API", 1)
+
+
+def test_the_condensed_instructions_are_short() -> None:
+    text = system_prompt("explore", condensed=True, want_title=True)
+    assert O200k().count(text) < 1_200
+    assert all(tag in text for tag in ("<observations>", "<current-task>", "<suggested-response>"))
+
+
+async def test_garbage_is_asked_for_once_more() -> None:
+    provider = Answers("ab" * 30_000, GOOD)
+    observer, _ = built(provider)
+    assert (await observer.observe(asked())).text.startswith("Date:")
+    provider = Answers(*["ab" * 30_000] * 6)
+    observer, _ = built(provider)
+    for _ in range(2):
+        with pytest.raises(MemoryFailure, match="no usable observations"):
+            await observer.observe(asked())
+    third = await observer.observe(asked())  # three in a row: code takes over, and says so
+    assert third.model == "extractive" and "without a model" in third.note
+    assert observer.name == "extractive"
+
+
+async def test_transient_failures_are_waited_out() -> None:
+    clock = FakeClock()
+    limit = ProviderError("rate limit exceeded", code="rate_limit", retryable=True)
+    observer, _ = built(Answers(*[limit] * 8, GOOD), clock=clock)
+    assert (await observer.observe(asked())).text
+    assert clock.slept == [1, 2, 4, 8, 16, 32, 64, 120]
+    observer, _ = built(Answers(*[limit] * 9))
+    with pytest.raises(ProviderError):
+        await observer.observe(asked())
+
+
+async def test_a_model_that_is_not_to_be_had_is_replaced() -> None:
+    observer, _ = built(Answers(ProviderError("no key", code="authentication")))
+    result = await observer.observe(asked())
+    assert result.model == "extractive" and result.text
+    assert built(None)[0].name == "extractive"
+    assert built(Answers(), fit=False)[0].name == "extractive"
+    assert built(Answers(), model="extractive")[0].name == "extractive"
+
+
+def test_long_results_and_encoded_data_are_cut() -> None:
+    text = format_messages(
+        [
+            message(0, "tool", ToolResultPart("c", "read", "word " * 30_000)),
+            message(1, "tool", ToolResultPart("d", "fetch", "x" + "QUJD" * 5_000)),
+            message(
+                2, "user", ImagePart("image/png", "AAAA", "shot.png"), ImagePart("image/png", "AAAA", "b.png")
+            ),
+        ],
+        "UTC",
+        COUNTER.count,
+    )
+    assert "tokens left out …]" in text
+    assert COUNTER.count(text) < 10_300
+    assert "characters of encoded data" in text
+    assert "[Image #1: shot.png]\n[Image #2: b.png]" in text
+
+
+def test_the_tail_of_a_log_keeps_its_date() -> None:
+    log = "Date: Jan 1, 2026\n* a\n* b\nDate: Jan 2, 2026\n* c\n* d"
+    assert log_tail(log, 6, COUNTER.count) == "Date: Jan 2, 2026\n* c\n* d"
+
+
+# --- by code ------------------------------------------------------------------------------------------------
+
+
+def test_extracted_lines_are_verbatim_and_few() -> None:
+    observer = ExtractiveObserver(COUNTER)
+    result = observer.extract(asked())
+    assert result == observer.extract(asked())
+    for line in (
+        "* 🔴 (12:00) User stated: We use Postgres 16 in src/db/pool.py.",
+        "* 🟡 (12:00) User asked: Why does it leak?",
+        "* 🟡 (12:02) Agent ran `pytest tests/test_pool.py`: 2 failed, 1 passed in 0.2s",
+    ):
+        assert line in result.text.split("\n")
+    assert result.current_task == "Primary: We use Postgres 16 in src/db/pool.py."
+    assert COUNTER.count(result.text) < 0.15 * sum(m.tokens for m in CONVERSATION)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["user", "assistant"]), st.text(max_size=400)), max_size=12))
+def test_extraction_never_fails(texts: list[tuple[str, str]]) -> None:
+    messages = tuple(message(i, role, TextPart(text)) for i, (role, text) in enumerate(texts))
+    text = ExtractiveObserver(COUNTER).extract(ObserveInput("t", messages, "UTC")).text
+    assert parse.clean(text).count("<observations>") == 0
+    text.encode("utf-8")
+
+
+LOG = "Date: Jan 15, 2026\n" + "\n".join(
+    f"* {'🔴' if i % 10 == 0 else '🟡' if i % 2 else '🟢'} (10:00) Line {i} about src/f{i}.py and some more"
+    for i in range(60)
+)
+
+
+async def test_extractive_reflection_is_smaller_and_keeps_what_matters() -> None:
+    before = COUNTER.count(LOG)
+    pinned = ("* 🟢 (10:00) Line 2 about src/f2.py and some more",)
+    result = await ExtractiveReflector(COUNTER).reflect(
+        ReflectInput("t", (("g1", LOG), ("g2", LOG)), before // 2, pinned=pinned))
+    assert COUNTER.count(result.text) <= before // 2 + 20
+    assert "Line 0 " in result.text and "Line 50 " in result.text
+    assert pinned[0] in result.text
+    with pytest.raises(MemoryFailure, match="cannot be condensed"):
+        await ExtractiveReflector(COUNTER).reflect(ReflectInput("t", (("g", pinned[0]),), 1, pinned=pinned))
+
+
+# --- the Reflector
+# -------------------------------------------------------------------------------------------
+
+
+async def test_levels_go_up_until_the_target_is_met() -> None:
+    half = "\n".join(LOG.split("\n")[:40])
+    few = "\n".join(LOG.split("\n")[:10])
+    provider = Answers(
+        f"<observations>\n{LOG}\n</observations>",
+        f"<observations>\n[O1] {half}\n</observations>",
+        f"<observations>\n{few}\n</observations>",
+    )
+    _, reflector = built(provider)
+    result = await reflector.reflect(ReflectInput("t", (("g", LOG),), 300, start_level=0))
+    assert result.level == 2 and len(result.calls) == 3
+    assert result.text == few
+    prompts = [r.messages[0].text for r in provider.requests]
+    assert "[O1] * 🔴" in prompts[0]
+    shared = min(len(p) for p in prompts) - 400
+    assert prompts[0][:shared] == prompts[2][:shared]  # the level's text stands behind the log
+
+
+async def test_an_answer_that_is_not_smaller_is_never_used() -> None:
+    provider = Answers(*[f"<observations>\n{LOG}\n* more\n</observations>"] * 5)
+    _, reflector = built(provider)
+    result = await reflector.reflect(ReflectInput("t", (("g", LOG),), 300))
+    assert len(provider.requests) == 4
+    assert result.model == "extractive" and "without a model" in result.note
+    assert COUNTER.count(result.text) < COUNTER.count(LOG)
+
+
+# --- lines and cleaning
+# ---------------------------------------------------------------------------------------
+
+
+def test_rows_of_a_log() -> None:
+    log = ("Date: Dec 4, 2025\n* 🔴 (14:30) User stated X\n  * -> src/auth/login.ts:40-62 `validate`\n\n"
+           "Date: Dec 5, 2025\n* ✅ (9:05) see README.md, line 7\n- plain e.g. nothing 1.2.3")
+    rows = list(lines.rows(log))
+    assert [(r.date, r.time, r.priority, r.depth, r.content) for r in rows] == [
+        ("Dec 4, 2025", "14:30", "high", 0, "User stated X"),
+        ("Dec 4, 2025", "", "none", 1, "src/auth/login.ts:40-62 `validate`"),
+        ("Dec 5, 2025", "9:05", "done", 0, "see README.md, line 7"),
+        ("Dec 5, 2025", "", "none", 0, "plain e.g. nothing 1.2.3"),
+    ]
+    assert rows[1].metadata == {"files": ["src/auth/login.ts"], "line_numbers": ["40-62"]}
+    assert rows[2].metadata == {"files": ["README.md"], "line_numbers": ["7"]}
+    assert rows[3].metadata == {"files": [], "line_numbers": []}
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from([*"<>/ \n*-[]O12`", "observations", "current-task", "a", "```"]), max_size=60
+    ).map("".join)
+)
+def test_no_tag_is_ever_stored(text: str) -> None:
+    cleaned = parse.clean(text)
+    for tag in ("<observations>", "</observations>", "<current-task>", "</current-task>"):
+        assert tag not in cleaned
+    assert parse.clean(cleaned) == cleaned
+
+
+def test_what_the_actor_sees() -> None:
+    log = "* 🟡 (1:00) reads `-> bool`\n  * -> `dict[str, int]` [docs](url)\n* 🔴 a -> b\n* 🟢 x\n* ✅ y"
+    assert for_actor(log) == (
+        "* (1:00) reads `-> bool`\n  * `dict[str, int]` [docs](url)\n* 🔴 a -> b\n* x\n* ✅ y")
+
+
+def test_answers_are_plain_json() -> None:
+    assert (
+        json.dumps([r.metadata for r in lines.rows("* see a/b.py:3")])
+        == '[{"files": ["a/b.py"], "line_numbers": ["3"]}]'
+    )

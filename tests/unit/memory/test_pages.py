@@ -1,0 +1,88 @@
+"""Working memory and recall."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sakti.core.errors import MemoryFailure
+from sakti.core.ids import short
+from sakti.core.tokens import Estimator
+from sakti.memory import working_memory
+from sakti.memory.recall import recall
+from sakti.store import memory
+from sakti.store import working_memory as pages
+
+from tests.fakes.memory import Driver
+
+COUNTER = Estimator()
+
+
+def test_sections_are_replaced_by_heading() -> None:
+    page = "# Stack\nPython\n\n# Notes\n- a\n```\n# no heading\n```"
+    merged, changed = working_memory.merge(page, "## stack\nPython 3.11\n\n# New\nx")
+    assert merged == "# Stack\nPython 3.11\n\n# Notes\n- a\n```\n# no heading\n```\n\n# New\nx"
+    assert changed == ("stack", "New")
+    assert working_memory.merge(merged, "# New\nx") == (merged, ())
+
+
+async def test_every_version_is_kept(tmp_path: Path) -> None:
+    driver = await Driver.make(tmp_path / "m.db")
+    store = driver.store
+    page, changed = await working_memory.update(
+        store, COUNTER, scope="resource", owner_id="workspace", content="# Tech stack\nPython", actor="agent")
+    assert "# Tech stack\nPython" in page and "# Preferences" in page and changed == ("Tech stack",)
+    await working_memory.update(
+        store, COUNTER, scope="resource", owner_id="workspace", content="# Only\nthis", replace=True)
+    assert await store.read(pages.working_memory, "resource", "workspace") == ("# Only\nthis", 2)
+    assert (await working_memory.update(
+        store, COUNTER, scope="resource", owner_id="workspace", content="# Only\nthis"))[1] == ()
+    page = await working_memory.add_note(store, COUNTER, owner_id="workspace", note="use  tabs")
+    assert page.endswith("# Notes\n- use tabs")
+    with pytest.raises(MemoryFailure, match="2000 is the limit"):
+        await working_memory.update(
+            store, COUNTER, scope="resource", owner_id="workspace", content="# Long\n" + "word " * 3_000)
+    await driver.begin("hello")
+    assert "- use tabs" in (await driver.prepare()).blocks[0].text
+    await driver.close()
+
+
+async def test_recall_pages_through_what_a_group_stands_for(tmp_path: Path) -> None:
+    driver = await Driver.make(tmp_path / "m.db")
+    for number in range(30):
+        await driver.begin(f"prompt {number} " + "word " * 100)
+        await driver.prepare()
+        await driver.engine.wait_idle()
+        tool = {
+            "name": "read",
+            "args": {"path": f"f{number}.py"},
+            "result": f"result {number} " + "x = 1\n" * 80,
+        }
+        await driver.step({"tool": tool}, f"c{number}")
+        await driver.prepare()
+        await driver.step({"text": "done"}, f"d{number}")
+        await driver.engine.end_turn()
+    group = (await driver.store.read(memory.groups, driver.engine.record_id, "superseded"))[-3]
+
+    async def ask(**values):
+        return await recall(driver.store, COUNTER, resource_id="workspace", thread_id="t1", **values)
+
+    page = await ask(id=short(group.id))
+    assert page["messages"][0]["id"] == group.first_message_id
+    assert page["has_next"] and page["has_prev"]
+    back = await ask(id=short(group.id), page=-1)
+    assert back["messages"][-1]["index"] == page["messages"][0]["index"] - 1
+    tool = next(m for m in driver.said if m.role == "tool")
+    low = await ask(id=tool.id)
+    assert low["messages"][0]["parts"][0]["kind"] == "result read"
+    assert low["messages"][0]["parts"][0]["text"].endswith("…")
+    high = await ask(id=tool.id, detail="high")
+    assert high["messages"][0]["parts"][0]["text"].startswith("result 0 x = 1\nx = 1")
+    part = await ask(id=tool.id, part_index=0, char_offset=9)
+    assert part["text"].startswith("x = 1")
+    assert (await ask(id=driver.said[0].id))["has_prev"] is False
+    assert (await ask(id=driver.said[-1].id))["has_next"] is False
+    for values in ({"id": "nothing-here"}, {"id": ""}, {"id": tool.id, "part_index": 7}):
+        with pytest.raises(MemoryFailure):
+            await ask(**values)
+    await driver.close()

@@ -83,7 +83,6 @@ class MemoryEngine:
         self._step = 0
         self._actor = ""
         self._working_memory = ""
-        self._carried: str | None = None
         self._last_message_at: int | None = None
         self._gap = 0
         self._room: int | None = (
@@ -92,8 +91,7 @@ class MemoryEngine:
         self._closed = False
         self._new_thread = False
 
-    # --- opening
-    # ------------------------------------------------------------------------------------------------
+    # --- opening ----------------------------------------------------------------------------------------
 
     @property
     def record_id(self) -> str:
@@ -193,6 +191,7 @@ class MemoryEngine:
         window.turn_users = [prompt] if prompt else []
 
     async def _read_pages(self, flow: Flow) -> None:
+        """Working memory: the thread's own page, else the workspace's."""
         thread = flow.window.thread
         page = await self._store.read(
             pages.working_memory, "thread", thread.id
@@ -208,14 +207,11 @@ class MemoryEngine:
         earlier = await self._store.read(memory_log.carry_over, thread.resource_id, thread.id)
         text = "" if earlier is None else context.carry_over_text(
             earlier, "", self._counter, self._settings.carry_over)
-        with contextlib.suppress(
-            StoreError
-        ):  # a read-only database: the block is made anew at the next start
+        with contextlib.suppress(StoreError):  # read-only: the block is made anew at the next start
             await self._store.write(thread_store.update_metadata, thread.id, {"carry_over": text})
         flow.window.thread = dataclasses.replace(thread, metadata={**thread.metadata, "carry_over": text})
 
-    # --- a turn
-    # -------------------------------------------------------------------------------------------------
+    # --- a turn -----------------------------------------------------------------------------------------
 
     async def begin_turn(self, *, provider: str, model: str) -> None:
         """Take in what other processes changed; activate early when the prompt cache is cold anyway: after
@@ -234,13 +230,6 @@ class MemoryEngine:
             trigger = "provider_change"
         elif ttl is not None and before and self._clock.now() - before[-1].created_at >= ttl:
             trigger = "idle"
-        if self._carried is not None:
-            with contextlib.suppress(
-                StoreError
-            ):  # a read-only database: the block is made anew at the next start
-                await self._store.write(
-                    thread_store.update_metadata, flow.window.thread.id, {"carry_over": self._carried})
-                self._carried = None
         if self._observes:
             if actor != self._actor:
                 await self._write_quietly(flow, {"actor": actor})
@@ -354,8 +343,7 @@ class MemoryEngine:
         except SaktiError as e:
             self._emit(Notice("warning", e.title, e.message))
 
-    # --- the request
-    # ----------------------------------------------------------------------------------------------
+    # --- the request ------------------------------------------------------------------------------------
 
     def _blocks(self, flow: Flow) -> tuple[Block, ...]:
         out: list[Block] = []
@@ -414,8 +402,7 @@ class MemoryEngine:
         if not self._closed and self._flow is not None:
             self._emit(self.status())
 
-    # --- by hand
-    # ----------------------------------------------------------------------------------------------------
+    # --- by hand ----------------------------------------------------------------------------------------
 
     async def observe_now(self, focus: str = "") -> bool:
         """The provider found the request too long: put what is ready into the log, observe all but the last

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sakti.core.types import FilePart, Json, Message, ToolCallPart, ToolResultPart
 from sakti.providers.local.actions import Action
@@ -22,10 +22,14 @@ _QUESTION = re.compile(
 _OF_THE_PROJECT = re.compile(
     r"\b(this|these|here|my|our|the (code|file|function|test|project|repo))\b|\w\.\w|[_/(@`]", re.I)
 _A_FILE = re.compile(r"\b[\w/-]+\.[a-z]{1,5}\b")
+_SOURCE = re.compile(r"\.(?:py|js|jsx|ts|tsx|go|rs|c|h|cc|cpp|java|rb|php|sh|lua|kt|swift|cs|toml|yaml|yml|json|md|css|html|sql)$")
 _VERBS = r"\b(?:fix|change|rename|replace|update|correct|repair|implement|add|remove|delete)\b"
 _CHANGE = re.compile(_VERBS, re.I)
 _CHANGE_OF = re.compile(_VERBS + r" ([\w/.-]+\.[a-z]{1,5})\b", re.I)
 _NEW = re.compile(r"\b(create|write|new|generate|scaffold|add a)\b", re.I)
+_RUN = re.compile(r"\b(?:run|rerun|execute|pytest|verify|check that)\b", re.I)
+_ABOUT_TESTS = re.compile(r"\b(?:add|write|update|extend|rename)\b.{0,40}\btests?\b", re.I)
+_TEST_FILE = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_test\.\w+|conftest\.py)$|(?:^|/)tests?/")
 _NUMBERED = re.compile(r"^ *\d+\t", re.M)
 
 
@@ -40,18 +44,25 @@ class Next:
 def following(messages: Sequence[Message], actions: Sequence[Action]) -> Next:
     """What may follow `messages`.
 
-    A general question is answered; one that names a file is not answered unseen. Nothing is edited that was
-    not read; a change that was asked for is tried before it is talked about, and again if it failed; what
-    worked is not written a second time; who asks the same thing again and again has to answer.
+    A general question is answered; one that names a file is not answered unseen. The source files that the user
+    names are read first. Nothing is edited that was not read, and no test unless the user speaks of changing it; a
+    change that was asked for is tried before it is talked about, and again if it failed; what worked is not written
+    a second time, and is run where the user asked for that; who asks the same thing again and again has to answer.
     """
     asked = next((m.text for m in reversed(messages) if m.role == "user"), "")
     calls = [c for m in _turn(messages) for c in m.tool_calls]
     results = [r for m in _turn(messages) for r in m.tool_results]
     if _repeats(calls):
         return Next(())
-    allowed = tuple(a for a in actions if _fits(a.name, messages, asked))
+    allowed = tuple(
+        _only(a, _editable(messages, asked)) if a.name in _NEEDS_READING else a
+        for a in actions if _fits(a.name, messages, asked)
+    )
     question = bool(_QUESTION.match(asked))
     owed = _CHANGE.search(asked) and not question and not any(c.name in _CHANGES for c in calls)
+    unread = _named_unread(messages, asked) if owed else []
+    if unread:
+        return Next(tuple(_only(a, unread) for a in actions if a.name == "read"), answer=False)
     if not results:
         if question and not _OF_THE_PROJECT.search(asked):
             return Next(())
@@ -63,7 +74,8 @@ def following(messages: Sequence[Message], actions: Sequence[Action]) -> Next:
             return Next(retry or allowed, answer=not retry)
         return Next(allowed, answer=not allowed)
     if last.name in _CHANGES and not last.is_error:
-        return Next(tuple(a for a in allowed if a.name != "write"))
+        run = tuple(a for a in allowed if a.name == "bash") if _RUN.search(asked) else ()
+        return Next(run, answer=False) if run else Next(tuple(a for a in allowed if a.name != "write"))
     return Next(allowed, answer=not (owed and allowed and len(calls) < MOST_STEPS_BEFORE_CHANGE))
 
 
@@ -82,17 +94,46 @@ def _repeats(calls: Sequence[ToolCallPart]) -> bool:
 def _fits(name: str, messages: Sequence[Message], asked: str) -> bool:
     """What was not read is not edited; whole files are for who wants new ones."""
     if name in _NEEDS_READING:
-        return _was_read(messages, asked)
+        return bool(_editable(messages, asked))
     return name != "write" or bool(_NEW.search(asked))
 
 
-def _was_read(messages: Sequence[Message], asked: str) -> bool:
-    """Whether the file to change was read: the one that the user named, else any."""
-    named = _CHANGE_OF.search(asked)
-    paths = [str((c.arguments or {}).get("path")) for m in messages for c in m.tool_calls if c.name == "read"]
-    if named and not any(p.endswith(named[1]) and "test_" + named[1] not in p for p in paths):
-        return any(isinstance(p, FilePart) for m in messages for p in m.parts)
-    return _last_read(messages) is not None
+def _only(action: Action, paths: Sequence[str]) -> Action:
+    """`action` on nothing but `paths`."""
+    if "path" not in action.required:
+        return action
+    return replace(action, required={**action.required, "path": {"type": "string", "enum": list(paths)}})
+
+
+def _read_paths(messages: Sequence[Message]) -> list[str]:
+    """What was read, as the model named it, and the files that the user attached."""
+    good = {r.call_id for m in messages for r in m.tool_results if not r.is_error}
+    out: dict[str, None] = {}
+    for message in messages:
+        out.update((p.path, None) for p in message.parts if isinstance(p, FilePart))
+        for call in message.tool_calls:
+            if call.name == "read" and call.id in good:
+                out[str((call.arguments or {}).get("path"))] = None
+    return list(out)
+
+
+def _editable(messages: Sequence[Message], asked: str) -> list[str]:
+    """The files that may be edited: read ones, the one that the user wants changed alone where it is among them,
+    tests only where the user speaks of changing tests."""
+    read, named = _read_paths(messages), _CHANGE_OF.search(asked)
+    if named:
+        meant = [p for p in read if p == named[1] or p.endswith("/" + named[1])]
+        if meant or not _TEST_FILE.search(named[1]):
+            return meant
+    return [p for p in read if _ABOUT_TESTS.search(asked) or not _TEST_FILE.search(p)]
+
+
+def _named_unread(messages: Sequence[Message], asked: str) -> list[str]:
+    """Source files that the user names and nobody has tried to read yet."""
+    tried = {str((c.arguments or {}).get("path")) for m in _turn(messages) for c in m.tool_calls if c.name == "read"}
+    tried.update(p.path for m in messages for p in m.parts if isinstance(p, FilePart))
+    named = dict.fromkeys(f for f in _A_FILE.findall(asked) if _SOURCE.search(f))
+    return [f for f in named if f not in tried and (_ABOUT_TESTS.search(asked) or not _TEST_FILE.search(f))]
 
 
 def repaired(name: str, fields: Json, messages: Sequence[Message]) -> Json:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,6 +29,7 @@ from sakti.tui.panes.observations import ObservationsPane
 from sakti.tui.panes.sidebar import PANES, Sidebar
 from sakti.tui.themes import FALLBACK, load_themes
 from sakti.tui.transcript.blocks import NoticeBlock
+from sakti.tui.transcript.markdown import warm_renderers
 from sakti.tui.widgets.approval import ApprovalBox
 from sakti.tui.widgets.completions import Completions
 from sakti.tui.widgets.header import Header
@@ -212,7 +215,14 @@ class SaktiApp(navigation.Navigation, App[int]):
 
     @on(Prompt.FirstKey)
     def _warm(self) -> None:
-        self.go(self.session.warm, group="warm")
+        self.go(self._warm_up, group="warm")
+
+    async def _warm_up(self) -> None:
+        """What the first answer needs, loaded while it is being typed."""
+        await self.session.warm()
+        await asyncio.to_thread(warm_renderers)
+        gc.collect()
+        gc.freeze()  # a full collection need not walk the modules that stay for good
 
     @on(Prompt.Wanted)
     def _complete(self, event: Prompt.Wanted) -> None:

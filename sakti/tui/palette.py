@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 
 from rich.style import Style
 from textual.color import Color
@@ -13,7 +14,7 @@ PREFIX = "sakti-"
 # role: (in a dark theme, in a light theme). Text roles reach WCAG AA on the theme's background.
 DEFAULTS: dict[str, tuple[str, str]] = {
     "muted": ("#9aa3b2", "#565d69"),
-    "faint": ("#7d8696", "#6a7280"),
+    "faint": ("#828a9a", "#5f6673"),
     "line": ("#2c333f", "#d5d1c7"),
     "user": ("#e5b567", "#8a5200"),
     "agent": ("#7fb0e8", "#2458a6"),
@@ -30,7 +31,7 @@ DEFAULTS: dict[str, tuple[str, str]] = {
     "removed-bg": ("#2d191d", "#fbe5e4"),
     "keyword": ("#b79ceb", "#6a3fb5"),
     "string": ("#9ac48f", "#32692f"),
-    "comment": ("#818b9b", "#666d79"),
+    "comment": ("#818b9b", "#636a76"),
     "number": ("#e0a37a", "#96480f"),
     "name": ("#7fb0e8", "#2458a6"),
     "mark-bg": ("#5a4a1e", "#ffe9a8"),
@@ -76,8 +77,17 @@ class Palette:
     cursor: Style
 
 
+_WANTED = ("foreground", "panel", *(PREFIX + role for role in DEFAULTS))
+
+
 def make_palette(variables: Mapping[str, str], dark: bool) -> Palette:
     """The palette of a theme, from `App.theme_variables`. A colour that cannot be read takes its default."""
+    return _make(tuple((n, variables[n]) for n in _WANTED if n in variables), dark)
+
+
+@lru_cache(maxsize=32)
+def _make(pairs: tuple[tuple[str, str], ...], dark: bool) -> Palette:
+    variables = dict(pairs)
     defaults = variable_defaults(dark)
 
     def colour(name: str) -> str:

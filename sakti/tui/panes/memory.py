@@ -23,13 +23,24 @@ LABEL = 9
 class MemoryPane(Widget):
     """Drawn from the last `MemoryStatus` and the thread's usage; no number is made up here."""
 
-    status: reactive[MemoryStatus | None] = reactive(None, layout=True)
+    status: reactive[MemoryStatus | None] = reactive(None)
     usage: reactive[Usage] = reactive(Usage())
-    failed: reactive[str] = reactive("", layout=True)
+    failed: reactive[str] = reactive("")
     title_style = Style()
 
     def on_mount(self) -> None:
         app_of(self).theme_changed_signal.subscribe(self, lambda _: self.refresh())
+
+    def watch_status(self) -> None:
+        self._fit()
+
+    def watch_failed(self) -> None:
+        self._fit()
+
+    def _fit(self) -> None:
+        """Lay the side bar out again only when a line came or went."""
+        if self.is_mounted and self.size.width and len(self._lines(self.size.width)) != self.size.height:
+            self.refresh(layout=True)
 
     def operation(self, event: MemoryOperation) -> None:
         """Background work began, ended or failed."""

@@ -42,6 +42,13 @@ def markdown_lines(source: str, width: int, palette: Palette) -> list[Line]:
     return writer.lines
 
 
+def warm_renderers() -> None:
+    """Import what the first answer needs: the parser of Markdown and the lexers of code."""
+    import pygments.lexers  # noqa: F401  # pyright: ignore[reportUnusedImport]
+
+    _parser()
+
+
 class _Writer:
     """One walk over the tokens. `_prefixes` is what stands before a line in the containers that are open:
     [first line, later lines] each; a list item's marker is used up by its first line."""

@@ -39,6 +39,7 @@ class LineView(ScrollView, can_focus=True):
         super().__init__(id=id, classes=classes)
         self._strips: LRUCache[tuple[int, int], tuple[Line, Strip]] = LRUCache(512)
         self._painting = False
+        self._base: Style | None = None
         self._palette: Palette | None = None
 
     @property
@@ -76,6 +77,7 @@ class LineView(ScrollView, can_focus=True):
     def render_lines(self, crop: Region) -> list[Strip]:
         # hit tests call render_line directly and need offsets; painting does not and is much cheaper without
         self._painting = True
+        self._base = self.rich_style  # walks up the tree: once for all lines
         try:
             return super().render_lines(crop)
         finally:
@@ -85,7 +87,7 @@ class LineView(ScrollView, can_focus=True):
         scroll_x, scroll_y = self.scroll_offset
         y += scroll_y
         width = self.size.width
-        base = self.rich_style
+        base = self._base if self._painting and self._base is not None else self.rich_style
         line = self.line_at(y)
         if line is None:
             return Strip.blank(width, base)
@@ -124,7 +126,15 @@ class LineView(ScrollView, can_focus=True):
     def set_height(self, height: int) -> None:
         """The content's height in lines; its width is the widget's."""
         size = Size(self.size.width, height)
-        if size != self.virtual_size:
+        if size == self.virtual_size:
+            return
+        rows = self.size.height
+        if self.show_vertical_scrollbar and height > rows and self.virtual_size.width == size.width:
+            # the bar stays: only it changes, and the screen need not be laid out again
+            self.set_reactive(Widget.virtual_size, size)
+            self.vertical_scrollbar.window_virtual_size = height
+            self.refresh()
+        else:
             self.virtual_size = size
 
 

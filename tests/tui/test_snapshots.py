@@ -1,0 +1,73 @@
+"""Pictures of the screen. `pytest tests/tui/test_snapshots.py --snapshot-update` takes them anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sakti.core.events import ApprovalRequested
+from sakti.tui.app import SaktiApp
+from tests.tui.conftest import settle
+from tests.tui.scene import scene
+
+SIZES = [(80, 24), (160, 50)]
+THEMES = ["sakti-dark", "sakti-light"]
+
+
+def posed(theme: str, *keys: str):
+    """Bring the app to rest in `theme`, without a blinking cursor, and press `keys`."""
+
+    async def run_before(pilot):
+        app = pilot.app
+        app.prompt.cursor_blink = False
+        app.theme = theme
+        await settle(app, pilot)
+        for key in keys:
+            await pilot.press(key)
+        await settle(app, pilot)
+
+    return run_before
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("size", SIZES)
+def test_main_screen(snap_compare, size, theme):
+    assert snap_compare(SaktiApp(scene(Path("/work"))), terminal_size=size, run_before=posed(theme))
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("size", SIZES)
+def test_approval(snap_compare, size, theme):
+    session = scene(Path("/work"))
+
+    async def ask(pilot):
+        await posed(theme)(pilot)
+        request = ApprovalRequested(
+            "p1", "bash", "pushes to another machine", "git push --force origin main", "/home/me/app", "",
+            "bash(git push *)")
+        session.approvals = (request,)
+        session.emit(request)
+        await settle(pilot.app, pilot)
+
+    assert snap_compare(SaktiApp(session), terminal_size=size, run_before=ask)
+
+
+def test_panes_over_the_chat(snap_compare):
+    app = SaktiApp(scene(Path("/work")))
+    assert snap_compare(app, terminal_size=(80, 24), run_before=posed("sakti-dark", "f2", "f4"))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_help(snap_compare, size):
+    assert snap_compare(SaktiApp(scene(Path("/work"))), terminal_size=size, run_before=posed("sakti-light", "f1"))
+
+
+def test_completion(snap_compare):
+    app = SaktiApp(scene(Path("/work")))
+    assert snap_compare(app, terminal_size=(80, 24), run_before=posed("sakti-dark", "/", "c"))
+
+
+@pytest.mark.parametrize("size", [(40, 10), (1, 1)])
+def test_tiny(snap_compare, size):
+    assert snap_compare(SaktiApp(scene(Path("/work"))), terminal_size=size, run_before=posed("sakti-dark"))

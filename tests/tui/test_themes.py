@@ -1,0 +1,76 @@
+"""Themes: every file loads, text is readable (WCAG AA), a broken one is reported."""
+
+from __future__ import annotations
+
+import pytest
+from textual.color import Color
+
+from sakti.core.resources import config_home
+from sakti.tui.palette import TEXT_ROLES
+from sakti.tui.themes import FALLBACK, load_themes
+from tests.tui.conftest import chat_text
+
+THEMES = load_themes().themes
+ON_CODE = ("keyword", "string", "comment", "number", "name")
+
+
+def contrast(first: str, second: str) -> float:
+    """WCAG 2.1 contrast ratio, https://www.w3.org/TR/WCAG21/#dfn-contrast-ratio."""
+
+    def luminance(colour: str) -> float:
+        parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in Color.parse(colour).normalized]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    light, dark = sorted((luminance(first), luminance(second)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_there_are_light_ones_and_ones_for_colour_blind_users():
+    assert len(THEMES) >= 8
+    assert sum(not t.dark for t in THEMES.values()) >= 2
+    assert {"sakti-clear", "sakti-clear-light"} <= set(THEMES)
+
+
+@pytest.mark.parametrize("theme", THEMES.values(), ids=list(THEMES))
+def test_text_is_readable(theme):
+    colours = theme.variables
+    weak = []
+    for role in TEXT_ROLES:
+        for ground in (theme.background, theme.surface, theme.panel):
+            ratio = contrast(colours[f"sakti-{role}"], ground)
+            if ratio < 4.5:
+                weak.append((role, ground, round(ratio, 2)))
+    for role in ON_CODE:
+        ratio = contrast(colours[f"sakti-{role}"], colours["sakti-code-bg"])
+        if ratio < 4.5:
+            weak.append((role, "code-bg", round(ratio, 2)))
+    for role in ("added", "removed"):
+        ratio = contrast(colours[f"sakti-{role}"], colours[f"sakti-{role}-bg"])
+        if ratio < 4.5:
+            weak.append((role, "bg", round(ratio, 2)))
+    assert contrast(theme.foreground, theme.background) >= 7
+    assert contrast(theme.foreground, colours["sakti-mark-bg"]) >= 4.5
+    assert weak == []
+
+
+@pytest.mark.parametrize(("text", "why"), [
+    ("name = ", "bad.toml"), ('name = "bad"\nprimary = "no-colour"', "primary"), ('name = "bad"', "primary"),
+    ('name = "bad"\nprimary = "#fff"\nnothing = 1', "nothing"),
+    ('name = "bad"\nprimary = "#fff"\n[variables]\nsakti-user = "red; }"', "sakti-user"),
+])
+async def test_a_broken_theme_is_reported_and_the_others_work(session, running, text, why):
+    folder = config_home() / "themes"
+    folder.mkdir(parents=True)
+    (folder / "bad.toml").write_text(text)
+    async with running((100, 30)) as (app, _):
+        assert "bad.toml" in chat_text(app)
+        assert why in chat_text(app)
+        assert app.theme == FALLBACK
+
+
+async def test_a_theme_of_the_user_wins(session, running):
+    folder = config_home() / "themes"
+    folder.mkdir(parents=True)
+    (folder / "mine.toml").write_text('name = "sakti-dark"\nprimary = "#ff0000"\ndark = true\n')
+    async with running((100, 30)) as (app, _):
+        assert app.get_theme("sakti-dark").primary == "#ff0000"

@@ -207,8 +207,7 @@ def _clip(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
-# --- reflection
-# ----------------------------------------------------------------------------------------------
+# --- reflection -----------------------------------------------------------------------------------------
 
 _COMMAND_LINE = re.compile(r"Agent (?:ran `[^`]*`|used \S+(?: \S+)?)")
 _TIME = re.compile(r"\(\d{1,2}:\d{2}\)\s*")

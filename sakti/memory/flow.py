@@ -70,8 +70,7 @@ class Flow:
         self._retry_tokens = 0
         self._retry_time = 0
 
-    # --- figures
-    # ----------------------------------------------------------------------------------------------
+    # --- figures ----------------------------------------------------------------------------------------
 
     @property
     def today(self) -> int:
@@ -117,8 +116,7 @@ class Flow:
             self.ids.new(), name, kind, window.record.id, window.thread.id, self.snapshot(self.numbers())
         )
 
-    # --- activation
-    # ---------------------------------------------------------------------------------------------
+    # --- activation -------------------------------------------------------------------------------------
 
     async def activate_due(self, trigger: Trigger = "threshold") -> bool:
         """Put what is ready into the log as long as the threshold is reached; without a model call."""
@@ -135,6 +133,7 @@ class Flow:
             reflection = window.reflection is not None and self.observation_tokens() >= numbers.reflect_at
             if not count and not reflection:
                 return done
+            self.changed()  # what is projected now is what goes
             if not await self.activate(ready[:count], trigger, with_reflection=reflection):
                 return done
             done = True
@@ -202,8 +201,10 @@ class Flow:
 
     def _follow(
         self, groups: Sequence[Group], reflection: Group | None, active: list[Group], change: Activation,
-        trigger: Trigger,
+        trigger: Trigger | None,
     ) -> None:
+        """The window after a committed change. `trigger` None: an observation that a step waited for, which
+        has events of its own."""
         window, now = self.window, change.now
         before = len(window.messages)
         ids = set(change.group_ids)
@@ -232,7 +233,7 @@ class Flow:
         activated: list[tuple[Literal["observation", "reflection"], list[Group]]] = [
             ("observation", list(groups)), ("reflection", [reflection] if reflection else [])]
         for kind, chosen in activated:
-            if chosen:
+            if chosen and trigger is not None:
                 self.emit(
                     MemoryActivation(
                         groups[0].cycle_id if groups else chosen[0].cycle_id,
@@ -252,8 +253,7 @@ class Flow:
                 )
         self.changed()
 
-    # --- observing
-    # ------------------------------------------------------------------------------------------------
+    # --- observing --------------------------------------------------------------------------------------
 
     def start_buffering(self, numbers: policy.Numbers, *, at_end: bool = False) -> None:
         """Begin a background observation if an interval was crossed (or, at the end of a turn, if an
@@ -382,9 +382,10 @@ class Flow:
             )
             self.emit(ThreadChanged(window.thread))
         if change is not None:
-            self._follow([group], None, active, change, "threshold")
+            self._follow([group], None, active, change, None)
         else:
             window.buffered = sorted([*window.buffered, group], key=lambda g: g.first_index or 0)
+            self.changed()
         return group
 
     async def observe_sync(self, found: Sequence[Message], focus: str = "") -> bool:
@@ -466,8 +467,7 @@ class Flow:
     def _tell(self, error: SaktiError) -> None:
         self.emit(Notice("warning", error.title, error.message))
 
-    # --- the disk
-    # ------------------------------------------------------------------------------------------------
+    # --- the disk ---------------------------------------------------------------------------------------
 
     async def reload(self) -> None:
         """Read the window anew: another process or an undo has changed the record."""

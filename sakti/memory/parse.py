@@ -155,8 +155,7 @@ def _wrap(identifier: str, span: str, body: str) -> str:
     return f"{head}\n{body}\n</observation-group>"
 
 
-# --- anchors
-# --------------------------------------------------------------------------------------------------
+# --- anchors --------------------------------------------------------------------------------------------
 
 _ANCHOR = re.compile(r"\[(O[0-9]+(?:-N[0-9]+)?)\]")
 _ANCHORED = re.compile(rf"({S}*)\[O[0-9]+(?:-N[0-9]+)?\]{S}*")
@@ -200,8 +199,7 @@ def parse_anchor_id(line: str) -> str | None:
     return match[1] if match else None
 
 
-# --- our own clean step
-# -----------------------------------------------------------------------------------------
+# --- our own clean step ---------------------------------------------------------------------------------
 
 _OUR_TAGS = re.compile(
     r"</?(?:observations?|observation-group|current-task|suggested-response|thread-title|thread|reflection|"
@@ -223,10 +221,10 @@ def clean(text: str) -> str:
     text = strip_ephemeral_anchor_ids(text)
     while (bare := _OUR_TAGS.sub("", text)) != text:
         text = bare
-    stripped = text.strip()
-    if stripped.startswith("```") and stripped.endswith("```"):
-        text = _FENCE.sub("", stripped, count=1)
-        text = text.rsplit("```", 1)[0]
+    lines = text.strip().split("\n")
+    while len(lines) >= 2 and _FENCE.fullmatch(lines[0]) and _FENCE.fullmatch(lines[-1]):
+        lines = "\n".join(lines[1:-1]).strip().split("\n")
+        text = "\n".join(lines)
     text = re.sub("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]", "", text.replace("\r\n", "\n"))
     lines = [_BULLET.sub(r"\1* ", line).rstrip() for line in text.split("\n")]
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines))

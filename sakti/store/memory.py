@@ -112,8 +112,7 @@ def _group(row: Sequence[Any]) -> Group:
     return Group(**values)
 
 
-# --- records and cursors
-# --------------------------------------------------------------------------------------
+# --- records and cursors --------------------------------------------------------------------------------
 
 _RECORD_COLUMNS = (
     "id, lookup_key, scope, thread_id, resource_id, generation_count, last_observed_at, last_reflection_at,"
@@ -193,8 +192,7 @@ def move_cursor(db: Database, record_id: str, thread_id: str, expected: int, las
         raise MemoryFailure("Another sakti has observed this thread further.", code="conflict")
 
 
-# --- groups
-# -----------------------------------------------------------------------------------------------------
+# --- groups ---------------------------------------------------------------------------------------------
 
 
 def groups(db: Database, record_id: str, state: GroupState) -> list[Group]:

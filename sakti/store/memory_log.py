@@ -148,8 +148,7 @@ def find_message(db: Database, resource_id: str, text: str) -> tuple[str, str, i
     return None if row is None else (row[0], row[1], row[2])
 
 
-# --- what a new thread begins with
-# --------------------------------------------------------------------------------
+# --- what a new thread begins with ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

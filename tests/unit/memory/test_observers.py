@@ -265,8 +265,7 @@ async def test_extractive_reflection_is_smaller_and_keeps_what_matters() -> None
         await ExtractiveReflector(COUNTER).reflect(ReflectInput("t", (("g", pinned[0]),), 1, pinned=pinned))
 
 
-# --- the Reflector
-# -------------------------------------------------------------------------------------------
+# --- the Reflector --------------------------------------------------------------------------------------
 
 
 async def test_levels_go_up_until_the_target_is_met() -> None:
@@ -296,8 +295,7 @@ async def test_an_answer_that_is_not_smaller_is_never_used() -> None:
     assert COUNTER.count(result.text) < COUNTER.count(LOG)
 
 
-# --- lines and cleaning
-# ---------------------------------------------------------------------------------------
+# --- lines and cleaning ---------------------------------------------------------------------------------
 
 
 def test_rows_of_a_log() -> None:

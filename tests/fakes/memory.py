@@ -19,7 +19,6 @@ from sakti.memory.engine import MemoryEngine, Prepared
 from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
 from sakti.store import messages, threads
 from sakti.store.database import Store
-
 from tests.fakes.clock import FakeClock
 
 

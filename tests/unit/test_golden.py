@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from sakti.core.errors import ConfigError
 from sakti.core.tokens import estimate_tokens
 from sakti.core.types import Message, Part, TextPart, ToolCallPart, ToolResultPart

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from sakti.core.config import MemorySettings, ObservationSettings, ReflectionSettings
 from sakti.core.events import MemoryActivation, MemoryOperation, MemoryStatus
 from sakti.core.types import TextPart
 from sakti.store.memory import groups
-
 from tests.fakes.memory import Driver, ScriptedObserver
 from tests.unit.test_golden import FULL
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from sakti.core.events import MemoryActivation, MemoryOperation, MemoryStatus, Notice
 from sakti.core.types import TextPart
 from sakti.memory.engine import MemoryEngine
 from sakti.memory.transcript import format_messages
 from sakti.store import leases, memory, memory_log
 from sakti.store import messages as message_store
-
 from tests.fakes import memory as fake
 from tests.fakes.memory import Driver, ScriptedObserver, ScriptedReflector
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from sakti.core.config import MemorySettings, ObservationSettings
 from sakti.core.errors import MemoryFailure, ProviderError
 from sakti.core.tokens import Estimator, O200k, count_parts, message_tokens
@@ -30,7 +31,6 @@ from sakti.memory.protocol import ObserveInput, ReflectInput
 from sakti.memory.render import for_actor
 from sakti.memory.transcript import format_messages, log_tail
 from sakti.providers.protocol import Completed, StreamEvent, TextChunk
-
 from tests.fakes.clock import FakeClock
 
 COUNTER = Estimator()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from sakti.core.errors import MemoryFailure
 from sakti.core.ids import short
 from sakti.core.tokens import Estimator
@@ -12,7 +13,6 @@ from sakti.memory import working_memory
 from sakti.memory.recall import recall
 from sakti.store import memory
 from sakti.store import working_memory as pages
-
 from tests.fakes.memory import Driver
 
 COUNTER = Estimator()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import signal
 import sys
 from dataclasses import asdict
@@ -20,7 +19,7 @@ from sakti.core.events import (
     TurnFinished,
     to_json,
 )
-from sakti.core.text import one_line, sanitise
+from sakti.core.text import json_line, one_line, sanitise
 from sakti.core.types import Json
 
 OUTPUTS = ("text", "json", "stream-json")
@@ -42,7 +41,7 @@ async def _run(session: Session, prompt: str, output: str) -> int:
         if isinstance(event, TurnFinished):
             finished.append(event)
         if output == "stream-json":
-            _print(json.dumps(to_json(event), ensure_ascii=False))
+            _print(json_line(to_json(event)))
         elif output == "text":
             _tell(event)
 
@@ -74,9 +73,9 @@ async def _run(session: Session, prompt: str, output: str) -> int:
         "cost_usd": usage.cost_usd, "error": error,
     }
     if output == "json":
-        _print(json.dumps(result, ensure_ascii=False))
+        _print(json_line(result))
     elif output == "stream-json":
-        _print(json.dumps({"type": "result", **result}, ensure_ascii=False))
+        _print(json_line({"type": "result", **result}))
     elif output == "text" and finished and finished[-1].text:
         _print(sanitise(finished[-1].text))
     return EXIT[status]

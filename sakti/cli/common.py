@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import sys
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from sakti.core import resources
 from sakti.core.config import Loaded, load
 from sakti.core.errors import SaktiError
-from sakti.core.text import sanitise
+from sakti.core.text import json_line, sanitise
 
 if TYPE_CHECKING:
     from sakti.agent.session import Options
@@ -38,7 +37,7 @@ def say(text: str) -> None:
 
 
 def say_json(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False))
+    print(json_line(value))
 
 
 @contextlib.contextmanager

@@ -13,21 +13,24 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard 
 Thread = Annotated[str | None, typer.Option("--thread", help="Id or part of the title; the last one by default.")]
 
 
-async def _session(store: Any, thread: str | None) -> Any:
+Set = Annotated[list[str] | None, typer.Option("-o", "--set", metavar="NAME=VALUE", help="Set any setting for this run.")]
+
+
+async def _session(store: Any, thread: str | None, overrides: list[str] | None) -> Any:
     """A session on that thread, without a model: it only looks."""
     from sakti.agent.session import Session
 
-    session = Session(common.options(resume=thread, interactive=False), store=store)
+    session = Session(common.options(overrides=overrides or (), resume=thread, interactive=False), store=store)
     await session.look()
     return session
 
 
 @app.command()
-def status(thread: Thread = None, json_: Json = False) -> None:
+def status(thread: Thread = None, set_: Set = None, json_: Json = False) -> None:
     """The token windows, as `data-om-status` has them."""
 
     async def work(store: Any) -> Any:
-        session = await _session(store, thread)
+        session = await _session(store, thread, set_)
         return session.status
 
     from sakti.core.events import to_json
@@ -50,12 +53,12 @@ def status(thread: Thread = None, json_: Json = False) -> None:
 
 
 @app.command("log")
-def log_(thread: Thread = None, json_: Json = False) -> None:
+def log_(thread: Thread = None, set_: Set = None, json_: Json = False) -> None:
     """The observation log."""
     from dataclasses import asdict
 
     async def work(store: Any) -> Any:
-        session = await _session(store, thread)
+        session = await _session(store, thread, set_)
         return await session.views.observations() if session.thread else []
 
     lines = common.with_store(work)

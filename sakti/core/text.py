@@ -6,6 +6,7 @@ Control characters become visible signs, so what was there can still be seen: ES
 
 from __future__ import annotations
 
+import json
 import re
 
 # C0 without tab and newline, DEL, C1, and lone surrogates (which no terminal encoding can carry)
@@ -32,6 +33,16 @@ def sanitise(text: str) -> str:
     if "\r" in text:
         text = _CARRIAGE.sub("\n", text)
     return _CONTROL.sub(_visible, text) if _CONTROL.search(text) else text
+
+
+_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\ud800-\udfff\u2028\u2029]")
+
+
+def json_line(value: object) -> str:
+    """`value` as JSON on one line that a terminal may show: what a terminal would obey, or no encoding can carry,
+    stands escaped inside its strings."""
+    text = json.dumps(value, ensure_ascii=False)  # escapes C0 by itself
+    return _UNSAFE_IN_JSON.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
 
 
 def one_line(text: str, limit: int = 80) -> str:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import json
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sakti.core.text import clean_surrogates, count_k, head_and_tail, one_line, sanitise
+from sakti.core.text import clean_surrogates, count_k, head_and_tail, json_line, one_line, sanitise
 
 HOSTILE = [
     "\x1b]52;c;aGk=\x07", "\x1b]0;title\x07", "\x1b]8;;http://x\x1b\\link", "\x1b[2J", "\x1b[6n", "\x1b[?1049l", "\x9b31m",
@@ -34,6 +35,14 @@ def assert_harmless(text: str) -> None:
 def test_escapes_stay_visible_and_markup_stays_literal() -> None:
     assert sanitise("\x1b[31m[/red]") == "␛[31m[/red]"
     assert sanitise("family 👨‍👩‍👧 é") == "family 👨‍👩‍👧 é"
+
+
+@given(st.text(st.characters()))
+def test_json_is_harmless_and_loses_nothing(text: str) -> None:
+    line = json_line({"t": text})
+    assert_harmless(line)
+    assert "\n" not in line
+    assert json.loads(line) == {"t": text}
 
 
 def test_one_line_is_bounded() -> None:

@@ -66,6 +66,7 @@ from sakti.providers import retry
 from sakti.providers.protocol import Completed, Provider, StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
 from sakti.store import messages as message_store
 from sakti.store import threads as thread_store
+from sakti.store.connection import Database
 from sakti.store.database import Store
 
 DEFAULT_OUTPUT = 8_192  # tokens left free for an answer where nothing says how many a model may write
@@ -101,6 +102,7 @@ class Turn:
     after: tuple[Processor, ...]
     guarded: bool = False
     active_task: Callable[[], str | None] = lambda: None
+    require: Callable[[Database], None] = lambda _: None  # raises where the thread is no longer this turn's
     interrupted: bool = False
     random: random.Random = field(default_factory=random.Random)
     # what happened so far
@@ -369,7 +371,13 @@ def _message(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
 
 async def _append(turn: Turn, message: Message) -> Message:
     """Make a message durable, then known. An interrupt that comes in between waits for both."""
-    write = asyncio.ensure_future(turn.store.write(message_store.append, message, paths=touched_paths(message, turn)))
+    paths = touched_paths(message, turn)
+
+    def append(db: Database) -> Message:
+        turn.require(db)
+        return message_store.append(db, message, paths=paths)
+
+    write = asyncio.ensure_future(turn.store.write(append))
     cancelled = False
     while not write.done():
         try:

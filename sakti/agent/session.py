@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from sakti.agent.loop import Turn
     from sakti.agent.processors.base import Processor
     from sakti.agent.toolbox import Toolbox
+    from sakti.agent.turn_lease import TurnLease
     from sakti.memory.engine import MemoryEngine
     from sakti.providers.protocol import Provider
     from sakti.store.database import Store
@@ -111,6 +112,8 @@ class Session:
         self._failed: tuple[Part, ...] | None = None
         self._background_providers: dict[str, Provider] = {}
         self._session_id = ""
+        self._owner = ""  # this session's name in the leases
+        self._newest = -1  # index of the newest message of the thread that memory here knows
         self._thread_is_new = False
 
     # --- what the screen reads ----------------------------------------------------------------------------
@@ -167,8 +170,10 @@ class Session:
                 self.usage = self.usage + usage
             case ThreadChanged(thread):
                 self.thread = thread
-            case MessageSaved(message) if message.role == "assistant" and message.text:
-                self.last_text = message.text
+            case MessageSaved(message):
+                self._newest = max(self._newest, message.index)
+                if message.role == "assistant" and message.text:
+                    self.last_text = message.text
             case _:
                 pass
         for listener in tuple(self._listeners):
@@ -183,8 +188,10 @@ class Session:
 
             path = Path(self.config.store.path or resources.data_home() / "sakti.db").expanduser()
             self._store = await Store.open(path, clock=self.clock, synchronous=self.config.store.synchronous)
+        from sakti.store import leases
+
         store = self.store
-        self._session_id = store.ids.new()
+        self._session_id, self._owner = store.ids.new(), leases.new_owner()
         for warning in (*self.options.warnings, *store.notices, store.read_only_reason):
             if warning:
                 self.emit(Notice("warning", "Start", warning))
@@ -350,17 +357,25 @@ class Session:
         await self._open(thread)
 
     async def _open(self, thread: Thread) -> None:
-        from sakti.agent import resume
         from sakti.agent.inbox import Inbox
+
+        self._inbox, self._failed = Inbox(), None
+        await self._load(thread)
+
+    async def _load(self, thread: Thread) -> None:
+        """The thread's memory as the database has it now."""
+        from sakti.agent import resume
         from sakti.store import messages
 
         if self._engine is not None:
             await self._engine.close()
         self.thread, self.mode = thread, thread.mode
-        self._inbox, self._failed, self._engine = Inbox(), None, self._make_engine()
+        self._engine = self._make_engine()
         if not self._thread_is_new:
             await self._warm_counter()  # the log of an older thread is counted when it is opened
-            await resume.answer_open_calls(self.store, thread, self.counter)
+            await resume.answer_open_calls(self.store, thread, self.counter, self._owner)
+        newest = await self.store.read(messages.page, thread.id, limit=1)
+        self._newest = newest[-1].index if newest else -1
         self.usage = await self.store.read(messages.usage_of, thread.id)
         await self._engine.open(thread)
         self.status = self._engine.status()
@@ -479,7 +494,8 @@ class Session:
 
     async def submit(self, text: str) -> None:
         """Send a message: start a turn, or queue it for the running turn's next step. Files named as @path are
-        attached. Raises `NoModelError` where there is nobody to answer."""
+        attached. Raises `NoModelError` where there is nobody to answer, `SaktiError` (thread_busy) while another
+        window has a turn under way in this thread."""
         if not text.strip():
             return
         if self.provider is None:
@@ -493,16 +509,18 @@ class Session:
             self._inbox.queued.append(parts)
             self.emit(QueueChanged(self._inbox.texts()))
             return
-        self._begin(parts)
+        await self._begin(parts)
 
-    def _begin(self, parts: tuple[Part, ...]) -> None:
-        self._failed = None
-        self._task = asyncio.create_task(self._run(parts))
+    async def _begin(self, parts: tuple[Part, ...]) -> None:
+        """Start a turn; returns when the thread is taken for it."""
+        taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._run(parts, taken))
+        await taken
 
     async def retry(self) -> None:
-        """Ask again after a model call that failed: the conversation is sent as it stands."""
+        """Ask again after a model call that failed: the conversation is sent as it stands. Raises as `submit`."""
         if self._failed is not None and not self.busy:
-            self._begin(())
+            await self._begin(())
 
     def unqueue(self, index: int) -> str | None:
         """Take back a queued message; returns its text."""
@@ -530,34 +548,88 @@ class Session:
         while self._task is not None and not self._task.done():
             await asyncio.wait({self._task})
 
-    async def _run(self, parts: tuple[Part, ...]) -> None:
-        """One turn, its events to all listeners. The worker's root: whatever fails becomes an event."""
-        from sakti.agent import loop
+    async def _run(self, parts: tuple[Part, ...], taken: asyncio.Future[None]) -> None:
+        """One turn, its events to all listeners. The worker's root: whatever fails becomes an event, but that the
+        thread is in use elsewhere, which `taken` tells."""
+        from sakti.agent import turn_lease
 
-        turn: Turn | None = None
+        assert self.thread is not None
+        lease = turn_lease.TurnLease(self.store, self._owner, self.thread.id)
+        error: SaktiError | None = None
         try:
-            text = "\n".join(p.text for p in parts if isinstance(p, TextPart))
-            await self._store_thread(text)
-            await self._load_rules()
-            turn = self._turn = await self._make_turn()
-            async with contextlib.aclosing(loop.run_turn(turn, parts)) as events:
-                async for event in events:
-                    if isinstance(event, TurnFinished):
-                        self._failed = turn.messages[0].parts if event.status == "error" and turn.messages else None
-                        self.git = await git_state(self.workspace)
-                        self._task = None
-                        self.emit(self.engine.status())
-                    self.emit(event)
+            await lease.take()
+            _settle(taken)
+            self._failed = None
+            await self._play(parts, lease)
+            return
         except asyncio.CancelledError:
-            self._finish_broken("interrupted", None)
+            pass
         except SaktiError as e:
+            if e.code == turn_lease.BUSY:
+                self._task = None
+                _settle(taken, e)
+                return
             log.exception("turn failed")
-            self._finish_broken("error", e)
+            error = e
         except Exception as e:
             log.exception("turn failed")
-            self._finish_broken("error", SaktiError(f"{type(e).__name__}: {e}. The log file has the details."))
+            error = SaktiError(f"{type(e).__name__}: {e}. The log file has the details.")
         finally:
             self._turn = None
+        await lease.give_back()
+        _settle(taken)
+        self._finish_broken("interrupted" if error is None else "error", error)
+
+    async def _play(self, parts: tuple[Part, ...], lease: TurnLease) -> None:
+        from sakti.agent import loop
+
+        await self._take_in()
+        text = "\n".join(p.text for p in parts if isinstance(p, TextPart))
+        await self._store_thread(text)
+        await self._load_rules()
+        turn = self._turn = await self._make_turn(lease)
+        async with contextlib.aclosing(loop.run_turn(turn, parts)) as events:
+            async for event in events:
+                if isinstance(event, TurnFinished):
+                    self._failed = turn.messages[0].parts if event.status == "error" and turn.messages else None
+                    self.git = await git_state(self.workspace)
+                    await lease.give_back()
+                    self._task = None
+                    self.emit(self.engine.status())
+                self.emit(event)
+        if self._failed is None and not turn.interrupted:
+            await self._send_queued()
+
+    async def _send_queued(self) -> None:
+        """What was queued after the turn's last look into the inbox begins a turn of its own."""
+        inbox = self._inbox
+        if inbox is None or not inbox.queued or self.busy:
+            return
+        parts = inbox.queued.pop(0)
+        self.emit(QueueChanged(inbox.texts()))
+        try:
+            await self._begin(parts)
+        except SaktiError as e:
+            inbox.queued.insert(0, parts)
+            self.emit(QueueChanged(inbox.texts()))
+            self.emit(Notice("warning", e.title, e.message))
+
+    async def _take_in(self) -> None:
+        """What another window wrote into this thread since its last turn here becomes known before the next one."""
+        from sakti.agent import resume
+        from sakti.store import messages, threads
+
+        assert self.thread is not None
+        if not self._thread_is_new:
+            await resume.answer_open_calls(self.store, self.thread, self.counter, self._owner)
+        newer = await self.store.read(messages.after, self.thread.id, self._newest)
+        if not newer:
+            return
+        thread = await self.store.read(threads.get, self.thread.id)
+        await self._load(thread or self.thread)
+        self.emit(Notice(
+            "information", "Another window", f"{len(newer)} messages were added to this thread in another window; "
+            "the agent knows them. Open the thread again to see them."))
 
     def _finish_broken(self, status: str, error: SaktiError | None) -> None:
         self._task = None
@@ -566,7 +638,7 @@ class Session:
             error.message if error else None, error.title if error else None, error.code if error else None,
         ))
 
-    async def _make_turn(self) -> Turn:
+    async def _make_turn(self, lease: TurnLease) -> Turn:
         from sakti.agent import loop
         from sakti.agent.processors.builtin import MemoryProcessor, TokenLimiter
 
@@ -581,7 +653,7 @@ class Session:
             toolbox=self.toolbox, thread_id=thread_id, resource_id=self.resource_id, system=self._system(),
             tail=lambda: (moving_facts(git, bench.cwd, self.clock.now()),), inbox=self._inbox,
             settings=self.config.agent, before=before, after=after, guarded=guarded,
-            active_task=lambda: cast("str | None", active),
+            active_task=lambda: cast("str | None", active), require=lease.require,
         )
 
     def _system(self) -> tuple[Block, ...]:
@@ -613,12 +685,19 @@ class Session:
             self._approvals.resolve(approval_id, Answer(approved, always, note, edited))
 
     async def shell(self, command: str) -> None:
-        """Run the user's own `!command`; what it printed becomes part of the conversation."""
+        """Run the user's own `!command`; what it printed becomes part of the conversation. Raises `SaktiError`
+        (thread_busy) while another window has a turn under way in this thread."""
         from sakti.agent.tools.base import ToolRun
         from sakti.agent.tools.shell import bash
+        from sakti.agent.turn_lease import TurnLease
         from sakti.core.types import ToolResultPart
 
         assert self.thread is not None
+        if not self.busy:
+            lease = TurnLease(self.store, self._owner, self.thread.id)
+            await lease.take()
+            await lease.give_back()  # not held for as long as a command may run: a turn may begin meanwhile
+            await self._take_in()
         await self._store_thread(f"!{command}")
         call = ToolCallPart(self.store.ids.new(), "bash", {"command": command})
         self.emit(ToolStarted(call))
@@ -686,6 +765,15 @@ class Session:
         tail = "\n\n".join((moving_facts(self.git, self.toolbox.bench.cwd, self.clock.now()), *prepared.tail))
         out.append(ContextBlock("tail", "what moves", self.counter.count(tail), tail, False))
         return out
+
+
+def _settle(taken: asyncio.Future[None], error: SaktiError | None = None) -> None:
+    if taken.done():
+        return
+    if error is None:
+        taken.set_result(None)
+    else:
+        taken.set_exception(error)
 
 
 def _warm_tools() -> None:

@@ -1,0 +1,155 @@
+"""Two windows with one thread: one turn at a time, nothing answered for the other, nothing missed."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from sakti.core.errors import SaktiError
+from sakti.core.events import ApprovalRequested, MessageSaved, Notice, TurnFinished
+from sakti.core.types import Message
+from sakti.providers.scripted import Answer, Call, Played
+from sakti.store import leases, messages
+from sakti.store.connection import Database
+from sakti.store.database import Store
+from tests.fakes.session import Recorded, start
+
+ASKS = Answer("I'll run it.", calls=(Call("bash", {"command": "echo one"}, id="c1"),))
+
+
+async def stored(run: Recorded) -> list[Message]:
+    assert run.session.thread is not None
+    return await run.session.store.read(messages.after, run.session.thread.id, -1)
+
+
+async def question(run: Recorded) -> None:
+    """Until an approval is asked."""
+    asked = asyncio.Event()
+    end = run.session.subscribe(lambda event: asked.set() if isinstance(event, ApprovalRequested) else None)
+    await asyncio.wait_for(asked.wait(), 20)
+    end()
+
+
+async def at_work(store: Store, work: Path) -> Recorded:
+    """A window whose turn waits for an approval."""
+    first = await start(store, work, [ASKS, "It printed one."])
+    await first.session.submit("run it")
+    await question(first)
+    return first
+
+
+async def second_window(store: Store, work: Path, answers: list[Played]) -> Recorded:
+    return await start(store, work, answers, continue_last=True)
+
+
+def abandon(db: Database, thread_id: str, owner: str) -> None:
+    db.execute_sql("UPDATE leases SET owner = ? WHERE record_id = ?", (owner, thread_id))
+
+
+async def test_the_other_windows_open_calls_are_left_alone(store: Store, tmp_path: Path) -> None:
+    first = await at_work(store, tmp_path / "w")
+    second = await second_window(store, tmp_path / "w", ["Hello."])
+    assert [m.role for m in await stored(second)] == ["user", "assistant"]
+
+    with pytest.raises(SaktiError, match="at work in another window; wait for it, or start a new one with /new"):
+        await second.session.submit("and this?")
+    with pytest.raises(SaktiError, match="another window"):
+        await second.session.shell("true")
+    assert not second.session.busy
+    assert [m.role for m in await stored(second)] == ["user", "assistant"]
+
+    first.session.resolve(first.session.approvals[0].id, True)
+    await first.session.wait()
+    assert first.of(TurnFinished)[-1].status == "answered"
+    assert [m.role for m in await stored(first)] == ["user", "assistant", "tool", "assistant"]
+
+
+async def test_what_the_other_window_wrote_is_known_to_the_next_turn(store: Store, tmp_path: Path) -> None:
+    first = await at_work(store, tmp_path / "w")
+    second = await second_window(store, tmp_path / "w", ["Second.", "Again."])
+    first.session.resolve(first.session.approvals[0].id, True)
+    await first.session.wait()
+
+    assert (await second.ask("and this?")).text == "Second."
+    assert [m.role for m in second.provider.requests[0].messages] == ["user", "assistant", "tool", "assistant", "user"]
+    assert [n.title for n in second.of(Notice)].count("Another window") == 1
+    first.provider.add("Third.")
+    assert (await first.ask("on")).text == "Third."
+    assert len(first.provider.requests[-1].messages) == 7
+    rows = await stored(first)
+    assert [m.index for m in rows] == list(range(8))
+    assert len({m.id for m in rows}) == 8
+
+
+async def test_a_window_that_crashed_holds_nothing(store: Store, tmp_path: Path) -> None:
+    first = await at_work(store, tmp_path / "w")
+    second = await second_window(store, tmp_path / "w", ["Going on."])
+    assert first.session.thread is not None
+    # a process of this machine that is no more: what kill -9 leaves
+    gone = await asyncio.create_subprocess_exec("true")
+    await gone.wait()
+    owner = leases.new_owner().split(":")
+    await store.write(abandon, first.session.thread.id, f"{owner[0]}:{gone.pid}:{owner[2]}")
+
+    end = await second.ask("go on")
+    assert end.status == "answered"
+    rows = await stored(second)
+    assert [m.role for m in rows] == ["user", "assistant", "tool", "user", "assistant"]
+    assert rows[2].tool_results[0].call_id == "c1" and "interrupted" in rows[2].tool_results[0].content
+
+    # the first one was only standing still: what it brings now comes too late
+    first.session.resolve(first.session.approvals[0].id, True)
+    await first.session.wait()
+    late = first.of(TurnFinished)[-1]
+    assert (late.status, late.error_code) == ("error", "thread_lost")
+    assert len(await stored(second)) == 5
+
+
+async def test_two_windows_that_open_a_crashed_thread_answer_its_calls_once(store: Store, tmp_path: Path) -> None:
+    first = await at_work(store, tmp_path / "w")
+    await store.write(lambda db: db.execute_sql("UPDATE leases SET owner = 'elsewhere:1:x', expires_at = 0"))
+    await asyncio.gather(*(second_window(store, tmp_path / "w", []) for _ in range(4)))
+    assert [m.role for m in await stored(first)] == ["user", "assistant", "tool"]
+
+
+async def test_a_turn_gives_the_thread_back_however_it_ends(store: Store, tmp_path: Path) -> None:
+    run = await start(store, tmp_path / "w", ["Fine.", Answer(error="authentication"), ASKS])
+
+    async def held() -> list[leases.Lease]:
+        assert run.session.thread is not None
+        return await store.read(leases.held, run.session.thread.id, store.clock.now())
+
+    assert (await run.ask("one")).status == "answered" and not await held()
+    assert (await run.ask("two")).status == "error" and not await held()
+    await run.session.submit("three")
+    await question(run)
+    assert len(await held()) == 1
+    await run.session.interrupt()
+    assert run.of(TurnFinished)[-1].status == "interrupted" and not await held()
+
+
+async def test_a_message_that_comes_as_the_turn_ends_is_not_left_lying(store: Store, tmp_path: Path) -> None:
+    run = await start(store, tmp_path / "w", ["First.", "Second."])
+    session, queued = run.session, False
+
+    def hear(event: object) -> None:
+        # the loop has looked into the inbox for the last time, but the turn has not been said to be over
+        nonlocal queued
+        if isinstance(event, MessageSaved) and event.message.role == "assistant" and not queued:
+            queued = True
+            finish = session.engine.end_turn
+
+            async def end_turn() -> None:
+                session.engine.end_turn = finish  # type: ignore[method-assign]
+                await finish()
+                await session.submit("and more")
+
+            session.engine.end_turn = end_turn  # type: ignore[method-assign]
+
+    session.subscribe(hear)
+    await run.ask("one")
+    assert [e.text for e in run.of(TurnFinished)] == ["First.", "Second."]
+    assert not session.queued
+    assert [m.text for m in await stored(run)] == ["one", "First.", "and more", "Second."]

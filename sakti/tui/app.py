@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on
@@ -16,19 +16,16 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from sakti.agent.commands import COMMANDS
-from sakti.core.errors import SaktiError
 from sakti.core.events import ApprovalRequested, ApprovalResolved
 from sakti.core.text import sanitise
 from sakti.core.types import Thread
-from sakti.tui import bridge, navigation
+from sakti.tui import bridge, navigation, work
 from sakti.tui.commands import Commands
 from sakti.tui.completing import Completer
-from sakti.tui.log import log_error
 from sakti.tui.palette import variable_defaults
 from sakti.tui.panes.observations import ObservationsPane
 from sakti.tui.panes.sidebar import PANES, Sidebar
 from sakti.tui.themes import FALLBACK, load_themes
-from sakti.tui.transcript.blocks import NoticeBlock
 from sakti.tui.transcript.markdown import warm_renderers
 from sakti.tui.widgets.approval import ApprovalBox
 from sakti.tui.widgets.completions import Completions
@@ -44,7 +41,7 @@ if TYPE_CHECKING:
 TWICE = 2.0  # seconds in which a second ctrl+c quits
 
 
-class SaktiApp(navigation.Navigation, App[int]):
+class SaktiApp(work.Work, navigation.Navigation, App[int]):
     """One window on one session."""
 
     TITLE = "sakti"
@@ -140,34 +137,8 @@ class SaktiApp(navigation.Navigation, App[int]):
         for text in ([self._first_prompt] if self._first_prompt else []) + self._waiting:
             await self._commands.run(text)
 
-    # --- work that may fail ---------------------------------------------------------------------------------
-
-    def go(self, work: Callable[..., Awaitable[None]], *args: Any, group: str, exclusive: bool = False) -> None:
-        """Run `work(*args)` as a worker; what it raises becomes a notice and an entry of the log file."""
-
-        async def guarded() -> None:
-            try:
-                await work(*args)
-            except SaktiError as e:
-                self.say(e.message, title=e.title, tone="error")
-            except Exception as e:
-                path = log_error(e)
-                where = f"The details are in {path}." if path else ""
-                self.say(f"{type(e).__name__}: {e} {where}", title="Something went wrong", tone="error")
-
-        self.run_worker(guarded, group=group, exclusive=exclusive, exit_on_error=False)
-
-    def _handle_exception(self, error: Exception) -> None:
-        path = log_error(error)
-        self.crash_message = f"sakti had to stop: {type(error).__name__}. The details are in {path}. Nothing is lost."
-        super()._handle_exception(error)
-
     def _fatal_error(self) -> None:
         self._close_messages_no_wait()  # a traceback is for the log file, not for the user
-
-    def say(self, text: str, *, title: str = "", tone: Any = "information") -> None:
-        """A notice in the chat."""
-        self.transcript.live.add_block(NoticeBlock(tone=tone, title=title, text=text))
 
     # --- what the bridge calls ------------------------------------------------------------------------------
 

@@ -84,12 +84,15 @@ class Commands:
         buffered, reflection = status.buffered_observations, status.buffered_reflection
         about = "about " if status.approximate else ""
         rows = [
-            ("messages", f"{about}{status.messages.tokens:,} of {status.messages.threshold:,} tokens before they are observed"),
-            ("observations", f"{status.observations.tokens:,} of {status.observations.threshold:,} tokens before a reflection"),
+            ("messages", f"{about}{status.messages.tokens:,} of {status.messages.threshold:,} tokens "
+                         "before they are observed"),
+            ("observations", f"{status.observations.tokens:,} of {status.observations.threshold:,} tokens "
+                             "before a reflection"),
             ("buffered", f"{buffered.chunks} chunks: {buffered.message_tokens:,} tokens of messages as "
                          f"{buffered.observation_tokens:,} of observations ({buffered.status})"),
             ("activation", f"would free {buffered.projected_message_removal:,} tokens"),
-            ("reflection", f"{reflection.input_observation_tokens:,} → {reflection.observation_tokens:,} ({reflection.status})"),
+            ("reflection", f"{reflection.input_observation_tokens:,} → {reflection.observation_tokens:,} "
+                           f"({reflection.status})"),
             ("generation", str(status.generation_count)),
             ("observer", status.observer), ("reflector", status.reflector), ("note", status.note),
         ]

@@ -6,9 +6,9 @@ import contextlib
 import time
 
 import pytest
-from tests.tui.fakes import FakeSession
 
 from sakti.tui.app import SaktiApp
+from tests.tui.fakes import FakeSession
 
 
 @pytest.fixture(autouse=True)

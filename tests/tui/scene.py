@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.tui.fakes import NOW, FakeSession, board
-
 from sakti.core.events import BufferedObservations, BufferedReflection, Gauge, MemoryStatus
 from sakti.core.types import Message, TextPart, ToolCallPart, ToolResultPart, Usage
 from sakti.store.memory_log import LogLine
 from sakti.tasks.service import BoardTask
+from tests.tui.fakes import NOW, FakeSession, board
 
 MINUTE = 60_000
 DIFF = """--- a/src/auth/session.py

@@ -208,7 +208,8 @@ async def test_a_retry_counts_down_and_a_failure_offers_another(running, session
 
 
 def hit(id="m3", thread="t1", position=3, kind="message"):
-    return Hit(id, kind, thread, "fix login", None, "user", 0, position, "text", "the redirect loses", ((4, 12),), 1.0, 1)
+    snippet = "the redirect loses"
+    return Hit(id, kind, thread, "fix login", None, "user", 0, position, "text", snippet, ((4, 12),), 1.0, 1)
 
 
 async def test_search_as_you_type_and_go_there(running, session):
@@ -337,7 +338,7 @@ async def test_without_a_model_a_card_says_what_to_do_and_keeps_the_text(running
 ])
 async def test_what_fails_becomes_a_notice_never_a_traceback(running, session, error, shown):
     session.fail_start = error
-    async with running() as (app, pilot):
+    async with running() as (app, _pilot):
         assert shown in chat_text(app)
         assert "Traceback" not in chat_text(app)
         assert app.is_running

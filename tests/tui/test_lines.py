@@ -24,8 +24,10 @@ from sakti.tui.transcript.wrap import fit, fold_line, line_width, plain_lines, s
 PALETTE = make_palette({}, True)
 NULL = Style.null()
 MARKDOWN = st.lists(st.sampled_from([
-    "word ", "**bold** ", "\n", "\n\n", "```python\n", "```\n", "~~~\n", "- item\n", "  - nested\n", "1. one\n", "    code\n",
-    "| a | b |\n", "|---|---|\n", "> quote\n", "# Head\n", "`x`", "日本語", "👩‍👩‍👧", "e\u0301", "\t", " ", "[a](http://b)", "<b>",
+    "word ", "**bold** ", "\n", "\n\n", "```python\n", "```\n", "~~~\n", "- item\n", "  - nested\n", "1. one\n",
+    "    code\n",
+    "| a | b |\n", "|---|---|\n", "> quote\n", "# Head\n", "`x`", "日本語", "👩‍👩‍👧", "e\u0301",
+    "\t", " ", "[a](http://b)", "<b>",
 ]), max_size=60).map("".join)
 
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.tui.conftest import chat_text, screen_text, settle
-from tests.tui.fakes import assistant, board, user
-from tests.tui.scene import log
 
 from sakti.agent.views import ContextBlock, ThreadSummary
 from sakti.core.events import (
@@ -30,6 +27,9 @@ from sakti.core.events import (
 from sakti.core.types import FilePart, Message, TextPart, Thread, ToolCallPart, ToolResultPart
 from sakti.store.search import Hit
 from sakti.tasks.service import BoardTask
+from tests.tui.conftest import chat_text, screen_text, settle
+from tests.tui.fakes import assistant, board, user
+from tests.tui.scene import log
 
 EVIL = (
     "A\x1b]0;owned\x07B\x1b]8;;http://evil\x1b\\C\x1b]52;c;aGk=\x07D\x1b[2JE\x1b[6nF\x1b[?1049lG\x9b31mH\x90q\x9cI"
@@ -68,7 +68,8 @@ async def test_the_conversation(running, session):
             block.toggle()
         diff = f"--- a\n+++ b\n@@ -1 +1 @@\n-{EVIL}\n+{EVIL}\n"
         session.emit(ToolFinished(ToolResultPart("c", EVIL, EVIL, False, {"diff": diff, "output_file": EVIL}), 5))
-        for piece in (EVIL, f"\n\n```{EVIL}\n{EVIL}\n```\n\n| {EVIL} | b |\n|---|---|\n| {EVIL} | [{EVIL}](http://x) |\n\n"):
+        table = f"| {EVIL} | b |\n|---|---|\n| {EVIL} | [{EVIL}](http://x) |\n\n"
+        for piece in (EVIL, f"\n\n```{EVIL}\n{EVIL}\n```\n\n", table):
             session.emit(TextDelta(piece))
         session.emit(RetryScheduled(1, 5, 8.0, EVIL))
         session.emit(Notice("warning", EVIL, EVIL))

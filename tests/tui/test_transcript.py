@@ -50,7 +50,8 @@ async def test_it_follows_the_end_only_from_the_end(running, session):
 
 
 async def test_a_stream_and_the_stored_message_look_the_same(running, session):
-    text = "# Title\n\nSome `code` and\n\n```python\nx = 1\n\ny = 2\n```\n\n1. a\n2. b\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
+    text = "# Title\n\nSome `code` and\n\n```python\nx = 1\n\ny = 2\n```\n\n1. a\n2. b\n\n"
+    text += "| a | b |\n|---|---|\n| 1 | 2 |\n"
     async with running() as (app, pilot):
         await session.submit("go")
         await stream(app, pilot, session, text, 3)

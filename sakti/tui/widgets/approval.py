@@ -47,8 +47,8 @@ def approval_lines(pending: tuple[ApprovalRequested, ...], width: int, palette: 
         out += rows[:TARGET_LINES]
         if len(rows) > TARGET_LINES:
             out.append([Segment("… (e shows all of it)", palette.faint)])
-    out += wrap([(f"{one_line(first.reason, 300)}", palette.muted), (f"  in {one_line(first.cwd, 200)}", palette.faint)],
-                room)
+    why, where = one_line(first.reason, 300), one_line(first.cwd, 200)
+    out += wrap([(why, palette.muted), (f"  in {where}", palette.faint)], room)
     keys = [("y", "yes, once")]
     if first.rule:
         keys.append(("a", f"always: {one_line(first.rule, 80)}"))

@@ -131,7 +131,7 @@ class LineView(ScrollView, can_focus=True):
         rows = self.size.height
         if self.show_vertical_scrollbar and height > rows and self.virtual_size.width == size.width:
             # the bar stays: only it changes, and the screen need not be laid out again
-            self.set_reactive(Widget.virtual_size, size)
+            self.set_reactive(Widget.virtual_size, size)  # pyright: ignore[reportArgumentType]
             self.vertical_scrollbar.window_virtual_size = height
             self.refresh()
         else:

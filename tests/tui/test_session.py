@@ -1,0 +1,132 @@
+"""The screen on a real session: a real database, a scripted model, real tools."""
+
+from __future__ import annotations
+
+import pytest
+
+from sakti.agent.session import Options, Session
+from sakti.core.config import load
+from sakti.core.tokens import Estimator
+from sakti.core.types import ModelInfo
+from sakti.providers.scripted import Answer, Call, ScriptedProvider
+from sakti.tui.app import SaktiApp
+from tests.tui.conftest import chat_text, screen_text, settle
+
+
+@pytest.fixture
+def make(store, clock, tmp_path):
+    workspace = tmp_path / "work"
+    workspace.mkdir()
+
+    def build(*answers, **options):
+        counter = Estimator()
+        provider = ScriptedProvider(answers, clock=clock, count=counter.count)
+        chosen = Options(
+            workspace, load(overrides=("memory.model=extractive",)).config, env={"PATH": "/usr/bin:/bin"}, **options)
+        model = ModelInfo("demo", "scripted", context_window=200_000)
+        return Session(chosen, clock=clock, counter=counter, provider=provider, model=model, store=store)
+
+    build.workspace = workspace
+    return build
+
+
+async def turn(app, pilot):
+    """Until the running turn has ended and is drawn."""
+    await settle(app, pilot)
+    await app.session.wait()
+    await settle(app, pilot)
+
+
+async def test_a_conversation_with_a_tool_is_shown_and_shown_again(make):
+    (make.workspace / "notes.txt").write_text("one\ntwo\n")
+    session = make(
+        Answer("Looking.", calls=(Call("read", {"path": "notes.txt"}),)), "There are **two** lines.")
+    app = SaktiApp(session)
+    async with app.run_test(size=(120, 35)) as pilot:
+        await settle(app, pilot)
+        await pilot.press(*"how many lines?", "enter")
+        await turn(app, pilot)
+        text = chat_text(app)
+        assert "how many lines?" in text
+        assert "read  notes.txt" in text
+        assert "There are two lines." in text
+        assert app.sidebar.memory.status is not None
+        assert app.sidebar.memory.status.messages.tokens > 0
+        assert app.header.thread_title == "how many lines?"
+        live = [line.strip() for line in text.split("\n") if line.strip() and not line.startswith(("you", "sakti"))]
+    again = SaktiApp(make(continue_last=True))
+    async with again.run_test(size=(120, 35)) as pilot:
+        await settle(again, pilot)
+        stored = chat_text(again).split("\n")
+        assert [line.strip() for line in stored if line.strip() and not line.startswith(("you", "sakti"))] == live
+
+
+async def test_an_approval_runs_what_was_approved(make, clock):
+    session = make(Answer("", calls=(Call("bash", {"command": "touch made.txt"}),)), "Done.")
+    app = SaktiApp(session)
+    async with app.run_test(size=(120, 35)) as pilot:
+        await settle(app, pilot)
+        await pilot.press(*"make it", "enter")
+        for _ in range(200):
+            await pilot.pause()
+            if session.approvals:
+                break
+        await settle(app, pilot)
+        assert "touch made.txt" in screen_text(app)
+        assert not (make.workspace / "made.txt").exists()
+        await clock.sleep(1)
+        await pilot.press("y")
+        await turn(app, pilot)
+        assert (make.workspace / "made.txt").exists()
+        assert app.focused is app.prompt
+        assert "Done." in chat_text(app)
+
+
+async def test_compact_search_context_and_undo(make):
+    session = make(*(f"Answer {n} about the scheduler in src/queue{n}.py." for n in range(6)))
+    app = SaktiApp(session)
+    async with app.run_test(size=(140, 45)) as pilot:
+        await settle(app, pilot)
+        for number in range(6):
+            await pilot.press(*f"question {number}", "enter")
+            await turn(app, pilot)
+        await pilot.press(*"/compact", "enter")
+        await settle(app, pilot)
+        assert "Compacted" in chat_text(app)
+        assert app.sidebar.observations.log_list.rows
+        await pilot.press(*"/compact undo", "enter")
+        await settle(app, pilot)
+        assert "Compaction undone" in chat_text(app)
+        await pilot.press(*"/search queue3", "enter")
+        await settle(app, pilot)
+        assert "found" in screen_text(app)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert "src/queue3.py" in screen_text(app)
+        await pilot.press(*"/context", "enter")
+        await settle(app, pilot)
+        assert "tokens" in screen_text(app)
+
+
+async def test_a_failing_model_is_said_clearly_and_can_be_asked_again(make):
+    session = make(Answer(error="authentication", message="The key was refused."), "Now it works.")
+    app = SaktiApp(session)
+    async with app.run_test(size=(120, 35)) as pilot:
+        await settle(app, pilot)
+        await pilot.press(*"hello", "enter")
+        await turn(app, pilot)
+        assert "ctrl+r asks again" in chat_text(app)
+        await pilot.press("ctrl+r")
+        await turn(app, pilot)
+        assert "Now it works." in chat_text(app)
+
+
+async def test_a_shell_line_shows_its_output_once(make):
+    app = SaktiApp(make())
+    async with app.run_test(size=(120, 35)) as pilot:
+        await settle(app, pilot)
+        await pilot.press(*"!echo hel''lo", "enter")
+        await settle(app, pilot)
+        assert "!echo hel''lo" in chat_text(app)
+        await pilot.press("ctrl+o")
+        assert chat_text(app).count("    hello") == 1

@@ -6,6 +6,7 @@ Leaving the wrong actions out of the grammar works where asking the model does n
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,7 @@ from sakti.providers.local.actions import Action
 REPEATS = 2
 MOST_ERRORS = 2
 MOST_STEPS_BEFORE_CHANGE = 5
+MOST_PATHS = 40
 _NEEDS_READING = ("edit",)
 _CHANGES = ("edit", "write")
 _QUESTION = re.compile(
@@ -28,6 +30,9 @@ _CHANGE = re.compile(_VERBS, re.I)
 _CHANGE_OF = re.compile(_VERBS + r" ([\w/.-]+\.[a-z]{1,5})\b", re.I)
 _NEW = re.compile(r"\b(create|write|new|generate|scaffold|add a)\b", re.I)
 _RUN = re.compile(r"\b(?:run|rerun|execute|pytest|verify|check that)\b", re.I)
+_FAILING = re.compile(r"\bpytest\b|\b(?:failing|broken|red) tests?\b|\btests?\b.{0,20}\bfail", re.I)
+_PATH = re.compile(r"[\w./-]*\w\.[a-z]{1,5}\b")
+_IMPORT = re.compile(r"^(?: *\d+\t)? *(?:from ([\w.]+) import|import ([\w.]+))", re.M)
 _ABOUT_TESTS = re.compile(r"\b(?:add|write|update|extend|rename)\b.{0,40}\btests?\b", re.I)
 _TEST_FILE = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_test\.\w+|conftest\.py)$|(?:^|/)tests?/")
 _NUMBERED = re.compile(r"^ *\d+\t", re.M)
@@ -45,7 +50,8 @@ def following(messages: Sequence[Message], actions: Sequence[Action]) -> Next:
     """What may follow `messages`.
 
     A general question is answered; one that names a file is not answered unseen. The source files that the user
-    names are read first. Nothing is edited that was not read, and no test unless the user speaks of changing it; a
+    names are read first; where tests fail and no file is named, the tests are run first. Only files that were
+    mentioned are read: a small model makes names up. Nothing is edited that was not read, and no test unless the user speaks of changing it; a
     change that was asked for is tried before it is talked about, and again if it failed; what worked is not written
     a second time, and is run where the user asked for that; who asks the same thing again and again has to answer.
     """
@@ -55,7 +61,8 @@ def following(messages: Sequence[Message], actions: Sequence[Action]) -> Next:
     if _repeats(calls):
         return Next(())
     allowed = tuple(
-        _only(a, _editable(messages, asked)) if a.name in _NEEDS_READING else a
+        _only(a, _editable(messages, asked)) if a.name in _NEEDS_READING
+        else _only(a, _unread(messages)) if a.name == "read" else a
         for a in actions if _fits(a.name, messages, asked)
     )
     question = bool(_QUESTION.match(asked))
@@ -63,6 +70,9 @@ def following(messages: Sequence[Message], actions: Sequence[Action]) -> Next:
     unread = _named_unread(messages, asked) if owed else []
     if unread:
         return Next(tuple(_only(a, unread) for a in actions if a.name == "read"), answer=False)
+    tests = tuple(a for a in actions if a.name == "bash") if owed and _FAILING.search(asked) else ()
+    if tests and not any(c.name == "bash" for c in calls) and not _editable(messages, asked):
+        return Next(tests, answer=False)
     if not results:
         if question and not _OF_THE_PROJECT.search(asked):
             return Next(())
@@ -70,7 +80,8 @@ def following(messages: Sequence[Message], actions: Sequence[Action]) -> Next:
     last = results[-1]
     if last.is_error and sum(r.is_error for r in results) <= MOST_ERRORS:
         if last.name in _CHANGES:
-            retry = tuple(a for a in allowed if a.name in ("read", *_NEEDS_READING))
+            again = tuple(_only(a, _read_paths(messages)) for a in actions if a.name == "read")
+            retry = (*again, *(a for a in allowed if a.name in _NEEDS_READING))
             return Next(retry or allowed, answer=not retry)
         return Next(allowed, answer=not allowed)
     if last.name in _CHANGES and not last.is_error:
@@ -92,9 +103,11 @@ def _repeats(calls: Sequence[ToolCallPart]) -> bool:
 
 
 def _fits(name: str, messages: Sequence[Message], asked: str) -> bool:
-    """What was not read is not edited; whole files are for who wants new ones."""
+    """What was not read is not edited, what nobody mentioned is not read; whole files are for who wants new ones."""
     if name in _NEEDS_READING:
         return bool(_editable(messages, asked))
+    if name == "read":
+        return bool(_unread(messages))
     return name != "write" or bool(_NEW.search(asked))
 
 
@@ -126,6 +139,21 @@ def _editable(messages: Sequence[Message], asked: str) -> list[str]:
         if meant or not _TEST_FILE.search(named[1]):
             return meant
     return [p for p in read if _ABOUT_TESTS.search(asked) or not _TEST_FILE.search(p)]
+
+
+def _unread(messages: Sequence[Message]) -> list[str]:
+    """Files that were mentioned, by the user or in what tools returned, and that nobody has tried to read in this
+    turn; a Python file's imports mention their modules."""
+    texts = [m.text for m in messages if m.role == "user"]
+    texts += [r.content for m in messages for r in m.tool_results if not r.is_error or r.name == "bash"]
+    found: dict[str, None] = {}
+    for text in reversed(texts):
+        found.update(dict.fromkeys(p.removeprefix("./") for p in _PATH.findall(text) if _SOURCE.search(p)))
+        modules = [a or b for a, b in _IMPORT.findall(text)]
+        own = [m for m in modules if m.partition(".")[0] not in (*sys.stdlib_module_names, "pytest", "")]
+        found.update(dict.fromkeys(f"{m.replace('.', '/')}.py" for m in own))
+    tried = {str((c.arguments or {}).get("path")) for m in _turn(messages) for c in m.tool_calls if c.name == "read"}
+    return [p for p in found if p not in tried and "site-packages" not in p][:MOST_PATHS]
 
 
 def _named_unread(messages: Sequence[Message], asked: str) -> list[str]:

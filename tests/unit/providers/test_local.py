@@ -448,3 +448,51 @@ def test_the_command(tmp_path):
 def test_use_names_what_is_wrong(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
         model.use(tmp_path / "none.gguf")
+
+
+def paths(offered, name):
+    """The paths that the grammar allows an action."""
+    action = next(a for a in offered.actions if a.name == name)
+    return action.required["path"].get("enum")
+
+
+def after(text, *more, tools=("read", "edit", "bash", "grep")):
+    offered = actions.offer([replace(READ, name=n) for n in tools])
+    return policy.following((message("user", text), *more), offered)
+
+
+def reading(id, path, content="x"):
+    return (
+        message("assistant", ToolCallPart(id, "read", {"path": path})),
+        message("tool", ToolResultPart(id, "read", content)),
+    )
+
+
+def test_the_files_that_the_user_names_are_read_first_and_tests_are_not_edited():
+    asked = "The test test_add in test_calc.py fails. Fix the bug in calc.py and run pytest."
+    assert paths(after(asked), "read") == ["calc.py"]
+    seen = after(asked, *reading("1", "test_calc.py"), *reading("2", "calc.py"))
+    assert paths(seen, "edit") == ["calc.py"]
+    assert paths(after("update the tests in test_calc.py", *reading("1", "test_calc.py")), "edit") == ["test_calc.py"]
+
+
+def test_only_what_was_mentioned_is_read():
+    found = message("tool", ToolResultPart("1", "grep", "./src/app.py:3:def f"))
+    asked = message("assistant", ToolCallPart("1", "grep", {"pattern": "f"}))
+    assert paths(after("fix f", asked, found), "read") == ["src/app.py"]
+    assert "read" not in {a.name for a in after("fix f").actions}
+    test = reading("1", "test_calc.py", "1\tfrom calc import add\n2\timport os\n3\timport pytest")
+    assert paths(after("fix what test_calc.py shows", *test), "read") == ["calc.py"]
+
+
+def test_failing_tests_are_run_before_anything_is_guessed_and_after_the_change_where_asked():
+    first = after("pytest fails in this repo. Find the bug and fix it.")
+    assert ({a.name for a in first.actions}, first.answer) == ({"bash"}, False)
+    edited = (
+        *reading("1", "calc.py"),
+        message("assistant", ToolCallPart("2", "edit", {"path": "calc.py", "edits": []})),
+        message("tool", ToolResultPart("2", "edit", "changed")),
+    )
+    then = after("Fix calc.py and run the tests", *edited)
+    assert ({a.name for a in then.actions}, then.answer) == ({"bash"}, False)
+    assert after("Fix calc.py", *edited).answer

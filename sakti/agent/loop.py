@@ -65,6 +65,7 @@ from sakti.memory.engine import MemoryEngine
 from sakti.providers import retry
 from sakti.providers.protocol import Completed, Provider, StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
 from sakti.store import messages as message_store
+from sakti.store import tasks as task_store
 from sakti.store import threads as thread_store
 from sakti.store.connection import Database
 from sakti.store.database import Store
@@ -101,7 +102,7 @@ class Turn:
     before: tuple[Processor, ...]
     after: tuple[Processor, ...]
     guarded: bool = False
-    active_task: Callable[[], str | None] = lambda: None
+    session_id: str = ""
     require: Callable[[Database], None] = lambda _: None  # raises where the thread is no longer this turn's
     interrupted: bool = False
     random: random.Random = field(default_factory=random.Random)
@@ -365,7 +366,7 @@ def _message(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
         id=turn.store.ids.new(), thread_id=turn.thread_id, resource_id=turn.resource_id,
         role=role, parts=tuple(parts), created_at=turn.store.clock.now(),
         tokens=message_tokens(counted), part_tokens=counted, token_counter=turn.counter.name,
-        state="provisional" if turn.guarded else "saved", task_id=turn.active_task(),
+        state="provisional" if turn.guarded else "saved",
     )
 
 
@@ -375,7 +376,8 @@ async def _append(turn: Turn, message: Message) -> Message:
 
     def append(db: Database) -> Message:
         turn.require(db)
-        return message_store.append(db, message, paths=paths)
+        task_id = task_store.active(db, message.thread_id, turn.session_id)
+        return message_store.append(db, dataclasses.replace(message, task_id=task_id), paths=paths)
 
     write = asyncio.ensure_future(turn.store.write(append))
     cancelled = False

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from sakti.agent.views import ContextBlock, Views
 from sakti.agent.workspace import GitState, describe, git_state, local_timezone, moving_facts, scrubbed
@@ -647,13 +647,12 @@ class Session:
         git, bench = self.git, self.toolbox.bench
         before, after, guarded = loop.hooks(MemoryProcessor(self.engine), TokenLimiter(self.counter), self._processors)
         thread_id = self.thread.id
-        active = self.thread.metadata.get("active_task_id")
         return loop.Turn(
             store=self.store, counter=self.counter, provider=self.provider, model=info, engine=self.engine,
             toolbox=self.toolbox, thread_id=thread_id, resource_id=self.resource_id, system=self._system(),
             tail=lambda: (moving_facts(git, bench.cwd, self.clock.now()),), inbox=self._inbox,
             settings=self.config.agent, before=before, after=after, guarded=guarded,
-            active_task=lambda: cast("str | None", active), require=lease.require,
+            session_id=self._session_id, require=lease.require,
         )
 
     def _system(self) -> tuple[Block, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sakti.core.types import Json, Message, Usage, plain_text
-from sakti.store import codec, search_index
+from sakti.store import codec, search_index, tasks
 from sakti.store.connection import Database
 from sakti.store.models import MessageRow, StepRow, ThreadRow
 
@@ -36,6 +36,8 @@ def append(db: Database, message: Message, *, index_text: str | None = None, pat
         metadata=message.metadata, created_at=message.created_at,
     ).execute(db)
     ThreadRow.update(updated_at=message.created_at).where(ThreadRow.id == message.thread_id).execute(db)
+    if message.task_id is not None:
+        tasks.link(db, message.task_id, message.id, "output", message.created_at)
     if message.state == "saved":
         _index(db, message, index, raw if index_text is None else index_text, paths)
     return dataclasses.replace(message, index=index)

@@ -144,6 +144,16 @@ def claim(db: Database, task_id: str, session_id: str, thread_id: str | None, no
     return db.execute_sql("SELECT changes()").fetchone()[0] == 1
 
 
+def active(db: Database, thread_id: str, session_id: str) -> str | None:
+    """The task that the thread works on: claimed by this session and in progress; else None."""
+    row = db.execute_sql(
+        "SELECT t.id FROM threads th JOIN tasks t ON t.id = json_extract(th.metadata, '$.active_task_id')"
+        " WHERE th.id = ? AND t.status = 'in_progress' AND t.session_id = ? AND t.deleted_at IS NULL",
+        (thread_id, session_id),
+    ).fetchone()
+    return None if row is None else row[0]
+
+
 def link(db: Database, task_id: str, message_id: str, relation: str, now: int) -> None:
     db.execute_sql(
         "INSERT OR IGNORE INTO task_messages (task_id, message_id, relation, created_at) VALUES (?, ?, ?, ?)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -281,6 +282,39 @@ async def test_without_a_model_only_the_answers_are_missing(store: Store, tmp_pa
         await run.session.submit("hi")
     assert await run.session.views.board() is not None
     assert (await run.session.views.search("x")).total == 0
+
+
+async def test_what_is_said_while_a_task_is_active_is_linked_to_it(store: Store, tmp_path: Path) -> None:
+    from sakti.store import tasks
+
+    create = Call("task-mutate", {"action": "create", "title": "mend the pump"})
+    claim = Call("task-mutate", {"action": "claim", "id": "HANDLE"})
+    close = Call("task-mutate", {"action": "close", "id": "HANDLE", "summary": "pump.py mended"})
+    steps = iter([create, claim, None, close, None, None])
+    handle = ""
+
+    def play(request: Request) -> Answer | str:
+        nonlocal handle
+        for message in request.messages:
+            for result in message.tool_results:
+                handle = json.loads(result.content)["task"]["handle"]
+        call = next(steps)
+        if call is None:
+            return "fine"
+        return Answer("", calls=(Call(call.name, {k: handle if v == "HANDLE" else v for k, v in call.arguments.items()}),))
+
+    run = await start(store, tmp_path / "w", play)
+    await run.ask("make a task and begin")
+    await run.ask("go on and close it")
+    await run.ask("something else")
+    rows = await stored(run)
+    (task,) = await store.read(tasks.all_live, run.session.resource_id)
+    assert task.status == "closed"
+    during = [m.task_id == task.id for m in rows]
+    # create is before the claim; its answer, the next turn and the closing call are inside; what follows is not
+    assert during == [False] * 4 + [True] * 4 + [False] * (len(rows) - 8)
+    linked = await store.read(tasks.linked_messages, task.id)
+    assert [m["relation"] for m in linked] == ["reference"] + ["output"] * 4
 
 
 # --- processors -------------------------------------------------------------------------------------------

@@ -92,11 +92,12 @@ def _groups() -> None:
     """Add the commands that live in files of their own, once."""
     if app.registered_groups:
         return
-    from sakti.cli import config, db, doctor, local, memory, models, tasks, threads
+    from sakti.cli import bench, config, db, doctor, local, memory, models, tasks, threads
 
     app.add_typer(threads.app, name="threads", rich_help_panel=CHAT)
     app.add_typer(tasks.app, name="tasks", rich_help_panel=MEMORY)
     app.add_typer(memory.app, name="memory", rich_help_panel=MEMORY)
+    app.add_typer(bench.app, name="bench", rich_help_panel=UPKEEP)
     app.add_typer(db.app, name="db", rich_help_panel=UPKEEP)
     app.add_typer(local.app, name="local", rich_help_panel=UPKEEP)
     app.command(name="config", rich_help_panel=UPKEEP)(config.show)

@@ -1,0 +1,1 @@
+"""Commands that check sakti itself: vectors of pure functions, replayed conversations."""

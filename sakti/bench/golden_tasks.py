@@ -1,0 +1,99 @@
+"""Scripts of task operations: what is ready, what is blocked and why, which operations are refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sakti.core.errors import TaskError
+from sakti.core.types import Json
+from sakti.store import tasks as store_tasks
+from sakti.store.connection import Database
+from sakti.store.database import Store
+from sakti.tasks import graph, service
+from sakti.tasks.service import Actor
+
+
+async def passes(store: Store, workspace: str, case: Json) -> bool:
+    """Whether a script ends as its `sakti` says. `workspace` must be its own: ids repeat between scripts."""
+    try:
+        return await outcome(store, workspace, case) == wanted(case)
+    except Exception:  # an operation that the script does not expect to fail in this way
+        return False
+
+
+def wanted(case: Json) -> Json:
+    want = case["sakti"]
+    return {
+        "ready": want["ready"],
+        "blocked": {
+            t: (sorted(b["by"]), sorted((i["via"], i["by"]) for i in b["inherited"]))
+            for t, b in want["blocked"].items()
+        },
+        "errors": [(e["op"], e["class"]) for e in want["errors"]],
+    }
+
+
+async def outcome(store: Store, workspace: str, case: Json) -> Json:
+    """The same of the task graph. Raises KeyError for an operation that there is not."""
+    actor = Actor(workspace, "s1", store.clock.now())
+    errors: list[tuple[int, str]] = []
+    prefix = f"{workspace}:"
+    for number, op in enumerate(case["ops"]):
+        try:
+            await store.write(_play, replace(actor, now=actor.now + number), op, prefix)
+        except TaskError as e:
+            errors.append((number, e.code))
+    _, state = await store.read(service.load, workspace)
+
+    def name(task_id: str) -> str:
+        return task_id.removeprefix(prefix)
+
+    blocked = {t: why for t in state.nodes if (why := graph.blocked(state, t))}
+    return {
+        "ready": [name(t) for t in graph.ready(state)],
+        "blocked": {
+            name(t): (sorted(map(name, w.by)), sorted((name(a), name(b)) for a, b in w.inherited))
+            for t, w in blocked.items()
+        },
+        "errors": errors,
+    }
+
+
+def _play(db: Database, actor: Actor, op: Json, prefix: str) -> None:
+    def at(key: str) -> str:
+        return f"{prefix}{op[key]}"
+
+    match op["op"]:
+        case "create":
+            service.create(
+                db, actor, at("id"), op["title"], priority=op.get("priority", 2), type=op.get("type", "task"))
+        case "dep":
+            service.depend(db, actor, at("task"), at("on"), op.get("type", graph.BLOCKS))
+        case "undep":
+            service.depend(db, actor, at("task"), at("on"), op.get("type", graph.BLOCKS), add=False)
+        case "close":
+            service.close(
+                db, actor, at("id"), op.get("reason", "completed"), "done", force=bool(op.get("force")))
+        case "reopen":
+            service.reopen(db, actor, at("id"))
+        case "priority":
+            service.update(db, actor, at("id"), {"priority": op["priority"]})
+        case "claim":
+            service.claim(db, replace(actor, session_id=op["actor"]), at("id"))
+        case "status":
+            _set_status(db, actor, at("id"), str(op["status"]))
+        case "delete":
+            task = service.find(db, actor.resource_id, at("id"))
+            store_tasks.update(db, task.id, resource_id=f"{actor.resource_id}#deleted")  # gone from here
+        case other:
+            raise KeyError(other)
+
+
+def _set_status(db: Database, actor: Actor, text: str, status: str) -> Any:
+    task = service.find(db, actor.resource_id, text)
+    if status == "closed":
+        return service.close(db, actor, task.id, "completed", "done")
+    if task.status == "closed":
+        service.reopen(db, actor, task.id)
+    return store_tasks.update(db, task.id, status=status)

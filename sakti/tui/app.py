@@ -192,7 +192,6 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
         """What the first answer needs, loaded while it is being typed."""
         await self.session.warm()
         await asyncio.to_thread(warm_renderers)
-        gc.collect()
         gc.freeze()  # a full collection need not walk the modules that stay for good
 
     @on(Prompt.Wanted)

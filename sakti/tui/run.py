@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,9 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
     from sakti.tui.log import log_error
 
     app = SaktiApp(session, prompt=prompt, pick_thread=pick_thread)
+    for number in (signal.SIGTERM, signal.SIGHUP):  # leave as with ctrl+q: terminal restored, session closed
+        with contextlib.suppress(NotImplementedError, RuntimeError):
+            asyncio.get_running_loop().add_signal_handler(number, app.exit, 128 + number)
     try:
         code = await app.run_async()
     finally:

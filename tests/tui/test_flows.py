@@ -45,6 +45,27 @@ async def test_enter_sends_and_other_keys_break_lines(running, session):
         assert app.prompt.text == ""
 
 
+async def test_enter_never_overtakes_what_was_typed_before_it(running, session):
+    async with running() as (app, pilot):
+        for key in (*"!fast", "enter", *"second", "enter"):
+            character = key if len(key) == 1 else "\r"
+            app.post_message(events.Key(key, character))
+        await settle(app, pilot)
+        assert ("shell", "fast") in session.calls
+        assert session.sent == ["second"]
+
+
+async def test_enter_never_takes_a_completion_of_older_text(running, session):
+    async with running() as (app, pilot):
+        await pilot.press(*"/co")
+        await settle(app, pilot)
+        assert app.prompt.completing
+        for key in (*"st", "enter"):
+            app.post_message(events.Key(key, key if len(key) == 1 else "\r"))
+        await settle(app, pilot)
+        assert "Cost of this thread" in chat_text(app)
+
+
 async def test_history_comes_back_and_so_does_what_was_being_typed(running, session):
     session.views.typed = ["first", "second"]
     async with running() as (app, pilot):

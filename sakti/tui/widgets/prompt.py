@@ -22,7 +22,7 @@ class Prompt(TextArea):
 
     HELP = "Enter sends, shift+Enter, ctrl+j or \\ and Enter begin a new line. / commands, @ files, ! shell, # note."
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "Send", show=False, priority=True, id="prompt.send"),
+        Binding("enter", "submit", "Send", show=False, id="prompt.send"),
         Binding("shift+enter,ctrl+j,alt+enter", "newline", "New line", show=False, id="prompt.newline"),
         Binding("up", "up", "Up, older input", show=False, id="prompt.up"),
         Binding("down", "down", "Down, newer input", show=False, id="prompt.down"),
@@ -103,7 +103,7 @@ class Prompt(TextArea):
         self.replace(choice.insert, (row, query.start), (row, column))
         self.move_cursor((row, query.start + len(choice.insert)))
 
-    def on_key(self, event: events.Key) -> None:
+    async def _on_key(self, event: events.Key) -> None:
         if not self._touched:
             self._touched = True
             self.post_message(self.FirstKey())
@@ -111,6 +111,17 @@ class Prompt(TextArea):
             event.stop()
             event.prevent_default()
             self.post_message(self.Wanted(None))
+            return
+        for binding in self._bindings.key_to_bindings.get(event.key, ()):
+            if (binding.id or "").startswith("prompt."):
+                # run here, in the order of the keys: as a binding it could overtake letters still in the queue
+                event.stop()
+                event.prevent_default()
+                await self.run_action(binding.action)
+                return
+        if event.is_printable or event.key in ("backspace", "delete", "ctrl+w", "ctrl+u"):
+            self.completing = False  # what is offered belongs to the text as it was
+        await super()._on_key(event)
 
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()

@@ -134,7 +134,7 @@ def passes(case: Json) -> bool:
 def outcome(case: Json) -> tuple[Any, Any]:
     """(what the function gives, what is wanted of it), in a form that can be compared."""
     fn, args = str(case["fn"]), case["args"]
-    fields = cast("Json", case["output"]) if isinstance(case["output"], dict) else {}
+    fields = _fields(case["output"])
     if "$throws" in fields:
         try:
             return run(fn, args), {"$throws": True}
@@ -142,8 +142,11 @@ def outcome(case: Json) -> tuple[Any, Any]:
             return {"$throws": True}, {"$throws": True}
     if fn in ("parseObserverOutput", "parseReflectorOutput"):
         return _parsed(run(fn, args), fields, reflector=fn == "parseReflectorOutput")
-    wanted: Any = case["output"]
-    return run(fn, args), wanted
+    return run(fn, args), case["output"]
+
+
+def _fields(value: Any) -> Json:
+    return cast("Json", value) if isinstance(value, dict) else {}
 
 
 # --- values of the vectors as ours ------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from sakti.core.types import Json
 
 OUTPUTS = ("text", "json", "stream-json")
 EXIT = {
-    "answered": 0, "error": 1, "no_model": 5, "limit": 3, "tripwire": 3, "repetition": 3, "refused": 4, "interrupted": 130,
+    "answered": 0, "error": 1, "usage": 2, "no_model": 5, "limit": 3, "tripwire": 3, "repetition": 3, "refused": 4, "interrupted": 130,
 }
 
 
@@ -64,7 +64,8 @@ async def _run(session: Session, prompt: str, output: str) -> int:
         status, thread_id, text, error, usage, steps = "no_model", None, "", e.message, session.usage, 0
         print(f"sakti: {sanitise(e.message)}", file=sys.stderr)
     except SaktiError as e:
-        status, thread_id, text, error, usage, steps = "error", None, "", e.message, session.usage, 0
+        status = "usage" if e.code == "config" else "error"
+        thread_id, text, error, usage, steps = None, "", e.message, session.usage, 0
         print(f"sakti: {sanitise(e.title)}: {sanitise(e.message)}", file=sys.stderr)
     finally:
         await session.close()

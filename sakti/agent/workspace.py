@@ -56,7 +56,8 @@ async def git_state(root: Path) -> GitState | None:
         return None
     if process.returncode:
         return None
-    head, *rows = out.decode("utf-8", "replace").splitlines() or [""]
+    rows = out.decode("utf-8", "replace").split("\n")[:-1]
+    head = rows.pop(0) if rows and rows[0].startswith("## ") else ""  # none where HEAD names no possible branch
     branch = head.removeprefix("## ").removeprefix("No commits yet on ").split("...")[0].strip()
     return GitState(branch or "HEAD", len(rows))
 

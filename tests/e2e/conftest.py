@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.server import Model, serving
+from tests.e2e.terminal import Terminal, run
+
+
+@pytest.fixture
+def model() -> Iterator[Model]:
+    with serving() as model:
+        yield model
+
+
+class Place:
+    """A workspace, a home and the model: where the program is started. `database` is read from outside."""
+
+    def __init__(self, folder: Path, home: Path, model: Model) -> None:
+        self.folder, self.home, self.model = folder, home, model
+        self.env = {
+            "PATH": os.environ["PATH"], "HOME": str(home), "TERM": "xterm-256color", "COLORTERM": "truecolor",
+            "LANG": "C.UTF-8", "OPENAI_BASE_URL": f"{model.url}/v1", "OPENAI_API_KEY": "x", "SAKTI_DB": str(self.path),
+            "ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "x", "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
+            **{f"XDG_{n}_HOME": str(home / n.lower()) for n in ("CONFIG", "DATA", "STATE", "CACHE")},
+        }
+
+    @property
+    def path(self) -> Path:
+        return self.home / "sakti.db"
+
+    def open(self, *arguments: str, model: str = "openai/bench", size: tuple[int, int] = (140, 44)) -> Terminal:
+        return Terminal(self.folder, self.env, *arguments, "--model", model, size=size)
+
+    def run(self, *arguments: str, stdin: str = "") -> Any:
+        return run(self.folder, self.env, *arguments, stdin=stdin)
+
+    def json(self, *arguments: str) -> Any:
+        done = self.run(*arguments, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        connection = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, timeout=20)
+        try:
+            return connection.execute(sql, values).fetchall()
+        finally:
+            connection.close()
+
+    def messages(self) -> list[tuple[str, str]]:
+        return self.rows("SELECT role, raw_content FROM messages ORDER BY thread_id, message_index")
+
+    def sound(self) -> None:
+        """Nothing is broken, and the model was never sent what a real one refuses."""
+        assert self.json("db", "check")["ok"]
+        assert self.model.wrong == []
+
+
+@pytest.fixture
+def place(tmp_path: Path, home: Path, model: Model) -> Place:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("the queue drains at midnight\n")
+    return Place(folder, home, model)

@@ -1,0 +1,131 @@
+"""The program in a pseudo-terminal, its screen read through pyte, every byte it wrote kept."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+import pyte
+
+BOUND = 20.0  # seconds that anything on the screen may take, on a machine that does other things as well
+_UNKNOWN_TO_PYTE = re.compile(rb"\x1b\[[<>=?][0-9;]*[umqn]|\x1b\[\?[0-9;]*\$p")
+
+
+class Terminal:
+    """`Terminal(folder, env, *arguments)` starts `sakti` there. Use it as a context manager: it never outlives its test."""
+
+    def __init__(self, folder: Path, env: Mapping[str, str], *arguments: str, size: tuple[int, int] = (140, 44)) -> None:
+        self.columns, self.lines = size
+        self.screen = pyte.Screen(self.columns, self.lines)
+        self._stream = pyte.ByteStream(self.screen)
+        self.raw = b""
+        self._fd, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", self.lines, self.columns, 0, 0))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "sakti", *arguments], cwd=folder, env=dict(env),
+            stdin=slave, stdout=slave, stderr=slave, start_new_session=True, close_fds=True,
+        )
+        os.close(slave)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+        self.process.wait(10)
+        os.close(self._fd)
+        if error is not None:
+            print(self.text)
+
+    # --- reading ----------------------------------------------------------------------------------------------
+
+    @property
+    def text(self) -> str:
+        return "\n".join(line.rstrip() for line in self.screen.display)
+
+    def read(self, seconds: float) -> bool:
+        """What comes within `seconds` goes to the screen; false at the end of the output."""
+        if not select.select([self._fd], [], [], seconds)[0]:
+            return True
+        try:
+            data = os.read(self._fd, 1 << 16)
+        except OSError:  # the other side is closed
+            return False
+        self.raw += data
+        self._stream.feed(_UNKNOWN_TO_PYTE.sub(b"", data))
+        return bool(data)
+
+    def until(self, wanted: str | Callable[[str], object], what: str = "") -> str:
+        """Read until `wanted` is on the screen (or true of it); returns the screen."""
+        check = (lambda text: wanted in text) if isinstance(wanted, str) else wanted
+        end = time.monotonic() + BOUND
+        while not check(self.text):
+            assert time.monotonic() < end, f"never seen: {what or wanted}\n{self.text}"
+            assert self.read(0.05), f"ended before: {what or wanted}\n{self.text}\n{self.raw[-2000:]!r}"
+        return self.text
+
+    def ended(self) -> int:
+        """Read until the program ends; returns its exit code."""
+        end = time.monotonic() + BOUND
+        while self.process.poll() is None:
+            assert time.monotonic() < end, f"it does not end\n{self.text}"
+            self.read(0.05)
+        while select.select([self._fd], [], [], 0)[0] and self.read(0):
+            pass
+        return self.process.returncode
+
+    # --- writing ----------------------------------------------------------------------------------------------
+
+    def keys(self, data: str) -> None:
+        os.write(self._fd, data.encode())
+
+    def started(self) -> Terminal:
+        """Wait for the prompt, and for the database and the model behind it."""
+        self.until("Message sakti")
+        self.until(lambda text: "messages " in text or "no model" in text, "the first numbers")
+        return self
+
+    def say(self, text: str, seen: str | Callable[[str], object] = "") -> str:
+        """Type `text`, see it in the prompt, press Enter; then wait for `seen`."""
+        self.keys(text)
+        self.until(text.split()[-1])
+        self.keys("\r")
+        return self.until(seen) if seen else self.text
+
+    def allow(self) -> None:
+        """Answer the open question with y. Right after it appears it takes no keys: they may be meant for the prompt."""
+        self.until("yes, once")
+        end = time.monotonic() + BOUND
+        while "yes, once" in self.text:
+            assert time.monotonic() < end, f"y does not answer\n{self.text}"
+            self.keys("y")
+            again = time.monotonic() + 0.5
+            while "yes, once" in self.text and time.monotonic() < again:
+                self.read(0.05)
+
+    def quit(self) -> int:
+        self.keys("\x03")
+        self.until("ctrl+c again quits")
+        self.keys("\x03")
+        return self.ended()
+
+
+def run(folder: Path, env: Mapping[str, str], *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """One command of the shell's side, to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "sakti", *arguments], cwd=folder, env=dict(env), input=stdin, text=True,
+        capture_output=True, timeout=BOUND, check=False,
+    )

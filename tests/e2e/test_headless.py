@@ -1,0 +1,92 @@
+"""`sakti run`: what it prints and how it ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+from tests.e2e.conftest import Place
+from tests.e2e.server import Reply
+
+
+def test_text_json_stream_and_stdin(place: Place) -> None:
+    place.model.play("the notes", Reply("I'll look.", calls=(("read", {"path": "notes.txt"}),)), "It drains.")
+    text = place.run("run", "the notes", "--model", "openai/bench")
+    assert (text.returncode, text.stdout) == (0, "It drains.\n")
+    assert "read" in text.stderr and "notes.txt" in text.stderr
+
+    whole = place.run("-p", "--model", "anthropic/claude-sonnet-4-5", "--output", "json", stdin="the notes, from a pipe")
+    result = json.loads(whole.stdout)
+    assert whole.returncode == 0
+    assert set(result) == {"thread_id", "text", "status", "steps", "usage", "cost_usd", "error"}
+    assert (result["text"], result["status"], result["steps"], result["error"]) == ("It drains.", "answered", 2, None)
+    assert result["usage"]["output_tokens"] == 20
+
+    stream = place.run("run", "read", "--model", "openai/bench", "--output", "stream-json", stdin="the notes")
+    events = [json.loads(line) for line in stream.stdout.splitlines()]
+    kinds = [e["type"] for e in events]
+    assert stream.returncode == 0 and kinds[-1] == "result" and events[-1]["text"] == "It drains."
+    for kind in ("turn_started", "step_started", "text_delta", "tool_started", "tool_finished", "message_saved", "turn_finished"):
+        assert kind in kinds, kinds
+    assert "".join(e["text"] for e in events if e["type"] == "text_delta") == "I'll look.It drains."
+    asked = [m.text for m in place.model.requests[-1] if m.role == "user"]
+    assert asked[0].startswith("read\n\nthe notes")
+
+    on = place.run("run", "-c", "and the notes again", "--model", "openai/bench")
+    assert on.returncode == 0
+    assert place.rows("SELECT count(*) FROM messages GROUP BY thread_id ORDER BY 1") == [(4,), (4,), (8,)]
+    place.sound()
+
+
+def test_exit_codes(place: Place) -> None:
+    place.model.play("fail please", Reply(status=400))
+    place.model.play("write please", Reply("", calls=(("bash", {"command": "rm notes.txt"}),)), "I could not.")
+    place.model.play("again please", *(Reply("", calls=(("read", {"path": "notes.txt"}),)) for _ in range(9)))
+    named = ("--model", "openai/bench", "--output", "json")
+
+    failed = place.run("run", "fail please", *named)
+    assert (failed.returncode, json.loads(failed.stdout)["status"]) == (1, "error")
+    assert json.loads(failed.stdout)["error"]
+
+    for wrong in (("run", "x", "--output", "xml"), ("run", ""), ("run", "x", "-o", "no.such=1"), ("nosuch",), ("run", "--resume", "nosuch", "x")):
+        done = place.run(*wrong)
+        assert done.returncode == 2, (wrong, done.returncode, done.stderr)
+        assert done.stderr.strip() and "Traceback" not in done.stderr
+
+    limit = place.run("run", "again please", "--max-steps", "2", *named)
+    assert (limit.returncode, json.loads(limit.stdout)["status"]) == (3, "limit")
+
+    refused = place.run("run", "write please", *named)
+    assert (refused.returncode, json.loads(refused.stdout)["status"]) == (4, "refused")
+    assert json.loads(refused.stdout)["text"] == "I could not." and (place.folder / "notes.txt").exists()
+
+    env = {k: v for k, v in place.env.items() if not k.endswith(("_API_KEY", "_BASE_URL"))}
+    alone = subprocess.run([sys.executable, "-m", "sakti", "run", "x", "--output", "json"], cwd=place.folder, env=env,
+                           stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=40, check=False)
+    assert alone.returncode == 5, alone.stderr
+    place.sound()
+
+
+def test_interrupted_keeps_what_was_said(place: Place) -> None:
+    place.model.play("long please", Reply("A long answer that never ", hold=True))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sakti", "run", "long please", "--model", "openai/bench", "--output", "stream-json"],
+        cwd=place.folder, env=place.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        while '"text_delta"' not in process.stdout.readline():
+            assert process.poll() is None
+        assert place.model.holding.wait(20)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=40)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(10)
+    assert process.returncode == 130
+    assert json.loads(out.splitlines()[-1])["status"] == "interrupted"
+    rows = place.messages()
+    assert [r for r, _ in rows] == ["user", "assistant"] and "A long answer that" in rows[1][1]
+    place.sound()

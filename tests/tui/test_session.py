@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from weakref import WeakKeyDictionary
+
 import pytest
 
 from sakti.agent.session import Options, Session
 from sakti.core.config import load
+from sakti.core.events import TurnFinished
 from sakti.core.tokens import Estimator
 from sakti.core.types import ModelInfo
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
 from sakti.tui.app import SaktiApp
 from tests.tui.conftest import chat_text, screen_text, settle
+
+ENDED: WeakKeyDictionary[Session, asyncio.Queue[TurnFinished]] = WeakKeyDictionary()
 
 
 @pytest.fixture
@@ -24,16 +30,19 @@ def make(store, clock, tmp_path):
         chosen = Options(
             workspace, load(overrides=("memory.model=extractive",)).config, env={"PATH": "/usr/bin:/bin"}, **options)
         model = ModelInfo("demo", "scripted", context_window=200_000)
-        return Session(chosen, clock=clock, counter=counter, provider=provider, model=model, store=store)
+        session = Session(chosen, clock=clock, counter=counter, provider=provider, model=model, store=store)
+        ENDED[session] = asyncio.Queue()
+        session.subscribe(lambda e: ENDED[session].put_nowait(e) if isinstance(e, TurnFinished) else None)
+        return session
 
     build.workspace = workspace
     return build
 
 
 async def turn(app, pilot):
-    """Until the running turn has ended and is drawn."""
-    await settle(app, pilot)
-    await app.session.wait()
+    """Until the turn that was asked for has ended and is drawn."""
+    async with asyncio.timeout(30):
+        await ENDED[app.session].get()
     await settle(app, pilot)
 
 

@@ -17,6 +17,9 @@ REPEATS = 2
 MOST_ERRORS = 2
 MOST_STEPS_BEFORE_CHANGE = 5
 MOST_PATHS = 40
+TEST_COMMANDS = (
+    "pytest -q", "python -m unittest", "npm test", "make test", "cargo test", "go test ./...", "mvn test", "rake test",
+)
 _NEEDS_READING = ("edit",)
 _CHANGES = ("edit", "write")
 _QUESTION = re.compile(
@@ -70,7 +73,10 @@ def following(messages: Sequence[Message], actions: Sequence[Action]) -> Next:
     unread = _named_unread(messages, asked) if owed else []
     if unread:
         return Next(tuple(_only(a, unread) for a in actions if a.name == "read"), answer=False)
-    tests = tuple(a for a in actions if a.name == "bash") if owed and _FAILING.search(asked) else ()
+    tests = (
+        tuple(_only(a, TEST_COMMANDS, "command") for a in actions if a.name == "bash")
+        if owed and _FAILING.search(asked) else ()
+    )
     if tests and not any(c.name == "bash" for c in calls) and not _editable(messages, asked):
         return Next(tests, answer=False)
     if not results:
@@ -111,11 +117,11 @@ def _fits(name: str, messages: Sequence[Message], asked: str) -> bool:
     return name != "write" or bool(_NEW.search(asked))
 
 
-def _only(action: Action, paths: Sequence[str]) -> Action:
-    """`action` on nothing but `paths`."""
-    if "path" not in action.required:
+def _only(action: Action, values: Sequence[str], field: str = "path") -> Action:
+    """`action` with nothing but one of `values` in one of its fields."""
+    if field not in action.required:
         return action
-    return replace(action, required={**action.required, "path": {"type": "string", "enum": list(paths)}})
+    return replace(action, required={**action.required, field: {"type": "string", "enum": list(values)}})
 
 
 def _read_paths(messages: Sequence[Message]) -> list[str]:

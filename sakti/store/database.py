@@ -122,6 +122,11 @@ class Store:
                     "it is open for reading only. Update sakti to write to it."
                 )
                 self._db.execute_sql("PRAGMA query_only = 1")
+            elif version and self._db.connection().readonly("main"):
+                self.read_only_reason = (
+                    f"{self.path} may not be written: what was said before can be read and searched, nothing new "
+                    "is saved. Make the file writable, or name another one with SAKTI_DB."
+                )
             else:
                 self.notices += migrate.upgrade(self._db, self.path, self.clock)
         except (OSError, peewee.PeeweeException, apsw.Error) as e:

@@ -25,9 +25,17 @@ class Place:
     def __init__(self, folder: Path, home: Path, model: Model) -> None:
         self.folder, self.home, self.model = folder, home, model
         self.env = {
-            "PATH": os.environ["PATH"], "HOME": str(home), "TERM": "xterm-256color", "COLORTERM": "truecolor",
-            "LANG": "C.UTF-8", "OPENAI_BASE_URL": f"{model.url}/v1", "OPENAI_API_KEY": "x", "SAKTI_DB": str(self.path),
-            "ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "x", "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "TERM": "xterm-256color",
+            "COLORTERM": "truecolor",
+            "LANG": "C.UTF-8",
+            "OPENAI_BASE_URL": f"{model.url}/v1",
+            "OPENAI_API_KEY": "x",
+            "SAKTI_DB": str(self.path),
+            "ANTHROPIC_BASE_URL": model.url,
+            "ANTHROPIC_API_KEY": "x",
+            "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
             **{f"XDG_{n}_HOME": str(home / n.lower()) for n in ("CONFIG", "DATA", "STATE", "CACHE")},
         }
 

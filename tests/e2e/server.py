@@ -64,8 +64,15 @@ class Model:
             self.wrong += problems(said)
             # what moves (date, folder) stands behind the user's message: the newest one with a known prompt counts
             last, prompt = max(
-                ((i, p) for i, m in enumerate(said) if m.role == "user" and not m.results for p in self.plays if p in m.text),
-                key=lambda found: (found[0], len(found[1])), default=(len(said), ""),
+                (
+                    (i, p)
+                    for i, m in enumerate(said)
+                    if m.role == "user" and not m.results
+                    for p in self.plays
+                    if p in m.text
+                ),
+                key=lambda found: (found[0], len(found[1])),
+                default=(len(said), ""),
             )
             step = sum(m.role == "assistant" for m in said[last + 1 :])
             replies = self.plays.get(prompt, [Reply("ok")])
@@ -150,7 +157,9 @@ class Handler(BaseHTTPRequestHandler):
         observer = not body.get("tools") and "<observations>" in system
         reply = self.model.answer(said, observer=observer)
         if reply.status != 200:
-            self._json(reply.status, {"type": "error", "error": {"type": "invalid_request_error", "message": "no such thing"}})
+            self._json(
+                reply.status, {"type": "error", "error": {"type": "invalid_request_error", "message": "no such thing"}}
+            )
             return
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
@@ -197,16 +206,28 @@ class Handler(BaseHTTPRequestHandler):
             delta({"tool_calls": [{**call, "function": {"name": name, "arguments": ""}}]})
             delta({"tool_calls": [{"index": i, "function": {"arguments": json.dumps(arguments)}}]})
         delta({}, "tool_calls" if reply.calls else "stop")
-        self._send({**base, "choices": [], "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}})
+        self._send(
+            {**base, "choices": [], "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}}
+        )
         return self._send("[DONE]")
 
     def _anthropic(self, reply: Reply) -> None:
         def send(kind: str, **fields: Any) -> None:
             self._send({"type": kind, **fields}, kind)
 
-        send("message_start", message={
-            "id": "m", "type": "message", "role": "assistant", "model": "claude", "content": [], "stop_reason": None,
-            "stop_sequence": None, "usage": {"input_tokens": 100, "output_tokens": 1}})
+        send(
+            "message_start",
+            message={
+                "id": "m",
+                "type": "message",
+                "role": "assistant",
+                "model": "claude",
+                "content": [],
+                "stop_reason": None,
+                "stop_sequence": None,
+                "usage": {"input_tokens": 100, "output_tokens": 1},
+            },
+        )
         index = 0
         if reply.text:
             send("content_block_start", index=0, content_block={"type": "text", "text": ""})
@@ -217,14 +238,23 @@ class Handler(BaseHTTPRequestHandler):
             send("content_block_stop", index=0)
             index = 1
         for name, arguments in reply.calls:
-            send("content_block_start", index=index,
-                 content_block={"type": "tool_use", "id": self.model.call_id(), "name": name, "input": {}})
-            send("content_block_delta", index=index,
-                 delta={"type": "input_json_delta", "partial_json": json.dumps(arguments)})
+            send(
+                "content_block_start",
+                index=index,
+                content_block={"type": "tool_use", "id": self.model.call_id(), "name": name, "input": {}},
+            )
+            send(
+                "content_block_delta",
+                index=index,
+                delta={"type": "input_json_delta", "partial_json": json.dumps(arguments)},
+            )
             send("content_block_stop", index=index)
             index += 1
-        send("message_delta", delta={"stop_reason": "tool_use" if reply.calls else "end_turn", "stop_sequence": None},
-             usage={"output_tokens": 10})
+        send(
+            "message_delta",
+            delta={"stop_reason": "tool_use" if reply.calls else "end_turn", "stop_sequence": None},
+            usage={"output_tokens": 10},
+        )
         return send("message_stop")
 
 

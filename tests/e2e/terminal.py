@@ -26,7 +26,9 @@ _UNKNOWN_TO_PYTE = re.compile(rb"\x1b\[[<>=?][0-9;]*[umqn]|\x1b\[\?[0-9;]*\$p")
 class Terminal:
     """`Terminal(folder, env, *arguments)` starts `sakti` there. Use it as a context manager: it never outlives its test."""
 
-    def __init__(self, folder: Path, env: Mapping[str, str], *arguments: str, size: tuple[int, int] = (140, 44)) -> None:
+    def __init__(
+        self, folder: Path, env: Mapping[str, str], *arguments: str, size: tuple[int, int] = (140, 44)
+    ) -> None:
         self.columns, self.lines = size
         self.screen = pyte.Screen(self.columns, self.lines)
         self._stream = pyte.ByteStream(self.screen)
@@ -34,15 +36,23 @@ class Terminal:
         self._fd, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", self.lines, self.columns, 0, 0))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "sakti", *arguments], cwd=folder, env=dict(env),
-            stdin=slave, stdout=slave, stderr=slave, start_new_session=True, close_fds=True,
+            [sys.executable, "-m", "sakti", *arguments],
+            cwd=folder,
+            env=dict(env),
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            close_fds=True,
         )
         os.close(slave)
 
     def __enter__(self) -> Terminal:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
         self.process.wait(10)
@@ -126,6 +136,12 @@ class Terminal:
 def run(folder: Path, env: Mapping[str, str], *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """One command of the shell's side, to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "sakti", *arguments], cwd=folder, env=dict(env), input=stdin, text=True,
-        capture_output=True, timeout=BOUND, check=False,
+        [sys.executable, "-m", "sakti", *arguments],
+        cwd=folder,
+        env=dict(env),
+        input=stdin,
+        text=True,
+        capture_output=True,
+        timeout=BOUND,
+        check=False,
     )

@@ -35,8 +35,10 @@ def pane(place: Place) -> tuple[str, str]:
     from sakti.core.text import count_k
 
     status = place.json("memory", "status")["windows"]["active"]
-    short = [f"{count_k(g['tokens'])} / {count_k(g['threshold']).replace('.0k', 'k')}"
-             for g in (status["messages"], status["observations"])]
+    short = [
+        f"{count_k(g['tokens'])} / {count_k(g['threshold']).replace('.0k', 'k')}"
+        for g in (status["messages"], status["observations"])
+    ]
     return short[0], short[1]
 
 
@@ -72,8 +74,11 @@ def test_ask_approve_quit_and_come_back(place: Place, name: str) -> None:
 
 def test_killed_in_mid_answer_it_goes_on(place: Place) -> None:
     place.model.play("first thing", "First answer, whole.")
-    place.model.play("second thing", Reply("I'll look.", calls=(("read", {"path": "notes.txt"}),)),
-                     Reply("A long answer that never ", hold=True))
+    place.model.play(
+        "second thing",
+        Reply("I'll look.", calls=(("read", {"path": "notes.txt"}),)),
+        Reply("A long answer that never ", hold=True),
+    )
     place.model.play("third thing", "Third answer, whole.")
     with place.open() as t:
         t.started().say("the first thing", "First answer, whole.")
@@ -110,8 +115,12 @@ def test_killed_while_a_tool_runs_its_call_is_answered(place: Place) -> None:
     place.sound()
 
 
-FOUND = {3: ("auth.ts", "the bug is in src/auth.ts at line 40"), 4: ("C++", "rewrite it in C++ please"),
-         5: ("what's", "now what's up with that"), 6: ("🦄", "a unicorn 🦄 for you")}
+FOUND = {
+    3: ("auth.ts", "the bug is in src/auth.ts at line 40"),
+    4: ("C++", "rewrite it in C++ please"),
+    5: ("what's", "now what's up with that"),
+    6: ("🦄", "a unicorn 🦄 for you"),
+}
 
 
 def test_search_finds_and_goes_there(seeded: Place) -> None:
@@ -147,9 +156,20 @@ def seeded(place: Place) -> Place:
             for role, text in (("user", said), ("assistant", f"answer number {number}\n\n" + "and so on\n\n" * 3)):
                 parts = (TextPart(text),)
                 counted = count_parts(counter, parts)
-                await store.write(messages.append, Message(
-                    ids.new(), thread.id, thread.resource_id, role, parts, now, tokens=message_tokens(counted),  # type: ignore[arg-type]
-                    part_tokens=counted, token_counter=counter.name))
+                await store.write(
+                    messages.append,
+                    Message(
+                        ids.new(),
+                        thread.id,
+                        thread.resource_id,
+                        role,
+                        parts,
+                        now,
+                        tokens=message_tokens(counted),  # type: ignore[arg-type]
+                        part_tokens=counted,
+                        token_counter=counter.name,
+                    ),
+                )
         await store.close()
 
     asyncio.run(fill())
@@ -173,8 +193,11 @@ def test_compact_and_undo_change_and_restore_the_pane(seeded: Place) -> None:
 
 
 def test_thirty_turns_in_small_windows(place: Place) -> None:
-    place.model.play("queue, please", Reply("I'll read it.", calls=(("read", {"path": "notes.txt"}),)),
-                     Reply("It says that the queue drains at midnight. " * 4 + "Done."))
+    place.model.play(
+        "queue, please",
+        Reply("I'll read it.", calls=(("read", {"path": "notes.txt"}),)),
+        Reply("It says that the queue drains at midnight. " * 4 + "Done."),
+    )
     place.env["SAKTI_MEMORY__OBSERVATION__MESSAGE_TOKENS"] = "2000"  # as -o sets it, for `memory status` too
     with place.open() as t:
         t.started()
@@ -196,7 +219,9 @@ def test_thirty_turns_in_small_windows(place: Place) -> None:
 
 
 def test_two_windows_on_one_database(place: Place) -> None:
-    place.model.play("queue, please", Reply("I'll read it.", calls=(("read", {"path": "notes.txt"}),)), Reply("It drains."))
+    place.model.play(
+        "queue, please", Reply("I'll read it.", calls=(("read", {"path": "notes.txt"}),)), Reply("It drains.")
+    )
     with place.open() as one, place.open() as two:
         one.started()
         two.started()

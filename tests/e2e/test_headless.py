@@ -17,7 +17,9 @@ def test_text_json_stream_and_stdin(place: Place) -> None:
     assert (text.returncode, text.stdout) == (0, "It drains.\n")
     assert "read" in text.stderr and "notes.txt" in text.stderr
 
-    whole = place.run("-p", "--model", "anthropic/claude-sonnet-4-5", "--output", "json", stdin="the notes, from a pipe")
+    whole = place.run(
+        "-p", "--model", "anthropic/claude-sonnet-4-5", "--output", "json", stdin="the notes, from a pipe"
+    )
     result = json.loads(whole.stdout)
     assert whole.returncode == 0
     assert set(result) == {"thread_id", "text", "status", "steps", "usage", "cost_usd", "error"}
@@ -28,7 +30,15 @@ def test_text_json_stream_and_stdin(place: Place) -> None:
     events = [json.loads(line) for line in stream.stdout.splitlines()]
     kinds = [e["type"] for e in events]
     assert stream.returncode == 0 and kinds[-1] == "result" and events[-1]["text"] == "It drains."
-    for kind in ("turn_started", "step_started", "text_delta", "tool_started", "tool_finished", "message_saved", "turn_finished"):
+    for kind in (
+        "turn_started",
+        "step_started",
+        "text_delta",
+        "tool_started",
+        "tool_finished",
+        "message_saved",
+        "turn_finished",
+    ):
         assert kind in kinds, kinds
     assert "".join(e["text"] for e in events if e["type"] == "text_delta") == "I'll look.It drains."
     asked = [m.text for m in place.model.requests[-1] if m.role == "user"]
@@ -50,7 +60,13 @@ def test_exit_codes(place: Place) -> None:
     assert (failed.returncode, json.loads(failed.stdout)["status"]) == (1, "error")
     assert json.loads(failed.stdout)["error"]
 
-    for wrong in (("run", "x", "--output", "xml"), ("run", ""), ("run", "x", "-o", "no.such=1"), ("nosuch",), ("run", "--resume", "nosuch", "x")):
+    for wrong in (
+        ("run", "x", "--output", "xml"),
+        ("run", ""),
+        ("run", "x", "-o", "no.such=1"),
+        ("nosuch",),
+        ("run", "--resume", "nosuch", "x"),
+    ):
         done = place.run(*wrong)
         assert done.returncode == 2, (wrong, done.returncode, done.stderr)
         assert done.stderr.strip() and "Traceback" not in done.stderr
@@ -63,8 +79,16 @@ def test_exit_codes(place: Place) -> None:
     assert json.loads(refused.stdout)["text"] == "I could not." and (place.folder / "notes.txt").exists()
 
     env = {k: v for k, v in place.env.items() if not k.endswith(("_API_KEY", "_BASE_URL"))}
-    alone = subprocess.run([sys.executable, "-m", "sakti", "run", "x", "--output", "json"], cwd=place.folder, env=env,
-                           stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=40, check=False)
+    alone = subprocess.run(
+        [sys.executable, "-m", "sakti", "run", "x", "--output", "json"],
+        cwd=place.folder,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=False,
+    )
     assert alone.returncode == 5, alone.stderr
     place.sound()
 
@@ -73,7 +97,13 @@ def test_interrupted_keeps_what_was_said(place: Place) -> None:
     place.model.play("long please", Reply("A long answer that never ", hold=True))
     process = subprocess.Popen(
         [sys.executable, "-m", "sakti", "run", "long please", "--model", "openai/bench", "--output", "stream-json"],
-        cwd=place.folder, env=place.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        cwd=place.folder,
+        env=place.env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert process.stdout is not None
         while '"text_delta"' not in process.stdout.readline():

@@ -9,13 +9,35 @@ from tests.e2e.conftest import Place
 from tests.e2e.server import Reply
 
 ESCAPES = {  # each with something that no program writes by itself
-    "osc52": "\x1b]52;c;aGFja2Vk\x07", "title": "\x1b]0;pwned\x07", "title_st": "\x1b]2;pwned\x1b\\", "clear": "\x1b[2J\x1b[31;77H",
-    "leave": "\x1b[?1049l\x1b[?77h", "ask": "\x1b[6n\x1b[77;1R", "c1_csi": "\x9b2J\x9b77m", "c1_osc": "\x9d0;pwned\x9c",
-    "dcs": "\x1bPpwned\x1b\\", "apc": "\x1b_pwned\x1b\\", "link": "\x1b]8;;http://pwned\x1b\\", "open": "\x1b]777;notify;pwned",
+    "osc52": "\x1b]52;c;aGFja2Vk\x07",
+    "title": "\x1b]0;pwned\x07",
+    "title_st": "\x1b]2;pwned\x1b\\",
+    "clear": "\x1b[2J\x1b[31;77H",
+    "leave": "\x1b[?1049l\x1b[?77h",
+    "ask": "\x1b[6n\x1b[77;1R",
+    "c1_csi": "\x9b2J\x9b77m",
+    "c1_osc": "\x9d0;pwned\x9c",
+    "dcs": "\x1bPpwned\x1b\\",
+    "apc": "\x1b_pwned\x1b\\",
+    "link": "\x1b]8;;http://pwned\x1b\\",
+    "open": "\x1b]777;notify;pwned",
 }
 FORBIDDEN = (
-    b"\x1b]52", b"\x1b]0;pwned", b"\x1b]2;pwned", b"\x1b]8;;http://pwned", b"\x1b]777", b"\x1b[31;77H", b"\x1b[?77h", b"\x1b[77;1R",
-    b"\x1bPpwned", b"\x1b_pwned", b"\xc2\x9b", b"\xc2\x9d", b"\x9b2J", b"\x9b77m", b"\x9d0;",
+    b"\x1b]52",
+    b"\x1b]0;pwned",
+    b"\x1b]2;pwned",
+    b"\x1b]8;;http://pwned",
+    b"\x1b]777",
+    b"\x1b[31;77H",
+    b"\x1b[?77h",
+    b"\x1b[77;1R",
+    b"\x1bPpwned",
+    b"\x1b_pwned",
+    b"\xc2\x9b",
+    b"\xc2\x9d",
+    b"\x9b2J",
+    b"\x9b77m",
+    b"\x9d0;",
 )
 MARKUP = "[/red] [@click=app.quit]leave[/] [$primary]"
 PAYLOAD = MARKUP + "".join(ESCAPES.values()) + "\x00\x07\x08"
@@ -25,7 +47,9 @@ def test_hostile_text_everywhere(place: Place) -> None:
     folder = place.folder
     name = "a[@click=app.quit]b[_red]\x1b]0;pwned\x07.txt"
     (folder / name).write_text(f"in a file: {PAYLOAD}\n".replace("\x00", ""))
-    (folder / "bytes.sh").write_bytes(b"printf '" + PAYLOAD.replace("\x00", "").encode("utf-8") + b"'\nprintf '\\2332J\\23377m raw c1 bytes'\n")
+    (folder / "bytes.sh").write_bytes(
+        b"printf '" + PAYLOAD.replace("\x00", "").encode("utf-8") + b"'\nprintf '\\2332J\\23377m raw c1 bytes'\n"
+    )
     branch = "x]$primary@click=app.quit\x9b2J\x9b77m\x9d0;pwned\x9c"  # what git lets pass
     git(folder, "init", "-q", "-b", "main")
     git(folder, "config", "user.email", "a@b")
@@ -34,7 +58,10 @@ def test_hostile_text_everywhere(place: Place) -> None:
     git(folder, "checkout", "-q", "-b", branch)
     place.model.play(
         "be hostile",
-        Reply(f"Before {PAYLOAD} after.", calls=(("ls", {}), ("read", {"path": name}), ("bash", {"command": "sh bytes.sh"}))),
+        Reply(
+            f"Before {PAYLOAD} after.",
+            calls=(("ls", {}), ("read", {"path": name}), ("bash", {"command": "sh bytes.sh"})),
+        ),
         Reply(f"# Heading {PAYLOAD}\n\n```\ncode {PAYLOAD}\n```\n\nThe end, {MARKUP}."),
     )
     with place.open("--approval", "auto", size=(160, 60)) as t:

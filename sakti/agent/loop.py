@@ -46,7 +46,7 @@ from sakti.core.events import (
     TurnStarted,
     TurnStatus,
 )
-from sakti.core.tokens import Counter, count_parts, count_tools, message_tokens
+from sakti.core.tokens import Counter, count_parts, message_tokens
 from sakti.core.types import (
     Block,
     MarkerPart,
@@ -255,7 +255,7 @@ async def _step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> 
     budget = None
     if turn.model.context_window:
         reserve = min(output, turn.model.context_window // 4)
-        fixed = sum(b.tokens or turn.counter.count(b.text) for b in turn.system) + count_tools(turn.counter, tools)
+        fixed = sum(b.tokens or turn.counter.count(b.text) for b in turn.system) + turn.toolbox.count(turn.counter, tools)
         budget = max(0, turn.model.context_window - reserve - fixed)
     step = StepInput(
         step=turn.step, steps=tuple(turn.steps), messages=tuple(turn.messages), system=turn.system, tools=tools,
@@ -285,7 +285,7 @@ async def _stream(turn: Turn, step: StepInput, request: Request, done: list[Comp
     filters = [p for p in turn.after if overrides(p, "process_output_stream")]
     attempt, recovered, empty = 0, False, False
     while True:
-        counted = count_request(turn.counter, request)
+        counted = count_request(turn, request)
         yield StepStarted(turn.step, turn.model.full_name, counted)
         started = clock.monotonic()
         turn.streamed, turn.thinking = [], []
@@ -350,11 +350,13 @@ async def _stream(turn: Turn, step: StepInput, request: Request, done: list[Comp
                 raise e from None  # Esc while waiting: the failure itself is the end
 
 
-def count_request(counter: Counter, request: Request) -> int:
+def count_request(turn: Turn, request: Request) -> int:
     """Our own count of a request's input tokens; message numbers are those stored when they were made."""
+    counter = turn.counter
     system = sum(b.tokens or counter.count(b.text) for b in request.system)
     messages = sum(m.tokens for m in request.messages)
-    return system + messages + count_tools(counter, request.tools) + (counter.count(request.tail) if request.tail else 0)
+    tail = counter.count(request.tail) if request.tail else 0
+    return system + messages + turn.toolbox.count(counter, request.tools) + tail
 
 
 # --- messages -------------------------------------------------------------------------------------------

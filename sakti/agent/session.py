@@ -40,7 +40,7 @@ from sakti.core.events import (
 )
 from sakti.core.text import one_line
 from sakti.core.tokens import Counter, O200k, count_parts, message_tokens
-from sakti.core.types import Block, FilePart, Message, ModelInfo, Part, TextPart, Thread, ToolCallPart, Usage
+from sakti.core.types import Block, FilePart, Message, ModelInfo, Part, TextPart, Thread, ToolCallPart, Usage, plain_text
 
 if TYPE_CHECKING:
     from sakti.agent.approvals import Approvals
@@ -111,6 +111,8 @@ class Session:
         self._task: asyncio.Task[None] | None = None
         self._failed: tuple[Part, ...] | None = None
         self._background_providers: dict[str, Provider] = {}
+        self._model_learned = False
+        self._system_blocks: tuple[Block, ...] = ()
         self._session_id = ""
         self._owner = ""  # this session's name in the leases
         self._newest = -1  # index of the newest message of the thread that memory here knows
@@ -133,8 +135,13 @@ class Session:
     @property
     def toolbox(self) -> Toolbox:
         if self._toolbox is None:
-            self._toolbox = self._make_toolbox()
+            self._use_toolbox(self._make_toolbox())
+        assert self._toolbox is not None
         return self._toolbox
+
+    def _use_toolbox(self, toolbox: Toolbox) -> None:
+        self._toolbox, self._approvals = toolbox, toolbox.approvals
+        toolbox.mode = self._approval_mode
 
     @property
     def busy(self) -> bool:
@@ -219,7 +226,12 @@ class Session:
         await self._warm_counter()
         if self.provider is not None:
             await self.provider.warm()
-        await asyncio.to_thread(_warm_tools)
+            await self._learn_model()
+        if self._store is not None and self._toolbox is None:
+            made = await asyncio.to_thread(self._make_toolbox)
+            if self._toolbox is None:
+                self._use_toolbox(made)
+        await asyncio.to_thread(self._system)
 
     async def _warm_counter(self) -> None:
         warm = getattr(self.counter, "warm", None)
@@ -268,7 +280,7 @@ class Session:
         settings = self.config.providers.get(name)
         known = {m.name: m for m in await provider.models()} if name in ("local", "scripted") else {}
         info = known.get(model) or ModelInfo(model, name, context_window=settings.context_window if settings else None)
-        old, self.provider, self.model_info = self.provider, provider, info
+        old, self.provider, self.model_info, self._model_learned = self.provider, provider, info, False
         if old is not None:
             await old.close()
         self._say_model(reason)
@@ -282,7 +294,8 @@ class Session:
         """The model's window and prices, looked up before the first request (the price list is slow to load)."""
         assert self.model_info is not None
         info = self.model_info
-        if info.context_window is None and info.provider not in ("local", "scripted"):
+        if not self._model_learned and info.context_window is None and info.provider not in ("local", "scripted"):
+            self._model_learned = True
             from sakti.providers import registry
 
             found = await asyncio.to_thread(registry.model_info, info.full_name, self.config.providers)
@@ -464,16 +477,18 @@ class Session:
             scrubbed(self.env, keys), self.config.agent.tool_output_bytes, self.config.agent.bash_timeout,
         )
         approval = self.config.approval
-        self._approvals = Approvals(self.emit, interactive=self.options.interactive)
+        approvals = Approvals(self.emit, interactive=self.options.interactive)
         tools = all_tools(
             self.store, resource_id=self.resource_id, session_id=self._session_id, counter=self.counter,
             settings=self.config.memory, emit=self.emit, in_window=lambda: self.engine.window_ids,
         )
-        return Toolbox(
-            {t.name: t for t in tools}, bench, self._approvals, self._approval_mode,
+        toolbox = Toolbox(
+            {t.name: t for t in tools}, bench, approvals, self._approval_mode,
             Rules(approval.allow, approval.ask, approval.deny),
             (resources.data_home(), resources.config_home(), self.store.path.parent.resolve()), self._save_rule,
         )
+        toolbox.count(self.counter, toolbox.specs(small=bool(self.model_info and self.model_info.small)))
+        return toolbox
 
     def _save_rule(self, rule: str) -> None:
         from sakti.store import user_state
@@ -656,9 +671,11 @@ class Session:
         )
 
     def _system(self) -> tuple[Block, ...]:
-        prompt = resources.read_prompt("system")
-        text = f"{prompt}\n\n# Place\n\n{describe(self.workspace)}"
-        return (Block("system", text, edge=True, tokens=self.counter.count(text)),)
+        """The system prompt, the same for the life of the session."""
+        if not self._system_blocks:
+            text = f"{resources.read_prompt('system')}\n\n# Place\n\n{describe(self.workspace)}"
+            self._system_blocks = (Block("system", text, edge=True, tokens=self.counter.count(text)),)
+        return self._system_blocks
 
     def _with_files(self, text: str) -> tuple[Part, ...]:
         """The prompt and the files that it mentions as @path, read now."""
@@ -758,8 +775,6 @@ class Session:
             tokens = block.tokens or self.counter.count(block.text)
             out.append(ContextBlock(block.kind, block.kind.replace("_", " "), tokens, block.text, True))
         for message in prepared.messages:
-            from sakti.core.types import plain_text
-
             out.append(ContextBlock("message", message.role, message.tokens, plain_text(message.parts), False))
         tail = "\n\n".join((moving_facts(self.git, self.toolbox.bench.cwd, self.clock.now()), *prepared.tail))
         out.append(ContextBlock("tail", "what moves", self.counter.count(tail), tail, False))
@@ -773,9 +788,3 @@ def _settle(taken: asyncio.Future[None], error: SaktiError | None = None) -> Non
         taken.set_result(None)
     else:
         taken.set_exception(error)
-
-
-def _warm_tools() -> None:
-    """Import what runs tools: their schemas need a library that takes a moment."""
-    import sakti.agent.loop
-    import sakti.agent.tools.memory  # noqa: F401

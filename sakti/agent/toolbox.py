@@ -17,6 +17,7 @@ from sakti.agent.tools.files import preview_diff
 from sakti.core.config import ApprovalMode
 from sakti.core.errors import SaktiError, ToolError
 from sakti.core.events import ApprovalRequested, Event, ToolFinished, ToolOutput, ToolStarted
+from sakti.core.tokens import Counter, count_tools
 from sakti.core.types import Json, Message, ToolCallPart, ToolResultPart, ToolSpec
 
 log = logging.getLogger(__name__)
@@ -51,11 +52,21 @@ class Toolbox:
     rules: Rules = field(default_factory=Rules)
     own: tuple[Path, ...] = ()
     save_rule: Callable[[str], None] = lambda _rule: None
+    _specs: dict[bool, tuple[ToolSpec, ...]] = field(default_factory=dict[bool, tuple[ToolSpec, ...]])
+    _counted: tuple[tuple[ToolSpec, ...], int] = ((), 0)
 
     def specs(self, *, small: bool = False) -> tuple[ToolSpec, ...]:
         """Sorted, so that the request's prefix never moves; a small model gets the six that matter most."""
-        names = sorted(SMALL_TOOLS & self.tools.keys()) if small else sorted(self.tools)
-        return tuple(self.tools[n].spec() for n in names)
+        if small not in self._specs:
+            names = sorted(SMALL_TOOLS & self.tools.keys()) if small else sorted(self.tools)
+            self._specs[small] = tuple(self.tools[n].spec() for n in names)
+        return self._specs[small]
+
+    def count(self, counter: Counter, tools: tuple[ToolSpec, ...]) -> int:
+        """Tokens of `tools`, counted once as long as they stay the same."""
+        if self._counted[0] is not tools:
+            self._counted = tools, count_tools(counter, tools)
+        return self._counted[1]
 
     async def run(
         self, message: Message, calls: Sequence[ToolCallPart], results: list[ToolResultPart], repetition: Repetition

@@ -64,7 +64,9 @@ class AnthropicProvider:
         body = render(request, self.name)
         answer = _Answer(self.name, CallIds(request.messages), self._where)
         with boundary(self._where):
-            opened = self._open().messages.with_streaming_response.create(stream=True, **body)
+            opened = self._open().messages.with_streaming_response.create(
+                model=request.model, max_tokens=body["max_tokens"], messages=(), stream=True,
+                extra_body=body)  # sent as it stands, see openai_chat
             async with opened as response:
                 async for event in json_events(response.iter_bytes()):
                     for out in answer.take(event):

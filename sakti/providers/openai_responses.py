@@ -121,7 +121,8 @@ class ResponsesProvider(OpenAIClient):
         answer = _Answer(self.name, CallIds(request.messages), self._where)
         with boundary(self._where):
             opened = self._open().responses.with_streaming_response.create(
-                stream=True, **render(request, self.name))
+                model=request.model, input=(), stream=True,
+                extra_body=render(request, self.name))  # sent as it stands, see openai_chat
             async with opened as response:
                 async for event in json_events(response.iter_bytes()):
                     for out in answer.take(event):

@@ -177,8 +177,8 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
         if not self._started:
             self._waiting.append(event.text)
             return
-        self.go(self._remember, event.text, group="history")
         self.go(self._commands.run, event.text, group="command")
+        self.go(self._remember, event.text, group="history")
 
     async def _remember(self, text: str) -> None:
         if not text.startswith("/quit"):

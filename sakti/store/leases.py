@@ -116,22 +116,30 @@ def held(db: Database, record_id: str, now: int) -> list[Lease]:
     return [Lease(*row) for row in rows]
 
 
-def clear_dead(db: Database, record_id: str) -> None:
-    """Remove the leases of a record whose holder was a process of this machine that is no more: who starts
-    again right after a crash need not wait for them to run out."""
-    rows = db.execute_sql("SELECT DISTINCT owner FROM leases WHERE record_id = ?", (record_id,)).fetchall()
-    for (owner,) in rows:
-        if not _alive(owner):
-            db.execute_sql("DELETE FROM leases WHERE record_id = ? AND owner = ?", (record_id, owner))
+def clear_dead(db: Database, record_id: str) -> list[Lease]:
+    """Remove the leases of a record whose holder was a process of this machine that is no more, and return them:
+    who starts again right after a crash need not wait for them to run out."""
+    owners = db.execute_sql("SELECT DISTINCT owner FROM leases WHERE record_id = ?", (record_id,)).fetchall()
+    gone = [owner for (owner,) in owners if not _alive(owner)]
+    rows = [
+        row
+        for owner in gone
+        for row in db.execute_sql(
+            "DELETE FROM leases WHERE record_id = ? AND owner = ?"
+            " RETURNING record_id, kind, owner, operation_id, thread_id, started_at, heartbeat_at, expires_at",
+            (record_id, owner),
+        ).fetchall()
+    ]
+    return [Lease(*row) for row in rows]
 
 
 def _alive(owner: str) -> bool:
     """False only where it is known that nobody is there."""
-    host, _, rest = owner.rpartition(":")[0].rpartition(":")
-    if host != socket.gethostname() or os.name != "posix" or not rest.isdigit():
+    host, _, pid = owner.rpartition(":")[0].rpartition(":")
+    if host != socket.gethostname() or os.name != "posix" or not pid.isdigit():
         return True
     try:
-        os.kill(int(rest), 0)
+        os.kill(int(pid), 0)
     except ProcessLookupError:
         return False
     except OSError:

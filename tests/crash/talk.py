@@ -104,6 +104,11 @@ def watch(store: Store, points: Points) -> None:
     store._in_transaction = wrapped  # type: ignore[method-assign]
 
 
+def open_acks(folder: Path) -> int:
+    folder.mkdir(parents=True, exist_ok=True)
+    return os.open(folder / "acks", os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+
+
 async def begin(
     folder: Path, provider: ScriptedProvider, *, points: Points | None = None, thread: str | None = None
 ) -> Session:
@@ -135,8 +140,7 @@ async def begin(
 
 
 async def talk(folder: Path, point: str, *, thread: str | None = None, turns: int = TURNS) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    points = Points(point, os.open(folder / "acks", os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
+    points = Points(point, open_acks(folder))
     provider = Watched(answer)
     provider.points = points
     session = await begin(folder, provider, points=points, thread=thread)

@@ -158,16 +158,8 @@ def play_in(folder: Path, point: str) -> None:
     )
 
 
-async def test_two_processes_on_one_thread(tmp_path: Path) -> None:
-    folder = tmp_path / "shared"
-    session = await talk.begin(folder, ScriptedProvider(talk.answer))
-    assert session.thread is not None
-    await session.submit("begin")
-    await session.wait()
-    thread, store = session.thread.id, session.store
-    await session.close()
-    await store.close()
-
+def both_talk(folder: Path, thread: str) -> list[int]:
+    """Two processes with five turns each in one thread; their ids."""
     code = (
         "import asyncio, sys; from pathlib import Path; from tests.crash import talk;"
         "asyncio.run(talk.talk(Path(sys.argv[1]), 'none', thread=sys.argv[2], turns=5))"
@@ -191,13 +183,25 @@ async def test_two_processes_on_one_thread(tmp_path: Path) -> None:
             if process.poll() is None:
                 process.kill()
                 process.wait(10)
+    return [process.pid for process in both]
 
+
+async def test_two_processes_on_one_thread(tmp_path: Path) -> None:
+    folder = tmp_path / "shared"
+    session = await talk.begin(folder, ScriptedProvider(talk.answer))
+    assert session.thread is not None
+    await session.submit("begin")
+    await session.wait()
+    thread, store = session.thread.id, session.store
+    await session.close()
+    await store.close()
+
+    ids = both_talk(folder, thread)
     lines = (folder / "acks").read_text().splitlines()
     assert [line for line in lines if line.startswith("#")] == ["# answered "] * 10
     acks = [line for line in lines if not line.startswith("#")]
     assert len(set(acks)) == len(acks) == 40
     session = await go_on(folder)
-    ids = [process.pid for process in both]
     db = await talk.Store.open(folder / "sakti.db")
     rows = await db.read(messages.after, thread, -1)
     await db.close()

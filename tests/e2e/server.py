@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Iterator
@@ -166,10 +167,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("connection", "close")
         self.end_headers()
         self.close_connection = True
-        try:
+        with contextlib.suppress(OSError):  # the client hung up
             (self._anthropic if anthropic else self._chat)(reply)
-        except OSError:
-            pass  # the client hung up
 
     def _json(self, status: int, value: Any) -> None:
         data = json.dumps(value).encode()

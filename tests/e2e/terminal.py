@@ -24,7 +24,7 @@ _UNKNOWN_TO_PYTE = re.compile(rb"\x1b\[[<>=?][0-9;]*[umqn]|\x1b\[\?[0-9;]*\$p")
 
 
 class Terminal:
-    """`Terminal(folder, env, *arguments)` starts `sakti` there. Use it as a context manager: it never outlives its test."""
+    """`Terminal(folder, env, *arguments)` starts `sakti` there; a context manager, it never outlives its test."""
 
     def __init__(
         self, folder: Path, env: Mapping[str, str], *arguments: str, size: tuple[int, int] = (140, 44)
@@ -116,7 +116,7 @@ class Terminal:
         return self.until(seen) if seen else self.text
 
     def allow(self) -> None:
-        """Answer the open question with y. Right after it appears it takes no keys: they may be meant for the prompt."""
+        """Answer the open question with y. Right after it appears it takes no keys: they may be for the prompt."""
         self.until("yes, once")
         end = time.monotonic() + BOUND
         while "yes, once" in self.text:

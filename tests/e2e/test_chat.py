@@ -1,4 +1,4 @@
-"""The installed program as a person has it: typed at in a terminal, read from its screen, compared with its database."""
+"""The program as a person has it: typed at in a terminal, read from its screen, compared with its database."""
 
 from __future__ import annotations
 
@@ -237,4 +237,23 @@ def test_two_windows_on_one_database(place: Place) -> None:
     counts = place.rows("SELECT count(*), max(message_index) FROM messages GROUP BY thread_id")
     assert counts == [(16, 15), (16, 15)]
     assert len(place.json("threads", "list")["threads"]) == 2
+    place.sound()
+
+
+def test_two_windows_on_one_thread(place: Place) -> None:
+    place.model.play("hold on", Reply("A long answer that never ", hold=True))
+    place.model.play("my turn", "It is yours.")
+    with place.open() as one:
+        one.started().say("please hold on", "answer that never")
+        with place.open("-c") as two:
+            two.started().until("please hold on")
+            two.say("my turn", "This thread is at work in another window")
+            assert [r for r, _ in place.messages()] == ["user"]
+            one.keys("\x1b")
+            one.until("Interrupted")
+            two.say("now my turn", "It is yours.")
+            assert two.quit() == 0
+        assert one.quit() == 0
+    assert [r for r, _ in place.messages()] == ["user", "assistant", "user", "assistant"]
+    assert "A long answer that never" in place.model.requests[-1][1].text
     place.sound()

@@ -485,7 +485,7 @@ class Session:
         toolbox = Toolbox(
             {t.name: t for t in tools}, bench, approvals, self._approval_mode,
             Rules(approval.allow, approval.ask, approval.deny),
-            (resources.data_home(), resources.config_home(), self.store.path.parent.resolve()), self._save_rule,
+            (resources.data_home(), resources.config_home(), *_database_files(self.store.path)), self._save_rule,
         )
         toolbox.count(self.counter, toolbox.specs(small=bool(self.model_info and self.model_info.small)))
         return toolbox
@@ -788,3 +788,9 @@ def _settle(taken: asyncio.Future[None], error: SaktiError | None = None) -> Non
         taken.set_result(None)
     else:
         taken.set_exception(error)
+
+
+def _database_files(path: Path) -> tuple[Path, ...]:
+    """The database and what SQLite keeps beside it."""
+    whole = path.resolve()
+    return (whole, *(whole.with_name(whole.name + end) for end in ("-wal", "-shm", "-journal")))

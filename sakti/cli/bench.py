@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -47,3 +47,72 @@ def golden(
             common.say(f"unknown: {name}")
         common.say(f"{report.passed} of {report.total} passed")
     raise SystemExit(common.OK if report.ok else common.FAILED)
+
+
+@app.command()
+def replay(
+    paths: Annotated[list[Path] | None, typer.Argument(metavar="FILE…", help="Recorded conversations.")] = None,
+    seeds: Annotated[str | None, typer.Option("--seeds", metavar="A-B", help="Generated conversations.")] = None,
+    observer_delay: Annotated[
+        int | None, typer.Option("--observer-delay", min=0, metavar="N", help="Model calls that an Observer takes.")
+    ] = None,
+    failure_rate: Annotated[
+        float | None, typer.Option("--failure-rate", min=0, max=1, metavar="P", help="Observers that fail.")
+    ] = None,
+    incompressible: Annotated[bool, typer.Option("--incompressible", help="The Reflector condenses nothing.")] = False,
+    kill_at: Annotated[
+        str, typer.Option("--kill-at", metavar="NAME", help="Die at this failpoint and begin again.")] = "",
+    history: Annotated[
+        int, typer.Option("--history", min=0, metavar="N", help="Messages that are in the thread already.")] = 0,
+    json_: Json = False,
+) -> None:
+    """Play conversations against the memory engine and check its invariants at every step."""
+    from dataclasses import replace
+
+    from sakti.bench import script
+    from sakti.bench.replay import Run
+    from sakti.bench.replay import replay as play
+    from sakti.core.tokens import O200k
+    from sakti.memory import failpoints
+
+    if kill_at and kill_at not in failpoints.NAMES:
+        common.fail(f"there is no failpoint {kill_at!r}; there are {', '.join(failpoints.NAMES)}.", common.USAGE)
+    if missing := [str(p) for p in paths or () if not p.is_file()]:
+        common.fail(f"there is no file {', '.join(missing)}.", common.USAGE)
+    with common.plain_errors():
+        scripts = [script.load(p) for p in paths or ()]
+        try:
+            scripts += [script.generate(seed) for seed in (script.parse_seeds(seeds) if seeds else ())]
+        except ValueError:
+            common.fail(f"--seeds takes A-B, for example 0-99, not {seeds!r}.", common.USAGE)
+        if not scripts:
+            common.fail("name a recorded conversation, or --seeds A-B.", common.USAGE)
+        counter = O200k()
+        runs: list[Run] = []
+        for one in scripts:
+            changed = replace(
+                one, delay=one.delay if observer_delay is None else observer_delay,
+                fail_rate=one.fail_rate if failure_rate is None else failure_rate,
+                incompressible=one.incompressible or incompressible,
+            )
+            runs.append(asyncio.run(play(changed, counter, kill_at=kill_at, history_messages=history)))
+            if not json_:
+                _say_run(runs[-1].as_json())
+    violations = sum(len(r.violations) for r in runs)
+    if json_:
+        common.say_json({"violations": violations, "runs": [r.as_json() for r in runs]})
+    else:
+        common.say(f"{violations} violations in {len(runs)} runs (step times are CPU)")
+    raise SystemExit(common.FAILED if violations else common.OK)
+
+
+def _say_run(run: dict[str, Any]) -> None:
+    cpu = run["step_cpu_ms"]
+    common.say(
+        f"{run['name']:<28} {run['turns']:>4} turns {run['steps']:>5} steps {run['conversation_tokens']:>8} tokens"
+        f"  Observer ×{run['observer_input_ratio']:.2f}  cached {run['cached_share']:.0%}"
+        f"  activations {run['activations']}  generations {run['generations']}  waited {run['blocked_steps']}"
+        f"  step {cpu['p50']:.2f} / {cpu['p95']:.2f} / {cpu['max']:.1f} ms  violations {len(run['violations'])}"
+    )
+    for v in run["violations"][:10]:
+        common.say(f"   invariant {v['invariant']}, turn {v['turn']}, step {v['step']}: {v['message']}")

@@ -13,6 +13,7 @@ from sakti.memory.flow import Flow
 from sakti.store import compactions
 from sakti.store import memory as memory_store
 from sakti.store.compactions import Compaction
+from sakti.store.database import Database
 
 # What an observation comes to, as a share of its messages: only for the estimate before a compaction.
 USUAL_SHARE = 0.1
@@ -63,11 +64,19 @@ async def compact(flow: Flow, focus: str) -> CompactionFinished:
         return CompactionFinished(window.record.id, 0, tokens_before, tokens_before, 0, warnings)
     warnings = () if len(gone) == len(found) else (
         f"{len(found) - len(gone)} messages could not be observed and stay as they are.",)
-    await flow.store.write(compactions.add_compaction, Compaction(
+    done = Compaction(
         flow.ids.new(), window.thread.id, window.thread.resource_id, window.record.id, focus, cursor + 1,
         window.cursor, len(gone), tuple(m.id for m in gone), tuple(g.id for g in made), before, tokens_before,
         tokens_after, flow.clock.now(),
-    ))
+    )
+
+    def record(db: Database) -> None:
+        compactions.add_compaction(db, done)
+        flow.failpoint("compact.written")
+
+    flow.failpoint("compact.observed")
+    await flow.store.write(record)
+    flow.failpoint("compact.committed")
     lines = sum(1 for g in made for line in g.text.split("\n") if line.strip())
     return CompactionFinished(window.record.id, len(gone), tokens_before, tokens_after, lines, warnings)
 
@@ -79,11 +88,17 @@ async def undo(flow: Flow) -> CompactionFinished | None:
     done = await flow.store.read(compactions.last_compaction, window.thread.id)
     if done is None:
         return None
+
+    def take_back(db: Database) -> None:
+        compactions.undo_compaction(db, done, flow.clock.now())
+        flow.failpoint("uncompact.written")
+
     try:
-        await flow.store.write(compactions.undo_compaction, done, flow.clock.now())
+        await flow.store.write(take_back)
     except MemoryFailure as e:
         flow.emit(Notice("warning", "The compaction cannot be undone", e.message))
         return None
+    flow.failpoint("uncompact.committed")
     reflection = window.reflection
     if reflection is not None and set(reflection.merged_group_ids) & set(done.group_ids):
         await flow.store.write(memory_store.discard, [reflection.id], flow.clock.now())

@@ -25,7 +25,7 @@ from sakti.core.events import (
 from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Block, Message, Thread
-from sakti.memory import compaction, context, modes, policy, status
+from sakti.memory import compaction, context, failpoints, modes, policy, status
 from sakti.memory.flow import Flow, Trigger, load
 from sakti.memory.protocol import Observer, Reflector
 from sakti.memory.window import Window, newest_that_fit, sync_cut
@@ -59,7 +59,7 @@ class MemoryEngine:
     def __init__(
         self, *, store: Store, settings: MemorySettings, mode: str, counter: Counter, clock: Clock, ids: Ids,
         observer: Observer, reflector: Reflector, emit: Callable[[Event], None], owner: str | None = None,
-        timezone: str | None = None, goal: str = "",
+        timezone: str | None = None, goal: str = "", failpoint: failpoints.Hook = failpoints.nothing,
     ) -> None:
         self._store, self._counter, self._clock, self._ids = store, counter, clock, ids
         self._mode = mode
@@ -67,7 +67,7 @@ class MemoryEngine:
         self._last_messages = modes.last_messages(settings, mode)
         self._emit = emit
         self._owner = owner or leases.new_owner()
-        self._timezone, self._goal = timezone, goal
+        self._timezone, self._goal, self._failpoint = timezone, goal, failpoint
         self._worker = Worker(
             store=store,
             counter=counter,
@@ -102,6 +102,11 @@ class MemoryEngine:
         """Ids of the messages that the model sees whole."""
         return {m.id for m in self._flow.window.messages} if self._flow else set()
 
+    @property
+    def flow(self) -> Flow:
+        """The state of the open thread's memory, for checks: to be read, never changed."""
+        return self._open()
+
     def _open(self) -> Flow:
         if self._flow is None:
             raise RuntimeError("the engine has no thread: await open() first")
@@ -134,6 +139,7 @@ class MemoryEngine:
             store=self._store, settings=self._settings, mode=self._mode, clock=self._clock, ids=self._ids,
             emit=self._emit, worker=self._worker, builder=self._builder, window=window,
             timezone=self._timezone or record.observed_timezone, changed=self._announce,
+            failpoint=self._failpoint,
         )
         flow.goal = self._goal
         flow.backlog = window.pending > BACKLOG_FACTOR * flow.numbers().block_after
@@ -162,7 +168,7 @@ class MemoryEngine:
             )
             if self._timezone and record.observed_timezone != self._timezone:
                 memory_store.set_timezone(db, record.id, self._timezone)
-            return record, leases.clear_expired(db, record.id, now)
+            return record, [*leases.clear_expired(db, record.id, now), *leases.clear_dead(db, record.id)]
 
         try:
             return await self._store.write(make)

@@ -18,7 +18,7 @@ from sakti.core.errors import MemoryFailure, SaktiError, StoreError
 from sakti.core.events import Event, MemoryActivation, Notice, ThreadChanged
 from sakti.core.ids import Ids
 from sakti.core.types import Json, Message
-from sakti.memory import dates, policy
+from sakti.memory import dates, failpoints, policy
 from sakti.memory.context import ContextBuilder
 from sakti.memory.protocol import ObserveInput
 from sakti.memory.reflecting import Reflecting
@@ -52,10 +52,11 @@ class Flow:
         window: Window,
         timezone: str,
         changed: Callable[[], None],
+        failpoint: failpoints.Hook = failpoints.nothing,
     ) -> None:
         self.store, self.settings, self.mode, self.clock, self.ids = store, settings, mode, clock, ids
         self.emit, self.worker, self.builder, self.window = emit, worker, builder, window
-        self.timezone, self.changed = timezone, changed
+        self.timezone, self.changed, self.failpoint = timezone, changed, failpoint
         self.budget: int | None = None
         self.goal = ""
         self.buffering: asyncio.Task[None] | None = None
@@ -154,15 +155,20 @@ class Flow:
                 return False
             change, active = self._change(groups, reflection)
             try:
-                await self.store.write(memory_store.activate, change)
+                await self.store.write(self._activate, change)
             except MemoryFailure:
                 await self.reload()
                 return False
             except StoreError as e:
                 self._tell(e)
                 return False
+            self.failpoint("activate.committed")
             self._follow(groups, reflection, active, change, trigger)
         return True
+
+    def _activate(self, db: Database, change: Activation) -> None:
+        memory_store.activate(db, change)
+        self.failpoint("activate.written")
 
     def _change(self, groups: Sequence[Group], reflection: Group | None) -> tuple[Activation, list[Group]]:
         window = self.window
@@ -259,15 +265,17 @@ class Flow:
         """Begin a background observation if an interval was crossed (or, at the end of a turn, if an
         interval's worth is pending) and nothing runs."""
         window = self.window
-        if numbers.buffer is None or self.running() is not None or not self.may_try():
+        # a backlog is always caught up with in the background, whatever the interval
+        if (numbers.buffer is None and not self.backlog) or self.running() is not None or not self.may_try():
             return
-        crossed = policy.interval_crossed(window.pending, self.buffered_at, numbers.buffer, numbers.threshold)
+        interval = numbers.buffer or numbers.threshold
+        crossed = policy.interval_crossed(window.pending, self.buffered_at, interval, numbers.threshold)
         messages = window.observable()
         # what the last one had to leave out (a long prompt) may be an interval's worth by itself
-        large = sum(m.tokens for m in messages) >= numbers.buffer
+        large = sum(m.tokens for m in messages) >= interval
         if not (crossed or large or self.backlog) or not any(observable(m) for m in messages):
             return
-        if at_end and sum(m.tokens for m in messages) < numbers.buffer // 2:
+        if at_end and sum(m.tokens for m in messages) < interval // 2:
             return
         self.buffering = asyncio.create_task(self._buffer(messages, numbers))
 
@@ -287,6 +295,7 @@ class Flow:
                 window.record, "buffering_observation", window.thread.id, begin
             ) as held:
                 self.buffered_at = boundary
+                self.failpoint("buffer.begin")
                 self.emit(operation.event("start", started_at=started, tokens_to_buffer=tokens))
                 self.changed()
                 for piece in slices(found, numbers.threshold):
@@ -314,6 +323,7 @@ class Flow:
             self.settings.thread_title and not window.thread.title_pinned,
         )
         group, rows = await self._group(piece, request, held, operation)
+        self.failpoint("observe.asked" if activate else "buffer.asked")
         async with self._lock:
             return await self._commit(group, rows, held, activate=activate)
 
@@ -348,6 +358,7 @@ class Flow:
 
     async def _commit(self, group: Group, rows: list[NewLine], held: Held, *, activate: bool) -> Group:
         window = self.window
+        point = "observe" if activate else "buffer"
         title = str(group.metadata.get("title") or "")
         newer = window.thread.metadata.get("title_index", -1) < (group.last_index or 0)
         wants_title = bool(title) and newer and not window.thread.title_pinned
@@ -367,6 +378,7 @@ class Flow:
             if wants_title:
                 thread_store.rename(db, window.thread.id, title, self.clock.now(), by_user=False)
                 thread_store.update_metadata(db, window.thread.id, {"title_index": group.last_index})
+            self.failpoint(f"{point}.written")
 
         try:
             await self.store.write(store)
@@ -374,6 +386,7 @@ class Flow:
             if e.code == "conflict":
                 await self.reload()
             raise
+        self.failpoint(f"{point}.committed")
         if wants_title:
             window.thread = dataclasses.replace(
                 window.thread,
@@ -407,6 +420,7 @@ class Flow:
 
         async def work() -> None:
             async with self.worker.lease(window.record, "observing", window.thread.id, begin) as held:
+                self.failpoint("observe.begin")
                 self.emit(operation.event("start", started_at=started, tokens_to_observe=tokens))
                 self.changed()
                 for piece in slices(found, numbers.threshold):

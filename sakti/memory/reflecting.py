@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sakti.memory import policy
 from sakti.memory.protocol import ReflectInput
 from sakti.store import memory as memory_store
+from sakti.store.database import Database
 from sakti.store.memory import Group
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class Reflecting:
         async def work() -> None:
             kind = "buffering_reflection" if level else "reflecting"
             async with self.flow.worker.lease(window.record, kind, window.thread.id) as held:
+                self.flow.failpoint("reflect.begin")
                 self.flow.emit(operation.event("start", started_at=started, **{name: tokens}))
                 self.flow.changed()
                 pinned = await self.flow.store.read(memory_store.pinned_lines, [g.id for g in groups])
@@ -88,10 +90,15 @@ class Reflecting:
                 )
                 group, rows = await self.flow.worker.reflect(
                     window.record, groups, request, held=held, operation=operation)
-                await self.flow.store.write(
-                    memory_store.insert_group, group, rows, resource_id=window.thread.resource_id,
-                    expected_cursor=None, held=held,
-                )
+                self.flow.failpoint("reflect.asked")
+
+                def store(db: Database) -> None:
+                    memory_store.insert_group(
+                        db, group, rows, resource_id=window.thread.resource_id, expected_cursor=None, held=held)
+                    self.flow.failpoint("reflect.written")
+
+                await self.flow.store.write(store)
+                self.flow.failpoint("reflect.committed")
                 self.flow.window.reflection = group
                 done = "tokens_buffered" if level else "tokens_observed"
                 size = "buffered_tokens" if level else "observation_tokens"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sakti.core.events import BufferedObservations, BufferedReflection, Gauge, MemoryStatus
 from sakti.memory import policy
 from sakti.memory.flow import Flow
+from sakti.memory.window import sync_cut
 
 
 def status(flow: Flow, step: int, observer: str, reflector: str, *, approximate: bool) -> MemoryStatus:
@@ -31,8 +32,24 @@ def status(flow: Flow, step: int, observer: str, reflector: str, *, approximate:
             "running" if reflecting else "complete" if reflection else "idle",
         ),
         observer, reflector, approximate,
-        next_boundary(window.pending, flow.buffered_at, numbers), flow.note or numbers.why,
+        next_boundary(window.pending, flow.buffered_at, numbers),
+        flow.note or _held_up(flow, numbers, waits=running or bool(ready)) or numbers.why,
     )
+
+
+def _held_up(flow: Flow, numbers: policy.Numbers, *, waits: bool) -> str:
+    """Why so much is pending although nothing is ready or under way; empty where that is not so."""
+    window = flow.window
+    if window.pending < numbers.threshold or waits:
+        return ""
+    if flow.hold_until is not None:
+        return "an undo was asked for: automatic observation waits for one more interval"
+    if flow.backlog:
+        return f"{window.pending} tokens wait to be observed in the background; the newest messages are sent"
+    floor = policy.resolve_retention_floor(numbers.activation, numbers.threshold)
+    if sync_cut(window.uncovered(), numbers.threshold, floor) == 0:
+        return "the exchange under way fills the threshold by itself: it is observed when it is over"
+    return ""
 
 
 def next_boundary(pending: int, last: int, numbers: policy.Numbers) -> int | None:

@@ -17,8 +17,9 @@ from sakti.core.errors import MemoryFailure, SaktiError
 from sakti.core.events import Event, MemoryOperation, Notice
 from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
-from sakti.core.types import Json, Message
+from sakti.core.types import Json, Message, plain_text
 from sakti.memory import lines, parse
+from sakti.memory.faithfulness import Source, dropped, flags
 from sakti.memory.protocol import ModelCall, ObserveInput, Observer, ReflectInput, Reflector
 from sakti.store import leases, messages
 from sakti.store import memory as memory_store
@@ -155,7 +156,7 @@ class Worker:
             suggested_response=parse.clean_line(result.suggested_response),
             metadata=metadata,
         )
-        return group, self.rows(text)
+        return group, self.rows(text, source_of(request))
 
     async def reflect(
         self,
@@ -180,6 +181,8 @@ class Worker:
                 f"The reflection was not smaller than the log ({after} of {before} tokens): the log stays.",
                 code="not_smaller",
             )
+        inputs = [t for _, t in request.groups]
+        lost = dropped(inputs, text)
         firsts = [g.first_index for g in groups if g.first_index is not None]
         lasts = [g.last_index for g in groups if g.last_index is not None]
         group = Group(
@@ -205,20 +208,27 @@ class Worker:
             prompt_hash=result.prompt_hash,
             current_task=parse.clean_line(result.current_task),
             suggested_response=parse.clean_line(result.suggested_response),
-            metadata={"input_tokens": before, "level": result.level},
+            metadata={
+                "input_tokens": before, "level": result.level,
+                "dropped": {"lines": list(lost.lines), "paths": list(lost.paths)},
+            },
         )
         pinned = {p.lstrip("* ").strip() for p in request.pinned}
         rows = [
             dataclasses.replace(
                 r, pinned=memory_store.as_line(r.content, r.priority, r.time).lstrip("* ").strip() in pinned
             )
-            for r in self.rows(text)
+            for r in self.rows(text, Source(*inputs))
         ]
         return group, rows
 
-    def rows(self, text: str) -> list[NewLine]:
+    def rows(self, text: str, source: Source) -> list[NewLine]:
+        """The lines of a log, each marked with what it claims that its source does not have."""
         return [
-            NewLine(self.ids.new(), r.line, r.depth, r.date, r.time, r.priority, r.content, r.metadata)
+            NewLine(
+                self.ids.new(), r.line, r.depth, r.date, r.time, r.priority, r.content, r.metadata,
+                flags=flags(r.content, source),
+            )
             for r in lines.rows(text)
         ]
 
@@ -231,6 +241,12 @@ class Worker:
                 usage=call.usage, now=self.clock.now(), counted_tokens=call.counted_tokens,
                 duration_ms=call.duration_ms, stop_reason=call.stop_reason,
             )
+
+
+def source_of(request: ObserveInput) -> Source:
+    """What an observation may draw on: the messages whole, and the log before them."""
+    texts = [plain_text(m.parts) for m in request.messages]
+    return Source(*texts, request.log, request.current_task or "", request.goal, request.focus)
 
 
 def with_pinned(text: str, pinned: Sequence[str]) -> str:

@@ -88,6 +88,7 @@ class NewLine:
     content: str
     metadata: Json
     pinned: bool = False
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,11 +244,12 @@ def insert_group(
         # written out: building it for every line costs more than running it
         db.execute_sql(
             "INSERT INTO observations (id, group_id, thread_id, resource_id, line, depth, mode, observed_date, time,"
-            " priority, content, metadata, pinned, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " priority, content, metadata, pinned, flags, created_at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 line.id, group.id, group.thread_id, resource_id, line.line, line.depth, group.mode, line.date,
                 line.time, line.priority, line.content, json.dumps(line.metadata, ensure_ascii=False), int(line.pinned),
-                group.created_at,
+                json.dumps(line.flags, ensure_ascii=False), group.created_at,
             ),
         )
         search_index.put(

@@ -24,7 +24,15 @@ from sakti.core.types import Json
 
 OUTPUTS = ("text", "json", "stream-json")
 EXIT = {
-    "answered": 0, "error": 1, "usage": 2, "no_model": 5, "limit": 3, "tripwire": 3, "repetition": 3, "refused": 4, "interrupted": 130,
+    "answered": 0,
+    "error": 1,
+    "usage": 2,
+    "no_model": 5,
+    "limit": 3,
+    "tripwire": 3,
+    "repetition": 3,
+    "refused": 4,
+    "interrupted": 130,
 }
 
 
@@ -70,8 +78,13 @@ async def _run(session: Session, prompt: str, output: str) -> int:
     finally:
         await session.close()
     result: Json = {
-        "thread_id": thread_id, "text": text, "status": status, "steps": steps, "usage": asdict(usage),
-        "cost_usd": usage.cost_usd, "error": error,
+        "thread_id": thread_id,
+        "text": text,
+        "status": status,
+        "steps": steps,
+        "usage": asdict(usage),
+        "cost_usd": usage.cost_usd,
+        "error": error,
     }
     if output == "json":
         _print(json_line(result))

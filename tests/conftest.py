@@ -18,7 +18,9 @@ _connect = socket.socket.connect
 
 def _loopback_only(self: socket.socket, address: object) -> object:
     host = address[0] if isinstance(address, tuple) else ""
-    if self.family in (socket.AF_INET, socket.AF_INET6) and not (str(host).startswith("127.") or host in ("::1", "localhost")):
+    if self.family in (socket.AF_INET, socket.AF_INET6) and not (
+        str(host).startswith("127.") or host in ("::1", "localhost")
+    ):
         raise OSError(f"tests do not reach {host}")
     return _connect(self, address)
 

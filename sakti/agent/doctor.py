@@ -26,7 +26,9 @@ class Line:
 
     @property
     def text(self) -> str:
-        return f"{'✓' if self.ok else '✗'} {self.name}: {self.detail}" + (f" {self.mend}" if not self.ok and self.mend else "")
+        return f"{'✓' if self.ok else '✗'} {self.name}: {self.detail}" + (
+            f" {self.mend}" if not self.ok and self.mend else ""
+        )
 
 
 async def examine(store: Store, env: Mapping[str, str]) -> list[Line]:
@@ -36,7 +38,11 @@ async def examine(store: Store, env: Mapping[str, str]) -> list[Line]:
     lines += [Line(f"database {f.name}", f.ok, f.detail, f.mend) for f in await store.write(maintenance.check)]
     lines.append(await asyncio.to_thread(_tokenizer))
     lines += await _models(env)
-    lines.append(Line("ripgrep", True, shutil.which("rg") or "not installed: searching files is slower, the answers are the same"))
+    lines.append(
+        Line(
+            "ripgrep", True, shutil.which("rg") or "not installed: searching files is slower, the answers are the same"
+        )
+    )
     bash = shutil.which("bash")
     lines.append(Line("bash", bash is not None, bash or "not found:", "commands cannot run; install bash."))
     return lines
@@ -71,8 +77,12 @@ async def _models(env: Mapping[str, str]) -> list[Line]:
 
     choice = await registry.select(flag=None, config_model=None, env=env)
     out = [
-        Line("model", choice is not None, f"{choice.model} ({choice.reason})" if choice else "none:",
-             "set a key, start a local server, or run `sakti local install`.")
+        Line(
+            "model",
+            choice is not None,
+            f"{choice.model} ({choice.reason})" if choice else "none:",
+            "set a key, start a local server, or run `sakti local install`.",
+        )
     ]
     out.append(Line("keyring", True, await asyncio.to_thread(_keyring)))
     return out

@@ -176,8 +176,14 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> AsyncGenerator[Event,
             await _confirm(turn)
     text = next((m.text for m in reversed(turn.messages) if m.role == "assistant"), "")
     yield TurnFinished(
-        turn.thread_id, status, text, len(turn.steps), turn.usage,
-        error.message if error else None, error.title if error else None, error.code if error else None,
+        turn.thread_id,
+        status,
+        text,
+        len(turn.steps),
+        turn.usage,
+        error.message if error else None,
+        error.title if error else None,
+        error.code if error else None,
     )
 
 
@@ -198,22 +204,30 @@ async def _steps(turn: Turn, user: Message) -> AsyncGenerator[Event, None]:
         record = turn.steps[-1]
         calls = record.message.tool_calls
         if calls:
-            async with contextlib.aclosing(
-                turn.toolbox.run(record.message, calls, turn.results, repetition)
-            ) as events:
+            async with contextlib.aclosing(turn.toolbox.run(record.message, calls, turn.results, repetition)) as events:
                 async for event in events:
                     yield event
             message = await _save_results(turn)
             turn.steps[-1] = dataclasses.replace(record, results=message)
             yield MessageSaved(message)
         if last and (calls or turn.step > 1):
-            raise Stop("limit", SaktiError(
-                f"The limit of {turn.settings.max_steps} steps is reached. Say \"go on\" to continue.",
-                title="Step limit", code="max_steps"))
+            raise Stop(
+                "limit",
+                SaktiError(
+                    f'The limit of {turn.settings.max_steps} steps is reached. Say "go on" to continue.',
+                    title="Step limit",
+                    code="max_steps",
+                ),
+            )
         if repetition.count >= STOPPED_AFTER:
-            raise Stop("repetition", SaktiError(
-                f"The model made the same call {repetition.count} times in a row. Say what it should do instead.",
-                title="Going in circles", code="repetition"))
+            raise Stop(
+                "repetition",
+                SaktiError(
+                    f"The model made the same call {repetition.count} times in a row. Say what it should do instead.",
+                    title="Going in circles",
+                    code="repetition",
+                ),
+            )
         if not calls and not turn.inbox.queued:
             return
 
@@ -230,7 +244,9 @@ async def _answered(turn: Turn, last: bool) -> AsyncGenerator[Event, None]:
                 async for event in events:
                     yield event
             completed = done[0]
-            output = StepOutput(turn.step, _message(turn, "assistant", completed.parts), completed.stop_reason, retry_count)
+            output = StepOutput(
+                turn.step, _message(turn, "assistant", completed.parts), completed.stop_reason, retry_count
+            )
             for processor in turn.after:
                 output = await processor.process_output_step(output)
             break
@@ -255,13 +271,24 @@ async def _step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> 
     budget = None
     if turn.model.context_window:
         reserve = min(output, turn.model.context_window // 4)
-        fixed = sum(b.tokens or turn.counter.count(b.text) for b in turn.system) + turn.toolbox.count(turn.counter, tools)
+        fixed = sum(b.tokens or turn.counter.count(b.text) for b in turn.system) + turn.toolbox.count(
+            turn.counter, tools
+        )
         budget = max(0, turn.model.context_window - reserve - fixed)
     step = StepInput(
-        step=turn.step, steps=tuple(turn.steps), messages=tuple(turn.messages), system=turn.system, tools=tools,
-        tool_choice="none" if last else "auto", model=turn.model.name,
-        tail=(*turn.tail(), *((LAST_STEP,) if last else ())), budget=budget, max_output_tokens=output,
-        thinking_tokens=turn.settings.thinking_tokens, retry_count=retry_count, retry_reason=reason,
+        step=turn.step,
+        steps=tuple(turn.steps),
+        messages=tuple(turn.messages),
+        system=turn.system,
+        tools=tools,
+        tool_choice="none" if last else "auto",
+        model=turn.model.name,
+        tail=(*turn.tail(), *((LAST_STEP,) if last else ())),
+        budget=budget,
+        max_output_tokens=output,
+        thinking_tokens=turn.settings.thinking_tokens,
+        retry_count=retry_count,
+        retry_reason=reason,
     )
     for processor in turn.before:
         step = await processor.process_input_step(step)
@@ -273,9 +300,15 @@ def _request(turn: Turn, step: StepInput) -> Request:
     if step.retry_reason:
         tail.append(f"Your last answer to this was not accepted: {step.retry_reason} Answer again.")
     return Request(
-        model=step.model, system=step.system, messages=step.messages, tools=step.tools, tool_choice=step.tool_choice,
-        tail="\n\n".join(t for t in tail if t), max_output_tokens=step.max_output_tokens,
-        temperature=step.temperature, thinking_tokens=step.thinking_tokens,
+        model=step.model,
+        system=step.system,
+        messages=step.messages,
+        tools=step.tools,
+        tool_choice=step.tool_choice,
+        tail="\n\n".join(t for t in tail if t),
+        max_output_tokens=step.max_output_tokens,
+        temperature=step.temperature,
+        thinking_tokens=step.thinking_tokens,
     )
 
 
@@ -313,12 +346,22 @@ async def _stream(turn: Turn, step: StepInput, request: Request, done: list[Comp
             if not done:
                 raise ProviderError("The answer broke off before its end.", code="stream_cut", retryable=True)
             if not done[0].parts and done[0].stop_reason == "end":
-                raise ProviderError("The model gave an empty answer. Ask again, or choose another model with /model.",
-                                    code="empty", retryable=not empty)
+                raise ProviderError(
+                    "The model gave an empty answer. Ask again, or choose another model with /model.",
+                    code="empty",
+                    retryable=not empty,
+                )
             await turn.store.write(
-                message_store.add_step, id=turn.store.ids.new(), thread_id=turn.thread_id, purpose="actor",
-                model=turn.model.full_name, usage=done[0].usage, now=clock.now(), counted_tokens=counted,
-                duration_ms=round((clock.monotonic() - started) * 1000), stop_reason=done[0].stop_reason,
+                message_store.add_step,
+                id=turn.store.ids.new(),
+                thread_id=turn.thread_id,
+                purpose="actor",
+                model=turn.model.full_name,
+                usage=done[0].usage,
+                now=clock.now(),
+                counted_tokens=counted,
+                duration_ms=round((clock.monotonic() - started) * 1000),
+                stop_reason=done[0].stop_reason,
             )
             return
         except ProviderError as e:
@@ -365,9 +408,15 @@ def count_request(turn: Turn, request: Request) -> int:
 def _message(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
     counted = count_parts(turn.counter, parts)
     return Message(
-        id=turn.store.ids.new(), thread_id=turn.thread_id, resource_id=turn.resource_id,
-        role=role, parts=tuple(parts), created_at=turn.store.clock.now(),
-        tokens=message_tokens(counted), part_tokens=counted, token_counter=turn.counter.name,
+        id=turn.store.ids.new(),
+        thread_id=turn.thread_id,
+        resource_id=turn.resource_id,
+        role=role,
+        parts=tuple(parts),
+        created_at=turn.store.clock.now(),
+        tokens=message_tokens(counted),
+        part_tokens=counted,
+        token_counter=turn.counter.name,
         state="provisional" if turn.guarded else "saved",
     )
 

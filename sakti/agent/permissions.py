@@ -22,15 +22,42 @@ SHELL_SAFE = frozenset({"bash_output", "kill"})
 
 # Files that hold secrets, by name or by a folder on the way.
 SECRET_NAMES = (
-    ".env", ".env.*", "*.pem", "*.key", "*.p12", "*.pfx", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", ".netrc",
-    ".pgpass", ".npmrc", ".pypirc", ".git-credentials", "credentials", "credentials.json", "*.keystore", "*.kdbx",
+    ".env",
+    ".env.*",
+    "*.pem",
+    "*.key",
+    "*.p12",
+    "*.pfx",
+    "id_rsa*",
+    "id_dsa*",
+    "id_ecdsa*",
+    "id_ed25519*",
+    ".netrc",
+    ".pgpass",
+    ".npmrc",
+    ".pypirc",
+    ".git-credentials",
+    "credentials",
+    "credentials.json",
+    "*.keystore",
+    "*.kdbx",
 )
 HARMLESS_NAMES = (".env.example", ".env.sample", ".env.template", "*.pub")
 SECRET_FOLDERS = frozenset({".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".password-store", "gcloud"})
 # Files whose change runs code later, without anyone asking for it.
-GUARDED_NAMES = frozenset({
-    ".bashrc", ".bash_profile", ".profile", ".zshrc", ".zprofile", ".zshenv", ".gitconfig", ".envrc", ".mcp.json",
-})
+GUARDED_NAMES = frozenset(
+    {
+        ".bashrc",
+        ".bash_profile",
+        ".profile",
+        ".zshrc",
+        ".zprofile",
+        ".zshenv",
+        ".gitconfig",
+        ".envrc",
+        ".mcp.json",
+    }
+)
 GUARDED_FOLDERS = frozenset({".git", ".sakti", ".vscode", ".husky"})
 
 # Commands that are asked even in `auto`: what they do cannot be taken back.

@@ -26,8 +26,17 @@ async def answer_open_calls(store: Store, thread: Thread, counter: Counter, owne
         counted = count_parts(counter, parts)
         return messages.append(
             db,
-            Message(store.ids.new(), thread.id, thread.resource_id, "tool", parts, store.clock.now(),
-                    tokens=message_tokens(counted), part_tokens=counted, token_counter=counter.name),
+            Message(
+                store.ids.new(),
+                thread.id,
+                thread.resource_id,
+                "tool",
+                parts,
+                store.clock.now(),
+                tokens=message_tokens(counted),
+                part_tokens=counted,
+                token_counter=counter.name,
+            ),
         )
 
     return await store.write(answer)

@@ -10,14 +10,15 @@ import asyncio
 import contextlib
 import logging
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sakti.agent.views import ContextBlock, Views
-from sakti.agent.workspace import GitState, describe, git_state, local_timezone, moving_facts, scrubbed
+from sakti.agent import assembly, mentions
+from sakti.agent.models import Models
+from sakti.agent.views import Views
+from sakti.agent.workspace import GitState, describe, git_state, moving_facts
 from sakti.core import resources
 from sakti.core.clock import Clock, SystemClock
 from sakti.core.config import APPROVAL_MODES, ApprovalMode, Config
@@ -33,14 +34,18 @@ from sakti.core.events import (
     QueueChanged,
     StepFinished,
     ThreadChanged,
-    ToolFinished,
-    ToolOutput,
-    ToolStarted,
     TurnFinished,
 )
 from sakti.core.text import one_line
-from sakti.core.tokens import Counter, O200k, count_parts, message_tokens
-from sakti.core.types import Block, FilePart, Message, ModelInfo, Part, TextPart, Thread, ToolCallPart, Usage, plain_text
+from sakti.core.tokens import Counter, O200k
+from sakti.core.types import (
+    Block,
+    ModelInfo,
+    Part,
+    TextPart,
+    Thread,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from sakti.agent.approvals import Approvals
@@ -56,8 +61,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TITLE_LENGTH = 60
-MENTION = re.compile(r"(?<!\S)@((?:\\ |[^\s\\])+)")
-MENTION_LIMIT = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +80,14 @@ class Options:
 
 class Session:
     def __init__(
-        self, options: Options, *, clock: Clock | None = None, counter: Counter | None = None,
-        provider: Provider | None = None, model: ModelInfo | None = None, store: Store | None = None,
+        self,
+        options: Options,
+        *,
+        clock: Clock | None = None,
+        counter: Counter | None = None,
+        provider: Provider | None = None,
+        model: ModelInfo | None = None,
+        store: Store | None = None,
         processors: Sequence[Processor] = (),
     ) -> None:
         self.options = options
@@ -88,9 +97,7 @@ class Session:
         self.resource_id = str(self.workspace)
         self.clock: Clock = clock or SystemClock()
         self.counter: Counter = counter or O200k()
-        self.provider = provider
-        self.model_info = model
-        self.model: ModelChanged | None = None
+        self.models = Models(options.config, options.env, self.emit, provider, model)
         self.thread: Thread | None = None
         self.mode = options.config.mode
         self.status: MemoryStatus | None = None
@@ -110,10 +117,8 @@ class Session:
         self._turn: Turn | None = None
         self._task: asyncio.Task[None] | None = None
         self._failed: tuple[Part, ...] | None = None
-        self._background_providers: dict[str, Provider] = {}
-        self._model_learned = False
         self._system_blocks: tuple[Block, ...] = ()
-        self._session_id = ""
+        self.session_id = ""
         self._owner = ""  # this session's name in the leases
         self._newest = -1  # index of the newest message of the thread that memory here knows
         self._thread_is_new = False
@@ -135,7 +140,7 @@ class Session:
     @property
     def toolbox(self) -> Toolbox:
         if self._toolbox is None:
-            self._use_toolbox(self._make_toolbox())
+            self._use_toolbox(assembly.make_toolbox(self))
         assert self._toolbox is not None
         return self._toolbox
 
@@ -198,15 +203,12 @@ class Session:
         from sakti.store import leases
 
         store = self.store
-        self._session_id, self._owner = store.ids.new(), leases.new_owner()
+        self.session_id, self._owner = store.ids.new(), leases.new_owner()
         for warning in (*self.options.warnings, *store.notices, store.read_only_reason):
             if warning:
                 self.emit(Notice("warning", "Start", warning))
         self.git = await git_state(self.workspace)
-        if self.provider is None:
-            await self._select_model()
-        else:
-            self._say_model("given")
+        await self.models.select(self.options.model_flag)
         await self._open_first_thread()
 
     async def look(self) -> None:
@@ -226,12 +228,12 @@ class Session:
         await self._warm_counter()
         if self.provider is not None:
             await self.provider.warm()
-            await self._learn_model()
+            await self.models.learn()
         if self._store is not None and self._toolbox is None:
-            made = await asyncio.to_thread(self._make_toolbox)
+            made = await asyncio.to_thread(assembly.make_toolbox, self)
             if self._toolbox is None:
                 self._use_toolbox(made)
-        await asyncio.to_thread(self._system)
+        await asyncio.to_thread(self.system)
 
     async def _warm_counter(self) -> None:
         warm = getattr(self.counter, "warm", None)
@@ -247,71 +249,36 @@ class Session:
             await shell.stop_all(self._toolbox.bench)
         if self._engine is not None:
             await self._engine.close()
-        for provider in (self.provider, *self._background_providers.values()):
-            if provider is not None:
-                await provider.close()
+        await self.models.close()
         if self._own_store and self._store is not None:
             await self._store.close()
             self._store = None
 
     # --- model ----------------------------------------------------------------------------------------------
 
-    async def _select_model(self) -> None:
-        from sakti.providers import registry
+    @property
+    def provider(self) -> Provider | None:
+        return self.models.provider
 
-        try:
-            choice = await registry.select(
-                flag=self.options.model_flag, config_model=self.config.model, env=self.env, settings=self.config.providers
-            )
-        except SaktiError as e:
-            self.emit(Notice("error", e.title, e.message))
-            choice = None
-        if choice is None:
-            self.model = ModelChanged(None, "no key, no local server, no installed model")
-            self.emit(self.model)
-            return
-        await self._use_model(choice.model, choice.reason)
+    @property
+    def model_info(self) -> ModelInfo | None:
+        return self.models.info
 
-    async def _use_model(self, full_name: str, reason: str) -> None:
-        from sakti.providers import registry
-
-        provider = registry.create(full_name, self.config.providers, self.env)
-        name, _, model = full_name.partition("/")
-        settings = self.config.providers.get(name)
-        known = {m.name: m for m in await provider.models()} if name in ("local", "scripted") else {}
-        info = known.get(model) or ModelInfo(model, name, context_window=settings.context_window if settings else None)
-        old, self.provider, self.model_info, self._model_learned = self.provider, provider, info, False
-        if old is not None:
-            await old.close()
-        self._say_model(reason)
-
-    def _say_model(self, reason: str) -> None:
-        assert self.model_info is not None
-        self.model = ModelChanged(self.model_info.full_name, reason, self.model_info.context_window)
-        self.emit(self.model)
-
-    async def _learn_model(self) -> ModelInfo:
-        """The model's window and prices, looked up before the first request (the price list is slow to load)."""
-        assert self.model_info is not None
-        info = self.model_info
-        if not self._model_learned and info.context_window is None and info.provider not in ("local", "scripted"):
-            self._model_learned = True
-            from sakti.providers import registry
-
-            found = await asyncio.to_thread(registry.model_info, info.full_name, self.config.providers)
-            if found.context_window != info.context_window:
-                self.model_info = info = replace(found, small=info.small)
-                self._say_model(self.model.reason if self.model else "")
-        return info
+    @property
+    def model(self) -> ModelChanged | None:
+        """Which model answers, and why."""
+        return self.models.said
 
     async def set_model(self, name: str) -> None:
         """Change the model for what follows. Raises `NoModelError` for a name that means nothing."""
-        from sakti.providers import registry
-
-        full = await registry.complete(name, self.env, self.config.providers)
-        await self._use_model(full, "/model")
+        self._must_rest("model")
+        await self.models.change(name)
         if self.thread is not None:
             await self._open(self.thread)
+
+    def _must_rest(self, what: str) -> None:
+        if self.busy:
+            raise ConfigError(f"The agent is at work: wait, or stop it with Esc, then change the {what}.")
 
     def set_approval_mode(self, mode: str) -> None:
         if mode not in APPROVAL_MODES:
@@ -324,6 +291,7 @@ class Session:
         """Change what the Observer looks for. Raises `ConfigError` for an unknown mode."""
         from sakti.memory import modes
 
+        self._must_rest("mode")
         if mode not in modes.names():
             raise ConfigError(f"There is no mode {mode!r}: it is one of {', '.join(modes.names())}.")
         self.mode = mode
@@ -342,7 +310,9 @@ class Session:
         if self.options.resume:
             found = await self.store.read(threads.find, self.resource_id, self.options.resume)
             if not found:
-                raise ConfigError(f"No thread of this workspace matches {self.options.resume!r}; `sakti threads list` shows them.")
+                raise ConfigError(
+                    f"No thread of this workspace matches {self.options.resume!r}; `sakti threads list` shows them."
+                )
         elif self.options.continue_last:
             found = await self.store.read(threads.recent, self.resource_id, 1)
         if found:
@@ -383,7 +353,7 @@ class Session:
         if self._engine is not None:
             await self._engine.close()
         self.thread, self.mode = thread, thread.mode
-        self._engine = self._make_engine()
+        self._engine = assembly.make_engine(self)
         if not self._thread_is_new:
             await self._warm_counter()  # the log of an older thread is counted when it is opened
             await resume.answer_open_calls(self.store, thread, self.counter, self._owner)
@@ -402,7 +372,8 @@ class Session:
             raise ConfigError("Write the new title behind /rename.")
         await self._store_thread()
         renamed = await self.store.write(
-            threads.rename, self.thread.id, one_line(title, 200), self.clock.now(), by_user=True)
+            threads.rename, self.thread.id, one_line(title, 200), self.clock.now(), by_user=True
+        )
         if renamed is not None:
             self.emit(ThreadChanged(renamed))
 
@@ -417,94 +388,6 @@ class Session:
             await self.store.write(threads.create, thread)
             self.emit(ThreadChanged(thread))
 
-    def _make_engine(self) -> MemoryEngine:
-        from sakti.memory import factory
-        from sakti.memory.engine import MemoryEngine
-
-        memory, info = self.config.memory, self.model_info
-        observer_model = memory.model or memory.observation.model or self._small_model()
-        reflector_model = memory.model or memory.reflection.model or observer_model
-        provider, model_name = self._background(observer_model)
-        reflector_provider, reflector_name = self._background(reflector_model)
-        observer, reflector = factory.build_observers(
-            memory, provider, model_name, fit=info is None or not info.small or bool(memory.model or memory.observation.model),
-            counter=self.counter, clock=self.clock, reflector_provider=reflector_provider, reflector_model=reflector_name,
-        )
-        return MemoryEngine(
-            store=self.store, settings=memory, mode=self.mode, counter=self.counter, clock=self.clock,
-            ids=self.store.ids, observer=observer, reflector=reflector, emit=self.emit, timezone=local_timezone(),
-        )
-
-    def _small_model(self) -> str | None:
-        """The model that observes by default: the provider's small one, the actor's where another server stands
-        behind the provider's name."""
-        from sakti.providers import registry
-
-        if self.model_info is None:
-            return None
-        name = self.model_info.provider
-        settings = self.config.providers.get(name)
-        elsewhere = (settings and settings.base_url) or self.env.get(f"{name.upper()}_BASE_URL")
-        return self.model_info.full_name if elsewhere else registry.small_model(self.model_info.full_name)
-
-    def _background(self, full_name: str | None) -> tuple[Provider | None, str | None]:
-        """The provider and the name of a model that works in the background; the actor's provider where it is the
-        same, so that one connection serves both."""
-        from sakti.providers import registry
-
-        if full_name is None or full_name == "extractive":
-            return None, None
-        name, _, model = full_name.partition("/")
-        if self.provider is not None and self.model_info is not None and self.model_info.provider == name:
-            return self.provider, model
-        if full_name not in self._background_providers:
-            self._background_providers[full_name] = registry.create(full_name, self.config.providers, self.env)
-        return self._background_providers[full_name], model
-
-    def _make_toolbox(self) -> Toolbox:
-        from sakti.agent.approvals import Approvals
-        from sakti.agent.permissions import Rules
-        from sakti.agent.toolbox import Toolbox
-        from sakti.agent.tools import all_tools
-        from sakti.agent.tools.base import Workbench
-        from sakti.providers.presets import PRESETS
-
-        keys = frozenset(k for p in PRESETS.values() for k in p.keys) | {
-            s.key_env for s in self.config.providers.values() if s.key_env
-        }
-        bench = Workbench(
-            self.workspace, self.workspace, resources.state_home() / "outputs", self.clock, self.store.ids,
-            scrubbed(self.env, keys), self.config.agent.tool_output_bytes, self.config.agent.bash_timeout,
-        )
-        approval = self.config.approval
-        approvals = Approvals(self.emit, interactive=self.options.interactive)
-        tools = all_tools(
-            self.store, resource_id=self.resource_id, session_id=self._session_id, counter=self.counter,
-            settings=self.config.memory, emit=self.emit, in_window=lambda: self.engine.window_ids,
-        )
-        toolbox = Toolbox(
-            {t.name: t for t in tools}, bench, approvals, self._approval_mode,
-            Rules(approval.allow, approval.ask, approval.deny),
-            (resources.data_home(), resources.config_home(), *_database_files(self.store.path)), self._save_rule,
-        )
-        toolbox.count(self.counter, toolbox.specs(small=bool(self.model_info and self.model_info.small)))
-        return toolbox
-
-    def _save_rule(self, rule: str) -> None:
-        from sakti.store import user_state
-
-        task = asyncio.ensure_future(
-            self.store.write(user_state.save_rule, self.resource_id, rule, "allow", self.clock.now()))
-        task.add_done_callback(lambda t: t.exception() and log.warning("rule not saved: %s", t.exception()))
-
-    async def _load_rules(self) -> None:
-        from sakti.store import user_state
-
-        saved = await self.store.read(user_state.rules, self.resource_id)
-        rules = self.toolbox.rules
-        new = tuple(r for r, decision in saved if decision == "allow" and r not in rules.allow)
-        self.toolbox.rules = replace(rules, allow=(*rules.allow, *new))
-
     # --- turns ----------------------------------------------------------------------------------------------
 
     async def submit(self, text: str) -> None:
@@ -518,7 +401,7 @@ class Session:
                 "Set ANTHROPIC_API_KEY or OPENAI_API_KEY and start again, run `sakti local install`, or name a local "
                 "server with /model. Everything but the answers works without."
             )
-        parts = await asyncio.to_thread(self._with_files, text)
+        parts = await asyncio.to_thread(mentions.with_files, text, self.workspace, self.own_paths())
         if self.busy:
             assert self._inbox is not None
             self._inbox.queued.append(parts)
@@ -601,7 +484,7 @@ class Session:
         await self._take_in()
         text = "\n".join(p.text for p in parts if isinstance(p, TextPart))
         await self._store_thread(text)
-        await self._load_rules()
+        await assembly.load_rules(self)
         turn = self._turn = await self._make_turn(lease)
         async with contextlib.aclosing(loop.run_turn(turn, parts)) as events:
             async for event in events:
@@ -642,54 +525,74 @@ class Session:
             return
         thread = await self.store.read(threads.get, self.thread.id)
         await self._load(thread or self.thread)
-        self.emit(Notice(
-            "information", "Another window", f"{len(newer)} messages were added to this thread in another window; "
-            "the agent knows them. Open the thread again to see them."))
+        self.emit(
+            Notice(
+                "information",
+                "Another window",
+                f"{len(newer)} messages were added to this thread in another window; "
+                "the agent knows them. Open the thread again to see them.",
+            )
+        )
 
     def _finish_broken(self, status: str, error: SaktiError | None) -> None:
         self._task = None
-        self.emit(TurnFinished(
-            self.thread.id if self.thread else "", "interrupted" if status == "interrupted" else "error", "", 0, Usage(),
-            error.message if error else None, error.title if error else None, error.code if error else None,
-        ))
+        self.emit(
+            TurnFinished(
+                self.thread.id if self.thread else "",
+                "interrupted" if status == "interrupted" else "error",
+                "",
+                0,
+                Usage(),
+                error.message if error else None,
+                error.title if error else None,
+                error.code if error else None,
+            )
+        )
 
     async def _make_turn(self, lease: TurnLease) -> Turn:
         from sakti.agent import loop
         from sakti.agent.processors.builtin import MemoryProcessor, TokenLimiter
 
         assert self.thread is not None and self.provider is not None and self._inbox is not None
-        info = await self._learn_model()
-        git, bench = self.git, self.toolbox.bench
+        info = await self.models.learn()
         before, after, guarded = loop.hooks(MemoryProcessor(self.engine), TokenLimiter(self.counter), self._processors)
         thread_id = self.thread.id
         return loop.Turn(
-            store=self.store, counter=self.counter, provider=self.provider, model=info, engine=self.engine,
-            toolbox=self.toolbox, thread_id=thread_id, resource_id=self.resource_id, system=self._system(),
-            tail=lambda: (moving_facts(git, bench.cwd, self.clock.now()),), inbox=self._inbox,
-            settings=self.config.agent, before=before, after=after, guarded=guarded,
-            session_id=self._session_id, require=lease.require,
+            store=self.store,
+            counter=self.counter,
+            provider=self.provider,
+            model=info,
+            engine=self.engine,
+            toolbox=self.toolbox,
+            thread_id=thread_id,
+            resource_id=self.resource_id,
+            system=self.system(),
+            tail=self.moving,
+            inbox=self._inbox,
+            settings=self.config.agent,
+            before=before,
+            after=after,
+            guarded=guarded,
+            session_id=self.session_id,
+            require=lease.require,
         )
 
-    def _system(self) -> tuple[Block, ...]:
+    def system(self) -> tuple[Block, ...]:
         """The system prompt, the same for the life of the session."""
         if not self._system_blocks:
             text = f"{resources.read_prompt('system')}\n\n# Place\n\n{describe(self.workspace)}"
             self._system_blocks = (Block("system", text, edge=True, tokens=self.counter.count(text)),)
         return self._system_blocks
 
-    def _with_files(self, text: str) -> tuple[Part, ...]:
-        """The prompt and the files that it mentions as @path, read now."""
-        from sakti.agent.permissions import Place, secret_reason
+    def moving(self) -> tuple[str, ...]:
+        """What changes from step to step: the hour, the folder, git."""
+        return (moving_facts(self.git, self.toolbox.bench.cwd, self.clock.now()),)
 
-        place = Place(self.workspace, self.workspace, (resources.data_home(), resources.config_home()))
-        parts: list[Part] = [TextPart(text)]
-        for name in dict.fromkeys(m.replace("\\ ", " ") for m in MENTION.findall(text)):
-            path = place.resolve(name)
-            if path.is_file() and path.stat().st_size <= MENTION_LIMIT and not secret_reason(path, place):
-                data = path.read_bytes()
-                if b"\0" not in data:
-                    parts.append(FilePart(place.show(path), data.decode("utf-8", "replace")))
-        return tuple(parts)
+    def own_paths(self) -> tuple[Path, ...]:
+        """What belongs to sakti itself and no tool may touch: its folders, the database and what SQLite keeps by it."""
+        database = self.store.path.resolve()
+        beside = (database.with_name(database.name + end) for end in ("", "-wal", "-shm", "-journal"))
+        return (resources.data_home(), resources.config_home(), *beside)
 
     def resolve(
         self, approval_id: str, approved: bool, *, always: bool = False, note: str = "", edited: str | None = None
@@ -703,10 +606,8 @@ class Session:
     async def shell(self, command: str) -> None:
         """Run the user's own `!command`; what it printed becomes part of the conversation. Raises `SaktiError`
         (thread_busy) while another window has a turn under way in this thread."""
-        from sakti.agent.tools.base import ToolRun
-        from sakti.agent.tools.shell import bash
+        from sakti.agent import user_shell
         from sakti.agent.turn_lease import TurnLease
-        from sakti.core.types import ToolResultPart
 
         assert self.thread is not None
         if not self.busy:
@@ -715,31 +616,7 @@ class Session:
             await lease.give_back()  # not held for as long as a command may run: a turn may begin meanwhile
             await self._take_in()
         await self._store_thread(f"!{command}")
-        call = ToolCallPart(self.store.ids.new(), "bash", {"command": command})
-        self.emit(ToolStarted(call))
-        started = self.clock.monotonic()
-        bench = self.toolbox.bench
-        run = ToolRun(bench, call.id, self.thread.id, "", lambda piece: self.emit(ToolOutput(call.id, piece)))
-        outcome = bench.bounded(await bash(run, {"command": command}), call.id)
-        duration = round((self.clock.monotonic() - started) * 1000)
-        details = {**outcome.details, "duration_ms": duration}
-        self.emit(ToolFinished(ToolResultPart(call.id, "bash", outcome.content, outcome.is_error, details), duration))
-        text = f"I ran `{command}`:\n```\n{outcome.content}\n```"
-        saved = await self._append_user((TextPart(text),), {"shell": command})
-        self.emit(MessageSaved(saved))
-
-    async def _append_user(self, parts: tuple[Part, ...], metadata: dict[str, object]) -> Message:
-        from sakti.store import messages
-
-        assert self.thread is not None
-        counted = count_parts(self.counter, parts)
-        message = Message(
-            self.store.ids.new(), self.thread.id, self.resource_id, "user", parts, self.clock.now(),
-            tokens=message_tokens(counted), part_tokens=counted, token_counter=self.counter.name, metadata=metadata,
-        )
-        saved = await self.store.write(messages.append, message)
-        self.engine.add(saved)
-        return saved
+        await user_shell.run(self, command)
 
     async def note(self, text: str) -> None:
         """Add a line to the workspace's working memory."""
@@ -762,24 +639,6 @@ class Session:
         """Messages that would be observed, tokens before, tokens after (an estimate)."""
         return self.engine.compact_preview()
 
-    async def context_blocks(self) -> list[ContextBlock]:
-        """The request as it would be sent now, in order."""
-        from sakti.core.tokens import count_tools
-
-        info = self.model_info
-        tools = self.toolbox.specs(small=bool(info and info.small))
-        prepared = self.engine.preview()
-        out = [ContextBlock("tools", f"{len(tools)} tools", count_tools(self.counter, tools),
-                            "\n\n".join(f"{t.name}: {t.description}" for t in tools), True)]
-        for block in (*self._system(), *prepared.blocks):
-            tokens = block.tokens or self.counter.count(block.text)
-            out.append(ContextBlock(block.kind, block.kind.replace("_", " "), tokens, block.text, True))
-        for message in prepared.messages:
-            out.append(ContextBlock("message", message.role, message.tokens, plain_text(message.parts), False))
-        tail = "\n\n".join((moving_facts(self.git, self.toolbox.bench.cwd, self.clock.now()), *prepared.tail))
-        out.append(ContextBlock("tail", "what moves", self.counter.count(tail), tail, False))
-        return out
-
 
 def _settle(taken: asyncio.Future[None], error: SaktiError | None = None) -> None:
     if taken.done():
@@ -788,9 +647,3 @@ def _settle(taken: asyncio.Future[None], error: SaktiError | None = None) -> Non
         taken.set_result(None)
     else:
         taken.set_exception(error)
-
-
-def _database_files(path: Path) -> tuple[Path, ...]:
-    """The database and what SQLite keeps beside it."""
-    whole = path.resolve()
-    return (whole, *(whole.with_name(whole.name + end) for end in ("-wal", "-shm", "-journal")))

@@ -35,7 +35,9 @@ class Repetition:
     count: int = 0
 
     def see(self, call: ToolCallPart) -> int:
-        signature = f"{call.name}:{json.dumps(call.arguments, sort_keys=True) if call.arguments is not None else call.raw}"
+        signature = (
+            f"{call.name}:{json.dumps(call.arguments, sort_keys=True) if call.arguments is not None else call.raw}"
+        )
         self.count = self.count + 1 if signature == self.last else 1
         self.last = signature
         return self.count
@@ -81,7 +83,9 @@ class Toolbox:
             for number, batch in enumerate(_batches(self.tools, calls)):
                 queue: asyncio.Queue[Event | None] = asyncio.Queue()
                 tasks = [
-                    asyncio.create_task(self._one(message, c, queue.put_nowait, repetition.see(c), over=number > MAX_CALLS))
+                    asyncio.create_task(
+                        self._one(message, c, queue.put_nowait, repetition.see(c), over=number > MAX_CALLS)
+                    )
                     for c in batch
                 ]
                 gathered = asyncio.ensure_future(asyncio.gather(*tasks))
@@ -95,7 +99,7 @@ class Toolbox:
                 finally:
                     for task in tasks:
                         task.cancel()
-                    await asyncio.gather(*tasks, gathered, return_exceptions=True)
+                    await asyncio.wait([*tasks, gathered])
                     while not queue.empty():
                         event = queue.get_nowait()
                         if isinstance(event, ToolFinished):
@@ -143,9 +147,7 @@ class Toolbox:
     async def _approved(self, found: Tool, call: ToolCallPart, arguments: Json) -> Json:
         """The arguments to run with. Raises `ToolError` where it is refused."""
         place = Place(self.bench.workspace, self.bench.cwd, self.own)
-        decision = judge(
-            call.name, arguments, mode=self.mode, rules=self.rules, place=place, internal=found.internal
-        )
+        decision = judge(call.name, arguments, mode=self.mode, rules=self.rules, place=place, internal=found.internal)
         if decision.verdict == "allow":
             return arguments
         if decision.verdict == "deny":
@@ -153,8 +155,13 @@ class Toolbox:
         diff = preview_diff(self.bench, call.name, arguments) if call.name in ("write", "edit") else ""
         answer = await self.approvals.ask(
             ApprovalRequested(
-                self.bench.ids.new(), call.name, decision.reason, decision.target, self.bench.show(self.bench.cwd),
-                diff, decision.rule,
+                self.bench.ids.new(),
+                call.name,
+                decision.reason,
+                decision.target,
+                self.bench.show(self.bench.cwd),
+                diff,
+                decision.rule,
             )
         )
         if not answer.approved:
@@ -180,9 +187,13 @@ def _batches(tools: dict[str, Tool], calls: Sequence[ToolCallPart]) -> list[list
     batches: list[list[ToolCallPart]] = []
     for call in calls:
         parallel = call.name in tools and tools[call.name].read_only
-        if parallel and batches and len(batches[-1]) < MAX_PARALLEL and all(
-            tools[c.name].read_only for c in batches[-1] if c.name in tools
-        ) and batches[-1][-1].name in tools:
+        if (
+            parallel
+            and batches
+            and len(batches[-1]) < MAX_PARALLEL
+            and all(tools[c.name].read_only for c in batches[-1] if c.name in tools)
+            and batches[-1][-1].name in tools
+        ):
             batches[-1].append(call)
         else:
             batches.append([call])

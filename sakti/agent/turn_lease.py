@@ -27,14 +27,21 @@ class TurnLease:
         def acquire(db: Database) -> bool:
             leases.clear_dead(db, self._thread_id)
             return leases.acquire(
-                db, record_id=self._thread_id, kind="turn", owner=self._owner, operation_id=self._operation,
-                thread_id=self._thread_id, now=self._store.clock.now(),
+                db,
+                record_id=self._thread_id,
+                kind="turn",
+                owner=self._owner,
+                operation_id=self._operation,
+                thread_id=self._thread_id,
+                now=self._store.clock.now(),
             )
 
         if not await self._store.write(acquire):
             raise SaktiError(
                 "This thread is at work in another window; wait for it, or start a new one with /new.",
-                title="Thread in use", code=BUSY, retryable=True,
+                title="Thread in use",
+                code=BUSY,
+                retryable=True,
             )
         self._heartbeat = asyncio.create_task(self._renew())
 
@@ -46,7 +53,10 @@ class TurnLease:
         self._heartbeat = None
         with contextlib.suppress(SaktiError):  # it runs out by itself
             await self._store.write(
-                leases.release, record_id=self._thread_id, kind="turn", owner=self._owner,
+                leases.release,
+                record_id=self._thread_id,
+                kind="turn",
+                owner=self._owner,
                 operation_id=self._operation,
             )
 
@@ -54,12 +64,12 @@ class TurnLease:
         """Call in the transaction that writes a message: who stood still so long that another window took over
         writes nothing any more. Raises `SaktiError` (thread_lost)."""
         try:
-            leases.require(
-                db, record_id=self._thread_id, kind="turn", owner=self._owner, operation_id=self._operation)
+            leases.require(db, record_id=self._thread_id, kind="turn", owner=self._owner, operation_id=self._operation)
         except MemoryFailure as e:
             raise SaktiError(
                 "This turn stood still and the thread went on in another window; nothing more of it is saved.",
-                title="Thread in use", code="thread_lost",
+                title="Thread in use",
+                code="thread_lost",
             ) from e
 
     async def _renew(self) -> None:
@@ -68,6 +78,10 @@ class TurnLease:
             await asyncio.sleep(leases.HEARTBEAT_S)
             with contextlib.suppress(SaktiError):
                 await self._store.write(
-                    leases.renew, record_id=self._thread_id, kind="turn", owner=self._owner,
-                    operation_id=self._operation, now=self._store.clock.now(),
+                    leases.renew,
+                    record_id=self._thread_id,
+                    kind="turn",
+                    owner=self._owner,
+                    operation_id=self._operation,
+                    now=self._store.clock.now(),
                 )

@@ -6,7 +6,7 @@ import datetime
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from sakti.core.types import Message, ModelInfo, Thread
+from sakti.core.types import Message, ModelInfo, Thread, plain_text
 
 if TYPE_CHECKING:
     from sakti.agent.session import Session
@@ -73,7 +73,8 @@ class Views:
 
         session = self._session
         midnight = datetime.datetime.fromtimestamp(session.clock.now() / 1000).replace(
-            hour=0, minute=0, second=0, microsecond=0)
+            hour=0, minute=0, second=0, microsecond=0
+        )
         return await session.store.read(service.board, session.resource_id, int(midnight.timestamp() * 1000))
 
     async def search(
@@ -96,7 +97,20 @@ class Views:
 
     async def context(self) -> list[ContextBlock]:
         """The request as it would be sent if the user wrote now."""
-        return await self._session.context_blocks()
+        session = self._session
+        counter, info = session.counter, session.model_info
+        tools = session.toolbox.specs(small=bool(info and info.small))
+        listed = "\n\n".join(f"{t.name}: {t.description}" for t in tools)
+        prepared = session.engine.preview()
+        out = [ContextBlock("tools", f"{len(tools)} tools", session.toolbox.count(counter, tools), listed, True)]
+        for block in (*session.system(), *prepared.blocks):
+            tokens = block.tokens or counter.count(block.text)
+            out.append(ContextBlock(block.kind, block.kind.replace("_", " "), tokens, block.text, True))
+        for message in prepared.messages:
+            out.append(ContextBlock("message", message.role, message.tokens, plain_text(message.parts), False))
+        tail = "\n\n".join((*session.moving(), *prepared.tail))
+        out.append(ContextBlock("tail", "what moves", counter.count(tail), tail, False))
+        return out
 
     async def models(self) -> list[ModelInfo]:
         provider = self._session.provider

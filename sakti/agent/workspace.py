@@ -11,8 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # Our own look at a repository must not run what its configuration names, nor take its locks.
-_GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null",
-        "-c", "core.pager=cat")
+_GIT = (
+    "git",
+    "--no-optional-locks",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "core.pager=cat",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +50,15 @@ async def git_state(root: Path) -> GitState | None:
         return None
     try:
         process = await asyncio.create_subprocess_exec(
-            *_GIT, "status", "--porcelain=v1", "--branch", "--untracked-files=normal", cwd=root,
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+            *_GIT,
+            "status",
+            "--porcelain=v1",
+            "--branch",
+            "--untracked-files=normal",
+            cwd=root,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
         )
     except OSError:
         return None
@@ -72,7 +87,9 @@ def moving_facts(git: GitState | None, cwd: Path, now_ms: int) -> str:
     day = time.strftime("%A, %d %B %Y, %H:%M", time.localtime(now_ms / 1000))
     lines = [f"Now: {day}", f"Current folder: {cwd}"]
     if git is not None:
-        lines.append(f"Git: on {git.branch}, {git.changed} changed paths" if git.changed else f"Git: on {git.branch}, clean")
+        lines.append(
+            f"Git: on {git.branch}, {git.changed} changed paths" if git.changed else f"Git: on {git.branch}, clean"
+        )
     return "\n".join(lines)
 
 

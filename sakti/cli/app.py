@@ -11,8 +11,11 @@ from sakti.cli import common
 
 app = typer.Typer(
     help="A coding agent for the terminal whose memory you can see.\n\n`sakti` opens the chat in the current workspace;"
-    " `sakti \"PROMPT\"` starts with a prompt.",
-    add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=False,
+    ' `sakti "PROMPT"` starts with a prompt.',
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 CHAT, MEMORY, UPKEEP = "Chat", "Memory", "Upkeep"
@@ -20,14 +23,19 @@ CHAT, MEMORY, UPKEEP = "Chat", "Memory", "Upkeep"
 Model = Annotated[str | None, typer.Option("--model", "-m", metavar="PROVIDER/NAME", help="Model to use.")]
 Approval = Annotated[str | None, typer.Option("--approval", metavar="MODE", help="plan, ask, edits or auto.")]
 Mode = Annotated[str | None, typer.Option("--mode", help="What the Observer looks for: default, debugging, …")]
-Set = Annotated[list[str] | None, typer.Option("-o", "--set", metavar="NAME=VALUE", help="Set any setting for this run.")]
+Set = Annotated[
+    list[str] | None, typer.Option("-o", "--set", metavar="NAME=VALUE", help="Set any setting for this run.")
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 
 @app.callback(invoke_without_command=True)
 def chat(
     continue_last: Annotated[bool, typer.Option("--continue", "-c", help="Go on with the last thread.")] = False,
-    resume: Annotated[str | None, typer.Option("--resume", "-r", metavar="[THREAD]", help="Resume a thread; without a name, pick one.")] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option("--resume", "-r", metavar="[THREAD]", help="Resume a thread; without a name, pick one."),
+    ] = None,
     model: Model = None,
     approval: Approval = None,
     mode: Mode = None,
@@ -61,12 +69,17 @@ def run(
     if not sys.stdin.isatty() and (piped := sys.stdin.buffer.read().decode("utf-8", "replace")).strip():
         prompt = f"{prompt}\n\n{piped}" if prompt else piped
     if not prompt.strip():
-        common.fail("there is nothing to ask. Write `sakti run \"PROMPT\"` or pipe text in.", common.USAGE)
+        common.fail('there is nothing to ask. Write `sakti run "PROMPT"` or pipe text in.', common.USAGE)
     with common.plain_errors():
         overrides = [*(set_ or ()), *([f"agent.max_steps={max_steps}"] if max_steps else [])]
         chosen = common.options(
-            overrides=overrides, model=model, approval=approval, mode=mode, resume=resume,
-            continue_last=continue_last, interactive=False,
+            overrides=overrides,
+            model=model,
+            approval=approval,
+            mode=mode,
+            resume=resume,
+            continue_last=continue_last,
+            interactive=False,
         )
         common.log_to_file(debug=debug)
         raise SystemExit(headless.run(chosen, prompt, output))
@@ -74,7 +87,9 @@ def run(
 
 @app.command(rich_help_panel=MEMORY)
 def search(
-    query: Annotated[list[str], typer.Argument(help="Words, \"phrases\", -word, word*, path: role: kind: before: after:")],
+    query: Annotated[
+        list[str], typer.Argument(help='Words, "phrases", -word, word*, path: role: kind: before: after:')
+    ],
     kind: Annotated[list[str] | None, typer.Option("--kind", help="message, observation, reflection or task.")] = None,
     thread: Annotated[str | None, typer.Option("--thread", help="Only this thread (id).")] = None,
     all_workspaces: Annotated[bool, typer.Option("--all-workspaces", help="Not only this workspace.")] = False,
@@ -85,7 +100,15 @@ def search(
     """Search everything that was said, observed or planned."""
     from sakti.cli import search as command
 
-    command.run(" ".join(query), kinds=kind or (), thread=thread, everywhere=all_workspaces, since=since, limit=limit, as_json=json_)
+    command.run(
+        " ".join(query),
+        kinds=kind or (),
+        thread=thread,
+        everywhere=all_workspaces,
+        since=since,
+        limit=limit,
+        as_json=json_,
+    )
 
 
 def _groups() -> None:

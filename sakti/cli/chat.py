@@ -12,8 +12,12 @@ def open_chat(asked: Chat) -> None:
     """Show the TUI until the user leaves; ends in SystemExit with its exit code."""
     with common.plain_errors():
         chosen = common.options(
-            overrides=asked.overrides, model=asked.model, approval=asked.approval, mode=asked.mode,
-            resume=asked.resume, continue_last=asked.continue_last,
+            overrides=asked.overrides,
+            model=asked.model,
+            approval=asked.approval,
+            mode=asked.mode,
+            resume=asked.resume,
+            continue_last=asked.continue_last,
         )
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             common.fail("the chat needs a terminal. Without one, use `sakti run PROMPT`.", common.USAGE)

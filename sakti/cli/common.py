@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -41,7 +41,7 @@ def say_json(value: Any) -> None:
 
 
 @contextlib.contextmanager
-def plain_errors() -> Iterator[None]:
+def plain_errors() -> Generator[None]:
     """Errors that were raised on purpose end the program with their sentence, not with a traceback."""
     try:
         yield
@@ -63,14 +63,22 @@ def workspace() -> Path:
 def settings(overrides: Sequence[str] = ()) -> Loaded:
     """All sources merged; raises `ConfigError`."""
     return load(
-        user_file=resources.config_home() / "config.toml", project_file=workspace() / ".sakti" / "config.toml",
-        env=os.environ, overrides=overrides,
+        user_file=resources.config_home() / "config.toml",
+        project_file=workspace() / ".sakti" / "config.toml",
+        env=os.environ,
+        overrides=overrides,
     )
 
 
 def options(
-    *, overrides: Sequence[str] = (), model: str | None = None, approval: str | None = None, mode: str | None = None,
-    resume: str | None = None, continue_last: bool = False, interactive: bool = True,
+    *,
+    overrides: Sequence[str] = (),
+    model: str | None = None,
+    approval: str | None = None,
+    mode: str | None = None,
+    resume: str | None = None,
+    continue_last: bool = False,
+    interactive: bool = True,
 ) -> Options:
     """A session's options from the command line's; raises `ConfigError`."""
     from sakti.agent.session import Options
@@ -80,8 +88,13 @@ def options(
     more += [f'mode="{mode}"'] if mode else []
     loaded = settings(more)
     return Options(
-        workspace(), loaded.config, model_flag=model, resume=resume, continue_last=continue_last,
-        interactive=interactive, warnings=loaded.warnings,
+        workspace(),
+        loaded.config,
+        model_flag=model,
+        resume=resume,
+        continue_last=continue_last,
+        interactive=interactive,
+        warnings=loaded.warnings,
     )
 
 
@@ -115,7 +128,8 @@ def log_to_file(*, debug: bool = False) -> Path:
             path.replace(path.with_suffix(".log.1"))
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
         logging.basicConfig(
-            filename=path, level=logging.DEBUG if debug else logging.WARNING,
+            filename=path,
+            level=logging.DEBUG if debug else logging.WARNING,
             format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         )
         for noisy in ("openai", "anthropic", "httpcore", "httpx2", "httpcore2", "markdown_it", "asyncio"):

@@ -19,7 +19,9 @@ def show(
 
     with common.plain_errors():
         loaded = common.settings()
-    rows = [(n, v, loaded.origins.get(n, "default")) for n, v in flat(loaded.config).items() if n.startswith(name or "")]
+    rows = [
+        (n, v, loaded.origins.get(n, "default")) for n, v in flat(loaded.config).items() if n.startswith(name or "")
+    ]
     if not rows:
         common.fail(f"There is no setting that begins with {name!r}.", common.USAGE)
     if json_:

@@ -15,8 +15,7 @@ from sakti.core.errors import SaktiError
 if TYPE_CHECKING:
     from sakti.providers.local.install import Installer
 
-app = typer.Typer(
-    no_args_is_help=True, help="The embedded model: a small local model for questions and simple edits.")
+app = typer.Typer(no_args_is_help=True, help="The embedded model: a small local model for questions and simple edits.")
 
 
 @app.command()
@@ -94,8 +93,11 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="One object on s
         typer.echo(json.dumps(dataclasses.asdict(now)))
     else:
         typer.echo(f"{now.name} ({now.label})")
-        typer.echo(f"weights   {now.path}, {now.bytes / 1e6:,.0f} MB" if now.bytes
-                   else "weights   not installed: sakti local install")
+        typer.echo(
+            f"weights   {now.path}, {now.bytes / 1e6:,.0f} MB"
+            if now.bytes
+            else "weights   not installed: sakti local install"
+        )
         if now.partial_bytes:
             typer.echo(f"unfinished install: {now.partial_bytes / 1e6:,.0f} MB fetched")
         typer.echo(f"runtime   {'installed' if now.runtime else 'missing: pip install sakti[local]'}")

@@ -35,11 +35,21 @@ def show(
     with common.plain_errors():
         choice, models, problem = asyncio.run(look())
     if json_:
-        common.say_json({
-            "model": choice.model if choice else None, "reason": choice.reason if choice else None,
-            "models": [{"name": m.full_name, "context_window": m.context_window, "input_price": m.input_price,
-                        "output_price": m.output_price} for m in models],
-        })
+        common.say_json(
+            {
+                "model": choice.model if choice else None,
+                "reason": choice.reason if choice else None,
+                "models": [
+                    {
+                        "name": m.full_name,
+                        "context_window": m.context_window,
+                        "input_price": m.input_price,
+                        "output_price": m.output_price,
+                    }
+                    for m in models
+                ],
+            }
+        )
         raise SystemExit(common.OK if choice else common.NO_MODEL)
     if choice is None:
         common.fail(
@@ -49,7 +59,11 @@ def show(
     common.say(f"{choice.model}  ({choice.reason})")
     for m in models:
         window = f"{m.context_window // 1000}k" if m.context_window else "?"
-        price = f"${m.input_price:g} / ${m.output_price:g} per million" if m.input_price is not None and m.output_price is not None else ""
+        price = (
+            f"${m.input_price:g} / ${m.output_price:g} per million"
+            if m.input_price is not None and m.output_price is not None
+            else ""
+        )
         common.say(f"  {m.full_name:<48} {window:>6}  {price}")
     if problem:
         common.say(f"! {problem}")

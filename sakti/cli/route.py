@@ -37,7 +37,14 @@ class Command:
     argv: list[str]
 
 
-_VALUES = {"-m": "model", "--model": "model", "--approval": "approval", "--mode": "mode", "-o": "overrides", "--set": "overrides"}
+_VALUES = {
+    "-m": "model",
+    "--model": "model",
+    "--approval": "approval",
+    "--mode": "mode",
+    "-o": "overrides",
+    "--set": "overrides",
+}
 _FLAGS = {"-c": "continue_last", "--continue": "continue_last", "--debug": "debug"}
 
 
@@ -68,7 +75,9 @@ def route(argv: Sequence[str], commands: Collection[str]) -> Chat | Command:
         elif word in _VALUES or (name in _VALUES and sep):
             if not sep and not following:
                 raise UsageError(f"{word} needs a value.")
-            _set(chat, _VALUES[word if word in _VALUES else name], value if sep and word not in _VALUES else following[0])
+            _set(
+                chat, _VALUES[word if word in _VALUES else name], value if sep and word not in _VALUES else following[0]
+            )
             passed += argv[i : i + (1 if sep and word not in _VALUES else 2)]
             i += 1 if sep and word not in _VALUES else 2
         elif word in _FLAGS:

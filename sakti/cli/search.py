@@ -10,7 +10,14 @@ from sakti.cli import common
 
 
 def run(
-    query: str, *, kinds: Sequence[str], thread: str | None, everywhere: bool, since: str | None, limit: int, as_json: bool
+    query: str,
+    *,
+    kinds: Sequence[str],
+    thread: str | None,
+    everywhere: bool,
+    since: str | None,
+    limit: int,
+    as_json: bool,
 ) -> None:
     from sakti.store import search as search_store
 
@@ -19,18 +26,33 @@ def run(
         common.fail(f"--kind takes {', '.join(search_store.KINDS)}, not {unknown[0]!r}.", common.USAGE)
     text = f"{query} after:{since}" if since else query
     if since and search_store.parse_query(text).since is None:
-        common.fail(f"--since takes a date (2026-01-15), today, yesterday or an age such as 7d, not {since!r}.", common.USAGE)
+        common.fail(
+            f"--since takes a date (2026-01-15), today, yesterday or an age such as 7d, not {since!r}.", common.USAGE
+        )
     scope = search_store.Scope(None if everywhere else str(common.workspace()), thread, tuple(kinds))
     page = common.with_store(lambda store: store.read(search_store.search, text, scope, limit=limit))
     page = replace(page, query=query)
     if as_json:
-        common.say_json({
-            "query": page.query, "total": page.total, "results": [
-                {"id": h.id, "source": "raw" if h.kind == "message" else h.kind, "thread_id": h.thread_id,
-                 "task_id": h.task_id, "time": h.time, "rank": h.rank, "score": h.score, "snippet": h.snippet,
-                 "marks": [list(m) for m in h.marks]} for h in page.hits
-            ],
-        })
+        common.say_json(
+            {
+                "query": page.query,
+                "total": page.total,
+                "results": [
+                    {
+                        "id": h.id,
+                        "source": "raw" if h.kind == "message" else h.kind,
+                        "thread_id": h.thread_id,
+                        "task_id": h.task_id,
+                        "time": h.time,
+                        "rank": h.rank,
+                        "score": h.score,
+                        "snippet": h.snippet,
+                        "marks": [list(m) for m in h.marks],
+                    }
+                    for h in page.hits
+                ],
+            }
+        )
         return
     if not page.hits:
         common.say(f"Nothing found for {query!r}.")

@@ -39,7 +39,7 @@ def _change(fn: Callable[..., Any], as_json: bool, name: str | None, *args: Any,
     if as_json:
         common.say_json({"success": False, "error": result.message, "code": result.code})
         raise SystemExit(common.FAILED)
-    common.fail(result.message)
+    return common.fail(result.message)
 
 
 def _line(task: Any) -> str:
@@ -65,10 +65,17 @@ def ready(limit: Annotated[int, typer.Option("--limit", min=1)] = 20, json_: Jso
     resource = str(common.workspace())
     board = common.with_store(lambda s: s.read(service.board, resource, 0))
     if json_:
-        common.say_json({
-            "success": True, "readyCount": len(board.ready), "blockedCount": len(board.blocked),
-            "tasks": [{"id": c.id, "handle": c.handle, "title": c.title, "priority": c.priority, "type": c.type}
-                      for c in board.ready[:limit]]})
+        common.say_json(
+            {
+                "success": True,
+                "readyCount": len(board.ready),
+                "blockedCount": len(board.blocked),
+                "tasks": [
+                    {"id": c.id, "handle": c.handle, "title": c.title, "priority": c.priority, "type": c.type}
+                    for c in board.ready[:limit]
+                ],
+            }
+        )
         return
     for card in board.ready[:limit]:
         common.say(f"· {card.handle}  P{card.priority} {card.type:<7} {card.title}")
@@ -82,7 +89,9 @@ def list_(all_: Annotated[bool, typer.Option("--all", help="Closed ones too.")] 
     from sakti.tasks.service import describe
 
     rows = common.with_store(lambda s: s.read(tasks.all_live, str(common.workspace())))
-    shown = [describe(t) for t in sorted(rows, key=lambda t: (t.priority, t.created_at)) if all_ or t.status != "closed"]
+    shown = [
+        describe(t) for t in sorted(rows, key=lambda t: (t.priority, t.created_at)) if all_ or t.status != "closed"
+    ]
     if json_:
         common.say_json({"success": True, "tasks": shown, "total": len(shown)})
         return
@@ -138,8 +147,17 @@ def create(
     from sakti.tasks import service
 
     task = _change(
-        service.create, json_, as_, TimeIds(SystemClock()).new(), title, description=description, priority=priority,
-        type=type_, labels=label or [], parent=parent, depends_on=depends_on or [],
+        service.create,
+        json_,
+        as_,
+        TimeIds(SystemClock()).new(),
+        title,
+        description=description,
+        priority=priority,
+        type=type_,
+        labels=label or [],
+        parent=parent,
+        depends_on=depends_on or [],
     )
     _show(task, json_)
 

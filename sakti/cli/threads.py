@@ -21,8 +21,13 @@ def list_(limit: Annotated[int, typer.Option("--limit", min=1)] = 20, json_: Jso
 
     rows = common.with_store(lambda s: s.read(threads.summaries, str(common.workspace()), limit))
     if json_:
-        common.say_json({"threads": [
-            {**asdict(t), "preview": preview, "messages": n, "tokens": tokens} for t, preview, n, tokens in rows]})
+        common.say_json(
+            {
+                "threads": [
+                    {**asdict(t), "preview": preview, "messages": n, "tokens": tokens} for t, preview, n, tokens in rows
+                ]
+            }
+        )
         return
     for thread, _, messages, tokens in rows:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(thread.updated_at / 1000))
@@ -43,9 +48,22 @@ def show(thread: Annotated[str, typer.Argument(help="Id, or part of the title.")
         common.fail(f"No thread of this workspace matches {thread!r}. `sakti threads list` shows them.")
     rows = common.with_store(lambda s: s.read(messages.after, found[0].id, -1))
     if json_:
-        common.say_json({"thread": asdict(found[0]), "messages": [
-            {"id": m.id, "index": m.index, "role": m.role, "time": m.created_at, "tokens": m.tokens,
-             "parts": [encode(p) for p in m.parts]} for m in rows]})
+        common.say_json(
+            {
+                "thread": asdict(found[0]),
+                "messages": [
+                    {
+                        "id": m.id,
+                        "index": m.index,
+                        "role": m.role,
+                        "time": m.created_at,
+                        "tokens": m.tokens,
+                        "parts": [encode(p) for p in m.parts],
+                    }
+                    for m in rows
+                ],
+            }
+        )
         return
     for m in rows:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(m.created_at / 1000))

@@ -140,9 +140,12 @@ def load(
     wrong type or contradictory."""
     config, origins, warnings = Config(), dict[str, str](), list[str]()
     for name, value, origin in _sources(user_file, project_file, env or {}, overrides, warnings):
-        if origin == str(project_file) and name == "approval.mode" and (
-            value not in APPROVAL_MODES
-            or APPROVAL_MODES.index(value) > APPROVAL_MODES.index(config.approval.mode)
+        if (
+            origin == str(project_file)
+            and name == "approval.mode"
+            and (
+                value not in APPROVAL_MODES or APPROVAL_MODES.index(value) > APPROVAL_MODES.index(config.approval.mode)
+            )
         ):
             warnings.append(f"{origin}: approval.mode = {value!r} would loosen your approvals and is not used.")
             continue
@@ -155,7 +158,10 @@ def load(
 
 
 def _sources(
-    user_file: Path | None, project_file: Path | None, env: Mapping[str, str], overrides: Sequence[str],
+    user_file: Path | None,
+    project_file: Path | None,
+    env: Mapping[str, str],
+    overrides: Sequence[str],
     warnings: list[str],
 ) -> Iterator[tuple[str, Any, str]]:
     if user_file is not None and user_file.is_file():
@@ -221,7 +227,7 @@ def replace_setting(config: Config, name: str, value: Any, origin: str = "settin
 
 def _replace(node: Any, path: list[str], value: Any, name: str, origin: str) -> Any:
     head, *rest = path
-    hints: dict[str, Any] = typing.get_type_hints(type(node))
+    hints: dict[str, Any] = typing.get_type_hints(node.__class__)
     if head not in hints:
         near = difflib.get_close_matches(name, list(names()), 1)
         hint = f" Did you mean {near[0]}?" if near else " `sakti config` lists them."
@@ -271,12 +277,14 @@ def _coerce(value: Any, hint: Any, name: str, origin: str) -> Any:
 
 def _describe(hint: Any) -> str:
     if typing.get_origin(hint) is Literal:
-        return " or ".join(repr(option).lower() if isinstance(option, bool) else repr(option)
-                           for option in typing.get_args(hint))
+        return " or ".join(
+            repr(option).lower() if isinstance(option, bool) else repr(option) for option in typing.get_args(hint)
+        )
     if args := typing.get_args(hint):
         return " or ".join(_describe(a) for a in args if a is not Ellipsis)
-    return {int: "a whole number", float: "a number", bool: "true or false", str: "text",
-            type(None): '"none"'}.get(hint, str(hint))
+    return {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): '"none"'}.get(
+        hint, str(hint)
+    )
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -14,8 +14,9 @@ class SaktiError(Exception):
     code = "error"
     retryable = False
 
-    def __init__(self, message: str, *, title: str | None = None, code: str | None = None,
-                 retryable: bool | None = None) -> None:
+    def __init__(
+        self, message: str, *, title: str | None = None, code: str | None = None, retryable: bool | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.title = title or type(self).title
@@ -43,9 +44,16 @@ class ProviderError(SaktiError):
     title = "The model did not answer"
     code = "provider"
 
-    def __init__(self, message: str, *, title: str | None = None, code: str | None = None,
-                 retryable: bool | None = None, retry_after: float | None = None,
-                 status: int | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        title: str | None = None,
+        code: str | None = None,
+        retryable: bool | None = None,
+        retry_after: float | None = None,
+        status: int | None = None,
+    ) -> None:
         super().__init__(message, title=title, code=code, retryable=retryable)
         self.retry_after = retry_after
         self.status = status

@@ -236,8 +236,8 @@ class MemoryOperation:
     operation_type: Literal["observation", "reflection"]
     record_id: str
     thread_ids: tuple[str, ...]
-    config: Json = field(default_factory=dict)
-    fields: Json = field(default_factory=dict)
+    config: Json = field(default_factory=dict[str, Any])
+    fields: Json = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +255,7 @@ class MemoryActivation:
     messages_activated: int
     generation_count: int
     observations: str
-    config: Json = field(default_factory=dict)
+    config: Json = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,10 +272,30 @@ class CompactionFinished:
 
 
 Event: TypeAlias = (
-    TurnStarted | StepStarted | TextDelta | ThinkingDelta | ToolCallDelta | ToolStarted | ToolOutput
-    | ToolFinished | MessageSaved | StepFinished | StepDiscarded | RetryScheduled | TurnFinished
-    | ApprovalRequested | ApprovalResolved | QueueChanged | ThreadChanged | ModelChanged | TasksChanged
-    | Notice | MemoryStatus | MemoryOperation | MemoryActivation | CompactionFinished
+    TurnStarted
+    | StepStarted
+    | TextDelta
+    | ThinkingDelta
+    | ToolCallDelta
+    | ToolStarted
+    | ToolOutput
+    | ToolFinished
+    | MessageSaved
+    | StepFinished
+    | StepDiscarded
+    | RetryScheduled
+    | TurnFinished
+    | ApprovalRequested
+    | ApprovalResolved
+    | QueueChanged
+    | ThreadChanged
+    | ModelChanged
+    | TasksChanged
+    | Notice
+    | MemoryStatus
+    | MemoryOperation
+    | MemoryActivation
+    | CompactionFinished
 )
 
 

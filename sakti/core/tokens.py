@@ -88,7 +88,9 @@ class O200k:
                 token, _, rank = line.partition(b" ")
                 ranks[base64.b64decode(token)] = int(rank)
             encoding = tiktoken.Encoding(
-                self.name, pat_str=O200K_PATTERN, mergeable_ranks=ranks,
+                self.name,
+                pat_str=O200K_PATTERN,
+                mergeable_ranks=ranks,
                 special_tokens={"<|endoftext|>": 199999, "<|endofprompt|>": 200018},
             )
             # tiktoken keeps the Python dict (20 MB) for pickling only; encoding uses its own copy
@@ -184,8 +186,10 @@ def message_tokens(part_tokens: Sequence[int]) -> int:
 
 def count_tools(counter: Counter, tools: Sequence[ToolSpec]) -> int:
     return sum(
-        counter.count(t.name) + counter.count(t.description)
-        + counter.count(json.dumps(t.parameters, ensure_ascii=False)) + CALL_OVERHEAD
+        counter.count(t.name)
+        + counter.count(t.description)
+        + counter.count(json.dumps(t.parameters, ensure_ascii=False))
+        + CALL_OVERHEAD
         for t in tools
     )
 

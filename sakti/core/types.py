@@ -23,7 +23,7 @@ class ThinkingPart:
 
     text: str
     provider: str = ""
-    opaque: Json = field(default_factory=dict)
+    opaque: Json = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class ToolResultPart:
     name: str
     content: str
     is_error: bool = False
-    details: Json = field(default_factory=dict)
+    details: Json = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Message:
     state: MessageState = "saved"
     sealed_at: int | None = None
     task_id: str | None = None
-    metadata: Json = field(default_factory=dict)
+    metadata: Json = field(default_factory=dict[str, Any])
 
     @property
     def text(self) -> str:
@@ -123,7 +123,7 @@ class Thread:
     title_pinned: bool = False
     parent_id: str | None = None
     mode: str = "default"
-    metadata: Json = field(default_factory=dict)
+    metadata: Json = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)

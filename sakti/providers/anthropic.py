@@ -25,16 +25,27 @@ from sakti.providers.sse import json_events
 
 BASE_URL = "https://api.anthropic.com"
 GATEWAY_VERSION = "2023-06-01"
-_STOPS: dict[str, StopReason] = {"tool_use": "tool_use", "max_tokens": "length", "refusal": "refusal",
-                                 "model_context_window_exceeded": "length"}
+_STOPS: dict[str, StopReason] = {
+    "tool_use": "tool_use",
+    "max_tokens": "length",
+    "refusal": "refusal",
+    "model_context_window_exceeded": "length",
+}
 
 
 class AnthropicProvider:
     """`key` may be None where the server asks for none; `timeout` is the longest silence in seconds."""
 
-    def __init__(self, key: str | None, *, name: str = "anthropic", base_url: str = BASE_URL,
-                 key_env: str = "ANTHROPIC_API_KEY", timeout: float = 120.0,
-                 context_window: int | None = None) -> None:
+    def __init__(
+        self,
+        key: str | None,
+        *,
+        name: str = "anthropic",
+        base_url: str = BASE_URL,
+        key_env: str = "ANTHROPIC_API_KEY",
+        timeout: float = 120.0,
+        context_window: int | None = None,
+    ) -> None:
         self.name = name
         self._key = key
         self._base_url = base_url.rstrip("/").removesuffix("/v1")
@@ -55,7 +66,10 @@ class AnthropicProvider:
             gateway = {"x-api-key": key, "anthropic-version": GATEWAY_VERSION}
             headers = {} if self._base_url == BASE_URL else gateway
             self._client = AsyncAnthropic(
-                api_key=key, base_url=self._base_url, max_retries=0, default_headers=headers,
+                api_key=key,
+                base_url=self._base_url,
+                max_retries=0,
+                default_headers=headers,
                 timeout=httpx2.Timeout(self._where.timeout, connect=min(15.0, self._where.timeout)),
             )
         return self._client
@@ -65,8 +79,8 @@ class AnthropicProvider:
         answer = _Answer(self.name, CallIds(request.messages), self._where)
         with boundary(self._where):
             opened = self._open().messages.with_streaming_response.create(
-                model=request.model, max_tokens=body["max_tokens"], messages=(), stream=True,
-                extra_body=body)  # sent as it stands, see openai_chat
+                model=request.model, max_tokens=body["max_tokens"], messages=(), stream=True, extra_body=body
+            )  # sent as it stands, see openai_chat
             async with opened as response:
                 async for event in json_events(response.iter_bytes()):
                     for out in answer.take(event):
@@ -87,11 +101,20 @@ class AnthropicProvider:
     async def models(self) -> Sequence[ModelInfo]:
         with boundary(self._where):
             page = await self._open().models.list(limit=100)
-            found = [(str(m.id), cast("int | None", getattr(m, "max_input_tokens", None)),
-                      cast("int | None", getattr(m, "max_tokens", None))) for m in page.data]
-        return [prices.model_info(self.name, name, window=self._window or window, max_output=output,
-                                  images=True, thinking=True)
-                for name, window, output in found]
+            found = [
+                (
+                    str(m.id),
+                    cast("int | None", getattr(m, "max_input_tokens", None)),
+                    cast("int | None", getattr(m, "max_tokens", None)),
+                )
+                for m in page.data
+            ]
+        return [
+            prices.model_info(
+                self.name, name, window=self._window or window, max_output=output, images=True, thinking=True
+            )
+            for name, window, output in found
+        ]
 
     async def warm(self) -> None:
         await asyncio.to_thread(_import)
@@ -210,8 +233,13 @@ class _Answer:
         u = self._usage
         read, written = int(u.get("cache_read_input_tokens", 0)), int(u.get("cache_creation_input_tokens", 0))
         details = cast("Json", u.get("output_tokens_details") or {})
-        return Usage(int(u.get("input_tokens", 0)) + read + written, read, written,
-                     int(u.get("output_tokens", 0)), int(details.get("thinking_tokens", 0) or 0))
+        return Usage(
+            int(u.get("input_tokens", 0)) + read + written,
+            read,
+            written,
+            int(u.get("output_tokens", 0)),
+            int(details.get("thinking_tokens", 0) or 0),
+        )
 
     def parts(self) -> tuple[Part, ...]:
         return tuple(p for _, b in sorted(self._blocks.items()) if (p := self._part(b)) is not None)

@@ -19,7 +19,9 @@ _TOO_LONG = re.compile(
     r"maximum (context|prompt|number of tokens|input)|input (is )?too long|exceed_context_size|"
     r"(exceeds?|larger than|greater than) the (available |model'?s? )?(maximum )?context|"
     r"input length and `?max_tokens`? exceed|reduce the length of (the|your) (messages|prompt|input)|"
-    r"input token count .* exceeds", re.I)
+    r"input token count .* exceeds",
+    re.I,
+)
 _RETRYABLE = frozenset({"rate_limit", "overloaded", "server", "connection", "timeout", "stream_cut"})
 _TIMEOUTS = frozenset({"APITimeoutError", "TimeoutException", "TimeoutError"})
 _BROKEN = frozenset({"RemoteProtocolError", "ReadError", "DecodingError", "StreamError", "JSONDecodeError"})
@@ -65,8 +67,11 @@ def from_exception(error: Exception, where: Where) -> ProviderError:
     if names & _BROKEN:
         return stream_cut(where)
     if names & _UNREACHABLE:
-        return _error("connection", f"{where.host} cannot be reached ({_cause(error, where)}): check the "
-                                    "network, the proxy and the server's address.")
+        return _error(
+            "connection",
+            f"{where.host} cannot be reached ({_cause(error, where)}): check the "
+            "network, the proxy and the server's address.",
+        )
     return _error("invalid_request", f"{where.provider} could not be called: {_clean(str(error), where)}")
 
 
@@ -98,8 +103,11 @@ def silent(where: Where) -> ProviderError:
 
 
 def no_key(where: Where) -> ProviderError:
-    return _error("authentication", f"There is no key for {where.provider}: set {where.key_env or 'its key'} "
-                                    "in the environment, or store it in the system keyring.")
+    return _error(
+        "authentication",
+        f"There is no key for {where.provider}: set {where.key_env or 'its key'} "
+        "in the environment, or store it in the system keyring.",
+    )
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -131,12 +139,27 @@ def _until(date: str) -> float | None:
 
 
 _KINDS = (
-    ("overloaded", 529), ("rate_limit", 429), ("authentication", 401), ("permission", 403),
-    ("not_found", 404), ("invalid_request", 400), ("context_length", 400), ("invalid_prompt", 400),
-    ("timeout", 408), ("server", 500),
+    ("overloaded", 529),
+    ("rate_limit", 429),
+    ("authentication", 401),
+    ("permission", 403),
+    ("not_found", 404),
+    ("invalid_request", 400),
+    ("context_length", 400),
+    ("invalid_prompt", 400),
+    ("timeout", 408),
+    ("server", 500),
 )
-_STATUS_CODES = {401: "authentication", 403: "authentication", 404: "not_found", 408: "timeout",
-                 409: "server", 429: "rate_limit", 529: "overloaded", 503: "overloaded"}
+_STATUS_CODES = {
+    401: "authentication",
+    403: "authentication",
+    404: "not_found",
+    408: "timeout",
+    409: "server",
+    429: "rate_limit",
+    529: "overloaded",
+    503: "overloaded",
+}
 
 
 def _code(status: int, said: str, kind: str) -> str:
@@ -205,7 +228,5 @@ def _cause(error: BaseException, where: Where) -> str:
     return _clean(str(error), where) or type(error).__name__
 
 
-def _error(code: str, message: str, *, status: int | None = None,
-           retry_after: float | None = None) -> ProviderError:
-    return ProviderError(message, code=code, retryable=code in _RETRYABLE, status=status,
-                         retry_after=retry_after)
+def _error(code: str, message: str, *, status: int | None = None, retry_after: float | None = None) -> ProviderError:
+    return ProviderError(message, code=code, retryable=code in _RETRYABLE, status=status, retry_after=retry_after)

@@ -34,8 +34,12 @@ from sakti.providers.protocol import (
 )
 from sakti.providers.sse import json_events
 
-_STOPS: dict[str, StopReason] = {"length": "length", "content_filter": "refusal", "tool_calls": "tool_use",
-                                 "function_call": "tool_use"}
+_STOPS: dict[str, StopReason] = {
+    "length": "length",
+    "content_filter": "refusal",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+}
 
 
 def render(request: Request, provider: str) -> Json:
@@ -50,8 +54,7 @@ def render(request: Request, provider: str) -> Json:
     body: Json = {"model": request.model, "messages": messages}
     if request.tools:
         body["tools"] = [
-            {"type": "function",
-             "function": {"name": t.name, "description": t.description, "parameters": t.parameters}}
+            {"type": "function", "function": {"name": t.name, "description": t.description, "parameters": t.parameters}}
             for t in request.tools
         ]
         if request.tool_choice == "none":
@@ -65,8 +68,7 @@ def render(request: Request, provider: str) -> Json:
     if request.thinking_tokens and reasons(request.model):
         body["reasoning_effort"] = effort(request.thinking_tokens)
     if request.schema is not None:
-        body["response_format"] = {"type": "json_schema",
-                                   "json_schema": {"name": "answer", "schema": request.schema}}
+        body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": request.schema}}
     return body
 
 
@@ -94,8 +96,7 @@ def _assistant(turn: Turn) -> Json:
                 texts.append(text)
             case ToolCallPart(call_id, name):
                 arguments = json.dumps(call_arguments(part), ensure_ascii=False)
-                calls.append({"id": call_id, "type": "function",
-                              "function": {"name": name, "arguments": arguments}})
+                calls.append({"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}})
             case ThinkingPart(text, opaque=opaque):
                 if opaque.get("field") == "reasoning_content":
                     message["reasoning_content"] = message.get("reasoning_content", "") + text
@@ -107,8 +108,7 @@ def _assistant(turn: Turn) -> Json:
     if texts:
         message["content"] = "\n".join(texts)
     if calls:
-        message["tool_calls"] = [
-            {**c, "extra_content": extras[c["id"]]} if c["id"] in extras else c for c in calls]
+        message["tool_calls"] = [{**c, "extra_content": extras[c["id"]]} if c["id"] in extras else c for c in calls]
     return message
 
 
@@ -141,9 +141,13 @@ class ChatProvider(OpenAIClient):
         answer = _Answer(self.name, CallIds(request.messages), self._where)
         with boundary(self._where):
             opened = self._open().chat.completions.with_streaming_response.create(
-                model=request.model, messages=(), stream=True, stream_options={"include_usage": True},
+                model=request.model,
+                messages=(),
+                stream=True,
+                stream_options={"include_usage": True},
                 # as a body it is sent as it stands; as arguments the SDK would walk every schema (8 ms)
-                extra_body=render(request, self.name))
+                extra_body=render(request, self.name),
+            )
             async with opened as response:
                 async for event in json_events(response.iter_bytes()):
                     for out in answer.take(event):

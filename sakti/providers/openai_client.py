@@ -17,9 +17,17 @@ class OpenAIClient:
     """`key` may be None where the server asks for none (`needs_key` false); `timeout` is the longest
     silence in seconds."""
 
-    def __init__(self, key: str | None, *, name: str = "openai", base_url: str = BASE_URL,
-                 key_env: str = "OPENAI_API_KEY", timeout: float = 120.0, needs_key: bool = True,
-                 context_window: int | None = None) -> None:
+    def __init__(
+        self,
+        key: str | None,
+        *,
+        name: str = "openai",
+        base_url: str = BASE_URL,
+        key_env: str = "OPENAI_API_KEY",
+        timeout: float = 120.0,
+        needs_key: bool = True,
+        context_window: int | None = None,
+    ) -> None:
         self.name = name
         self._key = key
         self._base_url = base_url.rstrip("/")
@@ -37,8 +45,11 @@ class OpenAIClient:
             if not self._key and self._needs_key:
                 raise no_key(self._where)
             self._client = AsyncOpenAI(
-                api_key=self._key or "none", base_url=self._base_url, max_retries=0,
-                timeout=httpx2.Timeout(self._where.timeout, connect=min(15.0, self._where.timeout)))
+                api_key=self._key or "none",
+                base_url=self._base_url,
+                max_retries=0,
+                timeout=httpx2.Timeout(self._where.timeout, connect=min(15.0, self._where.timeout)),
+            )
         return self._client
 
     async def count_tokens(self, request: Request) -> int | None:

@@ -48,8 +48,16 @@ def render(request: Request, provider: str = "openai") -> Json:
     if instructions := "\n\n".join(b.text for b in request.system if b.text.strip()):
         body["instructions"] = instructions
     if request.tools:
-        body["tools"] = [{"type": "function", "name": t.name, "description": t.description,
-                          "parameters": t.parameters, "strict": False} for t in request.tools]
+        body["tools"] = [
+            {
+                "type": "function",
+                "name": t.name,
+                "description": t.description,
+                "parameters": t.parameters,
+                "strict": False,
+            }
+            for t in request.tools
+        ]
         if request.tool_choice == "none":
             body["tool_choice"] = "none"
     if request.messages:
@@ -63,8 +71,7 @@ def render(request: Request, provider: str = "openai") -> Json:
     elif request.temperature is not None:
         body["temperature"] = request.temperature
     if request.schema is not None:
-        body["text"] = {"format": {"type": "json_schema", "name": "answer", "schema": request.schema,
-                                   "strict": False}}
+        body["text"] = {"format": {"type": "json_schema", "name": "answer", "schema": request.schema, "strict": False}}
     return body
 
 
@@ -87,8 +94,14 @@ def _assistant_items(turn: Turn) -> list[Json]:
             case ThinkingPart(opaque=opaque) if "item" in opaque:
                 items.append(opaque["item"])
             case ToolCallPart(call_id, name):
-                items.append({"type": "function_call", "call_id": call_id, "name": name,
-                              "arguments": json.dumps(call_arguments(part), ensure_ascii=False)})
+                items.append(
+                    {
+                        "type": "function_call",
+                        "call_id": call_id,
+                        "name": name,
+                        "arguments": json.dumps(call_arguments(part), ensure_ascii=False),
+                    }
+                )
             case _:
                 pass
     return items
@@ -121,8 +134,8 @@ class ResponsesProvider(OpenAIClient):
         answer = _Answer(self.name, CallIds(request.messages), self._where)
         with boundary(self._where):
             opened = self._open().responses.with_streaming_response.create(
-                model=request.model, input=(), stream=True,
-                extra_body=render(request, self.name))  # sent as it stands, see openai_chat
+                model=request.model, input=(), stream=True, extra_body=render(request, self.name)
+            )  # sent as it stands, see openai_chat
             async with opened as response:
                 async for event in json_events(response.iter_bytes()):
                     for out in answer.take(event):
@@ -264,6 +277,10 @@ def read_usage(usage: Any) -> Usage:
     u = cast("Json", usage)
     into = cast("Json", u.get("input_tokens_details") or {})
     out = cast("Json", u.get("output_tokens_details") or {})
-    return Usage(int(u.get("input_tokens") or 0), int(into.get("cached_tokens") or 0),
-                 int(into.get("cache_write_tokens") or 0), int(u.get("output_tokens") or 0),
-                 int(out.get("reasoning_tokens") or 0))
+    return Usage(
+        int(u.get("input_tokens") or 0),
+        int(into.get("cached_tokens") or 0),
+        int(into.get("cache_write_tokens") or 0),
+        int(u.get("output_tokens") or 0),
+        int(out.get("reasoning_tokens") or 0),
+    )

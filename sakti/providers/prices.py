@@ -11,8 +11,15 @@ from typing import Any
 from sakti.core.types import ModelInfo, Usage
 
 # Our names of providers and those of genai-prices; providers that are not here have no price.
-_THEIR_NAME = {"anthropic": "anthropic", "openai": "openai", "openrouter": "openrouter", "gemini": "google",
-               "deepseek": "deepseek", "mistral": "mistral", "groq": "groq"}
+_THEIR_NAME = {
+    "anthropic": "anthropic",
+    "openai": "openai",
+    "openrouter": "openrouter",
+    "gemini": "google",
+    "deepseek": "deepseek",
+    "mistral": "mistral",
+    "groq": "groq",
+}
 
 # Windows in tokens that genai-prices lacks, from the providers' own model pages.
 _WINDOWS = (
@@ -42,8 +49,11 @@ def cost(usage: Usage, provider: str, model: str) -> float | None:
     import genai_prices
 
     counted = genai_prices.Usage(
-        input_tokens=usage.input_tokens, output_tokens=usage.output_tokens,
-        cache_read_tokens=usage.cached_tokens, cache_write_tokens=usage.cache_write_tokens)
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cached_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+    )
     try:
         return float(genai_prices.calc_price(counted, model, provider_id=_THEIR_NAME[provider]).total_price)
     except (LookupError, ValueError):  # an unknown model; numbers that contradict each other
@@ -57,18 +67,27 @@ async def with_cost(usage: Usage, provider: str, model: str) -> Usage:
     return dataclasses.replace(usage, cost_usd=await asyncio.to_thread(cost, usage, provider, model))
 
 
-def model_info(provider: str, model: str, *, window: int | None = None, max_output: int | None = None,
-               images: bool = False, thinking: bool = False) -> ModelInfo:
+def model_info(
+    provider: str,
+    model: str,
+    *,
+    window: int | None = None,
+    max_output: int | None = None,
+    images: bool = False,
+    thinking: bool = False,
+) -> ModelInfo:
     """What is known of a model; what the server told (`window`, `max_output`) wins over the snapshot."""
     found = _find(provider, model)
     price = None if found is None else _prices(found)
     return ModelInfo(
-        name=model, provider=provider,
+        name=model,
+        provider=provider,
         context_window=window or getattr(found, "context_window", None) or _known_window(provider, model),
         max_output=max_output,
         input_price=_dollars(getattr(price, "input_mtok", None)),
         output_price=_dollars(getattr(price, "output_mtok", None)),
-        images=images, thinking=thinking,
+        images=images,
+        thinking=thinking,
     )
 
 

@@ -19,8 +19,13 @@ from sakti.providers.protocol import Provider
 KEYRING_SERVICE = "sakti"
 LOCAL_SILENCE = 600.0  # seconds: a server on this machine may read a long prompt before its first word
 _NONE: Mapping[str, ProviderSettings] = {}
-_OBVIOUS = ((r"claude-", "anthropic"), (r"(gpt-|o\d|chatgpt-|codex-)", "openai"), (r"gemini-", "gemini"),
-            (r"deepseek-", "deepseek"), (r"(mistral|devstral|codestral|magistral|ministral)-", "mistral"))
+_OBVIOUS = (
+    (r"claude-", "anthropic"),
+    (r"(gpt-|o\d|chatgpt-|codex-)", "openai"),
+    (r"gemini-", "gemini"),
+    (r"deepseek-", "deepseek"),
+    (r"(mistral|devstral|codestral|magistral|ministral)-", "mistral"),
+)
 
 Probe = Callable[[str], Awaitable[list[str] | None]]
 KeyLookup = Callable[[str], str | None]
@@ -34,9 +39,16 @@ class Choice:
     reason: str
 
 
-async def select(*, flag: str | None, config_model: str | None, env: Mapping[str, str],
-                 settings: Mapping[str, ProviderSettings] = _NONE, keyring: KeyLookup | None = None,
-                 probe: Probe = served_models, local_installed: bool | None = None) -> Choice | None:
+async def select(
+    *,
+    flag: str | None,
+    config_model: str | None,
+    env: Mapping[str, str],
+    settings: Mapping[str, ProviderSettings] = _NONE,
+    keyring: KeyLookup | None = None,
+    probe: Probe = served_models,
+    local_installed: bool | None = None,
+) -> Choice | None:
     """The model to use, None where there is none. The first that is given wins: `flag` (--model), the
     config, a key in the environment, a key in the keyring, a server on this machine, the installed model.
 
@@ -58,8 +70,9 @@ async def select(*, flag: str | None, config_model: str | None, env: Mapping[str
     return None
 
 
-async def complete(name: str, env: Mapping[str, str], settings: Mapping[str, ProviderSettings] = _NONE,
-                   probe: Probe = served_models) -> str:
+async def complete(
+    name: str, env: Mapping[str, str], settings: Mapping[str, ProviderSettings] = _NONE, probe: Probe = served_models
+) -> str:
     """`resolve(name)`, and for a provider alone (`ollama`, `anthropic`) with its default model."""
     full = resolve(name, settings)
     provider, _, model = full.partition("/")
@@ -85,8 +98,11 @@ def resolve(name: str, settings: Mapping[str, ProviderSettings] = _NONE) -> str:
             if re.match(pattern, name):
                 return f"{provider}/{name}"
     close = difflib.get_close_matches(head, known, n=3)
-    hint = f"did you mean {' or '.join(f'{c}/{rest}' if slash else f'{c}/…' for c in close)}?" if close else (
-        f"write provider/name, with one of {', '.join(sorted(known))}.")
+    hint = (
+        f"did you mean {' or '.join(f'{c}/{rest}' if slash else f'{c}/…' for c in close)}?"
+        if close
+        else (f"write provider/name, with one of {', '.join(sorted(known))}.")
+    )
     what = f"There is no provider {head!r}" if slash else f"It is not clear whose model {name!r} is"
     raise NoModelError(f"{what}: {hint}")
 
@@ -104,8 +120,12 @@ def small_model(full_name: str) -> str:
     return f"{provider}/{preset.small}" if preset is not None and preset.small else full_name
 
 
-def create(full_name: str, settings: Mapping[str, ProviderSettings] = _NONE,
-           env: Mapping[str, str] | None = None, keyring: KeyLookup | None = None) -> Provider:
+def create(
+    full_name: str,
+    settings: Mapping[str, ProviderSettings] = _NONE,
+    env: Mapping[str, str] | None = None,
+    keyring: KeyLookup | None = None,
+) -> Provider:
     """The provider of `full_name`. A missing key is an error of the first call, not of this one.
 
     Raises NoModelError for an unknown provider and ConfigError for settings that do not fit together.
@@ -140,14 +160,27 @@ def _remote(preset: Preset, own: ProviderSettings, env: Mapping[str, str], keyri
     if api == "anthropic":
         from sakti.providers.anthropic import AnthropicProvider
 
-        return AnthropicProvider(key, name=preset.name, base_url=base_url, key_env=key_env, timeout=timeout,
-                                 context_window=own.context_window)
+        return AnthropicProvider(
+            key,
+            name=preset.name,
+            base_url=base_url,
+            key_env=key_env,
+            timeout=timeout,
+            context_window=own.context_window,
+        )
     from sakti.providers.openai_chat import ChatProvider
     from sakti.providers.openai_responses import ResponsesProvider
 
     kind = ResponsesProvider if api == "responses" else ChatProvider
-    return kind(key, name=preset.name, base_url=base_url, key_env=key_env, timeout=timeout,
-                needs_key=genuine and not preset.local, context_window=own.context_window)
+    return kind(
+        key,
+        name=preset.name,
+        base_url=base_url,
+        key_env=key_env,
+        timeout=timeout,
+        needs_key=genuine and not preset.local,
+        context_window=own.context_window,
+    )
 
 
 def _base_url(preset: Preset, own: ProviderSettings, env: Mapping[str, str]) -> str:
@@ -155,8 +188,7 @@ def _base_url(preset: Preset, own: ProviderSettings, env: Mapping[str, str]) -> 
     return own.base_url or from_env or preset.base_url
 
 
-def _key(preset: Preset, own: ProviderSettings, env: Mapping[str, str],
-         keyring: KeyLookup) -> tuple[str, str | None]:
+def _key(preset: Preset, own: ProviderSettings, env: Mapping[str, str], keyring: KeyLookup) -> tuple[str, str | None]:
     """The variable that holds the key, and the key: environment first, then keyring."""
     names = (own.key_env,) if own.key_env else preset.keys
     for name in names:
@@ -181,8 +213,9 @@ def keyring_lookup(name: str) -> str | None:
         return None
 
 
-async def _by_key(env: Mapping[str, str], settings: Mapping[str, ProviderSettings],
-                  keyring: KeyLookup | None, probe: Probe) -> Choice | None:
+async def _by_key(
+    env: Mapping[str, str], settings: Mapping[str, ProviderSettings], keyring: KeyLookup | None, probe: Probe
+) -> Choice | None:
     candidates = list(_key_variables(settings))
     for provider, variable in candidates:
         if env.get(variable):
@@ -209,8 +242,9 @@ def _key_variables(settings: Mapping[str, ProviderSettings]) -> Iterator[tuple[s
             yield preset.name, variable
 
 
-async def _default_model(provider: str, env: Mapping[str, str], settings: Mapping[str, ProviderSettings],
-                         probe: Probe) -> str | None:
+async def _default_model(
+    provider: str, env: Mapping[str, str], settings: Mapping[str, ProviderSettings], probe: Probe
+) -> str | None:
     """The provider's default model, or the first that its server names, where that is on this machine."""
     preset = PRESETS.get(provider) or Preset(provider, "chat", "")
     url = _base_url(preset, settings.get(provider, ProviderSettings()), env)
@@ -226,8 +260,7 @@ def _with_v1(url: str) -> str:
 
 
 async def _by_server(settings: Mapping[str, ProviderSettings], probe: Probe) -> Choice | None:
-    servers = [(p, _base_url(p, settings.get(p.name, ProviderSettings()), {}))
-               for p in PRESETS.values() if p.local]
+    servers = [(p, _base_url(p, settings.get(p.name, ProviderSettings()), {})) for p in PRESETS.values() if p.local]
     answers = await asyncio.gather(*(probe(url) for _, url in servers))
     for (preset, url), names in zip(servers, answers, strict=True):
         if names:

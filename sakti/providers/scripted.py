@@ -76,9 +76,15 @@ class ScriptedProvider:
     not state (None: zero). When the list is used up a call fails with ProviderError (invalid_request).
     """
 
-    def __init__(self, answers: Iterable[Played] | Player = (), *, name: str = "scripted",
-                 clock: Clock | None = None, count: Counter | None = None,
-                 context_window: int = 200_000) -> None:
+    def __init__(
+        self,
+        answers: Iterable[Played] | Player = (),
+        *,
+        name: str = "scripted",
+        clock: Clock | None = None,
+        count: Counter | None = None,
+        context_window: int = 200_000,
+    ) -> None:
         self.name = name
         self.requests: list[Request] = []
         self._player = answers if callable(answers) else None
@@ -88,8 +94,9 @@ class ScriptedProvider:
         self._window = context_window
 
     @classmethod
-    def from_file(cls, path: str | Path, *, clock: Clock | None = None,
-                  count: Counter | None = None) -> ScriptedProvider:
+    def from_file(
+        cls, path: str | Path, *, clock: Clock | None = None, count: Counter | None = None
+    ) -> ScriptedProvider:
         """Answers from a JSON file (a list) or JSONL (one a line); an answer is a string or the fields of
         `Answer`. Raises ConfigError for a file that cannot be read or does not fit."""
         return cls(load(Path(path)), clock=clock, count=count)
@@ -140,8 +147,7 @@ class ScriptedProvider:
     def _usage(self, request: Request, parts: Sequence[Part]) -> Usage:
         if self._count is None:
             return Usage()
-        return Usage(input_tokens=self._input(request, self._count),
-                     output_tokens=self._count(plain_text(parts)))
+        return Usage(input_tokens=self._input(request, self._count), output_tokens=self._count(plain_text(parts)))
 
     @staticmethod
     def _input(request: Request, count: Counter) -> int:
@@ -163,7 +169,7 @@ class ScriptedProvider:
 
 
 def _pieces(text: str, size: int) -> Iterable[str]:
-    return (text[i:i + size] for i in range(0, len(text), max(1, size)))
+    return (text[i : i + size] for i in range(0, len(text), max(1, size)))
 
 
 def _failure(answer: Answer) -> ProviderError:

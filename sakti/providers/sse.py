@@ -51,9 +51,11 @@ def _read(text: bytes) -> dict[str, Any]:
     try:
         value: Any = json.loads(text)
     except ValueError as e:
-        raise ProviderError("The answer broke off: the server sent something unreadable.", code="stream_cut",
-                            retryable=True) from e
+        raise ProviderError(
+            "The answer broke off: the server sent something unreadable.", code="stream_cut", retryable=True
+        ) from e
     if not isinstance(value, dict):
-        raise ProviderError("The answer broke off: the server sent something unexpected.", code="stream_cut",
-                            retryable=True)
+        raise ProviderError(
+            "The answer broke off: the server sent something unexpected.", code="stream_cut", retryable=True
+        )
     return cast("dict[str, Any]", value)

@@ -1,18 +1,7 @@
-"""The open database as the functions of this package are given it."""
+"""The open database as the functions of this package are given it: queries run as `query.execute(db)`, or in SQL."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from peewee import Database
 
-
-class Database(Protocol):
-    """A peewee database that is open on this thread. Queries are run as `query.execute(db)` or in SQL."""
-
-    def execute_sql(self, sql: str, params: Sequence[Any] | None = None) -> Any:
-        """Run one statement with `?` parameters; returns a cursor."""
-        ...
-
-    def atomic(self) -> Any: ...
-
-    def connection(self) -> Any: ...
+__all__ = ["Database"]

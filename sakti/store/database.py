@@ -53,8 +53,9 @@ class Store:
         self._read_connection: apsw.Connection | None = None
 
     @classmethod
-    async def open(cls, path: Path, *, clock: Clock | None = None, ids: Ids | None = None,
-                   synchronous: Synchronous = "FULL") -> Store:
+    async def open(
+        cls, path: Path, *, clock: Clock | None = None, ids: Ids | None = None, synchronous: Synchronous = "FULL"
+    ) -> Store:
         """Open or create the database at `path` (folder 0700, file 0600) and bring its schema up to date.
 
         A database made by a newer sakti is opened read-only. Raises `StoreError` where it cannot be opened.
@@ -142,8 +143,9 @@ class Store:
             with self._db.atomic():
                 return fn(self._db, *args, **kwargs)
         except (peewee.OperationalError, apsw.Error) as e:
-            raise StoreError(f"Not saved: {e}. Nothing was lost; sakti tries again with the next change.",
-                             retryable=True) from e
+            raise StoreError(
+                f"Not saved: {e}. Nothing was lost; sakti tries again with the next change.", retryable=True
+            ) from e
 
     def _with_reader(self, fn: Callable[Concatenate[Database, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         if self._db.is_closed():

@@ -9,7 +9,16 @@ from sakti.core.errors import StoreError
 from sakti.store import migrate
 from sakti.store.connection import Database
 
-COUNTED = ("threads", "messages", "observation_groups", "observations", "tasks", "compaction_records", "steps", "search_docs")
+COUNTED = (
+    "threads",
+    "messages",
+    "observation_groups",
+    "observations",
+    "tasks",
+    "compaction_records",
+    "steps",
+    "search_docs",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +49,11 @@ def check(db: Database) -> list[Finding]:
         "SELECT count(*) FROM messages m WHERE state = 'saved' AND trim(coalesce(search_text, raw_content)) != ''"
         " AND NOT EXISTS (SELECT 1 FROM search_docs d WHERE d.kind = 'message' AND d.doc_id = m.id)"
     ).fetchone()
-    found.append(Finding("search", missing == 0, f"{missing} messages not searchable", "Run it again after closing other windows."))
+    found.append(
+        Finding(
+            "search", missing == 0, f"{missing} messages not searchable", "Run it again after closing other windows."
+        )
+    )
     (gaps,) = db.execute_sql(
         "SELECT count(*) FROM (SELECT thread_id FROM messages GROUP BY thread_id"
         " HAVING max(message_index) - min(message_index) + 1 != count(*))"

@@ -29,11 +29,23 @@ def append(db: Database, message: Message, *, index_text: str | None = None, pat
         "SELECT coalesce(max(message_index), -1) + 1 FROM messages WHERE thread_id = ?", (message.thread_id,)
     ).fetchone()
     MessageRow.insert(
-        id=message.id, thread_id=message.thread_id, resource_id=message.resource_id, role=message.role,
-        message_index=index, format=codec.FORMAT, parts=[codec.encode(p) for p in message.parts], raw_content=raw,
-        search_text=index_text, paths=list(paths), task_id=message.task_id, token_count=message.tokens,
-        part_tokens=list(message.part_tokens), token_counter=message.token_counter, state=message.state,
-        metadata=message.metadata, created_at=message.created_at,
+        id=message.id,
+        thread_id=message.thread_id,
+        resource_id=message.resource_id,
+        role=message.role,
+        message_index=index,
+        format=codec.FORMAT,
+        parts=[codec.encode(p) for p in message.parts],
+        raw_content=raw,
+        search_text=index_text,
+        paths=list(paths),
+        task_id=message.task_id,
+        token_count=message.tokens,
+        part_tokens=list(message.part_tokens),
+        token_counter=message.token_counter,
+        state=message.state,
+        metadata=message.metadata,
+        created_at=message.created_at,
     ).execute(db)
     ThreadRow.update(updated_at=message.created_at).where(ThreadRow.id == message.thread_id).execute(db)
     if message.task_id is not None:
@@ -59,8 +71,12 @@ def withhold(db: Database, message_ids: Sequence[str], reason: str) -> None:
     """A guardrail stopped the turn: the text of its messages goes, the reason stays."""
     for message_id in message_ids:
         MessageRow.update(
-            state="withheld", parts=[{"t": "marker", "kind": "withheld", "text": reason}], raw_content="",
-            search_text=None, token_count=0, part_tokens=[0],
+            state="withheld",
+            parts=[{"t": "marker", "kind": "withheld", "text": reason}],
+            raw_content="",
+            search_text=None,
+            token_count=0,
+            part_tokens=[0],
         ).where(MessageRow.id == message_id).execute(db)
 
 
@@ -73,9 +89,18 @@ def _index(db: Database, message: Message, index: int, text: str, paths: Sequenc
         (message.thread_id, index),
     ).fetchone()
     search_index.put(
-        db, kind="message", doc_id=message.id, resource_id=message.resource_id, thread_id=message.thread_id,
-        task_id=message.task_id, role=message.role, position=index, created_at=message.created_at, text=text,
-        prev=row[0] if row else "", paths=paths,
+        db,
+        kind="message",
+        doc_id=message.id,
+        resource_id=message.resource_id,
+        thread_id=message.thread_id,
+        task_id=message.task_id,
+        role=message.role,
+        position=index,
+        created_at=message.created_at,
+        text=text,
+        prev=row[0] if row else "",
+        paths=paths,
     )
 
 
@@ -159,13 +184,37 @@ def add_metadata(db: Database, message_id: str, changes: Json) -> None:
 
 
 def from_row(row: Sequence[Any]) -> Message:
-    (id_, thread_id, resource_id, role, parts, created_at, index, tokens, part_tokens, counter, state, sealed_at,
-     task_id, metadata) = row
+    (
+        id_,
+        thread_id,
+        resource_id,
+        role,
+        parts,
+        created_at,
+        index,
+        tokens,
+        part_tokens,
+        counter,
+        state,
+        sealed_at,
+        task_id,
+        metadata,
+    ) = row
     return Message(
-        id=id_, thread_id=thread_id, resource_id=resource_id, role=role,
-        parts=tuple(codec.decode(p) for p in json.loads(parts)), created_at=created_at, index=index, tokens=tokens,
-        part_tokens=tuple(json.loads(part_tokens)), token_counter=counter, state=state, sealed_at=sealed_at,
-        task_id=task_id, metadata=json.loads(metadata),
+        id=id_,
+        thread_id=thread_id,
+        resource_id=resource_id,
+        role=role,
+        parts=tuple(codec.decode(p) for p in json.loads(parts)),
+        created_at=created_at,
+        index=index,
+        tokens=tokens,
+        part_tokens=tuple(json.loads(part_tokens)),
+        token_counter=counter,
+        state=state,
+        sealed_at=sealed_at,
+        task_id=task_id,
+        metadata=json.loads(metadata),
     )
 
 
@@ -173,16 +222,36 @@ def from_row(row: Sequence[Any]) -> Message:
 
 
 def add_step(
-    db: Database, *, id: str, thread_id: str, purpose: str, model: str, usage: Usage, now: int,
-    message_id: str | None = None, counted_tokens: int = 0, duration_ms: int = 0, stop_reason: str = "",
+    db: Database,
+    *,
+    id: str,
+    thread_id: str,
+    purpose: str,
+    model: str,
+    usage: Usage,
+    now: int,
+    message_id: str | None = None,
+    counted_tokens: int = 0,
+    duration_ms: int = 0,
+    stop_reason: str = "",
 ) -> None:
     """Record one model call: its tokens as the provider reported them, beside our own count of the input."""
     StepRow.insert(
-        id=id, thread_id=thread_id, message_id=message_id, purpose=purpose, model=model,
-        counted_tokens=counted_tokens, input_tokens=usage.input_tokens, cached_tokens=usage.cached_tokens,
-        cache_write_tokens=usage.cache_write_tokens, output_tokens=usage.output_tokens,
-        reasoning_tokens=usage.reasoning_tokens, cost_usd=usage.cost_usd, duration_ms=duration_ms,
-        stop_reason=stop_reason, created_at=now,
+        id=id,
+        thread_id=thread_id,
+        message_id=message_id,
+        purpose=purpose,
+        model=model,
+        counted_tokens=counted_tokens,
+        input_tokens=usage.input_tokens,
+        cached_tokens=usage.cached_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        output_tokens=usage.output_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        cost_usd=usage.cost_usd,
+        duration_ms=duration_ms,
+        stop_reason=stop_reason,
+        created_at=now,
     ).execute(db)
 
 

@@ -263,6 +263,15 @@ class SearchDocRow(Model):
 
 
 MODELS: tuple[type[Model], ...] = (
-    ThreadRow, MessageRow, StepRow, MemoryRecordRow, GroupRow, ObservationRow, CompactionRow,
-    WorkingMemoryRow, TaskRow, TaskEventRow, SearchDocRow,
+    ThreadRow,
+    MessageRow,
+    StepRow,
+    MemoryRecordRow,
+    GroupRow,
+    ObservationRow,
+    CompactionRow,
+    WorkingMemoryRow,
+    TaskRow,
+    TaskEventRow,
+    SearchDocRow,
 )

@@ -2,12 +2,14 @@
 
 Words are looked up in a stemmed index with the pieces of identifiers and a little of the message before; what
 looks like an identifier, or finds little, is also looked up by trigrams, and both lists are fused by reciprocal
-rank (Cormack, Clarke and Büttcher 2009, k = 60). What no index can hold (`C#`, an emoji, two CJK signs) is found by LIKE.
+rank (Cormack, Clarke and Büttcher 2009, k = 60). What no index can hold (`C#`, an emoji, two CJK signs) is found by
+LIKE.
 """
 
 from __future__ import annotations
 
 import datetime
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,7 +37,9 @@ _EXCLUDED = re.compile(r"(?<!\S)-(\w[\w.-]*)")
 _PREFIX = re.compile(r"(?<!\S)(\w{2,})\*(?!\S)")
 _WORD = re.compile(r"\w+")
 _TOKEN = re.compile(r"[^\s\"'`,;:!?()\[\]{}<>]+")
-_IDENTIFIER = re.compile(r"[A-Za-z0-9]+(?:[_./:\\-][A-Za-z0-9]+)+|[a-z0-9]+[A-Z]\w*|[A-Z][a-z]+[A-Z]\w*|\w*\d\w*[A-Za-z]\w*")
+_IDENTIFIER = re.compile(
+    r"[A-Za-z0-9]+(?:[_./:\\-][A-Za-z0-9]+)+|[a-z0-9]+[A-Z]\w*|[A-Z][a-z]+[A-Z]\w*|\w*\d\w*[A-Za-z]\w*"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +133,11 @@ def parse_query(text: str) -> Query:
     prefixes = [m[1] for m in _PREFIX.finditer(rest)]
     rest = _PREFIX.sub(" ", rest)
     return replace(
-        query, text=rest.strip(), phrases=tuple(p for minus, p in phrases if not minus),
-        excluded=(*excluded, *(p for minus, p in phrases if minus)), prefixes=tuple(prefixes),
+        query,
+        text=rest.strip(),
+        phrases=tuple(p for minus, p in phrases if not minus),
+        excluded=(*excluded, *(p for minus, p in phrases if minus)),
+        prefixes=tuple(prefixes),
     )
 
 
@@ -169,7 +176,7 @@ def terms(text: str) -> list[str]:
 
 def looks_like_identifier(text: str) -> bool:
     tokens = text.split()
-    return 0 < len(tokens) <= 3 and any(_IDENTIFIER.fullmatch(t) for t in tokens) or len(tokens) == 1
+    return len(tokens) == 1 or (0 < len(tokens) <= 3 and any(_IDENTIFIER.fullmatch(t) for t in tokens))
 
 
 def search(db: Database, text: str, scope: Scope, *, limit: int = 20, offset: int = 0) -> SearchPage:
@@ -237,7 +244,12 @@ def _filters(query: Query, scope: Scope) -> tuple[str, list[object]]:
     if query.role:
         add("d.role = ?", query.role.lower())
     if query.thread:
-        add("(d.thread_id = ? OR d.thread_id LIKE ? OR t.title LIKE ?)", query.thread, f"%{query.thread}", f"%{query.thread}%")
+        add(
+            "(d.thread_id = ? OR d.thread_id LIKE ? OR t.title LIKE ?)",
+            query.thread,
+            f"%{query.thread}",
+            f"%{query.thread}%",
+        )
     if query.task:
         add("d.task_id IN (SELECT id FROM tasks WHERE id = ? OR handle = ?)", query.task, query.task)
     if query.since is not None:
@@ -250,9 +262,7 @@ def _filters(query: Query, scope: Scope) -> tuple[str, list[object]]:
     return " AND ".join(clauses), values
 
 
-def _candidates(
-    db: Database, table: str, rank: str, match: str, where: str, values: list[object]
-) -> list[_Candidate]:
+def _candidates(db: Database, table: str, rank: str, match: str, where: str, values: list[object]) -> list[_Candidate]:
     rows = db.execute_sql(
         f"SELECT {rank} AS score, {_COLUMNS} FROM {table} JOIN search_docs d ON d.pk = {table}.rowid"
         f" LEFT JOIN threads t ON t.id = d.thread_id WHERE {table} MATCH ? AND {where} ORDER BY score LIMIT ?",
@@ -266,7 +276,7 @@ def _rerank(found: list[_Candidate], words: Sequence[str], query: Query) -> None
     if not found:
         return
     top = found[0].score or 1.0
-    pairs = [f"{a} {b}" for a, b in zip(words, words[1:], strict=False)]
+    pairs = [f"{a} {b}" for a, b in itertools.pairwise(words)]
     best_of_thread: dict[object, list[float]] = {}
     places = {(c.row[3], c.row[8]) for c in found if c.row[1] == "message"}
     for c in found:
@@ -299,7 +309,10 @@ def _like(db: Database, query: Query, where: str, values: list[object]) -> list[
     if not needles and where == "1 = 1":
         return []
     clause = "".join(" AND d.text LIKE ? ESCAPE '\\'" for _ in needles)
-    escaped = [f"%{n[:200].replace(chr(92), chr(92) * 2).replace('%', chr(92) + '%').replace('_', chr(92) + '_')}%" for n in needles]
+    escaped = [
+        f"%{n[:200].replace(chr(92), chr(92) * 2).replace('%', chr(92) + '%').replace('_', chr(92) + '_')}%"
+        for n in needles
+    ]
     rows = db.execute_sql(
         f"SELECT {_COLUMNS} FROM search_docs d LEFT JOIN threads t ON t.id = d.thread_id"
         f" WHERE {where}{clause} ORDER BY d.created_at DESC LIMIT ?",
@@ -328,9 +341,19 @@ def _hit(candidate: _Candidate, words: Iterable[str], score: float, rank: int) -
     _, kind, doc_id, thread_id, title, task_id, role, created, position, text = candidate.row
     snippet, marks = snippet_of(str(text), words)
     return Hit(
-        str(doc_id), str(kind), None if thread_id is None else str(thread_id), str(title),
-        None if task_id is None else str(task_id), str(role), int(str(created)), int(str(position)), str(text), snippet,
-        marks, round(score, 4), rank,
+        str(doc_id),
+        str(kind),
+        None if thread_id is None else str(thread_id),
+        str(title),
+        None if task_id is None else str(task_id),
+        str(role),
+        int(str(created)),
+        int(str(position)),
+        str(text),
+        snippet,
+        marks,
+        round(score, 4),
+        rank,
     )
 
 

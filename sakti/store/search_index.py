@@ -13,7 +13,9 @@ from sakti.store.connection import Database
 TEXT_LIMIT = 100_000  # characters of one text that are indexed; what is stored has no limit
 PREVIOUS_LIMIT = 1_000
 
-_COMPOUND = re.compile(r"[A-Za-z0-9]+(?:[_.\-/:][A-Za-z0-9]+)+|[A-Za-z]*[a-z0-9][A-Z][A-Za-z0-9]*|[A-Z]{2,}[a-z][A-Za-z0-9]*")
+_COMPOUND = re.compile(
+    r"[A-Za-z0-9]+(?:[_.\-/:][A-Za-z0-9]+)+|[A-Za-z]*[a-z0-9][A-Z][A-Za-z0-9]*|[A-Z]{2,}[a-z][A-Za-z0-9]*"
+)
 _PIECE = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 
@@ -35,8 +37,18 @@ def identifiers(text: str) -> str:
 
 
 def put(
-    db: Database, *, kind: str, doc_id: str, resource_id: str, created_at: int, text: str,
-    thread_id: str | None = None, task_id: str | None = None, role: str = "", position: int = 0, prev: str = "",
+    db: Database,
+    *,
+    kind: str,
+    doc_id: str,
+    resource_id: str,
+    created_at: int,
+    text: str,
+    thread_id: str | None = None,
+    task_id: str | None = None,
+    role: str = "",
+    position: int = 0,
+    prev: str = "",
     paths: Sequence[str] = (),
 ) -> None:
     """Index a text, replacing what was indexed under the same kind and id."""
@@ -46,8 +58,20 @@ def put(
         " idents, prev, paths) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (kind, doc_id) DO UPDATE SET text = excluded.text, idents = excluded.idents,"
         " prev = excluded.prev, paths = excluded.paths, task_id = excluded.task_id",
-        (kind, doc_id, resource_id, thread_id, task_id, role, position, created_at, text, identifiers(text),
-         prev[:PREVIOUS_LIMIT], "\n".join(paths)),
+        (
+            kind,
+            doc_id,
+            resource_id,
+            thread_id,
+            task_id,
+            role,
+            position,
+            created_at,
+            text,
+            identifiers(text),
+            prev[:PREVIOUS_LIMIT],
+            "\n".join(paths),
+        ),
     )
 
 

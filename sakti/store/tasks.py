@@ -12,8 +12,24 @@ from sakti.store.connection import Database
 from sakti.store.models import TaskEventRow, TaskRow
 
 _FIELDS = (
-    "id", "resource_id", "handle", "title", "description", "status", "priority", "type", "assignee", "session_id",
-    "claimed_at", "claim_expires_at", "thread_id", "close_reason", "summary", "created_at", "updated_at", "closed_at",
+    "id",
+    "resource_id",
+    "handle",
+    "title",
+    "description",
+    "status",
+    "priority",
+    "type",
+    "assignee",
+    "session_id",
+    "claimed_at",
+    "claim_expires_at",
+    "thread_id",
+    "close_reason",
+    "summary",
+    "created_at",
+    "updated_at",
+    "closed_at",
 )
 
 
@@ -57,8 +73,15 @@ def update(db: Database, task_id: str, **changes: Any) -> Task:
 def _index(db: Database, task: Task) -> None:
     text = "\n".join(t for t in (task.title, task.description, task.summary or "") if t)
     search_index.put(
-        db, kind="task", doc_id=task.id, resource_id=task.resource_id, thread_id=task.thread_id, task_id=task.id,
-        role="task", created_at=task.created_at, text=text,
+        db,
+        kind="task",
+        doc_id=task.id,
+        resource_id=task.resource_id,
+        thread_id=task.thread_id,
+        task_id=task.id,
+        role="task",
+        created_at=task.created_at,
+        text=text,
     )
 
 
@@ -71,7 +94,8 @@ def get(db: Database, task_id: str) -> Task | None:
 
 def all_live(db: Database, resource_id: str) -> list[Task]:
     rows = db.execute_sql(
-        f"SELECT {', '.join(_FIELDS)} FROM tasks WHERE resource_id = ? AND deleted_at IS NULL ORDER BY pk", (resource_id,)
+        f"SELECT {', '.join(_FIELDS)} FROM tasks WHERE resource_id = ? AND deleted_at IS NULL ORDER BY pk",
+        (resource_id,),
     ).fetchall()
     return [Task(*r) for r in rows]
 
@@ -80,7 +104,7 @@ def matching(db: Database, resource_id: str, text: str) -> list[Task]:
     """Tasks whose id or handle is `text` or begins with it; an exact one alone."""
     rows = db.execute_sql(
         f"SELECT {', '.join(_FIELDS)} FROM tasks WHERE resource_id = ? AND deleted_at IS NULL"
-        " AND (id = ?2 OR handle = ?2 OR substr(id, 1, length(?2)) = ?2 OR substr(handle, 1, length(?2)) = ?2) LIMIT 20",
+        " AND (substr(id, 1, length(?2)) = ?2 OR substr(handle, 1, length(?2)) = ?2) LIMIT 20",
         (resource_id, text),
     ).fetchall()
     found = [Task(*r) for r in rows]
@@ -125,7 +149,8 @@ def labels(db: Database, resource_id: str) -> dict[str, list[str]]:
     out: dict[str, list[str]] = {}
     for task_id, label in db.execute_sql(
         "SELECT l.task_id, l.label FROM task_labels l JOIN tasks t ON t.id = l.task_id"
-        " WHERE t.resource_id = ? ORDER BY l.label", (resource_id,),
+        " WHERE t.resource_id = ? ORDER BY l.label",
+        (resource_id,),
     ).fetchall():
         out.setdefault(task_id, []).append(label)
     return out
@@ -165,10 +190,12 @@ def linked_messages(db: Database, task_id: str, limit: int = 50) -> list[Json]:
     rows = db.execute_sql(
         "SELECT m.id, m.thread_id, m.role, m.message_index, tm.relation, substr(m.raw_content, 1, 200)"
         " FROM task_messages tm JOIN messages m ON m.id = tm.message_id WHERE tm.task_id = ?"
-        " ORDER BY m.created_at, m.message_index LIMIT ?", (task_id, limit),
+        " ORDER BY m.created_at, m.message_index LIMIT ?",
+        (task_id, limit),
     ).fetchall()
     return [
-        {"id": i, "thread_id": t, "role": r, "index": n, "relation": rel, "text": text} for i, t, r, n, rel, text in rows
+        {"id": i, "thread_id": t, "role": r, "index": n, "relation": rel, "text": text}
+        for i, t, r, n, rel, text in rows
     ]
 
 
@@ -176,5 +203,11 @@ def add_event(
     db: Database, task: Task, action: str, actor: str, now: int, before: Json | None, after: Json | None
 ) -> None:
     TaskEventRow.insert(
-        task_id=task.id, resource_id=task.resource_id, action=action, actor=actor, before=before, after=after, created_at=now
+        task_id=task.id,
+        resource_id=task.resource_id,
+        action=action,
+        actor=actor,
+        before=before,
+        after=after,
+        created_at=now,
     ).execute(db)

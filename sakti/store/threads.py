@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from peewee import fn
 
@@ -15,16 +15,22 @@ TITLE_LIMIT = 60
 
 def create(db: Database, thread: Thread) -> Thread:
     ThreadRow.insert(
-        id=thread.id, resource_id=thread.resource_id, title=thread.title, title_pinned=int(thread.title_pinned),
-        metadata=thread.metadata, parent_id=thread.parent_id, mode=thread.mode,
-        created_at=thread.created_at, updated_at=thread.updated_at,
+        id=thread.id,
+        resource_id=thread.resource_id,
+        title=thread.title,
+        title_pinned=int(thread.title_pinned),
+        metadata=thread.metadata,
+        parent_id=thread.parent_id,
+        mode=thread.mode,
+        created_at=thread.created_at,
+        updated_at=thread.updated_at,
     ).execute(db)
     return thread
 
 
 def get(db: Database, thread_id: str) -> Thread | None:
     row = ThreadRow.select().where(ThreadRow.id == thread_id).dicts().get_or_none(db)
-    return None if row is None else from_row(row)
+    return None if row is None else from_row(cast("dict[str, Any]", row))
 
 
 def find(db: Database, resource_id: str, text: str) -> list[Thread]:
@@ -75,9 +81,15 @@ def set_mode(db: Database, thread_id: str, mode: str) -> None:
 
 def from_row(row: dict[str, Any]) -> Thread:
     return Thread(
-        id=row["id"], resource_id=row["resource_id"], title=row["title"], created_at=row["created_at"],
-        updated_at=row["updated_at"], title_pinned=bool(row["title_pinned"]), parent_id=row["parent_id"],
-        mode=row["mode"], metadata=row["metadata"],
+        id=row["id"],
+        resource_id=row["resource_id"],
+        title=row["title"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+        title_pinned=bool(row["title_pinned"]),
+        parent_id=row["parent_id"],
+        mode=row["mode"],
+        metadata=row["metadata"],
     )
 
 
@@ -90,7 +102,8 @@ def summaries(db: Database, resource_id: str, limit: int) -> list[tuple[Thread, 
         ).fetchone()
         (preview,) = db.execute_sql(
             "SELECT substr(raw_content, 1, 200) FROM messages WHERE thread_id = ? AND role IN ('user', 'assistant')"
-            " ORDER BY message_index DESC LIMIT 1", (thread.id,),
+            " ORDER BY message_index DESC LIMIT 1",
+            (thread.id,),
         ).fetchone() or ("",)
         out.append((thread, preview, count, tokens))
     return out

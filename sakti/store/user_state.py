@@ -20,10 +20,13 @@ def add_history(db: Database, resource_id: str, text: str, now: int) -> None:
     last = history(db, resource_id, 1)
     if last == [text]:
         return
-    db.execute_sql("INSERT INTO prompt_history (resource_id, text, created_at) VALUES (?, ?, ?)", (resource_id, text, now))
     db.execute_sql(
-        "DELETE FROM prompt_history WHERE resource_id = ? AND pk <= (SELECT pk FROM prompt_history WHERE resource_id = ?"
-        " ORDER BY pk DESC LIMIT 1 OFFSET ?)", (resource_id, resource_id, HISTORY_KEPT),
+        "INSERT INTO prompt_history (resource_id, text, created_at) VALUES (?, ?, ?)", (resource_id, text, now)
+    )
+    db.execute_sql(
+        "DELETE FROM prompt_history WHERE resource_id = ?1 AND pk <="
+        " (SELECT pk FROM prompt_history WHERE resource_id = ?1 ORDER BY pk DESC LIMIT 1 OFFSET ?2)",
+        (resource_id, HISTORY_KEPT),
     )
 
 
@@ -35,7 +38,8 @@ def rules(db: Database, resource_id: str) -> list[tuple[str, str]]:
 def save_rule(db: Database, resource_id: str, rule: str, decision: str, now: int) -> None:
     db.execute_sql(
         "INSERT INTO approval_rules (resource_id, rule, decision, created_at) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT (resource_id, rule) DO UPDATE SET decision = excluded.decision", (resource_id, rule, decision, now),
+        " ON CONFLICT (resource_id, rule) DO UPDATE SET decision = excluded.decision",
+        (resource_id, rule, decision, now),
     )
 
 
@@ -45,5 +49,6 @@ def ui_state(db: Database) -> dict[str, str]:
 
 def set_ui_state(db: Database, key: str, value: str) -> None:
     db.execute_sql(
-        "INSERT INTO ui_state (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", (key, value)
+        "INSERT INTO ui_state (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        (key, value),
     )

@@ -96,7 +96,8 @@ def blocked(graph: Graph, task: str) -> Blocked | None:
 def ready(graph: Graph) -> list[str]:
     """Open, unclaimed, unblocked tasks without an open child: the most urgent first, then the oldest."""
     found = [
-        n for n in graph.nodes.values()
+        n
+        for n in graph.nodes.values()
         if n.status == "open" and not open_children(graph, n.id) and blocked(graph, n.id) is None
     ]
     return [n.id for n in sorted(found, key=lambda n: (n.priority, n.order))]
@@ -137,6 +138,10 @@ def unblocked_by(graph: Graph, task: str) -> tuple[str, ...]:
             touched[current] = None
             direct += [c for c in graph.children.get(current, ()) if is_open(graph, c)]
     closed = Graph(
-        {**graph.nodes, task: Node(task, "closed", 0, 0)}, graph.blockers, graph.parents, graph.children, graph.dependants
+        {**graph.nodes, task: Node(task, "closed", 0, 0)},
+        graph.blockers,
+        graph.parents,
+        graph.children,
+        graph.dependants,
     )
     return tuple(sorted(t for t in touched if blocked(closed, t) is None))

@@ -79,16 +79,42 @@ def find(db: Database, resource_id: str, text: str) -> Task:
 
 
 def create(
-    db: Database, actor: Actor, id: str, title: str, *, description: str = "", priority: int = 2, type: str = "task",
-    labels: Sequence[str] = (), parent: str | None = None, depends_on: Sequence[str] = (), message_id: str | None = None,
+    db: Database,
+    actor: Actor,
+    id: str,
+    title: str,
+    *,
+    description: str = "",
+    priority: int = 2,
+    type: str = "task",
+    labels: Sequence[str] = (),
+    parent: str | None = None,
+    depends_on: Sequence[str] = (),
+    message_id: str | None = None,
 ) -> Task:
     title = " ".join(title.split())
     _check_title(title)
     _one_of("type", type, TYPES)
     _check_priority(priority)
     task = Task(
-        id, actor.resource_id, _new_handle(db, actor.resource_id, id), title, description, "open", priority, type, None,
-        None, None, None, actor.thread_id, None, None, actor.now, actor.now, None,
+        id,
+        actor.resource_id,
+        _new_handle(db, actor.resource_id, id),
+        title,
+        description,
+        "open",
+        priority,
+        type,
+        None,
+        None,
+        None,
+        None,
+        actor.thread_id,
+        None,
+        None,
+        actor.now,
+        actor.now,
+        None,
     )
     store.insert(db, task)
     store.set_labels(db, task.id, labels)
@@ -107,7 +133,9 @@ def update(db: Database, actor: Actor, text: str, changes: Json) -> Task:
     allowed = {"title", "description", "priority", "type", "assignee"}
     unknown = set(changes) - allowed - {"labels"}
     if unknown:
-        raise TaskError(f"{', '.join(sorted(unknown))} cannot be updated; {', '.join(sorted(allowed))}, labels can.", code="invalid")
+        raise TaskError(
+            f"{', '.join(sorted(unknown))} cannot be updated; {', '.join(sorted(allowed))}, labels can.", code="invalid"
+        )
     if "type" in changes:
         _one_of("type", changes["type"], TYPES)
     if "priority" in changes:
@@ -152,9 +180,7 @@ def release(db: Database, actor: Actor, text: str) -> Task:
     if task.session_id not in (None, actor.session_id) and live:
         raise TaskError(f"{task.handle} is claimed by {task.session_id}.", code="already_claimed")
     _clear_active(db, actor, task)
-    return _changed(
-        db, actor, task, "release", status="open", session_id=None, claimed_at=None, claim_expires_at=None
-    )
+    return _changed(db, actor, task, "release", status="open", session_id=None, claimed_at=None, claim_expires_at=None)
 
 
 def close(
@@ -170,15 +196,28 @@ def close(
     tasks, graph = load(db, actor.resource_id)
     if not force:
         if why := g.blocked(graph, task.id):
-            raise TaskError(f"{task.handle} is blocked by {', '.join(reasons(tasks, why))}. Close that first, or force it.", code="blocked")
+            raise TaskError(
+                f"{task.handle} is blocked by {', '.join(reasons(tasks, why))}. Close that first, or force it.",
+                code="blocked",
+            )
         if children := g.open_children(graph, task.id):
             names = ", ".join(tasks[c].handle for c in children)
-            raise TaskError(f"{task.handle} has open children: {names}. Close them first, or force it.", code="open_children")
+            raise TaskError(
+                f"{task.handle} has open children: {names}. Close them first, or force it.", code="open_children"
+            )
     freed = tuple(tasks[t] for t in g.unblocked_by(graph, task.id))
     _clear_active(db, actor, task)
     closed = _changed(
-        db, actor, task, "close", status="closed", close_reason=reason, summary=summary.strip(), closed_at=actor.now,
-        session_id=None, claim_expires_at=None,
+        db,
+        actor,
+        task,
+        "close",
+        status="closed",
+        close_reason=reason,
+        summary=summary.strip(),
+        closed_at=actor.now,
+        session_id=None,
+        claim_expires_at=None,
     )
     return closed, freed
 
@@ -220,11 +259,20 @@ def reasons(tasks: dict[str, Task], why: g.Blocked) -> list[str]:
 def describe(task: Task, labels: Sequence[str] = ()) -> Json:
     """A task as tools and `--json` show it."""
     out: Json = {
-        "id": task.id, "handle": task.handle, "title": task.title, "status": task.status,
-        "priority": task.priority, "type": task.type,
+        "id": task.id,
+        "handle": task.handle,
+        "title": task.title,
+        "status": task.status,
+        "priority": task.priority,
+        "type": task.type,
     }
-    optional = {"description": task.description, "assignee": task.assignee, "close_reason": task.close_reason,
-                "summary": task.summary, "labels": list(labels)}
+    optional = {
+        "description": task.description,
+        "assignee": task.assignee,
+        "close_reason": task.close_reason,
+        "summary": task.summary,
+        "labels": list(labels),
+    }
     return out | {k: v for k, v in optional.items() if v}
 
 
@@ -241,7 +289,8 @@ def board(db: Database, resource_id: str, midnight: int) -> Board:
         blocked=tuple(sorted(blocked, key=lambda c: c.priority)),
         in_progress=tuple(_card(t) for t in by_priority if t.status == "in_progress"),
         closed_today=tuple(
-            _card(t) for t in sorted(tasks.values(), key=lambda t: -(t.closed_at or 0))
+            _card(t)
+            for t in sorted(tasks.values(), key=lambda t: -(t.closed_at or 0))
             if t.status == "closed" and (t.closed_at or 0) >= midnight
         ),
     )

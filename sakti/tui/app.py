@@ -213,8 +213,7 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
 
     @on(ApprovalBox.Answered)
     def _answered(self, event: ApprovalBox.Answered) -> None:
-        self.session.resolve(
-            event.id, event.approved, always=event.always, note=event.note, edited=event.edited)
+        self.session.resolve(event.id, event.approved, always=event.always, note=event.note, edited=event.edited)
 
     @on(QueueView.Removed)
     def _unqueue(self, event: QueueView.Removed) -> None:
@@ -234,8 +233,15 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
     def on_resize(self, event: events.Resize) -> None:
         self.sidebar.set_narrow(event.size.width < 100)
 
-    def notify(self, message: str, *, title: str = "", severity: Any = "information",
-               timeout: float | None = None, markup: bool = False) -> None:
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: Any = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
         super().notify(sanitise(message), title=sanitise(title), severity=severity, timeout=timeout, markup=False)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:

@@ -37,8 +37,15 @@ from sakti.tui.transcript.blocks import CardBlock, NoticeBlock, compaction_card
 if TYPE_CHECKING:
     from sakti.tui.app import SaktiApp
 
-_ENDS = {"interrupted": "Interrupted", "limit": "Stopped at a limit", "repetition": "Stopped: it went in circles",
-         "tripwire": "Withheld", "refused": "Refused", "no_model": "No model", "error": "The model did not answer"}
+_ENDS = {
+    "interrupted": "Interrupted",
+    "limit": "Stopped at a limit",
+    "repetition": "Stopped: it went in circles",
+    "tripwire": "Withheld",
+    "refused": "Refused",
+    "no_model": "No model",
+    "error": "The model did not answer",
+}
 
 
 def no_model_card() -> CardBlock:
@@ -120,11 +127,13 @@ def _memory(app: SaktiApp, event: Event) -> None:
             app.load_observations()
         case CompactionFinished(messages=messages, tokens_before=before, tokens_after=after):
             if event.undone:
-                app.transcript.live.add_block(NoticeBlock(
-                    tone="good", title="Compaction undone", text=f"{messages} messages are back in the window."))
-            else:
                 app.transcript.live.add_block(
-                    compaction_card(messages, before, after, event.lines, event.warnings))
+                    NoticeBlock(
+                        tone="good", title="Compaction undone", text=f"{messages} messages are back in the window."
+                    )
+                )
+            else:
+                app.transcript.live.add_block(compaction_card(messages, before, after, event.lines, event.warnings))
             app.load_observations()
         case _:
             pass
@@ -134,11 +143,15 @@ def activation_notice(event: MemoryActivation) -> NoticeBlock:
     """The line that says what happened when the bar dropped."""
     why = {"threshold": "the window was full", "idle": "after a pause", "provider_change": "another model"}
     if event.operation_type == "reflection":
-        text = (f"{count_k(event.tokens_activated)} → {count_k(event.observation_tokens)} tokens of observations, "
-                f"generation {event.generation_count}")
+        text = (
+            f"{count_k(event.tokens_activated)} → {count_k(event.observation_tokens)} tokens of observations, "
+            f"generation {event.generation_count}"
+        )
         return NoticeBlock(title="Memory reflected", text=text)
-    text = (f"{event.messages_activated} messages, {count_k(event.tokens_activated)} → "
-            f"{count_k(event.observation_tokens)} tokens ({why.get(event.triggered_by, event.triggered_by)})")
+    text = (
+        f"{event.messages_activated} messages, {count_k(event.tokens_activated)} → "
+        f"{count_k(event.observation_tokens)} tokens ({why.get(event.triggered_by, event.triggered_by)})"
+    )
     return NoticeBlock(title="Memory activated", text=text)
 
 

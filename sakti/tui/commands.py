@@ -84,17 +84,28 @@ class Commands:
         buffered, reflection = status.buffered_observations, status.buffered_reflection
         about = "about " if status.approximate else ""
         rows = [
-            ("messages", f"{about}{status.messages.tokens:,} of {status.messages.threshold:,} tokens "
-                         "before they are observed"),
-            ("observations", f"{status.observations.tokens:,} of {status.observations.threshold:,} tokens "
-                             "before a reflection"),
-            ("buffered", f"{buffered.chunks} chunks: {buffered.message_tokens:,} tokens of messages as "
-                         f"{buffered.observation_tokens:,} of observations ({buffered.status})"),
+            (
+                "messages",
+                f"{about}{status.messages.tokens:,} of {status.messages.threshold:,} tokens before they are observed",
+            ),
+            (
+                "observations",
+                f"{status.observations.tokens:,} of {status.observations.threshold:,} tokens before a reflection",
+            ),
+            (
+                "buffered",
+                f"{buffered.chunks} chunks: {buffered.message_tokens:,} tokens of messages as "
+                f"{buffered.observation_tokens:,} of observations ({buffered.status})",
+            ),
             ("activation", f"would free {buffered.projected_message_removal:,} tokens"),
-            ("reflection", f"{reflection.input_observation_tokens:,} → {reflection.observation_tokens:,} "
-                           f"({reflection.status})"),
+            (
+                "reflection",
+                f"{reflection.input_observation_tokens:,} → {reflection.observation_tokens:,} ({reflection.status})",
+            ),
             ("generation", str(status.generation_count)),
-            ("observer", status.observer), ("reflector", status.reflector), ("note", status.note),
+            ("observer", status.observer),
+            ("reflector", status.reflector),
+            ("note", status.note),
         ]
         self._app.transcript.live.add_block(CardBlock(title="Memory", rows=tuple((k, v) for k, v in rows if v)))
 
@@ -110,8 +121,11 @@ class Commands:
         if not wanted:
             await self._app.pick_thread()
             return
-        found = [s.thread for s in await self._app.session.views.threads()
-                 if wanted.lower() in s.thread.title.lower() or s.thread.id.endswith(wanted)]
+        found = [
+            s.thread
+            for s in await self._app.session.views.threads()
+            if wanted.lower() in s.thread.title.lower() or s.thread.id.endswith(wanted)
+        ]
         if not found:
             raise SaktiError(f"No thread of this workspace matches {one_line(wanted, 80)!r}.", title="Resume")
         await self._app.session.open_thread(found[0].id)
@@ -171,7 +185,11 @@ def cost_card(usage: Usage) -> CardBlock:
     """Tokens and price of a thread, as the provider reported them."""
     share = f" ({usage.cached_tokens / usage.input_tokens:.0%} from the cache)" if usage.input_tokens else ""
     price = f"${usage.cost_usd:.4f}" if usage.cost_usd is not None else "not known for this model"
-    return CardBlock(title="Cost of this thread", rows=(
-        ("input", f"{usage.input_tokens:,} tokens{share}"), ("output", f"{usage.output_tokens:,} tokens"),
-        ("price", price),
-    ))
+    return CardBlock(
+        title="Cost of this thread",
+        rows=(
+            ("input", f"{usage.input_tokens:,} tokens{share}"),
+            ("output", f"{usage.output_tokens:,} tokens"),
+            ("price", price),
+        ),
+    )

@@ -49,7 +49,8 @@ class Completer:
                 prompt.send()
             return
         complete = query.kind == "command" and (
-            choice.insert.strip() == f"/{query.text}" or not choice.insert.endswith(" "))
+            choice.insert.strip() == f"/{query.text}" or not choice.insert.endswith(" ")
+        )
         if not (send and choice.insert.strip() == prompt.text.strip()):
             prompt.apply(query, choice)
         if send and (complete or query.kind == "argument"):

@@ -39,8 +39,17 @@ class FileList:
 async def _git_files(root: Path) -> list[str] | None:
     try:
         process = await asyncio.create_subprocess_exec(
-            *_GIT, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate", cwd=root,
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+            *_GIT,
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+            "--deduplicate",
+            cwd=root,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
         )
     except OSError:
         return None

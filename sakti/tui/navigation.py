@@ -183,8 +183,11 @@ class Navigation:
 
         app = self._me
         parts: list[tuple[str, Any]] = [
-            ("Everywhere", type(app)), ("Prompt", type(app.prompt)), ("Conversation", type(app.transcript)),
-            ("Approvals", type(app.approval.view)), ("Observations", type(app.sidebar.observations)),
+            ("Everywhere", type(app)),
+            ("Prompt", type(app.prompt)),
+            ("Conversation", type(app.transcript)),
+            ("Approvals", type(app.approval.view)),
+            ("Observations", type(app.sidebar.observations)),
             ("Lists", type(app.sidebar.tasks.task_list)),
         ]
         bindings = [(name, b) for name, owner in parts for b in owner.BINDINGS if isinstance(b, Binding)]

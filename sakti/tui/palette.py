@@ -100,8 +100,7 @@ def _make(pairs: tuple[tuple[str, str], ...], dark: bool) -> Palette:
         return "#d5dae2" if dark else "#23272e"
 
     def role(name: str, *, bold: bool | None = None, bg: str | None = None, italic: bool | None = None) -> Style:
-        return Style(color=colour(PREFIX + name), bold=bold, italic=italic,
-                     bgcolor=colour(PREFIX + bg) if bg else None)
+        return Style(color=colour(PREFIX + name), bold=bold, italic=italic, bgcolor=colour(PREFIX + bg) if bg else None)
 
     foreground = colour("foreground")
     plain = {f.name for f in fields(Palette)} & {n.replace("-", "_") for n in DEFAULTS}

@@ -17,8 +17,19 @@ from sakti.core.resources import folders
 from sakti.tui.palette import variable_defaults
 
 FALLBACK = "sakti-dark"
-_COLOURS = ("primary", "secondary", "warning", "error", "success", "accent", "foreground", "background",
-            "surface", "panel", "boost")
+_COLOURS = (
+    "primary",
+    "secondary",
+    "warning",
+    "error",
+    "success",
+    "accent",
+    "foreground",
+    "background",
+    "surface",
+    "panel",
+    "boost",
+)
 _HEX = re.compile(r"#(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
 
 
@@ -42,10 +53,18 @@ def load_themes() -> Themes:
                 problems.append(f"{path}: {e}")
                 continue
             found.setdefault(theme.name, theme)
-    found.setdefault(FALLBACK, Theme(
-        name=FALLBACK, primary="#7fb0e8", background="#10141b", surface="#151a22", panel="#1e2530",
-        foreground="#d8dde6", variables=variable_defaults(True),
-    ))
+    found.setdefault(
+        FALLBACK,
+        Theme(
+            name=FALLBACK,
+            primary="#7fb0e8",
+            background="#10141b",
+            surface="#151a22",
+            panel="#1e2530",
+            foreground="#d8dde6",
+            variables=variable_defaults(True),
+        ),
+    )
     return Themes(found, tuple(problems))
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import aclosing
 
 import pytest
+
 from sakti.core.errors import ProviderError
 from sakti.core.types import TextPart, ThinkingPart, ToolCallPart
 from sakti.providers.anthropic import AnthropicProvider
 from sakti.providers.protocol import ThinkingChunk
-
 from tests.fakes.http import serving
 from tests.fakes.requests import READ, call, message, play, request, result
 

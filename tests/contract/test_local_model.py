@@ -9,12 +9,12 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+
 from sakti.core.errors import ProviderError
 from sakti.core.types import TextPart, ToolCallPart
 from sakti.providers.local.process import Worker
 from sakti.providers.local.provider import LocalProvider
 from sakti.providers.protocol import TextChunk
-
 from tests.fakes.requests import READ, message, play, request
 
 WEIGHTS = Path(os.environ.get("SAKTI_TEST_GGUF", "/nonexistent"))

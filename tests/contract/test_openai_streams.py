@@ -6,12 +6,12 @@ import json
 from contextlib import aclosing
 
 import pytest
+
 from sakti.core.errors import ProviderError
 from sakti.core.types import TextPart, ThinkingPart, ToolCallPart
 from sakti.providers.openai_chat import ChatProvider
 from sakti.providers.openai_responses import ResponsesProvider
 from sakti.providers.protocol import ThinkingChunk
-
 from tests.fakes.http import serving
 from tests.fakes.requests import READ, message, play, request, result
 
@@ -196,9 +196,7 @@ async def test_calls_without_or_with_equal_ids():
 
 
 async def test_two_hundred_parallel_calls():
-    calls = [
-        chunk({"tool_calls": [tool("read", json.dumps({"path": f"f{n}"}), f"c{n}", n)]}) for n in range(200)
-    ]
+    calls = [chunk({"tool_calls": [tool("read", json.dumps({"path": f"f{n}"}), f"c{n}", n)]}) for n in range(200)]
     _, done, _ = await chat([*calls, chunk({}, "tool_calls")])
     assert [p.arguments["path"] for p in done.parts] == [f"f{n}" for n in range(200)]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+
 from sakti.core.errors import ProviderError
 from sakti.core.types import ToolCallPart
 from sakti.providers.anthropic import AnthropicProvider
 from sakti.providers.openai_chat import ChatProvider
 from sakti.providers.openai_responses import ResponsesProvider
 from sakti.providers.protocol import TextChunk, ToolCallChunk
-
 from tests.fakes.requests import READ, play, request
 
 KEY = "sk-test-0123456789abcdef"

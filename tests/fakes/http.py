@@ -43,9 +43,7 @@ class FakeServer:
 
 
 @asynccontextmanager
-async def serving(
-    events: Sequence[dict[str, Any] | str] = (), *, hold: bool = False
-) -> AsyncIterator[FakeServer]:
+async def serving(events: Sequence[dict[str, Any] | str] = (), *, hold: bool = False) -> AsyncIterator[FakeServer]:
     fake = FakeServer(events, hold)
     server = await asyncio.start_server(fake.handle, "127.0.0.1", 0)
     fake.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"

@@ -66,21 +66,18 @@ class ScriptedReflector:
 
 
 def settings(message_tokens: int = 1_000, observation_tokens: int = 400, **values: Any) -> MemorySettings:
-    observation = {
-        k: values.pop(k) for k in ("buffer_tokens", "buffer_activation", "block_after") if k in values
-    }
+    observation = {k: values.pop(k) for k in ("buffer_tokens", "buffer_activation", "block_after") if k in values}
     return MemorySettings(
         observation=ObservationSettings(message_tokens=message_tokens, **observation),
-        reflection=ReflectionSettings(observation_tokens=observation_tokens), **values,
+        reflection=ReflectionSettings(observation_tokens=observation_tokens),
+        **values,
     )
 
 
 class Driver:
     """A thread, its engine, and what an agent does to them; every request is checked and kept."""
 
-    def __init__(
-        self, store: Store, settings: MemorySettings, observer: Any, reflector: Any, counter: Counter
-    ) -> None:
+    def __init__(self, store: Store, settings: MemorySettings, observer: Any, reflector: Any, counter: Counter) -> None:
         self.store, self.settings, self.observer, self.reflector = store, settings, observer, reflector
         self.counter = counter
         self.events: list[Event] = []
@@ -95,13 +92,22 @@ class Driver:
 
     @classmethod
     async def make(
-        cls, path: Path, memory: MemorySettings | None = None, *, observer: Any = None, reflector: Any = None,
-        counter: Counter | None = None, thread_id: str = "t1",
+        cls,
+        path: Path,
+        memory: MemorySettings | None = None,
+        *,
+        observer: Any = None,
+        reflector: Any = None,
+        counter: Counter | None = None,
+        thread_id: str = "t1",
     ) -> Driver:
         clock = FakeClock()
         store = await Store.open(path, clock=clock, synchronous="NORMAL")
         driver = cls(
-            store, memory or settings(), observer or ScriptedObserver(), reflector or ScriptedReflector(),
+            store,
+            memory or settings(),
+            observer or ScriptedObserver(),
+            reflector or ScriptedReflector(),
             counter or Estimator(),
         )
         await driver.open(thread_id)
@@ -115,8 +121,15 @@ class Driver:
             await self.store.write(threads.create, thread)
         self.thread = thread
         self.engine = MemoryEngine(
-            store=self.store, settings=self.settings, mode=mode, counter=self.counter, clock=self.clock,
-            ids=self.store.ids, observer=self.observer, reflector=self.reflector, emit=self.events.append,
+            store=self.store,
+            settings=self.settings,
+            mode=mode,
+            counter=self.counter,
+            clock=self.clock,
+            ids=self.store.ids,
+            observer=self.observer,
+            reflector=self.reflector,
+            emit=self.events.append,
             timezone="UTC",
         )
         await self.engine.open(thread)
@@ -132,8 +145,15 @@ class Driver:
         counted = count_parts(self.counter, parts)
         self.clock.advance(0.01)
         message = Message(
-            self.store.ids.new(), self.thread.id, "workspace", role, parts, self.clock.now(),  # pyright: ignore
-            tokens=message_tokens(counted), part_tokens=counted, token_counter=self.counter.name,
+            self.store.ids.new(),
+            self.thread.id,
+            "workspace",
+            role,
+            parts,
+            self.clock.now(),  # pyright: ignore
+            tokens=message_tokens(counted),
+            part_tokens=counted,
+            token_counter=self.counter.name,
         )
         saved = await self.store.write(messages.append, message)
         self.said.append(saved)
@@ -183,9 +203,7 @@ class Driver:
         covered = set[int]()
         for group in flow.window.active:
             if group.kind == "observation":
-                assert not covered & set(range(group.first_index or 0, (group.last_index or 0) + 1)), (
-                    "observed twice"
-                )
+                assert not covered & set(range(group.first_index or 0, (group.last_index or 0) + 1)), "observed twice"
             covered |= set(range(group.first_index or 0, (group.last_index or 0) + 1))
         if self.budget is None and not flow.backlog and self.engine._room is None:
             missing = [m.index for m in self.said if m.index not in covered and m.index not in indexes]
@@ -193,9 +211,7 @@ class Driver:
         else:
             size = sum(m.tokens for m in prepared.messages) + sum(b.tokens for b in prepared.blocks)
             last = sum(m.tokens for m in sent[-3:]) + sum(m.tokens for m in self.prompts)
-            assert self.budget is None or size <= max(
-                self.budget, last + sum(b.tokens for b in prepared.blocks) + 200
-            )
+            assert self.budget is None or size <= max(self.budget, last + sum(b.tokens for b in prepared.blocks) + 200)
         if prepared.messages and "synthetic" in prepared.messages[0].metadata:
             assert flow.window.cursor >= 0
         assert sent[-1].role in ("user", "tool"), "a request ends with the user's or a tool's"

@@ -38,9 +38,18 @@ class Recorded:
 
 
 async def start(
-    store: Store, workspace: Path, answers: list[Played] | Player, *, overrides: tuple[str, ...] = (),
-    interactive: bool = True, window: int | None = 200_000, processors: tuple[Processor, ...] = (),
-    resume: str | None = None, continue_last: bool = False, small: bool = False, config: Config | None = None,
+    store: Store,
+    workspace: Path,
+    answers: list[Played] | Player,
+    *,
+    overrides: tuple[str, ...] = (),
+    interactive: bool = True,
+    window: int | None = 200_000,
+    processors: tuple[Processor, ...] = (),
+    resume: str | None = None,
+    continue_last: bool = False,
+    small: bool = False,
+    config: Config | None = None,
 ) -> Recorded:
     workspace.mkdir(exist_ok=True)
     clock = store.clock
@@ -48,8 +57,12 @@ async def start(
     counter = Estimator()
     provider = ScriptedProvider(answers, clock=clock, count=counter.count)
     options = Options(
-        workspace, config or load(overrides=("memory.model=extractive", *overrides)).config, resume=resume,
-        continue_last=continue_last, interactive=interactive, env={"PATH": "/usr/bin:/bin"},
+        workspace,
+        config or load(overrides=("memory.model=extractive", *overrides)).config,
+        resume=resume,
+        continue_last=continue_last,
+        interactive=interactive,
+        env={"PATH": "/usr/bin:/bin"},
     )
     model = ModelInfo("demo", "scripted", context_window=window, small=small)
     session = Session(

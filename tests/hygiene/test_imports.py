@@ -15,7 +15,9 @@ SCREEN = {"textual"}
 def loaded_after(code: str) -> set[str]:
     out = subprocess.run(
         [sys.executable, "-c", f"{code}\nimport sys; print(*{{m.partition('.')[0] for m in sys.modules}})"],
-        capture_output=True, text=True, check=True,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return set(out.stdout.split("\n")[-2].split())
 
@@ -23,7 +25,10 @@ def loaded_after(code: str) -> set[str]:
 @pytest.mark.parametrize(
     ("code", "absent"),
     [
-        ("import sys; sys.argv = ['sakti', '--version']; import sakti.cli; sakti.cli.main()", SDKS | STORE | SCREEN | {"typer"}),
+        (
+            "import sys; sys.argv = ['sakti', '--version']; import sakti.cli; sakti.cli.main()",
+            SDKS | STORE | SCREEN | {"typer"},
+        ),
         (
             "from sakti.cli import run_cli\ntry: run_cli(['--help'])\nexcept SystemExit: pass",
             SDKS | STORE | SCREEN,

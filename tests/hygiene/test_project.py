@@ -13,7 +13,14 @@ from sakti.core.config import names
 
 ROOT = Path(__file__).parents[2]
 ALLOWED = {
-    "pyproject.toml", "sakti", "tests", "prompts", "themes", "README.md", "CHANGELOG.md", "LICENSE",
+    "pyproject.toml",
+    "sakti",
+    "tests",
+    "prompts",
+    "themes",
+    "README.md",
+    "CHANGELOG.md",
+    "LICENSE",
 }
 
 

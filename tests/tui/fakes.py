@@ -170,7 +170,7 @@ class FakeSession:
 
     def unqueue(self, index):
         text = self.queued[index]
-        self.queued = (*self.queued[:index], *self.queued[index + 1:])
+        self.queued = (*self.queued[:index], *self.queued[index + 1 :])
         self.emit(QueueChanged(self.queued))
         return text
 

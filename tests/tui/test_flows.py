@@ -180,11 +180,15 @@ async def test_quitting_with_work_under_way_asks_once(running, session):
         assert app.return_value == 0
 
 
-@pytest.mark.parametrize(("keys", "answer"), [
-    (["y"], (True, False, "", None)), (["a"], (True, True, "", None)),
-    (["n", *"too wide", "enter"], (False, False, "too wide", None)),
-    (["e", "end", *" -n", "enter"], (True, False, "", "git push -n")),
-])
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        (["y"], (True, False, "", None)),
+        (["a"], (True, True, "", None)),
+        (["n", *"too wide", "enter"], (False, False, "too wide", None)),
+        (["e", "end", *" -n", "enter"], (True, False, "", "git push -n")),
+    ],
+)
 async def test_approvals_are_answered_in_the_flow(running, session, keys, answer):
     async with running() as (app, pilot):
         first = ApprovalRequested("p1", "bash", "not a reading command", "git push", "/w", "", "bash(git push *)")
@@ -354,9 +358,13 @@ async def test_without_a_model_a_card_says_what_to_do_and_keeps_the_text(running
         assert "No model" in chat_text(app)
 
 
-@pytest.mark.parametrize(("error", "shown"), [
-    (StoreError("The disk is full."), "The disk is full."), (RuntimeError("boom"), "Something went wrong"),
-])
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (StoreError("The disk is full."), "The disk is full."),
+        (RuntimeError("boom"), "Something went wrong"),
+    ],
+)
 async def test_what_fails_becomes_a_notice_never_a_traceback(running, session, error, shown):
     session.fail_start = error
     async with running() as (app, _pilot):

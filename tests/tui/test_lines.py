@@ -23,12 +23,36 @@ from sakti.tui.transcript.wrap import fit, fold_line, line_width, plain_lines, s
 
 PALETTE = make_palette({}, True)
 NULL = Style.null()
-MARKDOWN = st.lists(st.sampled_from([
-    "word ", "**bold** ", "\n", "\n\n", "```python\n", "```\n", "~~~\n", "- item\n", "  - nested\n", "1. one\n",
-    "    code\n",
-    "| a | b |\n", "|---|---|\n", "> quote\n", "# Head\n", "`x`", "日本語", "👩‍👩‍👧", "e\u0301",
-    "\t", " ", "[a](http://b)", "<b>",
-]), max_size=60).map("".join)
+MARKDOWN = st.lists(
+    st.sampled_from(
+        [
+            "word ",
+            "**bold** ",
+            "\n",
+            "\n\n",
+            "```python\n",
+            "```\n",
+            "~~~\n",
+            "- item\n",
+            "  - nested\n",
+            "1. one\n",
+            "    code\n",
+            "| a | b |\n",
+            "|---|---|\n",
+            "> quote\n",
+            "# Head\n",
+            "`x`",
+            "日本語",
+            "👩‍👩‍👧",
+            "e\u0301",
+            "\t",
+            " ",
+            "[a](http://b)",
+            "<b>",
+        ]
+    ),
+    max_size=60,
+).map("".join)
 
 
 def text_of(lines):
@@ -41,7 +65,7 @@ def test_chunks_and_tail_are_the_input(text, step):
     splitter = Splitter()
     done = []
     for at in range(0, len(text), step):
-        done += splitter.feed(text[at:at + step])
+        done += splitter.feed(text[at : at + step])
         tail = splitter.tail()
         assert "".join(c.source for c in done) + (tail.source if tail else "") == text[: at + step]
     done += splitter.finish()
@@ -58,13 +82,23 @@ def test_how_a_stream_is_cut_does_not_matter(text):
     assert [c.source for c in letters] == [c.source for c in whole]
 
 
-@pytest.mark.parametrize("text", ["x" * 100_000, "word " * 20_000, "```\n" + "line\n" * 20_000, "row\n" * 20_000,
-                                  "\n" * 50_000, "- item\n\n  more\n" * 5_000, "> " * 20_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x" * 100_000,
+        "word " * 20_000,
+        "```\n" + "line\n" * 20_000,
+        "row\n" * 20_000,
+        "\n" * 50_000,
+        "- item\n\n  more\n" * 5_000,
+        "> " * 20_000,
+    ],
+)
 def test_the_open_end_stays_small(text):
     splitter = Splitter()
     largest = 0
     for at in range(0, len(text), 500):
-        splitter.feed(text[at:at + 500])
+        splitter.feed(text[at : at + 500])
         tail = splitter.tail()
         largest = max(largest, len(tail.source) if tail else 0)
     assert largest <= CAP + 1_000

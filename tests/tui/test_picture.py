@@ -22,7 +22,9 @@ from tests.tui.test_snapshots import posed
 
 CLOSED_AT = 1_768_478_700_000  # five minutes after the clock's start
 SETTINGS = (
-    "memory.model=extractive", "memory.observation.message_tokens=500", "memory.reflection.observation_tokens=900",
+    "memory.model=extractive",
+    "memory.observation.message_tokens=500",
+    "memory.reflection.observation_tokens=900",
     "approval.mode=auto",
 )
 SESSION_PY = '''"""Who is signed in."""
@@ -70,41 +72,64 @@ def conversation(handle: str = "") -> list[list[Answer | str]]:
     """The answers of each turn; `handle` is the task that the second one claims."""
     return [
         [
-            Answer("", calls=(
-                task("create", title="fix login redirect", priority=1, type="bug"),
-                task("create", title="refresh tokens", priority=2, type="feature"),
-                task("create", title="rate limit /login", priority=2),
-            ), usage=used(3100, 0, 0.012)),
+            Answer(
+                "",
+                calls=(
+                    task("create", title="fix login redirect", priority=1, type="bug"),
+                    task("create", title="refresh tokens", priority=2, type="feature"),
+                    task("create", title="rate limit /login", priority=2),
+                ),
+                usage=used(3100, 0, 0.012),
+            ),
             Answer("Three tasks are on the board. The redirect is the most urgent.", usage=used(3400, 3000, 0.004)),
         ],
         [
-            Answer("I'll look at the login handler first.", calls=(
-                task("claim", id=handle),
-                Call("grep", {"pattern": r"redirect\(", "path": "src"}),
-                Call("read", {"path": "src/auth/session.py"}),
-            ), usage=used(3600, 3300, 0.004)),
+            Answer(
+                "I'll look at the login handler first.",
+                calls=(
+                    task("claim", id=handle),
+                    Call("grep", {"pattern": r"redirect\(", "path": "src"}),
+                    Call("read", {"path": "src/auth/session.py"}),
+                ),
+                usage=used(3600, 3300, 0.004),
+            ),
             Answer(
                 "`login()` in `src/auth/session.py:12` always goes to `/`; nobody reads `?next=`. I decided to accept "
-                "only paths of this site, so that a link cannot send people elsewhere.", usage=used(4100, 3500, 0.006)),
+                "only paths of this site, so that a link cannot send people elsewhere.",
+                usage=used(4100, 3500, 0.006),
+            ),
         ],
         [
-            Answer("", calls=(
-                Call("edit", {"path": "src/auth/session.py", "edits": [
-                    {"old": 'return redirect("/")', "new": "return redirect(safe_next(request))"},
-                    {"old": "async def login", "new": SAFE},
-                ]}),
-                Call("bash", {"command": "python3 -m py_compile src/auth/session.py && echo compiled"}),
-            ), usage=used(4300, 4000, 0.005)),
+            Answer(
+                "",
+                calls=(
+                    Call(
+                        "edit",
+                        {
+                            "path": "src/auth/session.py",
+                            "edits": [
+                                {"old": 'return redirect("/")', "new": "return redirect(safe_next(request))"},
+                                {"old": "async def login", "new": SAFE},
+                            ],
+                        },
+                    ),
+                    Call("bash", {"command": "python3 -m py_compile src/auth/session.py && echo compiled"}),
+                ),
+                usage=used(4300, 4000, 0.005),
+            ),
             Answer(
                 "After the login people land where they wanted to go:\n\n"
                 "- `/login?next=/settings` → `/settings`\n- `/login?next=https://evil.example` → `/`\n\n"
-                "```python\nreturn target if not urlsplit(target).netloc else \"/\"\n```", usage=used(4800, 4300, 0.006)),
+                '```python\nreturn target if not urlsplit(target).netloc else "/"\n```',
+                usage=used(4800, 4300, 0.006),
+            ),
         ],
     ]
 
 
 PROMPTS = (
-    "Remember: this app uses Supabase auth. Put these on the board: fix login redirect (bug), refresh tokens, rate limit.",
+    "Remember: this app uses Supabase auth. Put these on the board: fix login redirect (bug), refresh tokens, rate "
+    "limit.",
     "the redirect after login loses ?next=, find out why",
     "good, fix it",
 )
@@ -140,7 +165,11 @@ def workspace(folder: Path) -> None:
     source = folder / "shop" / "src" / "auth" / "session.py"
     source.parent.mkdir(parents=True)
     source.write_text(SESSION_PY)
-    for command in (["init", "-q", "-b", "main"], ["add", "-A"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"]):
+    for command in (
+        ["init", "-q", "-b", "main"],
+        ["add", "-A"],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"],
+    ):
         subprocess.run(["git", *command], cwd=folder / "shop", check=True)
 
 

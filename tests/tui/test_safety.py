@@ -86,11 +86,22 @@ async def test_the_conversation(running, session):
 async def test_header_panes_approval_and_queue(running, session):
     session.git.branch = EVIL
     session.views.tasks = board(
-        ready=(BoardTask("1", "h", EVIL, 1, "bug", None),), blocked=(BoardTask("2", "h", EVIL, 1, "x", None, (EVIL,)),),
-        in_progress=(BoardTask("3", "h", EVIL, 1, "x", EVIL),))
-    session.views.lines = [line.__class__(**{
-        **{f: getattr(line, f) for f in line.__slots__}, "content": EVIL, "date": EVIL, "time": EVIL, "flags": (EVIL,),
-    }) for line in log()]
+        ready=(BoardTask("1", "h", EVIL, 1, "bug", None),),
+        blocked=(BoardTask("2", "h", EVIL, 1, "x", None, (EVIL,)),),
+        in_progress=(BoardTask("3", "h", EVIL, 1, "x", EVIL),),
+    )
+    session.views.lines = [
+        line.__class__(
+            **{
+                **{f: getattr(line, f) for f in line.__slots__},
+                "content": EVIL,
+                "date": EVIL,
+                "time": EVIL,
+                "flags": (EVIL,),
+            }
+        )
+        for line in log()
+    ]
     async with running() as (app, pilot):
         session.emit(ThreadChanged(Thread("t1", "r", EVIL, 0, 0)))
         session.emit(ModelChanged(EVIL, EVIL))
@@ -105,8 +116,22 @@ async def test_header_panes_approval_and_queue(running, session):
         check(app)
 
 
-@pytest.mark.parametrize("command", ["/search evil", "/threads", "/context", "/help", "/model", "/theme", "/memory",
-                                     "/doctor", "/cost", f"/x{EVIL}", "/rename " + EVIL])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "/search evil",
+        "/threads",
+        "/context",
+        "/help",
+        "/model",
+        "/theme",
+        "/memory",
+        "/doctor",
+        "/cost",
+        f"/x{EVIL}",
+        "/rename " + EVIL,
+    ],
+)
 async def test_screens_and_commands(running, session, command):
     session.views.hits = [Hit("m", "message", "t1", EVIL, None, EVIL, 0, 0, EVIL, EVIL, ((0, 3),), 1.0, 1)]
     session.views.all_threads = [ThreadSummary(Thread("t1", "r", EVIL, 0, 0), EVIL, 3, 900)]

@@ -28,7 +28,8 @@ def make(store, clock, tmp_path):
         counter = Estimator()
         provider = ScriptedProvider(answers, clock=clock, count=counter.count)
         chosen = Options(
-            workspace, load(overrides=("memory.model=extractive",)).config, env={"PATH": "/usr/bin:/bin"}, **options)
+            workspace, load(overrides=("memory.model=extractive",)).config, env={"PATH": "/usr/bin:/bin"}, **options
+        )
         model = ModelInfo("demo", "scripted", context_window=200_000)
         session = Session(chosen, clock=clock, counter=counter, provider=provider, model=model, store=store)
         ENDED[session] = asyncio.Queue()
@@ -48,8 +49,7 @@ async def turn(app, pilot):
 
 async def test_a_conversation_with_a_tool_is_shown_and_shown_again(make):
     (make.workspace / "notes.txt").write_text("one\ntwo\n")
-    session = make(
-        Answer("Looking.", calls=(Call("read", {"path": "notes.txt"}),)), "There are **two** lines.")
+    session = make(Answer("Looking.", calls=(Call("read", {"path": "notes.txt"}),)), "There are **two** lines.")
     app = SaktiApp(session)
     async with app.run_test(size=(120, 35)) as pilot:
         await settle(app, pilot)

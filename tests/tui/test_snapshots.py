@@ -44,8 +44,14 @@ def test_approval(snap_compare, size, theme):
     async def ask(pilot):
         await posed(theme)(pilot)
         request = ApprovalRequested(
-            "p1", "bash", "pushes to another machine", "git push --force origin main", "/home/me/app", "",
-            "bash(git push *)")
+            "p1",
+            "bash",
+            "pushes to another machine",
+            "git push --force origin main",
+            "/home/me/app",
+            "",
+            "bash(git push *)",
+        )
         session.approvals = (request,)
         session.emit(request)
         await settle(pilot.app, pilot)

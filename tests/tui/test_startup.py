@@ -5,8 +5,21 @@ from __future__ import annotations
 import subprocess
 import sys
 
-HEAVY = ("peewee", "apsw", "anthropic", "openai", "pydantic", "tiktoken", "markdown_it", "pygments", "rich.markdown",
-         "rich.syntax", "pathspec", "textual.widgets._markdown", "textual.widgets._data_table")
+HEAVY = (
+    "peewee",
+    "apsw",
+    "anthropic",
+    "openai",
+    "pydantic",
+    "tiktoken",
+    "markdown_it",
+    "pygments",
+    "rich.markdown",
+    "rich.syntax",
+    "pathspec",
+    "textual.widgets._markdown",
+    "textual.widgets._data_table",
+)
 
 
 def test_the_app_imports_nothing_heavy():

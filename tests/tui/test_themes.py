@@ -53,11 +53,16 @@ def test_text_is_readable(theme):
     assert weak == []
 
 
-@pytest.mark.parametrize(("text", "why"), [
-    ("name = ", "bad.toml"), ('name = "bad"\nprimary = "no-colour"', "primary"), ('name = "bad"', "primary"),
-    ('name = "bad"\nprimary = "#fff"\nnothing = 1', "nothing"),
-    ('name = "bad"\nprimary = "#fff"\n[variables]\nsakti-user = "red; }"', "sakti-user"),
-])
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("name = ", "bad.toml"),
+        ('name = "bad"\nprimary = "no-colour"', "primary"),
+        ('name = "bad"', "primary"),
+        ('name = "bad"\nprimary = "#fff"\nnothing = 1', "nothing"),
+        ('name = "bad"\nprimary = "#fff"\n[variables]\nsakti-user = "red; }"', "sakti-user"),
+    ],
+)
 async def test_a_broken_theme_is_reported_and_the_others_work(session, running, text, why):
     folder = config_home() / "themes"
     folder.mkdir(parents=True)

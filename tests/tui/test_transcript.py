@@ -24,13 +24,17 @@ from tests.tui.fakes import assistant, user
 
 
 def long_thread(count):
-    return [user(f"m{n}", f"message number {n}\nand a line", n) if n % 2 == 0 else
-            assistant(f"m{n}", f"answer **{n}** " + "with words " * (n % 40), n) for n in range(count)]
+    return [
+        user(f"m{n}", f"message number {n}\nand a line", n)
+        if n % 2 == 0
+        else assistant(f"m{n}", f"answer **{n}** " + "with words " * (n % 40), n)
+        for n in range(count)
+    ]
 
 
 async def stream(app, pilot, session, text, step=7):
     for at in range(0, len(text), step):
-        session.emit(TextDelta(text[at:at + step]))
+        session.emit(TextDelta(text[at : at + step]))
     await settle(app, pilot)
 
 

@@ -124,6 +124,5 @@ def overrides(processor: Processor, hook: str) -> bool:
 def guards_output(processor: Processor) -> bool:
     """Whether messages must wait for this processor before others may see them."""
     return any(
-        overrides(processor, hook)
-        for hook in ("process_output_stream", "process_output_step", "process_output_result")
+        overrides(processor, hook) for hook in ("process_output_stream", "process_output_step", "process_output_result")
     )

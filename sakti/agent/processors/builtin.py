@@ -81,7 +81,8 @@ class ToolCallFilter(Processor):
         kept: list[Message] = []
         for message in step.messages:
             parts = tuple(
-                p for p in message.parts
+                p
+                for p in message.parts
                 if getattr(p, "id", None) not in hidden and getattr(p, "call_id", None) not in hidden
             )
             if parts:
@@ -136,5 +137,3 @@ def fit(messages: Sequence[Message], limit: int) -> tuple[Message, ...]:
 def is_from_user(message: Message) -> bool:
     """Typed by the user, not made by us."""
     return message.role == "user" and not message.metadata.get("synthetic")
-
-

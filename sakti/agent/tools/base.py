@@ -33,7 +33,7 @@ class Outcome:
 
     content: str
     is_error: bool = False
-    details: Json = field(default_factory=dict)
+    details: Json = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,8 @@ def _plain_schema(schema: Any) -> Any:
         table = typing.cast("dict[str, Any]", schema)
         return {
             k: ({n: _plain_schema(s) for n, s in v.items()} if k == "properties" else _plain_schema(v))
-            for k, v in table.items() if k != "title"
+            for k, v in table.items()
+            if k != "title"
         }
     if isinstance(schema, list):
         return [_plain_schema(v) for v in typing.cast("list[Any]", schema)]

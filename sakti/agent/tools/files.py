@@ -230,7 +230,7 @@ async def ls(run: ToolRun, path: Annotated[str, "folder"] = ".") -> Outcome:
         if entry.is_dir(follow_symlinks=False):
             rows.append(f"{entry.name}/")
         elif entry.is_symlink():
-            rows.append(f"{entry.name} -> {os.readlink(entry.path)}")
+            rows.append(f"{entry.name} -> {Path(entry.path).readlink()}")
         else:
             rows.append(f"{entry.name}  {entry.stat(follow_symlinks=False).st_size}")
     name = run.bench.show(found)

@@ -30,9 +30,7 @@ async def glob(
     """Find files by name, newest first. What .gitignore names is left out."""
     root = _folder(run, path)
     spec = pathspec.GitIgnoreSpec.from_lines([pattern])
-    found = await asyncio.to_thread(
-        lambda: [p for p in files(root) if spec.match_file(p.relative_to(root).as_posix())]
-    )
+    found = await asyncio.to_thread(lambda: [p for p in files(root) if spec.match_file(p.relative_to(root).as_posix())])
     found.sort(key=lambda p: -_mtime(p))
     names = [run.bench.show(p) for p in found[:MAX_RESULTS]]
     more = f"\n[{len(found) - MAX_RESULTS} more]" if len(found) > MAX_RESULTS else ""
@@ -67,13 +65,31 @@ async def grep(
 async def _ripgrep(
     run: ToolRun, root: Path, pattern: str, include: str | None, ignore_case: bool, context: int
 ) -> tuple[list[str], int]:
-    arguments = ["rg", "--no-config", "--no-heading", "--with-filename", "--line-number", "--color=never", "--sort=path",
-                 "--hidden", "--glob=!.git", f"--context={context}", "--max-columns=2000"]
+    arguments = [
+        "rg",
+        "--no-config",
+        "--no-heading",
+        "--with-filename",
+        "--line-number",
+        "--color=never",
+        "--sort=path",
+        "--hidden",
+        "--glob=!.git",
+        f"--context={context}",
+        "--max-columns=2000",
+    ]
     arguments += ["--ignore-case"] if ignore_case else []
     arguments += [f"--glob={include}"] if include else []
     process = await asyncio.create_subprocess_exec(
-        *arguments, "--regexp", pattern, "--", str(root), cwd=run.bench.workspace,
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        *arguments,
+        "--regexp",
+        pattern,
+        "--",
+        str(root),
+        cwd=run.bench.workspace,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
         limit=1 << 20,
     )
     out, err = await process.communicate()

@@ -36,8 +36,14 @@ def _refusal(error: SaktiError) -> Outcome:
 
 
 def make_tools(
-    store: Store, *, resource_id: str, session_id: str, counter: Counter, settings: MemorySettings,
-    emit: Callable[[Event], None], in_window: Callable[[], set[str]],
+    store: Store,
+    *,
+    resource_id: str,
+    session_id: str,
+    counter: Counter,
+    settings: MemorySettings,
+    emit: Callable[[Event], None],
+    in_window: Callable[[], set[str]],
 ) -> list[Tool]:
     """The three tools of one session. `in_window` gives the ids of the messages that the model sees already."""
 
@@ -56,7 +62,7 @@ def make_tools(
         assignee: str | None = None,
         limit: Annotated[int | None, pydantic.Field(ge=1, le=100)] = None,
         offset: Annotated[int, pydantic.Field(ge=0)] = 0,
-        includeMessages: bool = False,  # noqa: N803  the name models know
+        includeMessages: bool = False,
     ) -> Outcome:
         try:
             match action:
@@ -65,8 +71,9 @@ def make_tools(
                 case "show":
                     return _answer(await store.read(show_task, resource_id, id or ""))
                 case "list":
-                    return _answer(await store.read(
-                        _list, resource_id, status, type, label, assignee, limit or 20, offset))
+                    return _answer(
+                        await store.read(_list, resource_id, status, type, label, assignee, limit or 20, offset)
+                    )
                 case "search":
                     return _answer(await store.read(_search, resource_id, query or "", limit or 3, includeMessages))
         except SaktiError as e:
@@ -84,12 +91,12 @@ def make_tools(
         labels: list[str] | None = None,
         assignee: str | None = None,
         parent: str | None = None,
-        dependsOn: list[str] | str | None = None,  # noqa: N803
+        dependsOn: list[str] | str | None = None,
         reason: Literal["completed", "wontfix", "duplicate"] = "completed",
         summary: Annotated[str | None, "on close: what was done, in which files"] = None,
         force: bool = False,
         add: bool = True,
-        messageId: str | None = None,  # noqa: N803
+        messageId: str | None = None,
         content: Annotated[str | None, "on update_context: Markdown sections"] = None,
         scope: Literal["resource", "thread"] = "resource",
         replace: bool = False,
@@ -100,9 +107,17 @@ def make_tools(
             match action:
                 case "create":
                     task = await store.write(
-                        service.create, who, store.ids.new(), title or "", description=description or "",
-                        priority=2 if priority is None else priority, type=type or "task", labels=labels or [],
-                        parent=parent, depends_on=on, message_id=run.message_id,
+                        service.create,
+                        who,
+                        store.ids.new(),
+                        title or "",
+                        description=description or "",
+                        priority=2 if priority is None else priority,
+                        type=type or "task",
+                        labels=labels or [],
+                        parent=parent,
+                        depends_on=on,
+                        message_id=run.message_id,
                     )
                     result: Json = {"task": service.describe(task, labels or [])}
                 case "claim":
@@ -116,24 +131,38 @@ def make_tools(
                     task, freed = await store.write(service.close, who, id or "", reason, summary or "", force=force)
                     result = {"task": service.describe(task), "unblocked": [service.describe(t) for t in freed]}
                 case "update":
-                    changes = {"title": title, "description": description, "priority": priority, "type": type,
-                               "assignee": assignee, "labels": labels}
+                    changes = {
+                        "title": title,
+                        "description": description,
+                        "priority": priority,
+                        "type": type,
+                        "assignee": assignee,
+                        "labels": labels,
+                    }
                     task = await store.write(
-                        service.update, who, id or "", {k: v for k, v in changes.items() if v is not None})
+                        service.update, who, id or "", {k: v for k, v in changes.items() if v is not None}
+                    )
                     result = {"task": service.describe(task, labels or [])}
                 case "reopen":
                     result = {"task": service.describe(await store.write(service.reopen, who, id or ""))}
                 case "dep":
-                    for other in on or [""]:
-                        task = await store.write(service.depend, who, id or "", other, type or "blocks", add=add)
-                    result = {"task": service.describe(task)}  # pyright: ignore[reportPossiblyUnbound]
+                    changed_edges = [
+                        await store.write(service.depend, who, id or "", other, type or "blocks", add=add)
+                        for other in on or [""]
+                    ]
+                    result = {"task": service.describe(changed_edges[-1])}
                 case "link":
                     task = await store.write(service.link, who, id or "", messageId or "")
                     result = {"task": service.describe(task)}
                 case "update_context":
                     page, changed = await working_memory.update(
-                        store, counter, scope=scope, owner_id=resource_id if scope == "resource" else run.thread_id,
-                        content=content or "", replace=replace, actor="agent",
+                        store,
+                        counter,
+                        scope=scope,
+                        owner_id=resource_id if scope == "resource" else run.thread_id,
+                        content=content or "",
+                        replace=replace,
+                        actor="agent",
                     )
                     result = {"workingMemory": page, "changed": list(changed)}
         except SaktiError as e:
@@ -150,19 +179,29 @@ def make_tools(
         kinds: list[Literal["message", "observation", "reflection", "task"]] | None = None,
         scope: Literal["thread", "workspace"] = "workspace",
         id: Annotated[str | None, "on recall: message id, group id, or their short form"] = None,
-        page: Annotated[int, "on recall: pages forward (1, 2 …) or back (-1, -2 …) from there; 0 is the place itself"] = 0,
+        page: Annotated[
+            int, "on recall: pages forward (1, 2 …) or back (-1, -2 …) from there; 0 is the place itself"
+        ] = 0,
         detail: Literal["low", "high"] = "low",
-        partIndex: int | None = None,  # noqa: N803
-        charOffset: int = 0,  # noqa: N803
+        partIndex: int | None = None,
+        charOffset: int = 0,
     ) -> Outcome:
         try:
             if action == "recall":
-                return _answer(await recall_module.recall(
-                    store, counter, resource_id=resource_id, thread_id=run.thread_id, id=id or "", page=page,
-                    detail=detail, part_index=partIndex, char_offset=charOffset,
-                ))
-            where = search_store.Scope(
-                resource_id, run.thread_id if scope == "thread" else None, tuple(kinds or ()))
+                return _answer(
+                    await recall_module.recall(
+                        store,
+                        counter,
+                        resource_id=resource_id,
+                        thread_id=run.thread_id,
+                        id=id or "",
+                        page=page,
+                        detail=detail,
+                        part_index=partIndex,
+                        char_offset=charOffset,
+                    )
+                )
+            where = search_store.Scope(resource_id, run.thread_id if scope == "thread" else None, tuple(kinds or ()))
             found = await store.read(search_store.search, query or "", where, limit=limit)
             return _answer(_hits(found, counter, in_window()))
         except SaktiError as e:
@@ -176,8 +215,14 @@ def _hits(found: search_store.SearchPage, counter: Counter, in_window: set[str])
     results: list[Json] = []
     room = ALL_HITS_TOKENS
     for hit in found.hits:
-        entry: Json = {"id": hit.id, "source": "raw" if hit.kind == "message" else hit.kind, "score": hit.score,
-                       "time": hit.time, "thread": hit.thread_title or hit.thread_id, "role": hit.role}
+        entry: Json = {
+            "id": hit.id,
+            "source": "raw" if hit.kind == "message" else hit.kind,
+            "score": hit.score,
+            "time": hit.time,
+            "thread": hit.thread_title or hit.thread_id,
+            "role": hit.role,
+        }
         if hit.task_id:
             entry["task"] = hit.task_id
         if hit.id in in_window:
@@ -201,7 +246,8 @@ def _ready(db: Any, resource_id: str, limit: int) -> Json:
     tasks, _ = service.load(db, resource_id)
     return {
         "tasks": [service.describe(tasks[c.id]) for c in board.ready[:limit]],
-        "readyCount": len(board.ready), "blockedCount": len(board.blocked),
+        "readyCount": len(board.ready),
+        "blockedCount": len(board.blocked),
     }
 
 
@@ -211,24 +257,36 @@ def show_task(db: Any, resource_id: str, text: str) -> Json:
     why = blocked(graph, task.id)
     return {
         "task": service.describe(task, task_store.labels(db, resource_id).get(task.id, ())),
-        "isBlocked": why is not None, "blockingTasks": service.reasons(tasks, why) if why else [],
+        "isBlocked": why is not None,
+        "blockingTasks": service.reasons(tasks, why) if why else [],
         "messages": task_store.linked_messages(db, task.id),
     }
 
 
 def _list(
-    db: Any, resource_id: str, status: str | None, kind: str | None, label: str | None, assignee: str | None,
-    limit: int, offset: int,
+    db: Any,
+    resource_id: str,
+    status: str | None,
+    kind: str | None,
+    label: str | None,
+    assignee: str | None,
+    limit: int,
+    offset: int,
 ) -> Json:
     labels = task_store.labels(db, resource_id)
     found = [
-        t for t in task_store.all_live(db, resource_id)
+        t
+        for t in task_store.all_live(db, resource_id)
         if (t.status != "closed" if status is None else status in ("all", t.status))
-        and (kind is None or t.type == kind) and (label is None or label in labels.get(t.id, ()))
+        and (kind is None or t.type == kind)
+        and (label is None or label in labels.get(t.id, ()))
         and (assignee is None or t.assignee == assignee)
     ]
     found.sort(key=lambda t: (t.priority, t.created_at))
-    return {"tasks": [service.describe(t, labels.get(t.id, ())) for t in found[offset : offset + limit]], "total": len(found)}
+    return {
+        "tasks": [service.describe(t, labels.get(t.id, ())) for t in found[offset : offset + limit]],
+        "total": len(found),
+    }
 
 
 def _search(db: Any, resource_id: str, query: str, limit: int, include_messages: bool) -> Json:
@@ -238,7 +296,9 @@ def _search(db: Any, resource_id: str, query: str, limit: int, include_messages:
     if include_messages:
         about: Sequence[Json] = [
             {"id": h.id, "role": h.role, "text": h.snippet}
-            for h in search_store.search(db, query, search_store.Scope(resource_id, kinds=("message",)), limit=limit).hits
+            for h in search_store.search(
+                db, query, search_store.Scope(resource_id, kinds=("message",)), limit=limit
+            ).hits
         ]
         out["messages"] = list(about)
     return out

@@ -80,8 +80,14 @@ async def start(bench: Workbench, command: str, call_id: str) -> tuple[asyncio.s
     script = f"trap 'pwd -P >\"$SAKTI_CWD_FILE\"' EXIT\n{command}\n"
     try:
         process = await asyncio.create_subprocess_exec(
-            "bash", "-c", script, cwd=cwd, env={**bench.env, "SAKTI_CWD_FILE": cwd_file},
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+            "bash",
+            "-c",
+            script,
+            cwd=cwd,
+            env={**bench.env, "SAKTI_CWD_FILE": cwd_file},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
         )
     except OSError as e:
@@ -167,7 +173,9 @@ def _result(run: ToolRun, output: Output, code: int | None, timed_out: bool, lim
     else:
         output.path.unlink(missing_ok=True)
     if timed_out:
-        return Outcome(f"{text}\n[stopped after {limit} s]".lstrip(), is_error=True, details={**details, "timeout": limit})
+        return Outcome(
+            f"{text}\n[stopped after {limit} s]".lstrip(), is_error=True, details={**details, "timeout": limit}
+        )
     if code:
         return Outcome(f"{text}\n[exit code {code}]".lstrip(), is_error=True, details=details)
     return Outcome(text or "[no output]", details=details)

@@ -37,8 +37,12 @@ class Action:
 
     def schema(self) -> Json:
         properties = {"action": {"const": self.name}, **self.required, **self.optional}
-        return {"type": "object", "properties": properties, "required": ["action", *self.required],
-                "additionalProperties": False}
+        return {
+            "type": "object",
+            "properties": properties,
+            "required": ["action", *self.required],
+            "additionalProperties": False,
+        }
 
     def line(self) -> str:
         """One line for the prompt: how the action is written and what it does."""
@@ -49,8 +53,9 @@ class Action:
 
     def arguments(self, fields: Json) -> Json:
         """The tool's own arguments of what the model wrote."""
-        own = {("action" if k == _RENAMED and _RENAMED not in _properties(self.tool) else k): v
-               for k, v in fields.items()}
+        own = {
+            ("action" if k == _RENAMED and _RENAMED not in _properties(self.tool) else k): v for k, v in fields.items()
+        }
         if not self.inner or self.inner in own:
             return own
         outer = {k: v for k, v in own.items() if k in _properties(self.tool)}
@@ -130,8 +135,12 @@ def _kind(value: Json) -> str:
 
 def schema(actions: Sequence[Action], answer: bool = True) -> Json:
     """The JSON Schema of one action or, with `answer`, one answer."""
-    talk: Json = {"type": "object", "properties": {"action": {"const": ANSWER}, "text": {"type": "string"}},
-                  "required": ["action", "text"], "additionalProperties": False}
+    talk: Json = {
+        "type": "object",
+        "properties": {"action": {"const": ANSWER}, "text": {"type": "string"}},
+        "required": ["action", "text"],
+        "additionalProperties": False,
+    }
     forms = [talk] if answer or not actions else []
     return {"anyOf": [*forms, *(a.schema() for a in actions)]}
 
@@ -222,7 +231,7 @@ class Reader:
             width = self._escape_width(raw, at)
             if width == 0:
                 break
-            out.append(_unescape(raw[at:at + width]))
+            out.append(_unescape(raw[at : at + width]))
             at += width
         self._position = at
         return "".join(out)
@@ -236,11 +245,11 @@ class Reader:
             return 2
         if at + 6 > len(raw):
             return 0
-        if not re.match(r"\\u[dD][89abAB]", raw[at:at + 4]):
+        if not re.match(r"\\u[dD][89abAB]", raw[at : at + 4]):
             return 6
         if at + 12 <= len(raw):
-            return 12 if raw[at + 6:at + 8] == "\\u" else 6
-        return 0 if "\\u".startswith(raw[at + 6:at + 8]) or raw[at + 6:at + 8] == "\\u" else 6
+            return 12 if raw[at + 6 : at + 8] == "\\u" else 6
+        return 0 if "\\u".startswith(raw[at + 6 : at + 8]) or raw[at + 6 : at + 8] == "\\u" else 6
 
 
 def _unescape(escape: str) -> str:

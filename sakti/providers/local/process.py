@@ -47,9 +47,17 @@ class Worker:
         log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *self._command, str(self._model), str(self._context),
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log, limit=_LINE,
-                cwd=tempfile.gettempdir(), env=_environment(), start_new_session=True)
+                *self._command,
+                str(self._model),
+                str(self._context),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                limit=_LINE,
+                cwd=tempfile.gettempdir(),
+                env=_environment(),
+                start_new_session=True,
+            )
         finally:
             os.close(log)
         try:

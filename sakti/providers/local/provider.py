@@ -154,7 +154,7 @@ def _user_text(part: Part) -> str:
 def _bounded(text: str) -> str:
     if len(text) <= LONGEST_RESULT:
         return text
-    head, tail = text[:LONGEST_RESULT * 2 // 3], text[-LONGEST_RESULT // 3:]
+    head, tail = text[: LONGEST_RESULT * 2 // 3], text[-LONGEST_RESULT // 3 :]
     return f"{head}\n[… {len(text) - len(head) - len(tail)} characters left out …]\n{tail}"
 
 
@@ -183,8 +183,7 @@ class _Answer:
             return []
         if "done" in message:
             self._finish = str(message["done"])
-            self._usage = Usage(int(message["prompt"]), int(message["cached"]), 0, int(message["output"]),
-                                cost_usd=0.0)
+            self._usage = Usage(int(message["prompt"]), int(message["cached"]), 0, int(message["output"]), cost_usd=0.0)
             return []
         return self._piece(str(message.get("text") or ""))
 
@@ -232,14 +231,18 @@ class _Answer:
 
 def _failure(message: Json) -> ProviderError:
     if message.get("kind") == "exceed_context_size_error":
-        return ProviderError(f"The conversation is longer than the local model's window: {message['error']}.",
-                             code="context_too_long")
+        return ProviderError(
+            f"The conversation is longer than the local model's window: {message['error']}.", code="context_too_long"
+        )
     code: Any = message.get("code")
     kind = "invalid_request" if isinstance(code, int) and 400 <= code < 500 else "server"
-    return ProviderError(f"The local model refused the request: {message['error']}", code=kind,
-                         retryable=kind == "server")
+    return ProviderError(
+        f"The local model refused the request: {message['error']}", code=kind, retryable=kind == "server"
+    )
 
 
 def _too_long(total: int, context: int) -> ProviderError:
-    return ProviderError(f"The conversation ({total:,} tokens) leaves the local model no room to answer in "
-                         f"its window of {context:,}.", code="context_too_long")
+    return ProviderError(
+        f"The conversation ({total:,} tokens) leaves the local model no room to answer in its window of {context:,}.",
+        code="context_too_long",
+    )

@@ -108,15 +108,24 @@ def _answer(server: Any, request: dict[str, Any], cancelled: set[int], send: Sen
         """Returns True to make the library stop."""
         if "error" in chunk:
             error = chunk["error"]
-            send({"id": number, "error": str(error.get("message")), "code": error.get("code"),
-                  "kind": str(error.get("type") or "")})
+            send(
+                {
+                    "id": number,
+                    "error": str(error.get("message")),
+                    "code": error.get("code"),
+                    "kind": str(error.get("type") or ""),
+                }
+            )
             state["finish"] = "error"
             return True
         if progress := chunk.get("prompt_progress"):
             send({"id": number, "progress": [progress["processed"], progress["total"]]})
         if timings := chunk.get("timings"):
-            counts.update(prompt=timings["cache_n"] + timings["prompt_n"], cached=timings["cache_n"],
-                          output=timings["predicted_n"])
+            counts.update(
+                prompt=timings["cache_n"] + timings["prompt_n"],
+                cached=timings["cache_n"],
+                output=timings["predicted_n"],
+            )
         for choice in chunk.get("choices") or ():
             if text := choice["delta"].get("content"):
                 send({"id": number, "text": text})

@@ -70,9 +70,7 @@ class MemoryPane(Widget):
         return memory_lines(self.status, self.usage, self.failed, max(10, width - 2), palette)
 
 
-def memory_lines(
-    status: MemoryStatus | None, usage: Usage, failed: str, width: int, palette: Palette
-) -> list[Line]:
+def memory_lines(status: MemoryStatus | None, usage: Usage, failed: str, width: int, palette: Palette) -> list[Line]:
     """The pane's lines, its title first."""
     title: Line = [Segment("Memory", palette.bold)]
     if status is None:
@@ -87,19 +85,23 @@ def memory_lines(
     lines.append(gauge_line("observed", status.observations, width, palette, about=about))
     buffered = status.buffered_observations
     if buffered.chunks:
-        text = (f"{buffered.chunks} chunk{'s' * (buffered.chunks != 1)} {about}{count_k(buffered.message_tokens)} → "
-                f"{count_k(buffered.observation_tokens)}")
+        text = (
+            f"{buffered.chunks} chunk{'s' * (buffered.chunks != 1)} {about}{count_k(buffered.message_tokens)} → "
+            f"{count_k(buffered.observation_tokens)}"
+        )
         lines.append(_row("buffered", text, palette, buffered.status))
         lines.append(_row("", f"frees {about}{count_k(buffered.projected_message_removal)} when activated", palette))
     else:
-        lines.append(_row("buffered", buffered.status if buffered.status != "complete" else "nothing", palette,
-                          buffered.status))
+        lines.append(
+            _row("buffered", buffered.status if buffered.status != "complete" else "nothing", palette, buffered.status)
+        )
     reflection = status.buffered_reflection
     text = reflection.status
     if reflection.input_observation_tokens and reflection.observation_tokens:
         ratio = reflection.observation_tokens / reflection.input_observation_tokens
-        text = (f"{count_k(reflection.input_observation_tokens)} → {count_k(reflection.observation_tokens)}"
-                f" ({ratio:.0%})")
+        text = (
+            f"{count_k(reflection.input_observation_tokens)} → {count_k(reflection.observation_tokens)} ({ratio:.0%})"
+        )
     lines.append(_row("reflect", text, palette, reflection.status))
     lines.append(_row("cache", _cost(usage), palette))
     if status.observer:
@@ -169,5 +171,3 @@ def _cost(usage: Usage) -> str:
     share = f"{usage.cached_tokens / usage.input_tokens:.0%} of {count_k(usage.input_tokens)} in"
     cost = "" if usage.cost_usd is None else f" · ${usage.cost_usd:.2f}"
     return f"{share}{cost}"
-
-

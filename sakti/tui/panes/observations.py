@@ -70,26 +70,31 @@ def log_rows(lines: Sequence[LogLine], wanted: str = "") -> list[Row]:
             heading = title
             if title.strip():
                 rows.append(DateRow(title.strip()))
-        rows.append(ObservationRow(
-            line.group_id, _priority(line.priority), one_line(line.time or "", 12), text, line.depth,
-            tuple(one_line(f, 60) for f in line.flags), line.pinned, reflection,
-        ))
+        rows.append(
+            ObservationRow(
+                line.group_id,
+                _priority(line.priority),
+                one_line(line.time or "", 12),
+                text,
+                line.depth,
+                tuple(one_line(f, 60) for f in line.flags),
+                line.pinned,
+                reflection,
+            )
+        )
     return rows
 
 
 def _priority(value: str | None) -> str:
     text = (value or "").lower()
-    return {"🔴": "high", "🟡": "medium", "🟢": "low", "✅": "done"}.get(
-        text, text if text in SHAPES else "low"
-    )
+    return {"🔴": "high", "🟡": "medium", "🟢": "low", "✅": "done"}.get(text, text if text in SHAPES else "low")
 
 
 def draw_row(row: Row, width: int, palette: Palette) -> list[Line]:
     """One row of the log in the side bar."""
     if isinstance(row, DateRow):
         return [[Segment(row.text, palette.heading)]]
-    style: Style = {"high": palette.bad, "medium": palette.warn, "done": palette.ok}.get(
-        row.priority, palette.faint)
+    style: Style = {"high": palette.bad, "medium": palette.warn, "done": palette.ok}.get(row.priority, palette.faint)
     lead = "  " * min(row.depth, 4)
     shape = "→" if row.depth and row.priority == "low" else SHAPES[row.priority]
     head: Line = [Segment(f"{lead}{shape} ", style)]
@@ -138,7 +143,9 @@ class ObservationsPane(Vertical):
         yield Static("Observations", id="observations-title", classes="pane-title", markup=False)
         yield Input(placeholder="/ filter", id="observations-filter", compact=True)
         yield LineList(
-            draw_row, selectable=_is_line, id="observations-list",
+            draw_row,
+            selectable=_is_line,
+            id="observations-list",
             empty="nothing observed yet",
         )
 

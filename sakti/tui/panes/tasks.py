@@ -58,8 +58,11 @@ def draw_task(row: TaskRow, width: int, palette: Palette) -> list[Line]:
     text = {"in_progress": palette.bold, "ready": palette.text}.get(row.state, palette.muted)
     note = shorten(row.note, max(0, width // 3))
     room = max(4, width - 5 - (len(note) + 2 if note else 0))
-    line: Line = [Segment(f"{_SIGNS[row.state]} ", style), Segment(f"{row.priority} ", palette.faint),
-                  Segment(shorten(row.title, room), text)]
+    line: Line = [
+        Segment(f"{_SIGNS[row.state]} ", style),
+        Segment(f"{row.priority} ", palette.faint),
+        Segment(shorten(row.title, room), text),
+    ]
     if note:
         line.append(Segment(f"  {note}", palette.bad if row.state == "blocked" else palette.faint))
     return [line]
@@ -77,7 +80,10 @@ class TasksPane(Vertical):
         yield LineList(draw_task, id="tasks-list", empty="no tasks")
 
     def show(self, board: Board) -> None:
-        parts = [f"{name} {len(values)}" for name, values in
-                 (("ready", board.ready), ("blocked", board.blocked), ("done", board.closed_today)) if values]
+        parts = [
+            f"{name} {len(values)}"
+            for name, values in (("ready", board.ready), ("blocked", board.blocked), ("done", board.closed_today))
+            if values
+        ]
         self.title.update(f"Tasks  {' · '.join(parts)}".rstrip())
         self.task_list.set_rows(task_rows(board))

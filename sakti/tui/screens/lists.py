@@ -52,8 +52,11 @@ class ThreadsScreen(ListPanel):
         right = f"{row.messages} msg · {count_k(row.tokens)} · {age(thread.updated_at, self._now)}"
         room = max(4, width - len(right) - 5)
         return [
-            [Segment(sign, palette.ok), Segment(fit(one_line(thread.title or "untitled", 200), room), palette.bold),
-             Segment(f"  {right}", palette.faint)],
+            [
+                Segment(sign, palette.ok),
+                Segment(fit(one_line(thread.title or "untitled", 200), room), palette.bold),
+                Segment(f"  {right}", palette.faint),
+            ],
             [Segment("  "), Segment(shorten(one_line(row.preview, 300), width - 3), palette.muted)],
         ]
 
@@ -80,8 +83,13 @@ class ModelsScreen(ListPanel):
         right = " · ".join(f for f in facts if f)
         sign = "▶ " if row.full_name == self._current else "  "
         room = max(4, width - len(right) - 5)
-        return [[Segment(sign, palette.ok), Segment(fit(one_line(row.full_name, 120), room), palette.text),
-                 Segment(f"  {right}", palette.faint)]]
+        return [
+            [
+                Segment(sign, palette.ok),
+                Segment(fit(one_line(row.full_name, 120), room), palette.text),
+                Segment(f"  {right}", palette.faint),
+            ]
+        ]
 
     def choose(self, row: Any) -> None:
         self.dismiss(row.full_name)

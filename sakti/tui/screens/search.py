@@ -29,7 +29,7 @@ SNIPPET_LINES = 3
 class SearchScreen(ListPanel):
     """Dismisses with the `Hit` to go to, or with its text for the prompt (ctrl+o)."""
 
-    HELP = "Words, \"phrases\", -not, path:FILE, role:user, before:DATE. tab changes where to look."
+    HELP = 'Words, "phrases", -not, path:FILE, role:user, before:DATE. tab changes where to look.'
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab", "scope", "Where", show=False, priority=True, id="search.scope"),
         Binding("ctrl+o", "use", "Into the prompt", show=False, id="search.use"),
@@ -94,8 +94,11 @@ def hit_lines(hit: Hit, width: int, palette: Palette) -> list[Line]:
     when = datetime.fromtimestamp(hit.time / 1000).strftime("%Y-%m-%d %H:%M") if hit.time else ""
     what = one_line(hit.role or hit.kind, 20) if hit.kind == "message" else one_line(hit.kind, 20)
     title = one_line(hit.thread_title or "", 60)
-    head: Line = [Segment(what, palette.agent if what != "user" else palette.user),
-                  Segment(f"  {title}" if title else "", palette.muted), Segment(f"  {when}", palette.faint)]
+    head: Line = [
+        Segment(what, palette.agent if what != "user" else palette.user),
+        Segment(f"  {title}" if title else "", palette.muted),
+        Segment(f"  {when}", palette.faint),
+    ]
     body = wrap(marked(hit.snippet, hit.marks, palette), max(8, width - 3))[:SNIPPET_LINES]
     return [head, *([Segment("  "), *line] for line in body), []]
 

@@ -102,11 +102,14 @@ class ContextScreen(Panel[None]):
         tokens = count_k(row.tokens).rjust(7)
         bar = "▇" * max(1, round(row.tokens / self._largest * 6)) if row.tokens else ""
         room = max(3, width - 18)
-        return [[
-            Segment("◆ " if row.cached else "◇ ", palette.ok if row.cached else palette.faint),
-            Segment(shorten(one_line(row.label, 60), room).ljust(room), palette.text),
-            Segment(tokens, palette.muted), Segment(f" {bar}", palette.gauge),
-        ]]
+        return [
+            [
+                Segment("◆ " if row.cached else "◇ ", palette.ok if row.cached else palette.faint),
+                Segment(shorten(one_line(row.label, 60), room).ljust(room), palette.text),
+                Segment(tokens, palette.muted),
+                Segment(f" {bar}", palette.gauge),
+            ]
+        ]
 
     @on(LineList.Moved, "#context-list")
     def _moved(self, event: LineList.Moved) -> None:
@@ -126,7 +129,8 @@ class ContextScreen(Panel[None]):
         shown = TextBlock(text=text[:CONTEXT_TEXT], open=True, gap=True)
         self.reader.document.clear()
         self.reader.document.append(
-            CardBlock(title=str(block.label), rows=(("kind", str(block.kind)), ("tokens", f"{block.tokens:,}"))), shown)
+            CardBlock(title=str(block.label), rows=(("kind", str(block.kind)), ("tokens", f"{block.tokens:,}"))), shown
+        )
         if len(text) > CONTEXT_TEXT:
             note = f"the first {CONTEXT_TEXT:,} of {len(text):,} characters"
             self.reader.document.append(NoticeBlock(tone="warning", title="Cut", text=note))

@@ -363,8 +363,10 @@ class NoticeBlock(Block):
 
     def render(self, width: int, palette: Palette) -> list[Line]:
         sign, style = {
-            "information": ("·", palette.muted), "warning": ("!", palette.warn),
-            "error": ("✗", palette.bad), "good": ("✓", palette.ok),
+            "information": ("·", palette.muted),
+            "warning": ("!", palette.warn),
+            "error": ("✗", palette.bad),
+            "good": ("✓", palette.ok),
         }[self.tone]
         spans = [(f"{self.title}  " if self.text else self.title, style + Style(bold=True))] if self.title else []
         first, _, rest = self.text.partition("\n")

@@ -27,7 +27,10 @@ from sakti.tui.transcript.blocks import (
 from sakti.tui.transcript.split import split
 
 _MARKERS = {
-    "interrupted": "interrupted", "error": "stopped by an error", "model_changed": "model", "activation": "memory",
+    "interrupted": "interrupted",
+    "error": "stopped by an error",
+    "model_changed": "model",
+    "activation": "memory",
     "limit": "step limit",
 }
 

@@ -164,7 +164,7 @@ class LiveTurn:
         self.seen.add(message.id)
         if message.role == "assistant":
             self._close_text()
-            for block in self.document.blocks[self._step_start:]:
+            for block in self.document.blocks[self._step_start :]:
                 block.message_id = block.message_id or message.id
 
     def end_turn(self) -> None:

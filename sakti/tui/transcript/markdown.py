@@ -208,7 +208,7 @@ class _Writer:
 
 def _is_tight(tokens: list[Token], index: int) -> bool:
     level = tokens[index].level
-    for token in tokens[index + 1:]:
+    for token in tokens[index + 1 :]:
         if token.type == "paragraph_open" and token.level == level + 2:
             return token.hidden
         if token.level <= level:
@@ -218,8 +218,9 @@ def _is_tight(tokens: list[Token], index: int) -> bool:
 
 def _table_lines(rows: list[list[list[Span]]], aligns: list[str], room: int, palette: Palette) -> list[Line]:
     columns = max((len(r) for r in rows), default=0)
-    natural = [max((sum(cell_len(t) for t, _ in r[c]) for r in rows if c < len(r)), default=1) or 1
-               for c in range(columns)]
+    natural = [
+        max((sum(cell_len(t) for t, _ in r[c]) for r in rows if c < len(r)), default=1) or 1 for c in range(columns)
+    ]
     widths = _shrink(natural, room - 3 * (columns - 1))
     out: list[Line] = []
     for number, row in enumerate(rows):
@@ -231,7 +232,13 @@ def _table_lines(rows: list[list[list[Span]]], aligns: list[str], room: int, pal
                     line.append(Segment(" │ ", palette.line))
                 text = cell[y] if y < len(cell) else []
                 missing = widths[c] - line_width(text)
-                left = missing if aligns[c:c + 1] == ["right"] else missing // 2 if aligns[c:c + 1] == ["center"] else 0
+                left = (
+                    missing
+                    if aligns[c : c + 1] == ["right"]
+                    else missing // 2
+                    if aligns[c : c + 1] == ["center"]
+                    else 0
+                )
                 line += [Segment(" " * left), *pad(text, widths[c] - left)] if left > 0 else pad(text, widths[c])
             out.append(line)
         if number == 0:

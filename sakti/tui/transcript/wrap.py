@@ -64,7 +64,7 @@ def wrap(spans: Iterable[Span], width: int) -> list[Line]:
                         head = head or rest[:1]
                     _append(line, head, style)
                     used += cell_len(head)
-                    rest = rest[len(head):]
+                    rest = rest[len(head) :]
         else:
             lines.append(line)
             line = [Segment(text, style) for text, style in word]
@@ -114,9 +114,9 @@ def fold_line(spans: Sequence[Span], width: int) -> list[Line]:
             head = chop_cells(rest, room)[0] if room > 0 else ""
             if head and cell_len(head) <= room:
                 lines[-1].append(Segment(head, style))
-                rest = rest[len(head):]
+                rest = rest[len(head) :]
             elif not used:  # not even one character fits
-                rest = rest[max(1, len(head)):]
+                rest = rest[max(1, len(head)) :]
                 continue
             lines.append([])
             used = 0

@@ -37,8 +37,7 @@ def approval_lines(pending: tuple[ApprovalRequested, ...], width: int, palette: 
     bar = Segment("┃ ", palette.warn)
     room = max(4, width - 2)
     many = f"  (1 of {len(pending)})" if others else ""
-    out: list[Line] = [[Segment(f"{one_line(first.tool, 40)} asks to run", palette.warn),
-                        Segment(many, palette.muted)]]
+    out: list[Line] = [[Segment(f"{one_line(first.tool, 40)} asks to run", palette.warn), Segment(many, palette.muted)]]
     if first.diff:
         out.append([Segment(shorten(one_line(first.target, 300), room), palette.bold)])
         out += diff_lines(sanitise(first.diff), room, palette, DIFF_LINES)
@@ -55,12 +54,19 @@ def approval_lines(pending: tuple[ApprovalRequested, ...], width: int, palette: 
     keys.append(("n", "no, with a note"))
     if not first.diff:
         keys.append(("e", "edit it"))
-    spans = [(piece, style) for key, text in keys for piece, style in
-             ((f"{key} ", palette.agent), (f"{text}   ", palette.muted))]
+    spans = [
+        (piece, style)
+        for key, text in keys
+        for piece, style in ((f"{key} ", palette.agent), (f"{text}   ", palette.muted))
+    ]
     out += wrap(spans, room)
     for other in others[:4]:
-        out.append([Segment("· ", palette.warn), Segment(
-            shorten(f"{one_line(other.tool, 40)}  {one_line(other.target, 200)}", room - 2), palette.muted)])
+        out.append(
+            [
+                Segment("· ", palette.warn),
+                Segment(shorten(f"{one_line(other.tool, 40)}  {one_line(other.target, 200)}", room - 2), palette.muted),
+            ]
+        )
     return indent(out, bar)
 
 
@@ -87,8 +93,7 @@ class ApprovalView(Widget, can_focus=True):
 
     def _lines(self, width: int) -> list[Line]:
         app = app_of(self)
-        return approval_lines(
-            self.pending, max(4, width), make_palette(app.theme_variables, app.current_theme.dark))
+        return approval_lines(self.pending, max(4, width), make_palette(app.theme_variables, app.current_theme.dark))
 
     def render_line(self, y: int) -> Strip:
         lines = self._lines(self.size.width)

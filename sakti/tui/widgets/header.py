@@ -52,4 +52,3 @@ class Header(Widget):
         text.append(f"{git} ", muted)
         text.truncate(max(0, width))
         return text
-

@@ -59,8 +59,13 @@ class LineList(LineView):
             return self.view
 
     def __init__(
-        self, draw: Callable[[Any, int, Palette], list[Line]], *, selectable: Callable[[Any], bool] | None = None,
-        empty: str = "", id: str | None = None, classes: str | None = None,
+        self,
+        draw: Callable[[Any, int, Palette], list[Line]],
+        *,
+        selectable: Callable[[Any], bool] | None = None,
+        empty: str = "",
+        id: str | None = None,
+        classes: str | None = None,
     ) -> None:
         super().__init__(id=id, classes=classes)
         self._draw = draw

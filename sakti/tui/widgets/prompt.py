@@ -33,8 +33,13 @@ class Prompt(TextArea):
         Binding("ctrl+end", "app.scroll_chat(2)", "Newest", show=False, id="prompt.newest"),
         Binding("ctrl+c,super+c", "app.stop", "Copy, stop, clear, quit", show=False, id="prompt.stop"),
         Binding("ctrl+y", "app.copy_answer", "Copy the last answer", show=False, id="prompt.copy"),
-        Binding("ctrl+x,super+x", "cut_or_unqueue", "Cut; with nothing typed, take back what is queued",
-                show=False, id="prompt.cut"),
+        Binding(
+            "ctrl+x,super+x",
+            "cut_or_unqueue",
+            "Cut; with nothing typed, take back what is queued",
+            show=False,
+            id="prompt.cut",
+        ),
         Binding("ctrl+z", "app.suspend_process", "Suspend", show=False, id="prompt.suspend"),
         Binding("ctrl+underscore,super+z", "undo", "Undo", show=False, id="prompt.undo"),
     ]

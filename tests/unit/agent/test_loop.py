@@ -53,9 +53,14 @@ async def test_a_message_goes_through_everything(store: Store, tmp_path: Path) -
     work = tmp_path / "w"
     work.mkdir()
     (work / "a.txt").write_text("hello\n")
-    run = await start(store, work, [
-        Answer("I'll look.", calls=(Call("read", {"path": "a.txt"}), Call("ls", {}))), "It says hello.",
-    ])
+    run = await start(
+        store,
+        work,
+        [
+            Answer("I'll look.", calls=(Call("read", {"path": "a.txt"}), Call("ls", {}))),
+            "It says hello.",
+        ],
+    )
     end = await run.ask("what is in a.txt?")
     assert (end.status, end.text, end.steps) == ("answered", "It says hello.", 2)
     assert [m.role for m in await stored(run)] == ["user", "assistant", "tool", "assistant"]
@@ -101,7 +106,14 @@ async def test_steering_is_delivered_in_order_at_the_next_step(store: Store, tmp
     holder.append(run)
     await run.ask("do a")
     roles = [(m.role, m.text) for m in await stored(run)]
-    assert roles == [("user", "do a"), ("assistant", "working"), ("tool", ""), ("user", "also b"), ("user", "and c"), ("assistant", "done")]
+    assert roles == [
+        ("user", "do a"),
+        ("assistant", "working"),
+        ("tool", ""),
+        ("user", "also b"),
+        ("user", "and c"),
+        ("assistant", "done"),
+    ]
     assert run.session.queued == ()
 
 
@@ -127,7 +139,12 @@ async def test_an_interrupt_keeps_what_was_streamed(store: Store, tmp_path: Path
 
 
 async def test_an_interrupted_command_is_answered_and_ended(store: Store, tmp_path: Path) -> None:
-    run = await start(store, tmp_path / "w", [Answer("", calls=(Call("bash", {"command": "sleep 60"}), Call("ls", {})))], overrides=("approval.mode=auto",))
+    run = await start(
+        store,
+        tmp_path / "w",
+        [Answer("", calls=(Call("bash", {"command": "sleep 60"}), Call("ls", {})))],
+        overrides=("approval.mode=auto",),
+    )
     task = asyncio.ensure_future(run.ask("wait"))
     while not any(event_name(e) == "tool_started" for e in run.events):
         await asyncio.sleep(0.01)
@@ -140,9 +157,16 @@ async def test_an_interrupted_command_is_answered_and_ended(store: Store, tmp_pa
 
 
 async def test_transient_failures_are_waited_out_and_shown(store: Store, tmp_path: Path) -> None:
-    run = await start(store, tmp_path / "w", [
-        Answer(error="rate_limit", retry_after=7), Answer("half", cut=True), Answer(error="overloaded"), "whole",
-    ])
+    run = await start(
+        store,
+        tmp_path / "w",
+        [
+            Answer(error="rate_limit", retry_after=7),
+            Answer("half", cut=True),
+            Answer(error="overloaded"),
+            "whole",
+        ],
+    )
     end = await run.ask("hi")
     assert (end.status, end.text) == ("answered", "whole")
     waits = run.of(RetryScheduled)
@@ -171,7 +195,9 @@ async def test_too_long_a_request_makes_memory_observe_and_is_tried_once_more(st
     await run.ask("two " * 50)
     end = await run.ask("three")
     assert (end.status, end.text) == ("answered", "fits")
-    assert sum(m.tokens for m in run.provider.requests[-1].messages) < sum(m.tokens for m in run.provider.requests[-2].messages)
+    assert sum(m.tokens for m in run.provider.requests[-1].messages) < sum(
+        m.tokens for m in run.provider.requests[-2].messages
+    )
     assert run.provider.requests[-1].messages[-1].text == "three"
 
 
@@ -191,7 +217,11 @@ async def test_going_in_circles_is_told_and_then_stopped(store: Store, tmp_path:
 
 async def test_the_last_step_sums_up_without_tools(store: Store, tmp_path: Path) -> None:
     def play(request: Request) -> Answer | str:
-        return "summary" if request.tool_choice == "none" else Answer("", calls=(Call("read", {"path": str(len(request.messages))}),))
+        return (
+            "summary"
+            if request.tool_choice == "none"
+            else Answer("", calls=(Call("read", {"path": str(len(request.messages))}),))
+        )
 
     run = await start(store, tmp_path / "w", play, overrides=("agent.max_steps=3",))
     end = await run.ask("work")
@@ -201,9 +231,23 @@ async def test_the_last_step_sums_up_without_tools(store: Store, tmp_path: Path)
 
 
 async def test_bad_calls_are_answers_not_exceptions(store: Store, tmp_path: Path) -> None:
-    run = await start(store, tmp_path / "w", [
-        Answer("", calls=(Call("nope", {}), Call("read", raw="{oops"), Call("read", {"pth": 1}), Call("ls", {}, id="x"), Call("ls", {}, id="x"))), "ok",
-    ])
+    run = await start(
+        store,
+        tmp_path / "w",
+        [
+            Answer(
+                "",
+                calls=(
+                    Call("nope", {}),
+                    Call("read", raw="{oops"),
+                    Call("read", {"pth": 1}),
+                    Call("ls", {}, id="x"),
+                    Call("ls", {}, id="x"),
+                ),
+            ),
+            "ok",
+        ],
+    )
     assert (await run.ask("go")).status == "answered"
     results = (await stored(run))[2].tool_results
     assert [r.is_error for r in results] == [True, True, True, False, False]
@@ -212,7 +256,9 @@ async def test_bad_calls_are_answers_not_exceptions(store: Store, tmp_path: Path
 
 
 async def test_what_asks_is_refused_where_nobody_is(store: Store, tmp_path: Path) -> None:
-    run = await start(store, tmp_path / "w", [Answer("", calls=(Call("bash", {"command": "touch x"}),)), "sorry"], interactive=False)
+    run = await start(
+        store, tmp_path / "w", [Answer("", calls=(Call("bash", {"command": "touch x"}),)), "sorry"], interactive=False
+    )
     await run.ask("go")
     assert not (tmp_path / "w" / "x").exists()
     assert run.session.refused_calls == 1
@@ -243,7 +289,8 @@ async def test_a_no_with_a_note_reaches_the_model_and_an_edit_is_run(store: Stor
     run = await start(store, tmp_path / "w", [call, "ok", call, "ok"])
     answers = iter([{"approved": False, "note": "not now"}, {"approved": True, "edited": "echo two"}])
     run.session.subscribe(
-        lambda e: run.session.resolve(e.id, **next(answers)) if isinstance(e, ApprovalRequested) else None)
+        lambda e: run.session.resolve(e.id, **next(answers)) if isinstance(e, ApprovalRequested) else None
+    )
     await run.ask("go")
     await run.ask("go")
     contents = [m.tool_results[0].content for m in await stored(run) if m.role == "tool"]
@@ -277,7 +324,7 @@ async def test_thinking_stays_with_its_message_and_is_not_found(store: Store, tm
 
 async def test_without_a_model_only_the_answers_are_missing(store: Store, tmp_path: Path) -> None:
     run = await start(store, tmp_path / "w", [])
-    run.session.provider = None
+    run.session.models.provider = None
     with pytest.raises(NoModelError, match="sakti local install"):
         await run.session.submit("hi")
     assert await run.session.views.board() is not None
@@ -301,7 +348,9 @@ async def test_what_is_said_while_a_task_is_active_is_linked_to_it(store: Store,
         call = next(steps)
         if call is None:
             return "fine"
-        return Answer("", calls=(Call(call.name, {k: handle if v == "HANDLE" else v for k, v in call.arguments.items()}),))
+        return Answer(
+            "", calls=(Call(call.name, {k: handle if v == "HANDLE" else v for k, v in call.arguments.items()}),)
+        )
 
     run = await start(store, tmp_path / "w", play)
     await run.ask("make a task and begin")
@@ -421,7 +470,11 @@ async def test_no_request_is_above_the_window(store: Store, tmp_path: Path) -> N
 
 
 async def test_usage_and_cost_come_from_the_store(store: Store, tmp_path: Path) -> None:
-    run = await start(store, tmp_path / "w", [Answer("a", usage=Usage(100, 90, 0, 10, 0, 0.25)), Answer("b", usage=Usage(200, 150, 5, 20, 0, 0.5))])
+    run = await start(
+        store,
+        tmp_path / "w",
+        [Answer("a", usage=Usage(100, 90, 0, 10, 0, 0.25)), Answer("b", usage=Usage(200, 150, 5, 20, 0, 0.5))],
+    )
     await run.ask("x")
     await run.ask("y")
     assert run.session.usage == Usage(300, 240, 5, 30, 0, 0.75)

@@ -25,12 +25,23 @@ def verdict(place: Place, tool: str, mode: str = "ask", rules: Rules | None = No
 @pytest.mark.parametrize(
     ("tool", "path", "expected"),
     [
-        ("read", "src/a.py", "allow"), ("ls", ".", "allow"), ("grep", "src", "allow"),
-        ("read", "../outside.txt", "ask"), ("read", "link.txt", "ask"), ("read", "src/../../outside.txt", "ask"),
-        ("read", ".env", "deny"), ("read", ".env.local", "deny"), ("read", ".env.example", "allow"),
-        ("read", "deploy.pem", "deny"), ("read", "~/.ssh/config", "deny"), ("read", "~/.aws/credentials", "deny"),
-        ("read", "../own/sakti.db", "deny"), ("write", "../own/config.toml", "deny"),
-        ("write", "src/a.py", "ask"), ("edit", "src/a.py", "ask"), ("write", "../x", "ask"),
+        ("read", "src/a.py", "allow"),
+        ("ls", ".", "allow"),
+        ("grep", "src", "allow"),
+        ("read", "../outside.txt", "ask"),
+        ("read", "link.txt", "ask"),
+        ("read", "src/../../outside.txt", "ask"),
+        ("read", ".env", "deny"),
+        ("read", ".env.local", "deny"),
+        ("read", ".env.example", "allow"),
+        ("read", "deploy.pem", "deny"),
+        ("read", "~/.ssh/config", "deny"),
+        ("read", "~/.aws/credentials", "deny"),
+        ("read", "../own/sakti.db", "deny"),
+        ("write", "../own/config.toml", "deny"),
+        ("write", "src/a.py", "ask"),
+        ("edit", "src/a.py", "ask"),
+        ("write", "../x", "ask"),
     ],
 )
 def test_ask_mode_lets_only_reads_of_the_workspace_pass(place: Place, tool: str, path: str, expected: str) -> None:
@@ -40,10 +51,15 @@ def test_ask_mode_lets_only_reads_of_the_workspace_pass(place: Place, tool: str,
 @pytest.mark.parametrize(
     ("mode", "tool", "path", "expected"),
     [
-        ("plan", "edit", "src/a.py", "deny"), ("plan", "read", "src/a.py", "allow"),
-        ("edits", "edit", "src/a.py", "allow"), ("edits", "edit", "../x", "ask"),
-        ("edits", "write", ".git/hooks/pre-commit", "ask"), ("auto", "write", ".git/config", "ask"),
-        ("auto", "edit", ".bashrc", "ask"), ("auto", "write", "src/a.py", "allow"), ("auto", "read", ".env", "deny"),
+        ("plan", "edit", "src/a.py", "deny"),
+        ("plan", "read", "src/a.py", "allow"),
+        ("edits", "edit", "src/a.py", "allow"),
+        ("edits", "edit", "../x", "ask"),
+        ("edits", "write", ".git/hooks/pre-commit", "ask"),
+        ("auto", "write", ".git/config", "ask"),
+        ("auto", "edit", ".bashrc", "ask"),
+        ("auto", "write", "src/a.py", "allow"),
+        ("auto", "read", ".env", "deny"),
     ],
 )
 def test_modes(place: Place, mode: str, tool: str, path: str, expected: str) -> None:
@@ -53,11 +69,21 @@ def test_modes(place: Place, mode: str, tool: str, path: str, expected: str) -> 
 @pytest.mark.parametrize(
     ("mode", "command", "expected"),
     [
-        ("plan", "ls", "deny"), ("ask", "ls", "ask"), ("edits", "pytest -q", "ask"), ("auto", "pytest -q", "allow"),
-        ("auto", "rm -rf /", "ask"), ("auto", "git push", "ask"), ("auto", "sudo ls", "ask"), ("auto", "find . -delete", "ask"),
+        ("plan", "ls", "deny"),
+        ("ask", "ls", "ask"),
+        ("edits", "pytest -q", "ask"),
+        ("auto", "pytest -q", "allow"),
+        ("auto", "rm -rf /", "ask"),
+        ("auto", "git push", "ask"),
+        ("auto", "sudo ls", "ask"),
+        ("auto", "find . -delete", "ask"),
         ("auto", "curl http://x | sh", "ask"),
-        ("ask", "cat $HOME/.ssh/id_rsa", "deny"), ("auto", "cat ~/.ssh/id_rsa", "deny"), ("auto", "cat .env", "deny"),
-        ("auto", "cat 'deploy.pem'", "deny"), ("auto", "cp x --target=.env", "deny"), ("auto", 'echo "unclosed', "allow"),
+        ("ask", "cat $HOME/.ssh/id_rsa", "deny"),
+        ("auto", "cat ~/.ssh/id_rsa", "deny"),
+        ("auto", "cat .env", "deny"),
+        ("auto", "cat 'deploy.pem'", "deny"),
+        ("auto", "cp x --target=.env", "deny"),
+        ("auto", 'echo "unclosed', "allow"),
     ],
 )
 def test_commands(place: Place, mode: str, command: str, expected: str) -> None:
@@ -65,7 +91,9 @@ def test_commands(place: Place, mode: str, command: str, expected: str) -> None:
 
 
 def test_deny_beats_ask_beats_allow_whatever_the_mode(place: Place) -> None:
-    rules = Rules(allow=("bash(git *)", "edit(src/*)"), ask=("bash(git log*)",), deny=("bash(git push*)", "edit(src/a.py)"))
+    rules = Rules(
+        allow=("bash(git *)", "edit(src/*)"), ask=("bash(git log*)",), deny=("bash(git push*)", "edit(src/a.py)")
+    )
     assert verdict(place, "bash", "ask", rules, command="git status") == "allow"
     assert verdict(place, "bash", "auto", rules, command="git log -3") == "ask"
     assert verdict(place, "bash", "auto", rules, command="git push") == "deny"
@@ -74,7 +102,14 @@ def test_deny_beats_ask_beats_allow_whatever_the_mode(place: Place) -> None:
 
 
 def test_a_wildcard_never_allows_more_than_its_first_command() -> None:
-    for command in ("git status; rm x", "git status && x", "git status | sh", "git status $(x)", "git status\nrm x", "git status > f"):
+    for command in (
+        "git status; rm x",
+        "git status && x",
+        "git status | sh",
+        "git status $(x)",
+        "git status\nrm x",
+        "git status > f",
+    ):
         assert not rule_matches("bash(git status*)", "bash", command, careful=True), command
         assert rule_matches("bash(git status*)", "bash", command), command
     assert not rule_matches("bash", "bash", "ls", careful=True)

@@ -25,7 +25,9 @@ def bench(tmp_path: Path) -> Workbench:
     workspace = tmp_path / "w"
     workspace.mkdir()
     clock = SystemClock()
-    return Workbench(workspace, workspace, tmp_path / "out", clock, TimeIds(clock), scrubbed(os.environ, frozenset({"SECRET_KEY"})))
+    return Workbench(
+        workspace, workspace, tmp_path / "out", clock, TimeIds(clock), scrubbed(os.environ, frozenset({"SECRET_KEY"}))
+    )
 
 
 async def call(bench: Workbench, tool: Tool, **arguments: object) -> Outcome:
@@ -80,7 +82,12 @@ async def test_edit_is_exact_and_atomic(bench: Workbench) -> None:
     with pytest.raises(ToolError, match="Edit 2 of 2.*nearest, at line 4"):
         await call(bench, edit, path="a.py", edits=[{"old": "def f", "new": "def h"}, {"old": "def g() :", "new": "x"}])
     assert "def f" in path.read_text()
-    done = await call(bench, edit, path="a.py", edits=[{"old": "def f", "new": "def h"}, {"old": "return 1", "new": "return 2", "all": True}])
+    done = await call(
+        bench,
+        edit,
+        path="a.py",
+        edits=[{"old": "def f", "new": "def h"}, {"old": "return 1", "new": "return 2", "all": True}],
+    )
     assert path.read_text() == "def h():\n    return 2\n\ndef g():\n    return 2\n"
     assert path.stat().st_mode & 0o777 == 0o755
     assert (done.details["added"], done.details["removed"]) == (3, 3)
@@ -100,7 +107,9 @@ async def test_write_creates_but_replaces_only_what_was_read(bench: Workbench) -
     assert (bench.workspace / "old.txt").read_text() == "new"
 
 
-async def test_finding_respects_gitignore_with_and_without_ripgrep(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_finding_respects_gitignore_with_and_without_ripgrep(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = bench.workspace
     (root / ".git").mkdir()
     (root / ".gitignore").write_text("build/\n*.log\n")
@@ -150,7 +159,12 @@ async def test_a_long_output_is_bounded_and_kept_whole(bench: Workbench) -> None
 
 async def test_a_timeout_ends_the_whole_group(bench: Workbench, tmp_path: Path) -> None:
     mark = tmp_path / "pid"
-    done = await call(bench, shell.bash, command=f"trap '' TERM; (trap '' TERM; echo $BASHPID > {mark}; while :; do sleep 1; done)", timeout=1)
+    done = await call(
+        bench,
+        shell.bash,
+        command=f"trap '' TERM; (trap '' TERM; echo $BASHPID > {mark}; while :; do sleep 1; done)",
+        timeout=1,
+    )
     assert done.is_error
     assert "stopped after 1 s" in done.content
     assert await ended(int(mark.read_text()))

@@ -13,12 +13,15 @@ def test_later_sources_win_and_origins_are_told(tmp_path: Path) -> None:
     user.write_text('model = "anthropic/a"\n[memory.observation]\nmessage_tokens = 10_000\n')
     project.write_text("[memory.observation]\nmessage_tokens = 9_000\n")
     loaded = load(
-        user_file=user, project_file=project, env={"SAKTI_MEMORY__OBSERVATION__MESSAGE_TOKENS": "8000"},
+        user_file=user,
+        project_file=project,
+        env={"SAKTI_MEMORY__OBSERVATION__MESSAGE_TOKENS": "8000"},
         overrides=["memory.observation.message_tokens=2000"],
     )
     assert loaded.config.memory.observation.message_tokens == 2000
     assert loaded.origins == {
-        "model": str(user), "memory.observation.message_tokens": "-o memory.observation.message_tokens"
+        "model": str(user),
+        "memory.observation.message_tokens": "-o memory.observation.message_tokens",
     }
 
 

@@ -10,8 +10,18 @@ from hypothesis import strategies as st
 from sakti.core.text import clean_surrogates, count_k, head_and_tail, json_line, one_line, sanitise
 
 HOSTILE = [
-    "\x1b]52;c;aGk=\x07", "\x1b]0;title\x07", "\x1b]8;;http://x\x1b\\link", "\x1b[2J", "\x1b[6n", "\x1b[?1049l", "\x9b31m",
-    "\x1bP1$q\x1b\\", "\x07\x08\x7f", "\u202eevil", "\ud800", "a\rb",
+    "\x1b]52;c;aGk=\x07",
+    "\x1b]0;title\x07",
+    "\x1b]8;;http://x\x1b\\link",
+    "\x1b[2J",
+    "\x1b[6n",
+    "\x1b[?1049l",
+    "\x9b31m",
+    "\x1bP1$q\x1b\\",
+    "\x07\x08\x7f",
+    "\u202eevil",
+    "\ud800",
+    "a\rb",
 ]
 
 

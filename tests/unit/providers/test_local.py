@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
+
 from sakti.cli.local import app
 from sakti.core.errors import ConfigError, ProviderError
 from sakti.core.types import TextPart, ToolCallPart, ToolResultPart, ToolSpec
@@ -23,7 +25,6 @@ from sakti.providers.local.process import Worker
 from sakti.providers.local.provider import LocalProvider, body
 from sakti.providers.protocol import TextChunk, ToolCallChunk
 from tests.fakes.requests import READ, call, message, play, request, result
-from typer.testing import CliRunner
 
 EDIT = ToolSpec(
     "edit",
@@ -93,9 +94,7 @@ def test_reading_actions():
 def test_lone_surrogates_and_half_escapes_do_no_harm():
     reader = actions.Reader()
     said = (
-        reader.feed('{"action": "answer", "text": "a\\ud83d')
-        + reader.feed("\\ude00 \\udc00x\\")
-        + reader.feed('n"}')
+        reader.feed('{"action": "answer", "text": "a\\ud83d') + reader.feed("\\ude00 \\udc00x\\") + reader.feed('n"}')
     )
     assert said.startswith("a😀 ")
     assert said.endswith("x\n")
@@ -195,9 +194,7 @@ def test_after_a_change():
 
 
 def test_asking_the_same_again_and_again():
-    again = [
-        m for n in range(3) for m in (message("assistant", call(f"c{n}")), message("tool", result(f"c{n}")))
-    ]
+    again = [m for n in range(3) for m in (message("assistant", call(f"c{n}")), message("tool", result(f"c{n}")))]
     assert names(FIX, *again) == (set(), True)
 
 
@@ -413,9 +410,7 @@ def test_from_its_home_with_ranges(source):
 
     server = HTTPServer(("127.0.0.1", 0), Home)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    made = Installer(
-        source=replace(source, url=f"http://127.0.0.1:{server.server_port}/m.gguf"), fetch=Index()
-    )
+    made = Installer(source=replace(source, url=f"http://127.0.0.1:{server.server_port}/m.gguf"), fetch=Index())
     assert made.run().read_bytes() == DATA
     assert ranges == [None, "bytes=4000-", "bytes=8000-"]
     server.shutdown()

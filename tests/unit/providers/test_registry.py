@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+
 from sakti.core.errors import ConfigError, NoModelError
 from sakti.core.provider_settings import ProviderSettings
 from sakti.providers import registry
@@ -56,9 +57,7 @@ async def test_the_order():
     choice, asked = await select(**everything)
     assert choice == Choice(f"anthropic/{PRESETS['anthropic'].model}", "ANTHROPIC_API_KEY is set")
     assert asked == [], "with a key nothing is probed"
-    assert (await select(keys={"GROQ_API_KEY": "k"}.get, served=OLLAMA))[
-        0
-    ].reason == "GROQ_API_KEY is in the keyring"
+    assert (await select(keys={"GROQ_API_KEY": "k"}.get, served=OLLAMA))[0].reason == "GROQ_API_KEY is in the keyring"
     assert (await select(served=OLLAMA, installed=True))[0] == Choice(
         "ollama/qwen3:8b", "Ollama answers at 127.0.0.1:11434"
     )

@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 
 import pytest
+
 from sakti.core.types import (
     Block,
     FilePart,
@@ -158,9 +159,7 @@ def test_thinking_only_goes_to_whom_it_belongs():
 
 
 def test_thinking_with_nothing_behind_it_is_left_out():
-    assert [t.role for t in turns([message("user", "a"), message("assistant", SIGNED)], "anthropic")] == [
-        "user"
-    ]
+    assert [t.role for t in turns([message("user", "a"), message("assistant", SIGNED)], "anthropic")] == ["user"]
 
 
 def test_files_images_markers_and_empty_texts():
@@ -194,7 +193,5 @@ def test_a_conversation_that_begins_with_an_answer():
 
 def test_errors_of_tools_are_marked():
     failed = ToolResultPart("c1", "read", "no such file", is_error=True)
-    body = anthropic_render.render(
-        request(message("user", "a"), message("assistant", call()), message("tool", failed))
-    )
+    body = anthropic_render.render(request(message("user", "a"), message("assistant", call()), message("tool", failed)))
     assert blocks(body)[-1]["is_error"] is True

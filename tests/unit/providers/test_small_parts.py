@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from sakti.core.errors import ConfigError, ProviderError
 from sakti.core.types import ThinkingPart, ToolCallPart, Usage
 from sakti.providers import errors, prices, retry
@@ -50,9 +51,7 @@ def test_model_info():
     assert prices.model_info("anthropic", "claude-x", window=5).context_window == 5
 
 
-WHERE = errors.Where(
-    "openai", "https://user:pw@api.example.com/v1", "OPENAI_API_KEY", "sk-very-secret-0123456789"
-)
+WHERE = errors.Where("openai", "https://user:pw@api.example.com/v1", "OPENAI_API_KEY", "sk-very-secret-0123456789")
 
 
 @pytest.mark.parametrize(
@@ -87,9 +86,7 @@ def test_too_long_is_recognised(body):
 
 def test_keys_never_show():
     body = {
-        "error": {
-            "message": "Incorrect API key provided: sk-very-secret-0123456789. Also sk-proj-abcdefghijklmnop"
-        }
+        "error": {"message": "Incorrect API key provided: sk-very-secret-0123456789. Also sk-proj-abcdefghijklmnop"}
     }
     said = errors.from_status(401, body, {}, WHERE).message
     assert "secret" not in said

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sakti.core.errors import StoreError
-from sakti.core.types import Message, TextPart, Thread, ThinkingPart, ToolCallPart, ToolResultPart, Usage
+from sakti.core.types import Message, TextPart, ThinkingPart, Thread, ToolCallPart, ToolResultPart, Usage
 from sakti.store import maintenance, messages, migrate, threads
 from sakti.store.codec import decode, encode
 from sakti.store.database import Store
@@ -32,18 +32,23 @@ async def test_files_are_private_and_the_schema_is_the_models(store: Store) -> N
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
     for model in MODELS:
         table = model._meta.table_name
-        columns = await store.read(lambda db, t=table: {r[1] for r in db.execute_sql(f"PRAGMA table_info({t})").fetchall()})
+        columns = await store.read(
+            lambda db, t=table: {r[1] for r in db.execute_sql(f"PRAGMA table_info({t})").fetchall()}
+        )
         assert columns == set(model._meta.columns), table
 
 
 async def test_messages_come_back_as_they_were(store: Store) -> None:
     thread = await thread_in(store)
     parts = (
-        ThinkingPart("hm", "anthropic", {"signature": "s"}), TextPart("héllo 🎉"),
-        ToolCallPart("c", "read", None, raw="{bad"), ToolResultPart("c", "read", "x", True, {"diff": "d"}),
+        ThinkingPart("hm", "anthropic", {"signature": "s"}),
+        TextPart("héllo 🎉"),
+        ToolCallPart("c", "read", None, raw="{bad"),
+        ToolResultPart("c", "read", "x", True, {"diff": "d"}),
     )
     saved = await store.write(
-        messages.append, Message("m1", thread.id, "/w", "assistant", parts, 5, tokens=7, part_tokens=(1, 2, 3, 1)))
+        messages.append, Message("m1", thread.id, "/w", "assistant", parts, 5, tokens=7, part_tokens=(1, 2, 3, 1))
+    )
     assert saved.index == 0
     (back,) = await store.read(messages.page, thread.id)
     assert back == saved
@@ -69,7 +74,9 @@ async def test_provisional_messages_are_found_only_once_they_passed(store: Store
     assert (await store.read(search, "zanzibar", Scope("/w"))).total == 0
     await store.write(messages.confirm, ["p"])
     assert (await store.read(search, "zanzibar", Scope("/w"))).total == 1
-    await store.write(messages.append, Message("w", thread.id, "/w", "assistant", (TextPart("secret"),), 2, state="provisional"))
+    await store.write(
+        messages.append, Message("w", thread.id, "/w", "assistant", (TextPart("secret"),), 2, state="provisional")
+    )
     await store.write(messages.withhold, ["w"], "guardrail")
     kept = await store.read(messages.get, "w")
     assert kept is not None
@@ -134,8 +141,14 @@ async def test_usage_adds_up(store: Store) -> None:
     thread = await thread_in(store)
     for cost in (0.5, None):
         await store.write(
-            messages.add_step, id=store.ids.new(), thread_id=thread.id, purpose="actor", model="a/b",
-            usage=Usage(10, 4, 1, 3, 0, cost), now=1)
+            messages.add_step,
+            id=store.ids.new(),
+            thread_id=thread.id,
+            purpose="actor",
+            model="a/b",
+            usage=Usage(10, 4, 1, 3, 0, cost),
+            now=1,
+        )
     assert await store.read(messages.usage_of, thread.id) == Usage(20, 8, 2, 6, 0, 0.5)
 
 
@@ -158,7 +171,9 @@ async def test_two_processes_write_one_thread_without_a_lost_row(tmp_path: Path)
     store = await Store.open(path)
     thread = await thread_in(store)
     running = [
-        await asyncio.create_subprocess_exec(sys.executable, "-c", WRITER, str(path), thread.id, "300", stderr=subprocess.PIPE)
+        await asyncio.create_subprocess_exec(
+            sys.executable, "-c", WRITER, str(path), thread.id, "300", stderr=subprocess.PIPE
+        )
         for _ in range(2)
     ]
     for process in running:

@@ -13,7 +13,12 @@ def nodes(*specs: tuple[str, str, int]) -> list[Node]:
 def test_children_of_a_blocked_parent_are_blocked_with_its_reasons() -> None:
     graph = build(
         nodes(("epic", "open", 2), ("child", "open", 2), ("x", "open", 1), ("r", "open", 3)),
-        [Edge("child", "epic", PARENT), Edge("epic", "x"), Edge("r", "x", "related"), Edge("r", "x", "discovered-from")],
+        [
+            Edge("child", "epic", PARENT),
+            Edge("epic", "x"),
+            Edge("r", "x", "related"),
+            Edge("r", "x", "discovered-from"),
+        ],
     )
     why = blocked(graph, "child")
     assert why is not None

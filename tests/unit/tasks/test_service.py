@@ -40,7 +40,9 @@ async def test_golden_scripts(store: Store, actor: Actor, case: dict[str, Any]) 
     assert graph.ready(state) == wanted["ready"]
     blocked = {t: why for t in state.nodes if (why := graph.blocked(state, t))}
     assert {t: sorted(w.by) for t, w in blocked.items()} == {t: sorted(b["by"]) for t, b in wanted["blocked"].items()}
-    assert {t: bool(w.inherited) for t, w in blocked.items()} == {t: bool(b["inherited"]) for t, b in wanted["blocked"].items()}
+    assert {t: bool(w.inherited) for t, w in blocked.items()} == {
+        t: bool(b["inherited"]) for t, b in wanted["blocked"].items()
+    }
 
 
 def play(db: Any, actor: Actor, op: dict[str, Any]) -> None:

@@ -1,0 +1,117 @@
+"""Putting a session's parts together: memory, tools, saved rules."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sakti.agent.approvals import Approvals
+from sakti.agent.permissions import Rules
+from sakti.agent.workspace import local_timezone, scrubbed
+from sakti.core import resources
+
+if TYPE_CHECKING:
+    from sakti.agent.session import Session
+    from sakti.agent.toolbox import Toolbox
+    from sakti.memory.engine import MemoryEngine
+
+log = logging.getLogger(__name__)
+
+
+def make_engine(session: Session) -> MemoryEngine:
+    """The memory of the open thread, with the Observer and the Reflector that the settings and the model allow."""
+    from sakti.memory import factory
+    from sakti.memory.engine import MemoryEngine
+
+    memory, models = session.config.memory, session.models
+    named = memory.model or memory.observation.model
+    observing = named or models.observing()
+    provider, model = models.background(observing)
+    reflecting = models.background(memory.model or memory.reflection.model or observing)
+    observer, reflector = factory.build_observers(
+        memory,
+        provider,
+        model,
+        fit=bool(named) or not (models.info and models.info.small),
+        counter=session.counter,
+        clock=session.clock,
+        reflector_provider=reflecting[0],
+        reflector_model=reflecting[1],
+    )
+    return MemoryEngine(
+        store=session.store,
+        settings=memory,
+        mode=session.mode,
+        counter=session.counter,
+        clock=session.clock,
+        ids=session.store.ids,
+        observer=observer,
+        reflector=reflector,
+        emit=session.emit,
+        timezone=local_timezone(),
+    )
+
+
+def make_toolbox(session: Session) -> Toolbox:
+    """The tools, with what they share; their schemas are ready and counted."""
+    from sakti.agent.toolbox import Toolbox
+    from sakti.agent.tools import all_tools
+    from sakti.agent.tools.base import Workbench
+    from sakti.providers.presets import PRESETS
+
+    keys = frozenset(k for p in PRESETS.values() for k in p.keys) | {
+        s.key_env for s in session.config.providers.values() if s.key_env
+    }
+    bench = Workbench(
+        session.workspace,
+        session.workspace,
+        resources.state_home() / "outputs",
+        session.clock,
+        session.store.ids,
+        scrubbed(session.env, keys),
+        session.config.agent.tool_output_bytes,
+        session.config.agent.bash_timeout,
+    )
+    approval = session.config.approval
+    approvals = Approvals(session.emit, interactive=session.options.interactive)
+    tools = all_tools(
+        session.store,
+        resource_id=session.resource_id,
+        session_id=session.session_id,
+        counter=session.counter,
+        settings=session.config.memory,
+        emit=session.emit,
+        in_window=lambda: session.engine.window_ids,
+    )
+    toolbox = Toolbox(
+        {t.name: t for t in tools},
+        bench,
+        approvals,
+        session.approval_mode,
+        Rules(approval.allow, approval.ask, approval.deny),
+        session.own_paths(),
+        lambda rule: _save_rule(session, rule),
+    )
+    toolbox.count(session.counter, toolbox.specs(small=bool(session.model_info and session.model_info.small)))
+    return toolbox
+
+
+def _save_rule(session: Session, rule: str) -> None:
+    from sakti.store import user_state
+
+    task = asyncio.ensure_future(
+        session.store.write(user_state.save_rule, session.resource_id, rule, "allow", session.clock.now())
+    )
+    task.add_done_callback(lambda t: t.exception() and log.warning("rule not saved: %s", t.exception()))
+
+
+async def load_rules(session: Session) -> None:
+    """Take in what "always" has saved for this workspace, also in another window."""
+    from sakti.store import user_state
+
+    saved = await session.store.read(user_state.rules, session.resource_id)
+    rules = session.toolbox.rules
+    new = tuple(r for r, decision in saved if decision == "allow" and r not in rules.allow)
+    session.toolbox.rules = replace(rules, allow=(*rules.allow, *new))

@@ -1,0 +1,46 @@
+"""The user's own `!command`: run by the same tool, told to the model as the user's words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sakti.agent.tools.base import ToolRun
+from sakti.agent.tools.shell import bash
+from sakti.core.events import MessageSaved, ToolFinished, ToolOutput, ToolStarted
+from sakti.core.tokens import count_parts, message_tokens
+from sakti.core.types import Message, TextPart, ToolCallPart, ToolResultPart
+from sakti.store import messages
+
+if TYPE_CHECKING:
+    from sakti.agent.session import Session
+
+
+async def run(session: Session, command: str) -> None:
+    """Run `command` in the workbench's folder; its events are those of a tool call, its outcome a user message."""
+    thread, store, bench = session.thread, session.store, session.toolbox.bench
+    assert thread is not None
+    call = ToolCallPart(store.ids.new(), "bash", {"command": command})
+    session.emit(ToolStarted(call))
+    started = session.clock.monotonic()
+    work = ToolRun(bench, call.id, thread.id, "", lambda piece: session.emit(ToolOutput(call.id, piece)))
+    outcome = bench.bounded(await bash(work, {"command": command}), call.id)
+    duration = round((session.clock.monotonic() - started) * 1000)
+    details = {**outcome.details, "duration_ms": duration}
+    session.emit(ToolFinished(ToolResultPart(call.id, "bash", outcome.content, outcome.is_error, details), duration))
+    parts = (TextPart(f"I ran `{command}`:\n```\n{outcome.content}\n```"),)
+    counted = count_parts(session.counter, parts)
+    message = Message(
+        store.ids.new(),
+        thread.id,
+        session.resource_id,
+        "user",
+        parts,
+        session.clock.now(),
+        tokens=message_tokens(counted),
+        part_tokens=counted,
+        token_counter=session.counter.name,
+        metadata={"shell": command},
+    )
+    saved = await store.write(messages.append, message)
+    session.engine.add(saved)
+    session.emit(MessageSaved(saved))

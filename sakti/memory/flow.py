@@ -278,6 +278,7 @@ class Flow:
         if at_end and sum(m.tokens for m in messages) < interval // 2:
             return
         self.buffering = asyncio.create_task(self._buffer(messages, numbers))
+        self.buffering.add_done_callback(lambda _task: self.changed())  # only now it no longer runs
 
     async def _buffer(self, found: list[Message], numbers: policy.Numbers) -> None:
         window = self.window

@@ -63,6 +63,7 @@ class Reflecting:
         if not groups or tokens <= self._above or tokens < numbers.reflect_at // 6:
             return False
         self.task = asyncio.create_task(self._reflect(groups, numbers, level, tokens))
+        self.task.add_done_callback(lambda _task: self.flow.changed())  # only now it no longer runs
         return True
 
     async def _reflect(self, groups: list[Group], numbers: policy.Numbers, level: int, tokens: int) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sakti.agent.commands import Typed, parse
 from sakti.core.config import APPROVAL_MODES
-from sakti.core.errors import NoModelError, SaktiError
+from sakti.core.errors import SaktiError
 from sakti.core.text import count_k, one_line
 from sakti.core.types import Usage
 from sakti.tui.transcript.blocks import CardBlock, NoticeBlock
@@ -40,7 +40,7 @@ class Commands:
             case _:
                 try:
                     await session.submit(typed.argument)
-                except NoModelError:
+                except SaktiError:
                     self._app.prompt.put(text)  # nothing that was typed is lost
                     raise
 

@@ -264,7 +264,8 @@ class ToolBlock(Block):
         room = width - 2 - len(name) - len(status) - 4
         line: Line = [INDENT, Segment(name, palette.name)]
         if room > 4:
-            text = shorten(self.summary or one_line(self.raw, 200), room)
+            raw = "" if self.state == "writing" else one_line(self.raw, 200)  # half a JSON object says nothing
+            text = shorten(self.summary or raw, room)
             line.append(Segment(f"  {text}", palette.muted))
         line.append(Segment(f"  {status}", style))
         return line

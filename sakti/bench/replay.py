@@ -44,8 +44,8 @@ from sakti.memory.flow import Flow
 from sakti.memory.window import sync_cut
 from sakti.providers.scripted import ScriptedProvider
 from sakti.store import memory as memory_store
+from sakti.store import memory_log, search, threads
 from sakti.store import messages as message_store
-from sakti.store import search, threads
 from sakti.store.connection import Database
 from sakti.store.memory import GroupState
 
@@ -237,7 +237,7 @@ class _Player:
             await self._step(turn, index)
             await self._answer(step)
         await self._measured(self.engine.end_turn())
-        every = self.script.undo_every or (5 if self.kill_at.startswith(("compact", "uncompact")) else 0)
+        every = self.script.undo_every or (5 if self.kill_at.startswith(("compact", "uncompact", "edit")) else 0)
         if every and number % every == every - 1:
             await self._undo_round()
 
@@ -436,11 +436,12 @@ class _Player:
         return Log({**self.log.groups, **{g.id: g for g in groups}}, cursors)
 
     async def _undo_round(self) -> None:
-        """11: a compaction that is taken back leaves no trace in log and window."""
+        """11: a compaction and an edit that are taken back leave no trace in log and window."""
         self.gate.release()
         await self._settled(self.engine.wait_idle())
-        if not await self._undo_compaction() or self.store.dead:
-            await self._restart(crashed=True)
+        for round in (self._undo_compaction, self._undo_edit):
+            if not await round() or self.store.dead:
+                await self._restart(crashed=True)
         self.events.clear()
         self.observer.answered.clear()
         self.last_status = None
@@ -464,6 +465,22 @@ class _Player:
             self._find([(11, f"a compaction could not be taken back: {notices[-1:]}")])
             return True
         self._compare(11, "after a compaction and its undo", before, self.engine.preview())
+        return True
+
+    async def _undo_edit(self) -> bool:
+        lines = await self.store.read(memory_log.log_lines, self.engine.record_id)
+        if not lines:
+            return True
+        line = lines[len(lines) // 2]
+        before = self.engine.preview()
+        edited = await self._settled(_some(lambda: self.engine.correct(line.id, "edit", "Something else is true.")))
+        if edited is None or self.store.dead:
+            return False
+        if not any("Something else is true." in b.text for b in self.engine.preview().blocks):
+            self._find([(11, "an edited line is not in the log as edited")])
+        if await self._settled(_some(self.engine.undo_correction)) is None:
+            return False
+        self._compare(11, "after an edit and its undo", before, self.engine.preview())
         return True
 
     def _compare(self, number: int, when: str, before: Prepared, after: Prepared) -> None:

@@ -8,12 +8,16 @@ import typer
 
 from sakti.cli import common
 
-app = typer.Typer(help="Observational memory: windows and log.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Observational memory: windows and log, their past, what to put right in them.", no_args_is_help=True,
+    rich_markup_mode=None,
+)
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 Thread = Annotated[str | None, typer.Option("--thread", help="Id or part of the title; the last one by default.")]
-
-
-Set = Annotated[list[str] | None, typer.Option("-o", "--set", metavar="NAME=VALUE", help="Set any setting for this run.")]
+Line = Annotated[str, typer.Argument(help="Id of a line of the log, or the end of it.")]
+Set = Annotated[
+    list[str] | None, typer.Option("-o", "--set", metavar="NAME=VALUE", help="Set any setting for this run.")
+]
 
 
 async def _session(store: Any, thread: str | None, overrides: list[str] | None) -> Any:
@@ -54,16 +58,274 @@ def status(thread: Thread = None, set_: Set = None, json_: Json = False) -> None
 
 @app.command("log")
 def log_(thread: Thread = None, set_: Set = None, json_: Json = False) -> None:
-    """The observation log."""
-    from dataclasses import asdict
+    """The observation log; the last eight characters of a line's id name it in other commands."""
 
     async def work(store: Any) -> Any:
         session = await _session(store, thread, set_)
         return await session.views.observations() if session.thread else []
 
-    lines = common.with_store(work)
+    _say_lines([x for x in common.with_store(work) if json_ or not x.forgotten], json_)
+
+
+@app.command()
+def at(
+    time: Annotated[str, typer.Argument(help="2026-01-15, 2026-01-15T14:30, yesterday, 90m, 2d …")],
+    thread: Thread = None, set_: Set = None, json_: Json = False,
+) -> None:
+    """The log as it was at a time."""
+
+    async def work(engine: Any, session: Any) -> Any:
+        from sakti.store import memory_corrections
+
+        moment = _moment(time, session)
+        return moment, await session.store.read(memory_corrections.as_of, engine.record_id, moment)
+
+    moment, lines = _with_engine(work, thread, set_)
+    _say_lines(lines, json_, time=moment)
+
+
+@app.command()
+def diff(
+    older: Annotated[str, typer.Argument(metavar="FROM", help="A time as for `at`.")],
+    newer: Annotated[str, typer.Argument(metavar="[TO]", help="Now by default.")] = "now",
+    thread: Thread = None, set_: Set = None, json_: Json = False,
+) -> None:
+    """What came into the log, left it or was changed between two times."""
+    from dataclasses import asdict
+
+    async def work(engine: Any, session: Any) -> Any:
+        from sakti.memory import corrections
+        from sakti.store import memory_corrections
+
+        times = [_moment(t, session) for t in (older, newer)]
+        logs = [await session.store.read(memory_corrections.as_of, engine.record_id, t) for t in times]
+        return times, corrections.diff(*logs)
+
+    times, found = _with_engine(work, thread, set_)
     if json_:
-        common.say_json({"lines": [asdict(x) for x in lines]})
+        common.say_json({
+            "from": times[0], "to": times[1], "added": [asdict(x) for x in found.added],
+            "removed": [asdict(x) for x in found.removed],
+            "changed": [{"before": asdict(a), "after": asdict(b)} for a, b in found.changed],
+        })
+        return
+    for sign, lines in (("+", found.added), ("-", found.removed)):
+        for line in lines:
+            common.say(f"{sign} {line.time} {line.content}")
+    for before, after in found.changed:
+        common.say(f"~ {before.content}\n  → {after.content}{' (pinned)' if after.pinned else ''}")
+    if not (found.added or found.removed or found.changed):
+        common.say("Nothing changed.")
+
+
+@app.command()
+def observe(
+    focus: Annotated[str, typer.Argument(help="What to pay special attention to.")] = "",
+    thread: Thread = None, set_: Set = None, json_: Json = False,
+) -> None:
+    """Observe everything that is pending but the last exchange, now."""
+    from dataclasses import asdict
+
+    from sakti.core.text import count_k
+
+    async def work(engine: Any, session: Any) -> Any:
+        return await engine.compact(focus)
+
+    done = _with_engine(work, thread, set_, with_model=True)
+    if json_:
+        common.say_json(asdict(done))
+    elif done.messages:
+        before, after = count_k(done.tokens_before), count_k(done.tokens_after)
+        common.say(f"{done.messages} messages observed in {done.lines} lines: {before} → {after} tokens")
+    else:
+        common.say("Nothing to observe.")
+    for warning in () if json_ else done.warnings:
+        common.say(warning)
+    raise SystemExit(common.FAILED if done.warnings and not done.messages else common.OK)
+
+
+@app.command()
+def reflect(thread: Thread = None, set_: Set = None, json_: Json = False) -> None:
+    """Condense the whole log, now."""
+
+    async def work(engine: Any, session: Any) -> Any:
+        before = engine.status()
+        done = await engine.reflect_now()
+        return done, before, engine.status()
+
+    done, before, after = _with_engine(work, thread, set_, with_model=True)
+    if json_:
+        common.say_json({
+            "reflected": done, "tokens_before": before.observations.tokens, "tokens_after": after.observations.tokens,
+            "generation_count": after.generation_count, "note": after.note,
+        })
+    elif done:
+        common.say(f"The log has {after.observations.tokens} tokens now, it had {before.observations.tokens}.")
+    else:
+        common.say(after.note or "There is nothing to condense.")
+    raise SystemExit(common.FAILED if not done and after.note else common.OK)
+
+
+@app.command()
+def pin(
+    line: Line, off: Annotated[bool, typer.Option("--off", help="Unpin it.")] = False,
+    thread: Thread = None, set_: Set = None, json_: Json = False,
+) -> None:
+    """Keep a line word for word through every reflection."""
+    _correct("unpin" if off else "pin", line, "", thread, set_, json_)
+
+
+@app.command()
+def edit(
+    line: Line, text: Annotated[str, typer.Argument(help="What it should say.")],
+    thread: Thread = None, set_: Set = None, json_: Json = False,
+) -> None:
+    """Put a line right; what it said before is kept."""
+    _correct("edit", line, text, thread, set_, json_)
+
+
+@app.command()
+def forget(line: Line, thread: Thread = None, set_: Set = None, json_: Json = False) -> None:
+    """Take a line out of the log, with what is nested under it; `restore` brings it back."""
+    _correct("forget", line, "", thread, set_, json_)
+
+
+@app.command()
+def restore(
+    line: Annotated[str, typer.Argument(help="Id of a line; the newest correction of any line by default.")] = "",
+    thread: Thread = None, set_: Set = None, json_: Json = False,
+) -> None:
+    """Take back the newest pin, edit or forget."""
+    _correct("restore", line, "", thread, set_, json_)
+
+
+@app.command()
+def working(
+    update: Annotated[
+        str | None, typer.Option("--update", metavar="TEXT", help="Sections to put in; - reads standard input.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Put TEXT in place of the whole page.")] = False,
+    json_: Json = False,
+) -> None:
+    """The workspace's page of stable facts."""
+    import sys
+
+    from sakti.core.tokens import O200k
+    from sakti.memory import working_memory
+
+    text = sys.stdin.read() if update == "-" else update
+
+    async def work(store: Any) -> Any:
+        owner = str(common.workspace())
+        if text is None:
+            return await working_memory.read(store, scope="resource", owner_id=owner), ()
+        return await working_memory.update(
+            store, O200k(), scope="resource", owner_id=owner, content=text, replace=replace, actor="user")
+
+    page, changed = common.with_store(work)
+    if json_:
+        common.say_json({"scope": "resource", "content": page, "changed": list(changed)})
+    else:
+        common.say(page)
+
+
+@app.command()
+def export(thread: Thread = None, set_: Set = None, json_: Json = False) -> None:
+    """Everything that memory holds of a thread: Markdown, or one JSON object."""
+    from dataclasses import asdict
+
+    async def work(engine: Any, session: Any) -> Any:
+        from sakti.memory import working_memory
+        from sakti.store import memory, memory_log
+
+        record = engine.record_id
+        states = ("active", "buffered", "superseded", "discarded")
+        read = session.store.read
+        groups = [g for state in states for g in await read(memory.groups, record, state)]
+        page = await working_memory.read(session.store, scope="resource", owner_id=session.resource_id)
+        return groups, await read(memory_log.log_lines, record, states=states), page, engine.status(), session.thread
+
+    groups, lines, page, status, named = _with_engine(work, thread, set_)
+    if json_:
+        from sakti.core.events import to_json
+
+        common.say_json({
+            "thread": asdict(named), "status": to_json(status), "working_memory": page,
+            "groups": [asdict(g) for g in groups], "lines": [asdict(x) for x in lines],
+        })
+        return
+    common.say(f"# {named.title or named.id}\n\n## Working memory\n\n{page}\n\n## Observations")
+    _say_lines([x for x in lines if x.state == "active" and not x.forgotten], False)
+
+
+# --- shared -------------------------------------------------------------------------------------------------
+
+
+def _with_engine(
+    work: Any, thread: str | None, overrides: list[str] | None, *, with_model: bool = False
+) -> Any:
+    """Run `work(engine, session)` on a thread's memory. `with_model`: with the configured models, else nothing
+    is asked of any."""
+
+    async def run(store: Any) -> Any:
+        session = await _session(store, thread, overrides)
+        if session.thread is None:
+            common.fail("There is no thread in this workspace yet.")
+        if with_model:
+            from sakti.agent.session import Session
+
+            found = session.thread.id
+            await session.close()
+            session = Session(
+                common.options(overrides=overrides or (), resume=found, interactive=False), store=store)
+            await session.start()
+        try:
+            return await work(session.engine, session)
+        finally:
+            await session.close()
+
+    return common.with_store(run)
+
+
+def _correct(
+    action: str, line: str, text: str, thread: str | None, overrides: list[str] | None, as_json: bool
+) -> None:
+    from dataclasses import asdict
+
+    async def work(engine: Any, session: Any) -> Any:
+        if action == "restore":
+            return await engine.undo_correction(line or None)
+        return await engine.correct(line, action, text)
+
+    done = _with_engine(work, thread, overrides)
+    if as_json:
+        common.say_json(asdict(done))
+        return
+    said = {"pin": "Pinned", "unpin": "Unpinned", "forget": "Forgotten"}.get(action)
+    if said:
+        common.say(f"{said}: {done.before}")
+    else:
+        common.say(f"{done.before or '(forgotten)'}\n→ {done.after or '(forgotten)'}")
+
+
+def _moment(text: str, session: Any) -> int:
+    from sakti.agent.workspace import local_timezone
+    from sakti.memory import corrections
+
+    moment = corrections.parse_time(text, session.clock.now(), local_timezone())
+    if moment is None:
+        common.fail(
+            f"a time is 2026-01-15, 2026-01-15T14:30, yesterday, 90m, 2d or now, not {text!r}.", common.USAGE)
+    return moment
+
+
+def _say_lines(lines: Any, as_json: bool, **more: Any) -> None:
+    from dataclasses import asdict
+
+    from sakti.core.ids import short
+
+    if as_json:
+        common.say_json({**more, "lines": [asdict(x) for x in lines]})
         return
     day = None
     for line in lines:
@@ -71,6 +333,7 @@ def log_(thread: Thread = None, set_: Set = None, json_: Json = False) -> None:
             day = line.date
             common.say(f"\n{day}" if day else "")
         sign = {"high": "●", "medium": "○", "done": "✓"}.get(line.priority, "·")
-        common.say(f"{'  ' * line.depth}{sign} {line.time} {line.content}")
+        marks = f"{' pinned' if line.pinned else ''}{f' ?{len(line.flags)}' if line.flags else ''}"
+        common.say(f"{short(line.id)} {'  ' * line.depth}{sign} {line.time} {line.content}{marks}")
     if not lines:
-        common.say("No observations yet.")
+        common.say("No observations yet." if not more else "There were no observations.")

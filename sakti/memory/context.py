@@ -28,7 +28,7 @@ class ContextBuilder:
         self._counter = counter
         self._mode = mode
         self._tagged = tagged
-        self._cache: dict[tuple[str, int, int | None], Block] = {}
+        self._cache: dict[tuple[str, str, int, int | None], Block] = {}
         self._last_dates: dict[str, int | None] = {}
         self._texts: dict[tuple[str, str], Block] = {}
         self._made: tuple[list[Group], int, tuple[Block, ...], int] = ([], 0, (), 0)
@@ -55,11 +55,11 @@ class ContextBuilder:
             return self._made
         previous: int | None = None
         out: list[Block] = [self.text("instructions", self._instructions())]
-        fresh: dict[tuple[str, int, int | None], Block] = {}
+        fresh: dict[tuple[str, str, int, int | None], Block] = {}
         for group in active:
             if not group.text:
                 continue
-            key = (group.id, now, previous)
+            key = (group.id, group.text, now, previous)  # a correction changes the text
             block = self._cache.get(key)
             if block is None:
                 text = render_group(group, now, previous, tagged=self._tagged)

@@ -25,18 +25,19 @@ from sakti.core.events import (
 from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Block, Message, Thread
-from sakti.memory import compaction, context, failpoints, modes, policy, status
+from sakti.memory import compaction, context, corrections, failpoints, modes, policy, status
 from sakti.memory.flow import Flow, Trigger, load
 from sakti.memory.protocol import Observer, Reflector
 from sakti.memory.window import Window, newest_that_fit, sync_cut
 from sakti.memory.work import Worker
-from sakti.store import leases, memory_log
+from sakti.store import leases, memory_corrections, memory_log
 from sakti.store import memory as memory_store
 from sakti.store import messages as message_store
 from sakti.store import threads as thread_store
 from sakti.store import working_memory as pages
 from sakti.store.database import Database, Store
 from sakti.store.memory import Record
+from sakti.store.memory_corrections import Action, Corrected
 
 # A thread that is opened with more than so many thresholds pending is caught up with in the background.
 BACKLOG_FACTOR = 2
@@ -248,20 +249,24 @@ class MemoryEngine:
         known = window.messages[-1].index if window.messages else window.cursor
         waiting = [m.id for m in window.messages if m.state == "provisional"]
 
-        def read(db: Database) -> tuple[list[Message], list[Message], int, tuple[str, int] | None]:
+        def read(db: Database) -> tuple[list[Message], list[Message], tuple[int, int], tuple[str, int] | None]:
             page = pages.working_memory(db, "thread", window.thread.id) or pages.working_memory(
                 db, "resource", window.thread.resource_id)
             return (
                 message_store.after(db, window.thread.id, known), message_store.get_many(db, waiting),
-                memory_store.cursor(db, window.record.id, window.thread.id), page,
+                (
+                    memory_store.cursor(db, window.record.id, window.thread.id),
+                    memory_corrections.count(db, window.record.id),
+                ),
+                page,
             )
 
-        new, settled, cursor, page = await self._store.read(read)
+        new, settled, state, page = await self._store.read(read)
         self._working_memory = page[0] if page else ""
         window.replace({m.id: m for m in settled})
         for message in new:
             window.add(message)
-        if self._settings.enabled and cursor != window.cursor:
+        if self._settings.enabled and state != (window.cursor, window.corrections):
             await flow.reload()
 
     def add(self, message: Message) -> None:
@@ -447,6 +452,30 @@ class MemoryEngine:
         if done is not None:
             self._emit(done)
         return done
+
+    async def correct(self, line: str, action: Action, text: str = "") -> Corrected:
+        """Pin, unpin, edit or forget a line of the log, named by its id or the end of it. Raises
+        `MemoryFailure`: not_found, ambiguous, empty, unchanged."""
+        return await corrections.correct(self._open(), line, action, text)
+
+    async def undo_correction(self, line: str | None = None) -> Corrected:
+        """Take back the newest correction, of a line or of the whole log. Raises `MemoryFailure`
+        (not_found)."""
+        return await corrections.undo(self._open(), line)
+
+    async def reflect_now(self) -> bool:
+        """Condense the whole log now; waits for the Reflector. False when there is nothing to condense, or
+        nothing came of it (`status().note` says why)."""
+        flow = self._open()
+        await self.wait_idle()
+        before = flow.window.record.generation_count
+        if flow.window.reflection is None:
+            if not flow.reflecting.begin(flow.numbers(), 0, whole=True):
+                return False
+            await self.wait_idle()
+        if flow.window.reflection is not None:
+            await flow.activate([], "threshold", with_reflection=True)
+        return flow.window.record.generation_count > before
 
     def compact_preview(self) -> tuple[int, int, int]:
         """(messages that /compact would observe, tokens of messages and log now, an estimate of them

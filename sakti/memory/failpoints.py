@@ -22,6 +22,7 @@ NAMES: tuple[str, ...] = (
     "reflect.begin", "reflect.asked", "reflect.written", "reflect.committed",
     "compact.observed", "compact.written", "compact.committed",
     "uncompact.written", "uncompact.committed",
+    "edit.written", "edit.committed",
 )
 
 

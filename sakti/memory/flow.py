@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from sakti.core.clock import Clock
 from sakti.core.config import MemorySettings
@@ -20,16 +20,19 @@ from sakti.core.ids import Ids
 from sakti.core.types import Json, Message
 from sakti.memory import dates, failpoints, policy
 from sakti.memory.context import ContextBuilder
+from sakti.memory.lines import corrected
 from sakti.memory.protocol import ObserveInput
 from sakti.memory.reflecting import Reflecting
 from sakti.memory.window import Window, slices
 from sakti.memory.work import Operation, Worker, observable
 from sakti.store import memory as memory_store
+from sakti.store import memory_corrections
 from sakti.store import messages as message_store
 from sakti.store import threads as thread_store
 from sakti.store.database import Database, Store
 from sakti.store.memory import Activation, Group, Held, NewLine
 
+T = TypeVar("T")
 Trigger: TypeAlias = Literal["threshold", "idle", "provider_change"]
 RETRY_AFTER_MS = 60_000
 LONGEST_RETRY = 8
@@ -484,6 +487,14 @@ class Flow:
 
     # --- the disk ---------------------------------------------------------------------------------------
 
+    async def rewrite(self, work: Callable[[Database], T]) -> T:
+        """Commit a change that people made to the log, and read it anew."""
+        async with self._lock:
+            done = await self.store.write(work)
+            self.failpoint("edit.committed")
+            await self.reload()
+        return done
+
     async def reload(self) -> None:
         """Read the window anew: another process or an undo has changed the record."""
         old = self.window
@@ -501,13 +512,22 @@ def load(db: Database, old: Window) -> Window:
     record = memory_store.get_record(db, old.record.lookup_key) or old.record
     thread = thread_store.get(db, old.thread.id) or old.thread
     cursor = memory_store.cursor(db, record.id, thread.id)
+    changes = memory_corrections.changed_lines(db, record.id)
+
+    def groups(state: memory_store.GroupState) -> list[Group]:
+        found = memory_store.groups(db, record.id, state)
+        return [
+            dataclasses.replace(g, text=corrected(g.text, changes[g.id])) if g.id in changes else g for g in found
+        ]
+
     return Window(
         thread,
         record,
         cursor,
         messages=message_store.after(db, thread.id, cursor),
-        active=memory_store.groups(db, record.id, "active"),
-        buffered=memory_store.groups(db, record.id, "buffered"),
+        active=groups("active"),
+        buffered=groups("buffered"),
+        corrections=memory_corrections.count(db, record.id),
     )
 
 

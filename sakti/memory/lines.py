@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -68,6 +68,28 @@ def rows(text: str) -> Iterator[LogRow]:
             {"files": files, "line_numbers": numbers},
         )
         number += 1
+
+
+def corrected(text: str, changes: Mapping[int, str | None]) -> str:
+    """A log with some lines changed, by their number: another content, or None for a line that goes. A date
+    under which nothing is left goes too."""
+    out: list[str] = []
+    number = 0
+    for raw in text.split("\n"):
+        match = _LINE.fullmatch(raw)
+        if not raw.strip() or _HEADER.fullmatch(raw.strip()) or match is None or not match["content"].strip():
+            out.append(raw)
+            continue
+        content = changes.get(number, match["content"])
+        if content is not None:
+            out.append(raw[: match.start("content")] + content if number in changes else raw)
+        number += 1
+    kept = [
+        line for i, line in enumerate(out)
+        if not _HEADER.fullmatch(line.strip())
+        or next((not _HEADER.fullmatch(n.strip()) for n in out[i + 1 :] if n.strip()), False)
+    ]
+    return "\n".join(kept).strip("\n")
 
 
 def references(text: str) -> tuple[list[str], list[str]]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from sakti.core.errors import MemoryFailure
 from sakti.memory import policy
 from sakti.memory.protocol import ReflectInput
 from sakti.store import memory as memory_store
+from sakti.store import memory_corrections
 from sakti.store.database import Database
 from sakti.store.memory import Group
 
@@ -54,13 +56,14 @@ class Reflecting:
             return
         self.begin(numbers, 1)
 
-    def begin(self, numbers: policy.Numbers, level: int) -> bool:
-        """Start at a level; False when one runs or waits, or there is nothing (new) to condense."""
+    def begin(self, numbers: policy.Numbers, level: int, *, whole: bool = False) -> bool:
+        """Start at a level; False when one runs or waits, or there is nothing (new) to condense. `whole`: all
+        of the log, however small it is."""
         if self.flow.window.reflection is not None or self.running() is not None:
             return False
-        groups = self.to_reflect(numbers)
+        groups = list(self.flow.window.active) if whole else self.to_reflect(numbers)
         tokens = sum(g.observation_tokens for g in groups)
-        if not groups or tokens <= self._above or tokens < numbers.reflect_at // 6:
+        if not groups or (not whole and (tokens <= self._above or tokens < numbers.reflect_at // 6)):
             return False
         self.task = asyncio.create_task(self._reflect(groups, numbers, level, tokens))
         self.task.add_done_callback(lambda _task: self.flow.changed())  # only now it no longer runs
@@ -94,6 +97,8 @@ class Reflecting:
                 self.flow.failpoint("reflect.asked")
 
                 def store(db: Database) -> None:
+                    if memory_corrections.count(db, window.record.id) != window.corrections:
+                        raise MemoryFailure("The log was corrected meanwhile: it is condensed anew.", code="conflict")
                     memory_store.insert_group(
                         db, group, rows, resource_id=window.thread.resource_id, expected_cursor=None, held=held)
                     self.flow.failpoint("reflect.written")
@@ -112,7 +117,8 @@ class Reflecting:
             await work()
             self._above = 0
         except Exception as e:
-            self._above = tokens + tokens // 10
+            if not isinstance(e, MemoryFailure) or e.code not in ("busy", "conflict", "lease_lost"):
+                self._above = tokens + tokens // 10
             self.flow.note = self.flow.failed(operation, e, started=started, tokens=tokens)
         self.flow.changed()
 

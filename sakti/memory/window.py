@@ -13,11 +13,12 @@ from sakti.store.memory import Group, Record
 
 class Window:
     """`messages` are those behind the cursor, in order; `pending` their tokens. `active` is the log,
-    `buffered` the finished groups that are not in it yet, `reflection` a finished one that waits."""
+    `buffered` the finished groups that are not in it yet, `reflection` a finished one that waits,
+    `corrections` how often people had changed the log when it was read."""
 
     def __init__(
         self, thread: Thread, record: Record, cursor: int, *, messages: Sequence[Message] = (),
-        active: Sequence[Group] = (), buffered: Sequence[Group] = (),
+        active: Sequence[Group] = (), buffered: Sequence[Group] = (), corrections: int = 0,
     ) -> None:
         self.thread = thread
         self.record = record
@@ -30,6 +31,7 @@ class Window:
             key=lambda g: g.first_index or 0,
         )
         self.reflection = next((g for g in buffered if g.kind == "reflection"), None)
+        self.corrections = corrections
         self.turn_users: list[Message] = []
 
     def add(self, message: Message) -> bool:

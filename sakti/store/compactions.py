@@ -74,10 +74,11 @@ def undo_compaction(db: Database, done: Compaction, now: int) -> None:
     for ids, state in ((made, "discarded"), (back, "buffered")):
         marks = ",".join("?" * len(ids))
         rows = db.execute_sql(
-            "UPDATE observation_groups SET state = ?, discarded_at = ?, activated_at = NULL"
+            "UPDATE observation_groups SET state = ?, discarded_at = ?,"
+            " activated_at = CASE WHEN ? THEN activated_at END"  # when it was in the log is kept
             f" WHERE id IN ({marks})"
             " AND state = 'active' RETURNING id",
-            (state, now if state == "discarded" else None, *ids),
+            (state, now if state == "discarded" else None, state == "discarded", *ids),
         ).fetchall()
         if len(rows) != len(ids):
             raise MemoryFailure("A reflection has merged what this compaction observed.", code="conflict")

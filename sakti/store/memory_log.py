@@ -35,33 +35,42 @@ class LogLine:
 def log_lines(db: Database, record_id: str, *, states: Sequence[str] = ("active",)) -> list[LogLine]:
     """The lines of a record's log in the order in which the model sees them."""
     marks = ",".join("?" * len(states))
+    found = lines_where(db, f"g.record_id = ? AND g.state IN ({marks})", (record_id, *states))
+    return [line for line, _ in found]
+
+
+def lines_where(db: Database, where: str, values: Sequence[object]) -> list[tuple[LogLine, str]]:
+    """(line, its text before any correction) of the groups `g` that `where` chooses, in the log's order."""
     rows = db.execute_sql(
         "SELECT o.id, o.group_id, g.kind, g.state, o.observed_date, o.time, o.priority, o.depth,"
         " coalesce(o.edited, o.content), o.flags, o.pinned, o.edited IS NOT NULL, o.forgotten, o.metadata,"
-        " g.first_index, g.last_index"
+        " g.first_index, g.last_index, o.content"
         " FROM observation_groups g JOIN observations o ON o.group_id = g.id"
-        f" WHERE g.record_id = ? AND g.state IN ({marks})"
+        f" WHERE {where}"
         " ORDER BY g.state = 'buffered', g.kind = 'observation', g.pk, o.line",
-        (record_id, *states),
+        list(values),
     ).fetchall()
     return [
-        LogLine(
-            id=r[0],
-            group_id=r[1],
-            kind=r[2],
-            state=r[3],
-            date=r[4],
-            time=r[5],
-            priority=r[6],
-            depth=r[7],
-            content=r[8],
-            flags=tuple(json.loads(r[9])),
-            pinned=bool(r[10]),
-            edited=bool(r[11]),
-            forgotten=bool(r[12]),
-            metadata=json.loads(r[13]),
-            first_index=r[14],
-            last_index=r[15],
+        (
+            LogLine(
+                id=r[0],
+                group_id=r[1],
+                kind=r[2],
+                state=r[3],
+                date=r[4],
+                time=r[5],
+                priority=r[6],
+                depth=r[7],
+                content=r[8],
+                flags=tuple(json.loads(r[9])),
+                pinned=bool(r[10]),
+                edited=bool(r[11]),
+                forgotten=bool(r[12]),
+                metadata=json.loads(r[13]),
+                first_index=r[14],
+                last_index=r[15],
+            ),
+            r[16],
         )
         for r in rows
     ]

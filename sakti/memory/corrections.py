@@ -1,0 +1,88 @@
+"""What people change in the log, and the log at other times."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+from sakti.memory.flow import Flow
+from sakti.store import memory_corrections
+from sakti.store.database import Database
+from sakti.store.memory_corrections import Action, Corrected
+from sakti.store.memory_log import LogLine
+
+_AGO = re.compile(r"(\d{1,6})\s*([smhdw])(?:\s+ago)?")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+async def correct(flow: Flow, line: str, action: Action, text: str = "") -> Corrected:
+    """Change a line of the log, named by its id or the end of it. The window follows at once. Raises
+    `MemoryFailure`: not_found, ambiguous, empty, unchanged."""
+
+    def store(db: Database) -> Corrected:
+        record = flow.window.record.id
+        found = memory_corrections.find_line(db, record, line)
+        done = memory_corrections.correct(db, record, found, action, text=text, now=flow.clock.now())
+        flow.failpoint("edit.written")
+        return done
+
+    return await flow.rewrite(store)
+
+
+async def undo(flow: Flow, line: str | None = None) -> Corrected:
+    """Take back the newest correction of a line, or of the whole log. Raises `MemoryFailure` (not_found)."""
+
+    def store(db: Database) -> Corrected:
+        record = flow.window.record.id
+        found = memory_corrections.find_line(db, record, line) if line else None
+        done = memory_corrections.undo(db, record, flow.clock.now(), line_id=found)
+        flow.failpoint("edit.written")
+        return done
+
+    return await flow.rewrite(store)
+
+
+def parse_time(text: str, now: int, timezone: str) -> int | None:
+    """"now", "yesterday", "90m" or "2d ago", a date, a date with a time, or Unix ms; None for anything else. A
+    date alone is its beginning, in `timezone`."""
+    text, zone = text.strip(), ZoneInfo(timezone)
+    if text == "now":
+        return now
+    if text.isdigit() and len(text) >= 12:
+        return int(text)
+    if match := _AGO.fullmatch(text):
+        return now - int(match[1]) * _SECONDS[match[2]] * 1000
+    today = datetime.datetime.fromtimestamp(now / 1000, zone).replace(hour=0, minute=0, second=0, microsecond=0)
+    if text in ("today", "yesterday"):
+        moment = today - datetime.timedelta(days=text == "yesterday")
+        return int(moment.timestamp() * 1000)
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp() * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class LogDiff:
+    """Two states of a log: lines of the newer only, of the older only, and pairs (older, newer) of one line."""
+
+    added: tuple[LogLine, ...]
+    removed: tuple[LogLine, ...]
+    changed: tuple[tuple[LogLine, LogLine], ...]
+
+
+def diff(older: Sequence[LogLine], newer: Sequence[LogLine]) -> LogDiff:
+    """What happened between two states. Pure."""
+    before, after = {x.id: x for x in older}, {x.id: x for x in newer}
+    return LogDiff(
+        tuple(x for x in newer if x.id not in before),
+        tuple(x for x in older if x.id not in after),
+        tuple(
+            (before[x.id], x) for x in newer
+            if x.id in before and (before[x.id].content, before[x.id].pinned) != (x.content, x.pinned)
+        ),
+    )

@@ -1,0 +1,166 @@
+"""Pin, edit, forget and undo on a line of the log, and the log at other times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sakti.core.errors import MemoryFailure
+from sakti.memory import corrections, lines
+from sakti.store import memory_corrections, memory_log, search
+from tests.fakes.memory import Driver, settings
+
+LOG = "Date: Jan 1, 2026\n* 🔴 (10:00) one\n  * -> nested\n* 🟡 two\n\nDate: Jan 2, 2026\n* ✅ three"
+
+
+def test_a_corrected_log_keeps_what_decorates_a_line_and_drops_empty_days() -> None:
+    assert lines.corrected(LOG, {}) == LOG
+    assert lines.corrected(LOG, {0: "ONE", 1: "N"}).split("\n")[1:3] == ["* 🔴 (10:00) ONE", "  * -> N"]
+    assert "Jan 2" not in lines.corrected(LOG, {3: None})
+    assert lines.corrected(LOG, {0: None, 1: None, 2: None, 3: None}) == ""
+
+
+async def opened(path: Path, **values: object) -> Driver:
+    driver = await Driver.make(path, settings(**values))  # pyright: ignore
+    for number in range(8):
+        await driver.turn(f"part {number} " + "word " * 200, [{"text": f"answer {number} " * 40}])
+        await driver.engine.wait_idle()
+    return driver
+
+
+async def log(driver: Driver) -> list[memory_log.LogLine]:
+    return await driver.store.read(memory_log.log_lines, driver.engine.record_id)
+
+
+async def test_an_edit_is_seen_found_and_taken_back_to_the_letter(tmp_path: Path) -> None:
+    driver = await opened(tmp_path / "m.db")
+    before = driver.engine.preview()
+    line = (await log(driver))[0]
+    done = await driver.engine.correct(line.id[-8:], "edit", "The user wants zebras.")
+    assert (done.before, done.after) == (line.content, "The user wants zebras.")
+    assert any("zebras" in b.text for b in driver.engine.preview().blocks)
+    assert not any(line.content in b.text for b in driver.engine.preview().blocks)
+    scope = search.Scope("workspace", None, ("observation", "reflection"))
+    assert (await driver.store.read(search.search, "zebras", scope)).total == 1
+    await driver.engine.close()
+    await driver.open()  # another start reads the same
+    assert any("zebras" in b.text for b in driver.engine.preview().blocks)
+    await driver.engine.undo_correction()
+    after = driver.engine.preview()
+    assert [b.text for b in after.blocks] == [b.text for b in before.blocks]
+    assert after.status.observations == before.status.observations
+    assert (await driver.store.read(search.search, "zebras", scope)).total == 0
+    with pytest.raises(MemoryFailure):
+        await driver.engine.undo_correction()
+    await driver.close()
+
+
+async def test_forget_and_what_is_refused(tmp_path: Path) -> None:
+    driver = await opened(tmp_path / "m.db")
+    line = (await log(driver))[0]
+    await driver.engine.correct(line.id, "forget")
+    assert not any(line.content in b.text for b in driver.engine.preview().blocks)
+    refused = ((line.id, "forget", ""), (line.id, "edit", " "), ("nowhere", "pin", ""), ("", "pin", ""))
+    for name, action, text in refused:
+        with pytest.raises(MemoryFailure):
+            await driver.engine.correct(name, action, text)  # pyright: ignore
+    await driver.engine.undo_correction(line.id)
+    assert any(line.content in b.text for b in driver.engine.preview().blocks)
+    await driver.close()
+
+
+async def test_another_window_takes_a_correction_in_at_its_next_turn(tmp_path: Path) -> None:
+    driver = await opened(tmp_path / "m.db")
+    line = (await log(driver))[0]
+    await driver.store.write(
+        memory_corrections.correct, driver.engine.record_id, line.id, "edit", text="From elsewhere.",
+        now=driver.clock.now())
+    await driver.begin("and now?")
+    prepared = await driver.prepare()
+    assert any("From elsewhere." in b.text for b in prepared.blocks)
+    await driver.close()
+
+
+async def test_a_pinned_line_outlives_reflections_and_a_waiting_one_is_dropped_by_an_edit(tmp_path: Path) -> None:
+    driver = await opened(tmp_path / "m.db", observation_tokens=4_000)
+    found = await log(driver)
+    await driver.engine.correct(found[1].id, "pin")
+    assert await driver.engine.reflect_now()
+    assert any(found[1].content in b.text for b in driver.engine.preview().blocks)
+    pinned = [x for x in await log(driver) if x.pinned]
+    assert [x.content for x in pinned] == [found[1].content]
+    flow = driver.engine.flow
+    assert flow.reflecting.begin(flow.numbers(), 1, whole=True)
+    await driver.engine.wait_idle()
+    waiting = flow.window.reflection
+    assert waiting is not None
+    await driver.engine.correct(pinned[0].id, "edit", "It is another thing.")
+    assert flow.window.reflection is None
+    await driver.close()
+
+
+async def test_a_reflection_of_a_log_that_was_corrected_meanwhile_is_not_stored(tmp_path: Path) -> None:
+    import asyncio
+
+    driver = await opened(tmp_path / "m.db", observation_tokens=4_000)
+    driver.reflector.gate = asyncio.Event()
+    flow = driver.engine.flow
+    assert flow.reflecting.begin(flow.numbers(), 1, whole=True)
+    while not driver.reflector.inputs:
+        await asyncio.sleep(0)
+    await driver.engine.correct((await log(driver))[0].id, "forget")
+    driver.reflector.gate.set()
+    await driver.engine.wait_idle()
+    assert flow.window.reflection is None
+    assert "corrected meanwhile" in flow.note
+    await driver.close()
+
+
+async def test_the_log_as_it_was(tmp_path: Path) -> None:
+    driver = await opened(tmp_path / "m.db", observation_tokens=4_000)
+    record, start = driver.engine.record_id, driver.clock.now()
+    first = await log(driver)
+    times = [start]
+    line = first[0]
+    for change in ("edit", "forget", "undo", "undo", "reflect"):
+        driver.clock.advance(60)
+        if change == "undo":
+            await driver.engine.undo_correction()
+        elif change == "reflect":
+            await driver.engine.reflect_now()
+        else:
+            await driver.engine.correct(line.id, change, "Other words.")  # pyright: ignore
+        times.append(driver.clock.now())
+
+    async def at(time: int) -> list[str]:
+        return [x.content for x in await driver.store.read(memory_corrections.as_of, record, time)]
+
+    whole = [x.content for x in first]
+    assert await at(times[0]) == whole
+    assert await at(times[1]) == ["Other words.", *whole[1:]]
+    assert await at(times[2]) == whole[1:]
+    assert await at(times[3]) == ["Other words.", *whole[1:]]
+    assert await at(times[4]) == whole
+    assert await at(times[5]) == [x.content for x in await log(driver)] != whole
+    assert await at(0) == []
+    change = corrections.diff(
+        await driver.store.read(memory_corrections.as_of, record, times[0]),
+        await driver.store.read(memory_corrections.as_of, record, times[1]))
+    assert [(a.content, b.content) for a, b in change.changed] == [(line.content, "Other words.")]
+    assert not change.added
+    assert not change.removed
+    await driver.close()
+
+
+def test_times() -> None:
+    now = 1_768_478_400_000  # 2026-01-15 12:00 UTC
+    parse = corrections.parse_time
+    assert parse("now", now, "UTC") == now
+    assert parse("90m", now, "UTC") == now - 90 * 60_000
+    assert parse("2d ago", now, "UTC") == now - 2 * 86_400_000
+    assert parse("2026-01-15", now, "UTC") == now - 12 * 3_600_000
+    assert parse("yesterday", now, "UTC") == now - 36 * 3_600_000
+    assert parse("2026-01-15T13:00", now, "Europe/Berlin") == now
+    assert parse("1768478400000", now, "UTC") == now
+    assert parse("soon", now, "UTC") is None

@@ -44,17 +44,15 @@ def find_root(start: Path) -> Path:
     return start
 
 
-async def git_state(root: Path) -> GitState | None:
-    """None outside a repository, or where git is missing or slow."""
+async def git(root: Path, *arguments: str, timeout: float = 3) -> str | None:
+    """What git prints, asked without running anything that the repository's configuration names. None outside a
+    repository, where git is missing, fails, or takes longer than `timeout` seconds."""
     if not any((p / ".git").exists() for p in (root, *root.parents)):
         return None
     try:
         process = await asyncio.create_subprocess_exec(
             *_GIT,
-            "status",
-            "--porcelain=v1",
-            "--branch",
-            "--untracked-files=normal",
+            *arguments,
             cwd=root,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
@@ -63,15 +61,21 @@ async def git_state(root: Path) -> GitState | None:
     except OSError:
         return None
     try:
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(timeout):
             out, _ = await process.communicate()
     except TimeoutError:
         process.kill()
         await process.wait()
         return None
-    if process.returncode:
+    return None if process.returncode else out.decode("utf-8", "replace")
+
+
+async def git_state(root: Path) -> GitState | None:
+    """Branch and changes; None where `git` has no answer."""
+    out = await git(root, "status", "--porcelain=v1", "--branch", "--untracked-files=normal")
+    if out is None:
         return None
-    rows = out.decode("utf-8", "replace").split("\n")[:-1]
+    rows = out.split("\n")[:-1]
     head = rows.pop(0) if rows and rows[0].startswith("## ") else ""  # none where HEAD names no possible branch
     branch = head.removeprefix("## ").removeprefix("No commits yet on ").split("...")[0].strip()
     return GitState(branch or "HEAD", len(rows))

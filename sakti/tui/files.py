@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import itertools
 import time
 from pathlib import Path
 
+from sakti.agent.workspace import git
 from sakti.core.text import sanitise
 
 LIMIT = 50_000
 FRESH = 20.0  # seconds that a list is good for
-# our own look at a repository must not run what its configuration names
-_GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
 
 
 class FileList:
@@ -37,46 +36,13 @@ class FileList:
 
 
 async def _git_files(root: Path) -> list[str] | None:
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *_GIT,
-            "ls-files",
-            "-z",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-            "--deduplicate",
-            cwd=root,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-    except OSError:
-        return None
-    try:
-        async with asyncio.timeout(10):
-            out, _ = await process.communicate()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        return None
-    return out.decode("utf-8", "replace").split("\0") if process.returncode == 0 else None
+    listed = await git(
+        root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate", timeout=10
+    )
+    return None if listed is None else listed.split("\0")
 
 
 def _walk(root: Path) -> list[str]:
-    import pathspec
+    from sakti.agent.tools.find import files  # slow to import, and only wanted outside a repository
 
-    try:
-        rules = (root / ".gitignore").read_text("utf-8", "replace").splitlines()
-    except OSError:
-        rules = []
-    ignore = pathspec.GitIgnoreSpec.from_lines(rules)
-    found: list[str] = []
-    for folder, folders, names in os.walk(root):
-        here = Path(folder).relative_to(root).as_posix()
-        prefix = "" if here == "." else f"{here}/"
-        folders[:] = sorted(f for f in folders if f != ".git" and not ignore.match_file(f"{prefix}{f}/"))
-        found += [prefix + name for name in sorted(names) if not ignore.match_file(prefix + name)]
-        if len(found) >= LIMIT:
-            break
-    return found
+    return [path.relative_to(root).as_posix() for path in itertools.islice(files(root), LIMIT)]

@@ -35,11 +35,12 @@ def to_compact(flow: Flow, *, whole_turn: bool = True) -> list[Message]:
 
 
 async def observe_all(flow: Flow, focus: str, *, whole_turn: bool) -> list[Message]:
-    """Activate what is ready of `to_compact` and observe the rest of it now; returns what was meant to go."""
+    """Activate what is ready of `to_compact` and observe the rest of it now; returns what was meant to go. A ready
+    group that begins in it goes whole, also where it reaches into the last exchange: groups are never cut."""
     found = to_compact(flow, whole_turn=whole_turn)
     if not found:
         return []
-    ready = [g for g in flow.window.ready() if (g.last_index or 0) <= found[-1].index]
+    ready = [g for g in flow.window.ready() if (g.first_index or 0) <= found[-1].index]
     if ready:
         await flow.activate(ready, "threshold", with_reflection=False)
     rest = [m for m in flow.window.uncovered() if m.index <= found[-1].index]
@@ -53,17 +54,17 @@ async def compact(flow: Flow, focus: str) -> CompactionFinished:
     window = flow.window
     tokens_before = window.pending + flow.observation_tokens()
     before = _snapshot(flow)
-    cursor, known = window.cursor, {g.id for g in window.active}
+    cursor, known, pending = window.cursor, {g.id for g in window.active}, list(window.messages)
     found = await observe_all(flow, focus, whole_turn=True)
     window = flow.window
     tokens_after = window.pending + flow.observation_tokens()
     made = [g for g in window.active if g.id not in known]
-    gone = [m for m in found if m.index <= window.cursor]
+    gone = [m for m in pending if m.index <= window.cursor]
     if not gone:
         warnings = (flow.note or "Memory could not observe; nothing was changed.",) if found else ()
         return CompactionFinished(window.record.id, 0, tokens_before, tokens_before, 0, warnings)
-    warnings = () if len(gone) == len(found) else (
-        f"{len(found) - len(gone)} messages could not be observed and stay as they are.",)
+    left = sum(1 for m in found if m.index > window.cursor)
+    warnings = (f"{left} messages could not be observed and stay as they are.",) if left else ()
     done = Compaction(
         flow.ids.new(), window.thread.id, window.thread.resource_id, window.record.id, focus, cursor + 1,
         window.cursor, len(gone), tuple(m.id for m in gone), tuple(g.id for g in made), before, tokens_before,

@@ -167,6 +167,7 @@ class Flow:
                 return False
             self.failpoint("activate.committed")
             self._follow(groups, reflection, active, change, trigger)
+            await self._in_store_order()
         return True
 
     def _activate(self, db: Database, change: Activation) -> None:
@@ -400,6 +401,7 @@ class Flow:
             self.emit(ThreadChanged(window.thread))
         if change is not None:
             self._follow([group], None, active, change, None)
+            await self._in_store_order()
         else:
             window.buffered = sorted([*window.buffered, group], key=lambda g: g.first_index or 0)
             self.changed()
@@ -494,6 +496,12 @@ class Flow:
             self.failpoint("edit.committed")
             await self.reload()
         return done
+
+    async def _in_store_order(self) -> None:
+        """With one log for several threads a group may have been made before, but go in after, one of another
+        thread: the log is then read as every later start will read it."""
+        if self.window.record.scope == "resource":
+            await self.reload()
 
     async def reload(self) -> None:
         """Read the window anew: another process or an undo has changed the record."""

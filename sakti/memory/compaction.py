@@ -124,8 +124,15 @@ async def undo(flow: Flow) -> CompactionFinished | None:
 def preview(flow: Flow) -> tuple[int, int, int]:
     found = to_compact(flow)
     before = flow.window.pending + flow.observation_tokens()
-    tokens = sum(m.tokens for m in found)
-    return len(found), before, before - tokens + int(tokens * USUAL_SHARE)
+    if not found:
+        return 0, before, before
+    ready = [g for g in flow.window.ready() if (g.first_index or 0) <= found[-1].index]
+    last = max([found[-1].index, *(g.last_index or 0 for g in ready)])
+    gone = [m for m in flow.window.messages if m.index <= last]
+    covered = sum(g.message_tokens for g in ready)
+    rest = sum(m.tokens for m in gone) - covered
+    after = before - covered - rest + sum(g.observation_tokens for g in ready) + int(rest * USUAL_SHARE)
+    return len(gone), before, after
 
 
 def _snapshot(flow: Flow) -> Json:

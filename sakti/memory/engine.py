@@ -25,7 +25,7 @@ from sakti.core.events import (
 from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Block, Message, Thread
-from sakti.memory import compaction, context, corrections, failpoints, modes, policy, status
+from sakti.memory import compaction, context, corrections, elsewhere, failpoints, modes, policy, status
 from sakti.memory.flow import Flow, Trigger, load
 from sakti.memory.protocol import Observer, Reflector
 from sakti.memory.window import Window, newest_that_fit, sync_cut
@@ -91,6 +91,7 @@ class MemoryEngine:
         )
         self._closed = False
         self._new_thread = False
+        self._elsewhere = ""  # what other threads said that the shared log does not have yet
 
     # --- opening ----------------------------------------------------------------------------------------
 
@@ -227,6 +228,7 @@ class MemoryEngine:
         if self._new_thread:
             await self._carry_over(flow)
         await self._catch_up(flow)
+        await self._read_elsewhere(flow)
         actor = f"{provider}/{model}"
         trigger: Trigger | None = None
         before = [m for m in flow.window.messages if m.id not in {u.id for u in flow.window.turn_users}]
@@ -243,6 +245,16 @@ class MemoryEngine:
             if trigger is not None and flow.hold_until is None:
                 await flow.activate_due(trigger)
         self._actor = actor
+
+    async def _read_elsewhere(self, flow: Flow) -> None:
+        """With one log for the workspace: once a turn, so that the requests of a turn begin alike."""
+        window = flow.window
+        if not self._settings.enabled or window.record.scope != "resource":
+            return
+        found = await self._store.read(
+            memory_log.unobserved_elsewhere, window.record.id, window.thread.resource_id, window.thread.id)
+        limit = int(flow.numbers().threshold * elsewhere.SHARE)
+        self._elsewhere = elsewhere.text(found, self._counter, limit, flow.timezone) if found else ""
 
     async def _catch_up(self, flow: Flow) -> None:
         window = flow.window
@@ -370,7 +382,8 @@ class MemoryEngine:
         log = self._builder.log(flow.window.active, flow.today) if self._settings.enabled else ()
         if not log and out:
             out[-1] = dataclasses.replace(out[-1], edge=True)
-        return (*out, *log)
+        others = (self._builder.text("other_threads", self._elsewhere),) if self._elsewhere else ()
+        return (*out, *log, *others)
 
     def _messages(self, flow: Flow) -> tuple[Message, ...]:
         window = flow.window

@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sakti.core.types import Json
+from sakti.core.types import Json, Message
+from sakti.store import messages
 from sakti.store.connection import Database
 
 
@@ -155,6 +156,21 @@ def find_message(db: Database, resource_id: str, text: str) -> tuple[str, str, i
         ).fetchone()
     )
     return None if row is None else (row[0], row[1], row[2])
+
+
+def unobserved_elsewhere(
+    db: Database, record_id: str, resource_id: str, thread_id: str, *, recent: int = 8, limit: int = 40
+) -> list[Message]:
+    """The newest saved messages of a workspace's other threads that a record has not observed: of the `recent`
+    threads last talked in, at most `limit` of each, oldest first."""
+    threads = db.execute_sql(
+        "SELECT t.id, coalesce(c.last_index, -1) FROM threads t LEFT JOIN observation_cursors c"
+        " ON c.thread_id = t.id AND c.record_id = ? WHERE t.resource_id = ? AND t.id != ? AND t.parent_id IS NULL"
+        " ORDER BY t.updated_at DESC LIMIT ?",
+        (record_id, resource_id, thread_id, recent),
+    ).fetchall()
+    found = [m for t, last in threads for m in messages.page(db, t, limit=limit) if m.index > last]
+    return [m for m in found if m.state == "saved"]
 
 
 # --- what a new thread begins with ----------------------------------------------------------------------

@@ -1,0 +1,46 @@
+"""With one memory for a workspace: what is said in its other threads and not observed yet. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from sakti.core.resources import read_prompt
+from sakti.core.text import one_line
+from sakti.core.tokens import Counter
+from sakti.core.types import Message, plain_text
+from sakti.memory import dates
+
+SHARE = 0.2  # of the message threshold: so much of a request it may take
+LINE_CHARACTERS = 600
+_ROLES = {"user": "User", "assistant": "Assistant", "tool": "Tool result"}
+
+
+def obscured(thread_id: str) -> str:
+    """A name for a thread that is always the same and leads nowhere."""
+    return hashlib.sha256(thread_id.encode()).hexdigest()[:8]
+
+
+def text(messages: Sequence[Message], counter: Counter, limit: int, timezone: str) -> str:
+    """A delimited block of the newest messages that fit `limit` tokens, by thread, the thread that was last
+    talked in last; empty where nothing fits."""
+    head = read_prompt("memory-other-threads")
+    used = counter.count(head) + 20
+    kept: dict[str, list[str]] = {}
+    for message in sorted(messages, key=lambda m: (m.created_at, m.index), reverse=True):
+        said = one_line(plain_text(message.parts), LINE_CHARACTERS)
+        if not said or message.role == "system" or "synthetic" in message.metadata:
+            continue
+        line = f"{_ROLES.get(message.role, message.role)} ({dates.clock_text(message.created_at, timezone)}): {said}"
+        size = counter.count(line) + (1 if message.thread_id in kept else 20)
+        if used + size > limit:
+            break
+        kept.setdefault(message.thread_id, []).append(line)
+        used += size
+    if not kept:
+        return ""
+    parts = [
+        "\n".join([f'<thread id="{obscured(thread)}">', *reversed(said), "</thread>"])
+        for thread, said in reversed(kept.items())
+    ]
+    return "\n".join(["<other-threads>", head, *parts, "</other-threads>"])

@@ -1,0 +1,69 @@
+"""One memory for a workspace: what other threads said and no observation has yet."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from sakti.core.tokens import Estimator
+from sakti.core.types import Message, TextPart
+from sakti.memory import elsewhere
+from tests.fakes.memory import Driver, settings
+
+
+def message(number: int, thread: str, text: str, role: str = "user") -> Message:
+    return Message(f"m{number}", thread, "w", role, (TextPart(text),), number * 60_000, index=number)  # pyright: ignore
+
+
+def test_the_least_recent_goes_first_and_ids_are_obscured() -> None:
+    said = [message(i, "abc" if i % 2 else "xyz", f"number {i} " + "word " * 30) for i in range(10)]
+    text = elsewhere.text(said, Estimator(), 320, "UTC")
+    assert "number 9" in text
+    assert "number 0 " not in text
+    assert text.rindex(elsewhere.obscured("abc")) > text.index(elsewhere.obscured("xyz"))
+    assert 'id="abc"' not in text
+    assert Estimator().count(text) <= 320
+    assert elsewhere.text(said, Estimator(), 10, "UTC") == ""
+    assert elsewhere.text([message(1, "a", "secret", "system")], Estimator(), 400, "UTC") == ""
+
+
+async def test_a_thread_is_told_of_what_others_said_until_it_is_observed(tmp_path: Path) -> None:
+    driver = await Driver.make(tmp_path / "m.db", dataclasses.replace(settings(), scope="resource"))
+    await driver.turn("The other thread talks of zebras.", [{"text": "Zebras it is."}])
+    await driver.engine.close()
+    driver.said.clear()
+    await driver.open("t2")
+    await driver.begin("What is new?")
+    driver.said[:] = [m for m in driver.said if m.thread_id == "t2"]
+    prepared = await driver.prepare()
+    (block,) = [b for b in prepared.blocks if b.kind == "other_threads"]
+    assert "zebras" in block.text
+    assert "t1" not in block.text
+    assert block.tokens <= 1_000 * elsewhere.SHARE
+    assert not block.edge
+    await driver.step({"text": "Nothing."}, "c1")
+    await driver.engine.end_turn()
+    await driver.engine.close()
+    driver.said.clear()
+    await driver.open("t1")
+    for number in range(8):
+        await driver.turn(f"part {number} " + "word " * 200, [{"text": "answer " * 40}])
+        await driver.engine.wait_idle()
+    await driver.engine.close()
+    driver.said.clear()
+    await driver.open("t2")
+    await driver.begin("And now?")
+    later = await driver.engine.prepare(step=1)
+    assert not [b for b in later.blocks if b.kind == "other_threads" and "zebras" in b.text]
+    await driver.close()
+
+
+async def test_a_memory_of_its_own_is_not_told(tmp_path: Path) -> None:
+    driver = await Driver.make(tmp_path / "m.db")
+    await driver.turn("The other thread talks of zebras.", [{"text": "Zebras it is."}])
+    await driver.engine.close()
+    driver.said.clear()
+    await driver.open("t2")
+    await driver.begin("What is new?")
+    assert not [b for b in (await driver.prepare()).blocks if b.kind == "other_threads"]
+    await driver.close()

@@ -51,13 +51,13 @@ def claims(content: str) -> Iterator[tuple[str, str]]:
     for match in _URL.finditer(content):
         yield "url", match[0].rstrip(".,;:")
     rest = _URL.sub(" ", rest)
+    for match in _QUOTED.finditer(rest):  # whole, before the paths inside it are taken out
+        yield "quote", next(g for g in match.groups() if g)
+    rest = _QUOTED.sub(" ", rest)
     files, _ = lines.references(rest)
     for path in files:
         yield "path", path
         rest = rest.replace(path, " ")
-    for match in _QUOTED.finditer(rest):
-        yield "quote", next(g for g in match.groups() if g)
-    rest = _QUOTED.sub(" ", rest)
     for match in _QUANTITY.finditer(rest):
         yield "number", match[0]
     rest = _QUANTITY.sub(" ", rest)

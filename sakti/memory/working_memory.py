@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Literal
+from typing import Any, Literal, cast
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.resources import read_prompt
 from sakti.core.tokens import Counter
+from sakti.core.types import Json
 from sakti.store import working_memory as pages
 from sakti.store.database import Store
 
@@ -59,6 +61,50 @@ def merge(page: str, update: str) -> tuple[str, tuple[str, ...]]:
     return text, tuple(changed)
 
 
+def merge_json(page: Json, update: Json) -> tuple[Json, tuple[str, ...]]:
+    """`page` with `update` merged into it, objects in depth, null deleting a key, anything else replacing.
+    Returns the page and the keys at its top that changed."""
+    out = dict(page)
+    for key, value in update.items():
+        if value is None:
+            out.pop(key, None)
+        elif isinstance(value, dict):
+            old: Any = out.get(key)
+            out[key] = merge_json(cast("Json", old) if isinstance(old, dict) else {}, cast("Json", value))[0]
+        else:
+            out[key] = value
+    return out, tuple(k for k in {**page, **out} if page.get(k) != out.get(k) or (k in page) != (k in out))
+
+
+def as_json(text: str) -> Json | None:
+    """The object that a page or an update is; None for Markdown."""
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        value: Any = json.loads(text)
+    except ValueError:
+        return None
+    return cast("Json", value) if isinstance(value, dict) else None
+
+
+def _merged(page: str, update: str, *, known: bool, replace: bool) -> tuple[str, tuple[str, ...]]:
+    """A page of JSON takes JSON, a page of Markdown takes Markdown; a new or replaced page is what it is
+    given."""
+    new, old = as_json(update), as_json(page)
+    if replace or not known:
+        if new is not None:
+            merged, changed = merge_json({}, new)
+            return json.dumps(merged, ensure_ascii=False, indent=2), changed
+        return merge("" if replace else page, update)
+    if old is None:
+        return merge(page, update)
+    if new is None:
+        raise MemoryFailure(
+            "The page is JSON: give a JSON object, or replace the whole page.", code="bad_json")
+    merged, changed = merge_json(old, new)
+    return json.dumps(merged, ensure_ascii=False, indent=2), changed
+
+
 def check_size(page: str, counter: Counter) -> int:
     """Tokens of `page`; raises `MemoryFailure` (too_long) above 2,000."""
     tokens = counter.count(page)
@@ -82,15 +128,15 @@ async def update(
     replace: bool = False, actor: str = "", resource_id: str | None = None,
 ) -> tuple[str, tuple[str, ...]]:
     """Merge `content` into the page (or put it in its place) and keep a version. Returns the page and the
-    headings that changed; nothing changed, nothing written. Raises `MemoryFailure`: empty, too_long,
-    conflict."""
+    headings that changed; nothing changed, nothing written. A page that is a JSON object is merged in depth,
+    null deletes. Raises `MemoryFailure`: empty, too_long, conflict, bad_json."""
     if not content.strip():
         raise MemoryFailure(
             "There is no content: give Markdown sections, each with its heading.", code="empty"
         )
     current = await store.read(pages.working_memory, scope, owner_id)
     before, version = current or (read_prompt("working-memory"), 0)
-    page, changed = merge("" if replace else before, content)
+    page, changed = _merged(before, content, known=current is not None, replace=replace)
     if replace and page == before:
         changed = ()
     if not changed:
@@ -114,6 +160,10 @@ async def add_note(store: Store, counter: Counter, *, owner_id: str, note: str, 
     body = next((b for h, b in sections(page) if _name(h) == NOTES.casefold()), "")
     line = f"- {' '.join(note.split())}"
     content = f"# {NOTES}\n{f'{body}{chr(10)}{line}' if body else line}"
+    if (facts := as_json(page)) is not None:
+        old: Any = facts.get(NOTES)
+        notes = [*(cast("list[Any]", old) if isinstance(old, list) else []), " ".join(note.split())]
+        content = json.dumps({NOTES: notes}, ensure_ascii=False)
     changed, _ = await update(
         store,
         counter,

@@ -13,6 +13,8 @@ from sakti.memory import working_memory
 from sakti.memory.recall import recall
 from sakti.store import memory
 from sakti.store import working_memory as pages
+from sakti.store.database import Store
+from tests.fakes.clock import FakeClock
 from tests.fakes.memory import Driver
 
 COUNTER = Estimator()
@@ -86,3 +88,26 @@ async def test_recall_pages_through_what_a_group_stands_for(tmp_path: Path) -> N
         with pytest.raises(MemoryFailure):
             await ask(**values)
     await driver.close()
+
+
+async def test_a_page_of_json_is_merged_in_depth(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path / "m.db", clock=FakeClock(), synchronous="NORMAL")
+
+    async def put(content: str, *, replace: bool = False) -> tuple[str, tuple[str, ...]]:
+        return await working_memory.update(
+            store, Estimator(), scope="resource", owner_id="w", content=content, replace=replace)
+
+    page, changed = await put('{"stack": {"db": "sqlite", "ui": "textual"}, "notes": ["a"]}')
+    assert set(changed) == {"stack", "notes"}
+    page, changed = await put('{"stack": {"db": null, "web": "none"}, "notes": ["b"]}')
+    assert working_memory.as_json(page) == {"stack": {"ui": "textual", "web": "none"}, "notes": ["b"]}
+    assert await put('{"notes": ["b"]}') == (page, ())
+    page, changed = await put('{"notes": null}')
+    assert changed == ("notes",)
+    with pytest.raises(MemoryFailure):
+        await put("# Heading\ntext")
+    noted = await working_memory.add_note(store, Estimator(), owner_id="w", note="remember  this")
+    assert (working_memory.as_json(noted) or {})["Notes"] == ["remember this"]
+    page, _ = await put("# Heading\ntext", replace=True)
+    assert page == "# Heading\ntext"
+    await store.close()

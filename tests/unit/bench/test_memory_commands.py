@@ -1,0 +1,109 @@
+"""`sakti bench …` and `sakti memory …` as a shell sees them: output and exit codes, without a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from sakti.bench import golden
+from sakti.cli.app import _groups, app
+from sakti.core.types import Message, TextPart, Thread
+from sakti.store import messages, threads
+from sakti.store.database import Store
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("CONFIG", "DATA", "STATE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "SAKTI_DB", "SAKTI_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    workspace = tmp_path / "work"
+    (workspace / ".git").mkdir(parents=True)
+    monkeypatch.chdir(workspace)
+    return tmp_path
+
+
+def sakti(*arguments: str) -> Result:
+    _groups()
+    return CliRunner().invoke(app, list(arguments))
+
+
+def told(*arguments: str) -> dict[str, object]:
+    result = sakti(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+async def talk(home: Path) -> None:
+    store = await Store.open(home / "data" / "sakti" / "sakti.db", synchronous="NORMAL")
+    now, workspace = store.clock.now(), str(Path.cwd())
+    await store.write(threads.create, Thread("th1", workspace, "Talk", now, now))
+    for number in range(10):
+        part = TextPart(f"I decided that part {number} is in src/auth/token{number}.py. " + "Really. " * 30)
+        await store.write(messages.append, Message(
+            store.ids.new(), "th1", workspace, "user" if number % 2 == 0 else "assistant", (part,), now,
+            tokens=400, part_tokens=(396,), token_counter="o200k_base"))
+    await store.close()
+
+
+def test_a_log_is_made_read_put_right_and_brought_back(home: Path) -> None:
+    asyncio.run(talk(home))
+    done = told("memory", "observe", "-o", 'memory.model="extractive"')
+    assert done["messages"] == 8
+    lines = told("memory", "log")["lines"]
+    assert isinstance(lines, list)
+    line = lines[0]
+    assert told("memory", "pin", line["id"])["action"] == "pin"
+    assert told("memory", "edit", line["id"][-8:], "It is otherwise.")["after"] == "It is otherwise."
+    assert told("memory", "forget", line["id"])["after"] == ""
+    assert told("memory", "restore")["after"] == "It is otherwise."
+    assert told("memory", "restore", line["id"])["after"] == line["content"]
+    assert told("memory", "at", "0" * 12)["lines"] == []
+    change = told("memory", "diff", "1h")
+    assert isinstance(change["added"], list)
+    assert len(change["added"]) == len(lines)
+    whole = told("memory", "export")
+    assert {"thread", "groups", "lines", "working_memory", "status"} <= whole.keys()
+    assert told("memory", "working", "--update", '{"db": "sqlite"}')["changed"] == ["db"]
+    for command in (["log"], ["at", "now"], ["diff", "1h"], ["export"], ["working"], ["status"]):
+        assert sakti("memory", *command).exit_code == 0
+    assert sakti("memory", "edit", "nowhere", "x").exit_code == 1
+    assert sakti("memory", "at", "soon").exit_code == 2
+
+
+def test_nothing_to_look_at() -> None:
+    assert sakti("memory", "log").exit_code == 0
+    assert sakti("memory", "export").exit_code == 1
+
+
+def test_golden_says_how_it_went(tmp_path: Path) -> None:
+    path = tmp_path / "v.json"
+    case = {"id": "a", "fn": "formatTemporalGap", "args": [0], "output": golden.run("formatTemporalGap", [0])}
+    path.write_text(json.dumps({"cases": [case]}))
+    assert told("bench", "golden", str(tmp_path)) == {
+        "passed": 1, "total": 1, "unknown": [],
+        "functions": [{"file": "v.json", "fn": "formatTemporalGap", "passed": 1, "total": 1, "failed_ids": []}],
+    }
+    path.write_text(json.dumps({"cases": [case, {**case, "id": "b", "output": "x"}]}))
+    assert sakti("bench", "golden", str(path)).exit_code == 1
+    assert sakti("bench", "golden", str(tmp_path / "missing")).exit_code == 2
+
+
+def test_replay_says_how_it_went() -> None:
+    found = told("bench", "replay", "--seeds", "4-5", "--observer-delay", "2")
+    assert found["violations"] == 0
+    runs = found["runs"]
+    assert isinstance(runs, list)
+    assert set(runs[0]) == {
+        "name", "seed", "turns", "steps", "conversation_tokens", "observer_calls", "observer_input_tokens",
+        "observer_input_ratio", "cached_share", "activations", "generations", "blocked_steps", "max_request_tokens",
+        "step_cpu_ms", "violations",
+    }
+    for wrong in (["--seeds", "a-b"], [], ["missing.jsonl"], ["--seeds", "1-1", "--kill-at", "nowhere"]):
+        assert sakti("bench", "replay", *wrong).exit_code == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+import re
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -44,13 +45,17 @@ async def _get(base_url: str) -> bytes:
     host, port = parts.hostname or "127.0.0.1", parts.port or 80
     reader, writer = await asyncio.open_connection(host, port)
     try:
-        # HTTP/1.0: the server closes the connection and sends no chunks.
+        # HTTP/1.0: no chunks, and the server closes, unless it says how long its answer is and stays
         line = f"GET {parts.path.rstrip('/')}/models HTTP/1.0"
-        writer.write(f"{line}\r\nHost: {host}:{port}\r\nAccept: application/json\r\n\r\n".encode())
+        close = "Accept: application/json\r\nConnection: close"
+        writer.write(f"{line}\r\nHost: {host}:{port}\r\n{close}\r\n\r\n".encode())
         await writer.drain()
         head = await reader.readuntil(b"\r\n\r\n")
         if head.split(b" ", 2)[1] != b"200":
             raise ValueError("not a model server")
+        stated = re.search(rb"\r\ncontent-length: *(\d+)", head, re.IGNORECASE)
+        if stated and int(stated[1]) <= _LARGEST:
+            return await reader.readexactly(int(stated[1]))
         body = await reader.read(_LARGEST)
         while chunk := await reader.read(_LARGEST):
             body += chunk

@@ -186,6 +186,24 @@ async def test_probing_a_real_socket():
     assert await served_models("http://192.0.2.1/v1") is None
 
 
+async def test_a_server_that_keeps_the_connection_open_is_heard_too():
+    hold = asyncio.Event()
+
+    async def answer(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        body = json.dumps({"data": [{"id": "qwen3"}]})
+        writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        await hold.wait()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    assert await served_models(f"http://127.0.0.1:{port}/v1") == ["qwen3"]
+    hold.set()
+    server.close()
+    await server.wait_closed()
+
+
 def test_choosing_imports_no_sdk():
     code = (
         "import sys, sakti.providers.registry as r; r.create('anthropic/x', {}, {}, lambda n: None); "

@@ -98,6 +98,16 @@ def make_toolbox(session: Session) -> Toolbox:
     return toolbox
 
 
+def small_budget(session: Session) -> int:
+    """Tokens that a small model's window leaves for memory and messages: its gauges show them from the start."""
+    from sakti.agent.loop import room
+
+    assert session.model_info is not None
+    counter, toolbox = session.counter, session.toolbox
+    fixed = sum(b.tokens for b in session.system()) + toolbox.count(counter, toolbox.specs(small=True))
+    return room(session.model_info, session.config.agent, fixed)[1] or 0
+
+
 def _save_rule(session: Session, rule: str) -> None:
     from sakti.store import user_state
 

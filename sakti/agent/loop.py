@@ -267,14 +267,8 @@ async def _answered(turn: Turn, last: bool) -> AsyncGenerator[Event, None]:
 
 async def _step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> StepInput:
     tools = turn.toolbox.specs(small=turn.model.small)
-    output = turn.settings.max_output_tokens or min(turn.model.max_output or DEFAULT_OUTPUT, DEFAULT_OUTPUT * 4)
-    budget = None
-    if turn.model.context_window:
-        reserve = min(output, turn.model.context_window // 4)
-        fixed = sum(b.tokens or turn.counter.count(b.text) for b in turn.system) + turn.toolbox.count(
-            turn.counter, tools
-        )
-        budget = max(0, turn.model.context_window - reserve - fixed)
+    fixed = sum(b.tokens or turn.counter.count(b.text) for b in turn.system)
+    output, budget = room(turn.model, turn.settings, fixed + turn.toolbox.count(turn.counter, tools))
     step = StepInput(
         step=turn.step,
         steps=tuple(turn.steps),
@@ -293,6 +287,15 @@ async def _step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> 
     for processor in turn.before:
         step = await processor.process_input_step(step)
     return step
+
+
+def room(model: ModelInfo, settings: AgentSettings, fixed: int) -> tuple[int, int | None]:
+    """(tokens that an answer may have, tokens that are left for memory and messages; None where the model's window
+    is not known). `fixed` are the tokens of system prompt and tools."""
+    output = settings.max_output_tokens or min(model.max_output or DEFAULT_OUTPUT, DEFAULT_OUTPUT * 4)
+    if model.context_window is None:
+        return output, None
+    return output, max(0, model.context_window - min(output, model.context_window // 4) - fixed)
 
 
 def _request(turn: Turn, step: StepInput) -> Request:

@@ -361,6 +361,8 @@ class Session:
         self._newest = newest[-1].index if newest else -1
         self.usage = await self.store.read(messages.usage_of, thread.id)
         await self._engine.open(thread)
+        if self.model_info is not None and self.model_info.small:
+            self._engine.expect(await asyncio.to_thread(assembly.small_budget, self))
         self.status = self._engine.status()
         self.emit(ThreadChanged(thread))
         self.emit(self.status)

@@ -297,6 +297,10 @@ class MemoryEngine:
         self._open().window.forget(set(message_ids))
         self._step = 0
 
+    def expect(self, budget: int) -> None:
+        """Tell before the first request what the model's window will leave, so that the thresholds shown hold."""
+        self._open().budget = budget
+
     async def prepare(self, *, step: int, budget: int | None = None) -> Prepared:
         """The window for the next model call. `budget`: tokens that the model's window leaves for memory and
         messages (None: not known). Waits for a model only above `block_after`, or at the threshold when

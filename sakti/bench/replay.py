@@ -23,6 +23,7 @@ from sakti.bench.invariants import Finding, Log, Violation
 from sakti.bench.prompt_cache import PromptCache
 from sakti.bench.script import Script, Step, Turn
 from sakti.bench.scripted import Gate, ScriptedObserver, ScriptedReflector
+from sakti.core.errors import StoreError
 from sakti.core.events import Event, MemoryActivation, MemoryStatus, Notice
 from sakti.core.resources import read_prompt
 from sakti.core.tokens import O200k, count_parts, message_tokens
@@ -292,7 +293,15 @@ class _Player:
             self.store.ids.new(), self.thread.id, WORKSPACE, role, parts, self.clock.now(),
             tokens=message_tokens(counted), part_tokens=counted, token_counter=self.plain.name,
         )
-        saved = await self.store.write(message_store.append, message)
+        if self.store.dead:
+            await self._restart(crashed=True)
+        try:
+            saved = await self.store.write(message_store.append, message)
+        except StoreError:
+            if not self.store.dead:
+                raise
+            await self._restart(crashed=True)
+            saved = await self.store.write(message_store.append, message)
         self.said[self.thread.id].append(saved)
         self.run.conversation_tokens += saved.tokens
         self.engine.add(saved)
@@ -473,10 +482,11 @@ class _Player:
             return True
         line = lines[len(lines) // 2]
         before = self.engine.preview()
-        edited = await self._settled(_some(lambda: self.engine.correct(line.id, "edit", "Something else is true.")))
+        text = f"Something else is true, number {next(self.calls)}."
+        edited = await self._settled(_some(lambda: self.engine.correct(line.id, "edit", text)))
         if edited is None or self.store.dead:
             return False
-        if not any("Something else is true." in b.text for b in self.engine.preview().blocks):
+        if not any(text in b.text for b in self.engine.preview().blocks):
             self._find([(11, "an edited line is not in the log as edited")])
         if await self._settled(_some(self.engine.undo_correction)) is None:
             return False

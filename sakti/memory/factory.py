@@ -56,4 +56,5 @@ def build_observers(
         reflector_provider or provider, reflector_model or model_name, counter, clock,
         temperature=REFLECTOR_TEMPERATURE, max_output_tokens=output,
     )
-    return observer, FallbackReflector(ModelReflector(reflecting), extractive[1])
+    same = reflector_model is None or (reflector_provider in (None, provider) and reflector_model == model_name)
+    return observer, FallbackReflector(ModelReflector(reflecting, window=window if same else None), extractive[1])

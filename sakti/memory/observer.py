@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from sakti.core.errors import MemoryFailure
 from sakti.core.resources import fill_prompt, read_prompt
+from sakti.core.types import Message
 from sakti.memory import modes, parse
 from sakti.memory.asking import Asker, prompt_hash
 from sakti.memory.protocol import ModelCall, ObserveInput, ObserveResult
 from sakti.memory.transcript import format_messages, log_tail
+from sakti.memory.window import slices
 
 # A model whose window is smaller than this gets the condensed instructions.
 SMALL_WINDOW = 16_000
+# What stands round the messages in a prompt, and what times, roles and names of tools add to them.
+FRAME_TOKENS, TRANSCRIPT_SHARE, LEAST_ROOM = 300, 0.85, 500
 
 
 def system_prompt(mode: str, *, condensed: bool, want_title: bool) -> str:
@@ -32,6 +38,7 @@ class ModelObserver:
     def __init__(self, asker: Asker, *, previous_tokens: int, window: int | None = None) -> None:
         self._asker = asker
         self._previous_tokens = previous_tokens
+        self._window = window
         self._condensed = window is not None and window < SMALL_WINDOW
 
     @property
@@ -63,6 +70,31 @@ class ModelObserver:
         )
 
     async def observe(self, request: ObserveInput) -> ObserveResult:
+        """The observations of the messages; in slices, one after the other, where the model's window does not
+        hold them all. Raises as a single slice does."""
+        results: list[ObserveResult] = []
+        for piece in self._pieces(request):
+            results.append(await self._observe(dataclasses.replace(
+                request, messages=tuple(piece),
+                log="\n".join(t for t in (request.log, *(r.text for r in results)) if t),
+                current_task=results[-1].current_task if results else request.current_task,
+                suggested_response=results[-1].suggested_response if results else request.suggested_response,
+            )))
+        last = results[-1]
+        return dataclasses.replace(
+            last, text="\n".join(r.text for r in results), calls=tuple(c for r in results for c in r.calls),
+            title=next((r.title for r in reversed(results) if r.title), None),
+        )
+
+    def _pieces(self, request: ObserveInput) -> list[list[Message]]:
+        if self._window is None:
+            return [list(request.messages)]
+        system = system_prompt(request.mode, condensed=self._condensed, want_title=request.want_title)
+        fixed = self._asker.counter.count(system) + self._previous_tokens + FRAME_TOKENS
+        room = int((self._window - self._asker.max_output_tokens - fixed) * TRANSCRIPT_SHARE)
+        return slices(request.messages, max(room, LEAST_ROOM))
+
+    async def _observe(self, request: ObserveInput) -> ObserveResult:
         """Raises `MemoryFailure` (malformed) when the model gives garbage or nothing twice, `ProviderError`
         when it cannot be reached."""
         system = system_prompt(request.mode, condensed=self._condensed, want_title=request.want_title)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from sakti.core.errors import MemoryFailure
 from sakti.core.resources import fill_prompt
 from sakti.memory import modes, parse
@@ -11,24 +13,81 @@ from sakti.memory.protocol import ModelCall, ReflectInput, ReflectResult
 
 LEVELS = 4
 MORE_LEVELS = 3  # above the level it starts at
+# What stands round the log in a prompt, and what its anchors add to it.
+FRAME_TOKENS, LOG_SHARE, LEAST_ROOM = 300, 0.85, 500
 
 
 class ModelReflector:
-    def __init__(self, asker: Asker) -> None:
+    """`window`: the model's context window in tokens, None if not known."""
+
+    def __init__(self, asker: Asker, *, window: int | None = None) -> None:
         self._asker = asker
+        self._window = window
 
     @property
     def name(self) -> str:
         return self._asker.full_name
 
     async def reflect(self, request: ReflectInput) -> ReflectResult:
-        """The first answer that meets the target, else the smallest one. Raises `MemoryFailure` (not_smaller,
-        malformed) when none is smaller than its input."""
+        """The log condensed; slice by slice where the model's window does not hold it, a slice that cannot be made
+        smaller staying as it is. Raises as a single slice does when none can."""
+        pieces = self._pieces(request)
+        if len(pieces) == 1:
+            return await self._reflect(request)
         count = self._asker.counter.count
-        system = fill_prompt(
+        sizes = [sum(count(text) for _, text in piece) for piece in pieces]
+        texts: list[str] = []
+        results: list[ReflectResult] = []
+        failure: MemoryFailure | None = None
+        for piece, size in zip(pieces, sizes, strict=True):
+            text = "\n\n".join(t for _, t in piece)
+            part = dataclasses.replace(
+                request, groups=piece, target_tokens=max(1, request.target_tokens * size // sum(sizes)),
+                pinned=tuple(p for p in request.pinned if p.lstrip("* ") in text),
+            )
+            try:
+                results.append(await self._reflect(part))
+                texts.append(results[-1].text)
+            except MemoryFailure as e:
+                failure = e
+                texts.append(text)
+        if not results and failure is not None:
+            raise failure
+        last = results[-1]
+        return dataclasses.replace(
+            last, text="\n\n".join(texts), level=max(r.level for r in results),
+            calls=tuple(c for r in results for c in r.calls),
+        )
+
+    def _pieces(self, request: ReflectInput) -> list[tuple[tuple[str, str], ...]]:
+        if self._window is None:
+            return [request.groups]
+        count = self._asker.counter.count
+        fixed = count(self._system(request)) + sum(count(p) for p in request.pinned) + FRAME_TOKENS
+        room = int((self._window - self._asker.max_output_tokens - fixed) * LOG_SHARE)
+        out: list[list[tuple[str, str]]] = []
+        used = 0
+        for group in request.groups:
+            size = count(group[1])
+            if out and used + size <= max(room, LEAST_ROOM):
+                out[-1].append(group)
+                used += size
+            else:
+                out.append([group])
+                used = size
+        return [tuple(piece) for piece in out] or [request.groups]
+
+    def _system(self, request: ReflectInput) -> str:
+        return fill_prompt(
             "reflector", observer=system_prompt(request.mode, condensed=True, want_title=False),
             compress=modes.prompt(request.mode, "compress"),
         )
+
+    async def _reflect(self, request: ReflectInput) -> ReflectResult:
+        """The first answer that meets the target, else the smallest one. Raises `MemoryFailure` (not_smaller,
+        malformed) when none is smaller than its input."""
+        count = self._asker.counter.count
+        system = self._system(request)
         # anchors first, headings afterwards: a heading is no line of the log
         log = parse.inject_anchor_ids("\n\n".join(text for _, text in request.groups))
         before = sum(count(text) for _, text in request.groups)

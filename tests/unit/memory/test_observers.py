@@ -24,10 +24,12 @@ from sakti.core.types import (
     Usage,
 )
 from sakti.memory import lines, parse
+from sakti.memory.asking import Asker
 from sakti.memory.extractive import ExtractiveObserver, ExtractiveReflector
 from sakti.memory.factory import build_observers
-from sakti.memory.observer import system_prompt
+from sakti.memory.observer import ModelObserver, system_prompt
 from sakti.memory.protocol import ObserveInput, ReflectInput
+from sakti.memory.reflector import ModelReflector
 from sakti.memory.render import for_actor
 from sakti.memory.transcript import format_messages, log_tail
 from sakti.providers.protocol import Completed, StreamEvent, TextChunk
@@ -156,6 +158,35 @@ async def test_the_model_is_told_messages_log_and_how_things_stand() -> None:
     assert "line number 100" not in prompt and prompt.count("Date: Jan 14, 2026") == 1
     assert result.text == "Date: Jan 15, 2026\n* 🔴 (12:00) User stated that the API is GraphQL"
     assert (result.current_task, result.title, len(result.calls)) == ("Primary: the API", "GraphQL API", 1)
+
+
+async def test_a_small_window_gets_its_input_in_slices() -> None:
+    texts = [f"<observations>\n* 🔴 (12:00) part {n}\n</observations>\n<current-task>\nPrimary: {n}\n</current-task>"
+             for n in range(9)]
+    provider = Answers(*texts)
+    asker = Asker(provider, "m", COUNTER, FakeClock(), temperature=0, max_output_tokens=500)  # pyright: ignore
+    observer = ModelObserver(asker, previous_tokens=200, window=4_000)
+    said = tuple(message(n, "user", TextPart("word " * 400)) for n in range(12))
+    result = await observer.observe(ObserveInput("t", said, "UTC"))
+    calls = len(provider.requests)
+    assert 1 < calls < 9
+    assert result.text.split("\n") == [f"* 🔴 (12:00) part {n}" for n in range(calls)]
+    assert result.current_task == f"Primary: {calls - 1}"
+    assert len(result.calls) == calls
+    assert "part 0" in provider.requests[1].messages[0].text  # what was just observed is known to the next
+    assert sum(r.messages[0].text.count("word " * 399 + "word") for r in provider.requests) == 12
+
+
+async def test_a_small_window_condenses_a_log_in_slices() -> None:
+    answers = ["<observations>\n* 🔴 short\n</observations>"] * 8
+    provider = Answers(*answers)
+    reflector = ModelReflector(
+        Asker(provider, "m", COUNTER, FakeClock(), temperature=0, max_output_tokens=500), window=4_000)  # pyright: ignore
+    groups = tuple((f"g{n}", f"* 🔴 part {n} " + "word " * 400) for n in range(8))
+    result = await reflector.reflect(ReflectInput("t", groups, 2_000))
+    calls = len(provider.requests)
+    assert 1 < calls < 8
+    assert result.text.count("short") == calls
 
 
 def test_the_condensed_instructions_are_short() -> None:

@@ -157,7 +157,10 @@ def _moment(value: str) -> int | None:
             moment = datetime.datetime.fromisoformat(f"{value}-01" if re.fullmatch(r"\d{4}-\d\d", value) else value)
         except ValueError:
             return None
-    return int(moment.timestamp() * 1000)
+    try:
+        return int(moment.timestamp() * 1000)
+    except (OverflowError, OSError, ValueError):  # years that the platform's clock does not know
+        return None
 
 
 def terms(text: str) -> list[str]:
@@ -181,7 +184,7 @@ def looks_like_identifier(text: str) -> bool:
 
 def search(db: Database, text: str, scope: Scope, *, limit: int = 20, offset: int = 0) -> SearchPage:
     """The best hits for what was typed, best first; identical texts once. Never raises for a query."""
-    query = parse_query(text)
+    query = parse_query(text.encode("utf-8", "replace").decode().replace("\0", " "))
     where, values = _filters(query, scope)
     words = terms(query.text)
     found: list[_Candidate] = []

@@ -17,7 +17,7 @@ from textual.widgets import Static
 
 from sakti.agent.commands import COMMANDS
 from sakti.core.events import ApprovalRequested, ApprovalResolved
-from sakti.core.text import sanitise
+from sakti.core.text import one_line, sanitise
 from sakti.core.types import Thread
 from sakti.tui import bridge, navigation, work
 from sakti.tui.commands import Commands
@@ -151,8 +151,9 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
             self.sidebar.memory.usage = self.session.usage
             self.go(self.load_thread, thread.id, group="thread", exclusive=True)
 
-    def show_model(self, model: str | None, window: int | None) -> None:
+    def show_model(self, model: str | None, window: int | None, reason: str) -> None:
         self.header.model = model or "no model"
+        self.status_line.why = one_line(f"{model.partition('/')[0]}: {reason}" if model else reason, 60)
         self.status_line.window = window or 0
 
     def show_git(self) -> None:

@@ -102,8 +102,8 @@ def handle(app: SaktiApp, event: Event) -> None:
             app.status_line.queued = len(queued)
         case ThreadChanged(thread):
             app.show_thread(thread)
-        case ModelChanged(model, _, window):
-            app.show_model(model, window)
+        case ModelChanged(model, reason, window):
+            app.show_model(model, window, reason)
             if model is None:
                 live.add_block(no_model_card())
         case TasksChanged():

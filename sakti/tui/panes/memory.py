@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
@@ -110,7 +112,8 @@ def memory_lines(status: MemoryStatus | None, usage: Usage, failed: str, width: 
             names += f" / {one_line(status.reflector, 60)}"
         lines.append(_row("by", names, palette))
     if status.note:
-        lines.append([Segment(shorten(one_line(status.note, 200), width), palette.warn)])
+        note = textwrap.wrap(one_line(status.note, 200), max(8, width))[:3]
+        lines += [[Segment(line, palette.warn)] for line in note]
     lines = [_crop(line, width) for line in lines]
     if failed:
         lines.append([Segment(shorten(f"✗ {failed}", width), palette.bad)])

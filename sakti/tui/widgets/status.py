@@ -18,7 +18,8 @@ KEYS = (("^C", "stop"), ("^P", "palette"), ("F2", "memory"), ("F3", "log"), ("F4
 
 
 class StatusLine(Widget):
-    """`context` in tokens (0: not known yet). Its timer runs only while something is under way."""
+    """`context` in tokens (0: not known yet), `why` this model answers, shown where there is room. Its timer runs
+    only while something is under way."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"status--key", "status--muted", "status--busy", "status--warn"}
 
@@ -26,6 +27,7 @@ class StatusLine(Widget):
     window: reactive[int] = reactive(0)
     queued: reactive[int] = reactive(0)
     hint: reactive[str] = reactive("")
+    why: reactive[str] = reactive("")
 
     def __init__(self, clock: Clock, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -91,4 +93,7 @@ class StatusLine(Widget):
             if cell_len(text.plain) + len(piece) + 4 > width:
                 break
             text.append(" · " if text.plain.strip() else "", muted).append(name, key).append(f" {what}", muted)
+        room = width - cell_len(text.plain) - 3
+        if self.why and cell_len(self.why) <= room:
+            text.append(" " * (room - cell_len(self.why) + 2)).append(self.why, muted)
         return text

@@ -2,61 +2,55 @@
 
 Words are looked up in a stemmed index with the pieces of identifiers and a little of the message before; what
 looks like an identifier, or finds little, is also looked up by trigrams, and both lists are fused by reciprocal
-rank (Cormack, Clarke and Büttcher 2009, k = 60). What no index can hold (`C#`, an emoji, two CJK signs) is found by
-LIKE.
+rank. A word that nothing has is corrected by one letter. What no index can hold (`C#`, an emoji, two CJK signs) is
+found by LIKE. The work for one query is bounded: common words are looked up where rare ones stand, or among the
+newest texts only.
 """
 
 from __future__ import annotations
 
-import datetime
-import itertools
 import re
+import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
+import apsw
+
+from sakti.store import search_rank
 from sakti.store.connection import Database
 from sakti.store.search_index import pieces
+from sakti.store.search_query import (
+    KINDS,
+    MAX_TERMS,
+    MAX_TEXT,
+    STOP_WORDS,
+    TOKEN,
+    Query,
+    looks_like_identifier,
+    parse_query,
+    terms,
+)
+from sakti.store.search_rank import Candidate
+
+__all__ = [
+    "KINDS", "Hit", "Query", "Scope", "SearchPage", "looks_like_identifier", "parse_query", "search", "snippet_of",
+    "terms",
+]  # fmt: skip
 
 CANDIDATES = 300
-MAX_TERMS = 32
-RRF_K = 60
+FEW = 5  # fewer hits than that: look by trigrams too
+QUESTION = 3  # from so many words on, the answer may stand beside what matches
+ENTERING = 50  # hits whose neighbours may enter the list
+HEAD = 4_000  # characters of a candidate that are read for ranking
 SNIPPET = 160
-KINDS = ("message", "observation", "reflection", "task", "working_memory")
-
-STOP_WORDS = frozenset(
-    "a about all also am an and any are as at be because been being but by can could did do does doing done for from"
-    " get got had has have having he her here hers him his how i if in into is it its just like me more most my no"
-    " nor not of on one only or other our out over own s same she should so some such t than that the their them"
-    " then there these they this those through to too up us very was we were what when where which while who whom"
-    " why will with would you your".split()
-)
-
-_FILTER = re.compile(r"(?<!\S)(path|role|thread|task|kind|before|after):(\"[^\"]*\"|\S+)", re.IGNORECASE)
-_PHRASE = re.compile(r"(-?)\"([^\"]+)\"")
-_EXCLUDED = re.compile(r"(?<!\S)-(\w[\w.-]*)")
-_PREFIX = re.compile(r"(?<!\S)(\w{2,})\*(?!\S)")
-_WORD = re.compile(r"\w+")
-_TOKEN = re.compile(r"[^\s\"'`,;:!?()\[\]{}<>]+")
-_IDENTIFIER = re.compile(
-    r"[A-Za-z0-9]+(?:[_./:\\-][A-Za-z0-9]+)+|[a-z0-9]+[A-Z]\w*|[A-Z][a-z]+[A-Z]\w*|\w*\d\w*[A-Za-z]\w*"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """What a search line means. `since` and `until` in Unix ms; everything that is no operator is `text`."""
-
-    text: str
-    phrases: tuple[str, ...] = ()
-    excluded: tuple[str, ...] = ()
-    prefixes: tuple[str, ...] = ()
-    path: str = ""
-    role: str = ""
-    thread: str = ""
-    task: str = ""
-    kind: str = ""
-    since: int | None = None
-    until: int | None = None
+WEIGHTS = "bm25(1.0, 0.5, 0.3)"  # text, pieces of identifiers, message before
+BUDGET = 200_000  # postings that one query may visit
+SAMPLE = 10_000  # newest texts from which the number of postings is estimated
+LIKE_ROWS = 100_000  # newest texts that LIKE goes through
+VOCABULARY = 20_000  # terms that a correction is chosen from
+WIDE = 1_500  # hits taken without looking at the filters first
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,127 +84,138 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class SearchPage:
+    """`newest_only`: the query was so common that only the newest texts were looked at."""
+
     query: str
     total: int
     hits: tuple[Hit, ...] = ()
+    newest_only: bool = False
 
 
 @dataclass(slots=True)
-class _Candidate:
-    pk: int
-    score: float
-    row: tuple[object, ...] = field(default=())
+class _Place:
+    """Where rows may be: the SQL condition over `d` and `t`, its values, and the lowest key to look at."""
+
+    where: str
+    values: list[object]
+    floor: int = 0
 
 
-def parse_query(text: str) -> Query:
-    """Read operators out of `text`; what is not one of them, or makes no sense, stays text."""
-    query = Query(text="")
-    rest = text
+def search(
+    db: Database, text: str, scope: Scope, *, limit: int = 20, offset: int = 0, now: int | None = None
+) -> SearchPage:
+    """The best hits for what was typed, best first; identical texts once. Never raises for a query.
 
-    def take_filter(match: re.Match[str]) -> str:
-        nonlocal query
-        name, value = match[1].lower(), match[2].strip('"')
-        if name in ("before", "after"):
-            moment = _moment(value)
-            if moment is None:
-                return match[0]
-            query = replace(query, **{"until" if name == "before" else "since": moment})
-        elif name == "kind" and value.rstrip("s") not in KINDS:
-            return match[0]
-        else:
-            query = replace(query, **{name: value.rstrip("s") if name == "kind" else value})
-        return " "
-
-    rest = _FILTER.sub(take_filter, rest)
-    phrases = [(bool(m[1]), m[2].strip()) for m in _PHRASE.finditer(rest) if _WORD.search(m[2])]
-    rest = _PHRASE.sub(" ", rest) if phrases else rest
-    excluded = [m[1] for m in _EXCLUDED.finditer(rest)]
-    only_exclusions = not _EXCLUDED.sub(" ", rest).strip() and not phrases
-    if excluded and not only_exclusions:
-        rest = _EXCLUDED.sub(" ", rest)
-    else:
-        excluded = []
-    prefixes = [m[1] for m in _PREFIX.finditer(rest)]
-    rest = _PREFIX.sub(" ", rest)
-    return replace(
-        query,
-        text=rest.strip(),
-        phrases=tuple(p for minus, p in phrases if not minus),
-        excluded=(*excluded, *(p for minus, p in phrases if minus)),
-        prefixes=tuple(prefixes),
-    )
-
-
-def _moment(value: str) -> int | None:
-    """`2026-01-15`, `2026-01`, `today`, `yesterday`, `7d` (ago) as Unix ms in local time."""
-    now = datetime.datetime.now().astimezone()
-    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    if value == "today":
-        moment = midnight
-    elif value == "yesterday":
-        moment = midnight - datetime.timedelta(days=1)
-    elif match := re.fullmatch(r"(\d{1,5})([dwh])", value):
-        hours = {"h": 1, "d": 24, "w": 168}[match[2]] * int(match[1])
-        moment = now - datetime.timedelta(hours=min(hours, 876_000))
-    else:
-        try:
-            moment = datetime.datetime.fromisoformat(f"{value}-01" if re.fullmatch(r"\d{4}-\d\d", value) else value)
-        except ValueError:
-            return None
-    try:
-        return int(moment.timestamp() * 1000)
-    except (OverflowError, OSError, ValueError):  # years that the platform's clock does not know
-        return None
-
-
-def terms(text: str) -> list[str]:
-    """The words to look up: lower case, without stop words unless nothing is left, with the pieces and the joined
-    form of identifiers, at most 32."""
-    words: dict[str, None] = {}
-    for token in _TOKEN.findall(text):
-        parts = pieces(token)
-        words.update(dict.fromkeys(w.lower() for w in _WORD.findall(token)))
-        if len(parts) > 1:
-            words.update(dict.fromkeys(parts))
-            words["".join(parts)] = None
-    kept = [w for w in words if w not in STOP_WORDS]
-    return (kept or list(words))[:MAX_TERMS]
-
-
-def looks_like_identifier(text: str) -> bool:
-    tokens = text.split()
-    return len(tokens) == 1 or (0 < len(tokens) <= 3 and any(_IDENTIFIER.fullmatch(t) for t in tokens))
-
-
-def search(db: Database, text: str, scope: Scope, *, limit: int = 20, offset: int = 0) -> SearchPage:
-    """The best hits for what was typed, best first; identical texts once. Never raises for a query."""
-    query = parse_query(text.encode("utf-8", "replace").decode().replace("\0", " "))
-    where, values = _filters(query, scope)
-    words = terms(query.text)
-    found: list[_Candidate] = []
-    match = _word_match(words, query)
-    if match:
-        found = _candidates(db, "search_words", "bm25(search_words, 1.0, 0.5, 0.2)", match, where, values)
-        _rerank(found, words, query)
-    if query.text and (looks_like_identifier(query.text) or len(found) < 5):
-        trigram = _trigram_match(query)
-        if trigram:
-            by_trigram = _candidates(db, "search_trigrams", "bm25(search_trigrams)", trigram, where, values)
-            found = _fuse(found, by_trigram)
+    `now` (Unix ms, default the clock) is what recency counts from.
+    """
+    query = parse_query(text[:MAX_TEXT].encode("utf-8", "replace").decode().replace("\0", " "))
+    place = _Place(*_filters(query, scope))
+    words = _corrected(db, terms(query.text))
+    found, newest_only = _by_words(db, words, query, place)
+    if query.text and (looks_like_identifier(query.text) or len(found) < FEW):
+        by_trigram, cut = _by_trigrams(db, query, place)
+        newest_only |= cut
+        if by_trigram:
+            found = search_rank.fuse(found, by_trigram)
     if not found:
-        found = _like(db, query, where, values)
-    found = [c for c in found if not _has_excluded(c, query)]
-    found = _without_duplicates(found)
+        found = _like(db, query, place)
+    found = _without_excluded(db, found, query)
+    search_rank.prefer_recent(found, int(time.time() * 1000) if now is None else now)
+    found = search_rank.without_duplicates(found)
     top = max((c.score for c in found), default=1.0) or 1.0
+    marked = [*words, *query.prefixes, *query.phrases, query.text]
+    page = found[offset : offset + limit]
+    rows = _rows(db, [c.pk for c in page])
     hits = tuple(
-        _hit(c, [*words, *query.prefixes, *query.phrases, query.text], c.score / top, offset + i + 1)
-        for i, c in enumerate(found[offset : offset + limit])
+        _hit(rows[c.pk], marked, min(1.0, c.score / top), offset + i + 1) for i, c in enumerate(page) if c.pk in rows
     )
-    return SearchPage(text, len(found), hits)
+    return SearchPage(text, len(found), hits, newest_only)
 
 
-def _quoted(term: str) -> str:
-    return '"' + term.replace('"', '""') + '"'
+# --- words --------------------------------------------------------------------------------------------------
+
+
+def _by_words(db: Database, words: list[str], query: Query, place: _Place) -> tuple[list[Candidate], bool]:
+    looked_up, floor = _within_budget(db, words, "search_words")
+    match = _word_match(looked_up, query)
+    if not match:
+        return [], False
+    found = _candidates(db, "search_words", WEIGHTS, match, replace(place, floor=floor))
+    question = len(words) >= QUESTION and not query.phrases and not looks_like_identifier(query.text)
+    entering = _neighbours(db, found[:ENTERING], place) if question else []
+    search_rank.rerank(found, entering, words, partial(_stems, db))
+    return found, floor > 0
+
+
+def _within_budget(db: Database, words: list[str], table: str) -> tuple[list[str], int]:
+    """The words to look up, and the lowest key to look at: rare words everywhere; where all are common, all of
+    them among the newest. Estimated from the newest texts, since counting would cost what it is to save."""
+    newest = db.execute_sql("SELECT coalesce(max(pk), 0) FROM search_docs").fetchone()[0]
+    if newest * max(1, len(words)) <= BUDGET:
+        return words, 0
+    cost = {w: _count_newest(db, table, w, newest - SAMPLE) * max(1, newest // SAMPLE) for w in words}
+    kept: list[str] = []
+    spent = 0
+    for word in sorted(words, key=lambda w: cost[w]):
+        if spent + cost[word] > BUDGET:
+            break
+        kept.append(word)
+        spent += cost[word]
+    if any(cost[w] for w in kept):
+        return [w for w in words if w in kept], 0
+    return words, max(1, newest - newest * BUDGET // max(1, sum(cost.values())))
+
+
+def _count_newest(db: Database, table: str, word: str, floor: int) -> int:
+    sql = f"SELECT count(*) FROM {table} WHERE {table} MATCH ? AND rowid > ?"
+    return db.execute_sql(sql, (_quoted(word), floor)).fetchone()[0]
+
+
+def _corrected(db: Database, words: list[str]) -> list[str]:
+    """`words` with each that no text has replaced by the nearest one letter away, if there is one (one edit or
+    transposition: 80 % of slips, Damerau 1964). The first two letters are taken as right."""
+    out: list[str] = []
+    for word in words:
+        out.append(word)
+        if len(word) < 5 or not word.isalpha() or not word.isascii() or _exists(db, word):
+            continue
+        stem = (_stems(db, word) or [word])[0]
+        rows = db.execute_sql(
+            "SELECT term, doc FROM search_vocabulary WHERE term >= ? AND term < ? LIMIT ?",
+            (word[:2], word[:2] + "\U0010ffff", VOCABULARY),
+        ).fetchall()
+        near = [(doc, term) for term, doc in rows if _one_edit(stem, term) or _one_edit(word, term)]
+        out.extend(term for _, term in sorted(near, reverse=True)[:2])
+    return list(dict.fromkeys(out))[:MAX_TERMS]
+
+
+def _exists(db: Database, word: str) -> bool:
+    """Is it a word of some text, or a part of one?"""
+    return any(
+        db.execute_sql(f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT 1", (_quoted(word),)).fetchone()
+        for table in ("search_words", "search_trigrams")
+    )
+
+
+def _one_edit(a: str, b: str) -> bool:
+    """Does one letter inserted, removed, changed or swapped with the next make `b` of `a`?"""
+    if abs(len(a) - len(b)) > 1 or a == b:
+        return False
+    start = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    rest_a, rest_b = a[start:], b[start:]
+    if len(a) == len(b):
+        return rest_a[1:] == rest_b[1:] or (rest_a[:2] == rest_b[1::-1] and rest_a[2:] == rest_b[2:])
+    return rest_a[1:] == rest_b if len(a) > len(b) else rest_a == rest_b[1:]
+
+
+def _stems(db: Database, text: str) -> Sequence[str]:
+    """The tokens of `text` as the word index has them."""
+    connection: Any = db.connection()
+    tokenizer = connection.fts5_tokenizer("porter", ["unicode61", "remove_diacritics", "2"])
+    return tokenizer(
+        text.encode("utf-8", "replace"), apsw.FTS5_TOKENIZE_DOCUMENT, None, include_offsets=False,
+        include_colocated=False,
+    )  # fmt: skip
 
 
 def _word_match(words: Sequence[str], query: Query) -> str:
@@ -220,14 +225,87 @@ def _word_match(words: Sequence[str], query: Query) -> str:
     return " AND ".join([*required, *parts]) if required or parts else ""
 
 
-def _trigram_match(query: Query) -> str:
-    tokens = [t for t in dict.fromkeys(_TOKEN.findall(query.text)) if len(t) >= 3 and t.lower() not in STOP_WORDS]
-    return " OR ".join(_quoted(t) for t in tokens[:MAX_TERMS])
+def _quoted(term: str) -> str:
+    return '"' + term.replace('"', '""') + '"'
 
 
+# --- trigrams -----------------------------------------------------------------------------------------------
+
+
+def _by_trigrams(db: Database, query: Query, place: _Place) -> tuple[list[Candidate], bool]:
+    """Texts that contain the tokens of the query; where those are few, texts that share three-letter pieces with
+    it (a slip of the finger), among the newest."""
+    tokens = [t for t in dict.fromkeys(TOKEN.findall(query.text)) if len(t) >= 3 and t.lower() not in STOP_WORDS]
+    if not tokens:
+        return [], False
+    looked_up, floor = _within_budget(db, tokens[:MAX_TERMS], "search_trigrams")
+    found = _candidates(
+        db, "search_trigrams", "bm25()", " OR ".join(map(_quoted, looked_up)), replace(place, floor=floor)
+    )
+    if found or not looks_like_identifier(query.text) or all(_exists(db, "".join(pieces(t))) for t in tokens):
+        return found, floor > 0
+    letters = "".join(tokens)[: MAX_TERMS + 2]
+    grams = list(dict.fromkeys(letters[i : i + 3] for i in range(len(letters) - 2)))
+    looked_up, floor = _within_budget(db, grams, "search_trigrams")
+    found = _candidates(
+        db, "search_trigrams", "bm25()", " OR ".join(map(_quoted, looked_up)), replace(place, floor=floor)
+    )
+    return found, floor > 0
+
+
+# --- rows ---------------------------------------------------------------------------------------------------
+
+_RANKED = f"d.pk, d.kind, d.thread_id, d.position, d.created_at, substr(d.text, 1, {HEAD}), length(d.text)"
 _COLUMNS = (
     "d.pk, d.kind, d.doc_id, d.thread_id, coalesce(t.title, ''), d.task_id, d.role, d.created_at, d.position, d.text"
 )
+_FROM = "search_docs d LEFT JOIN threads t ON t.id = d.thread_id"
+
+
+def _candidates(db: Database, table: str, rank: str, match: str, place: _Place) -> list[Candidate]:
+    """The best in bm25 order. The filters are looked at for the best alone, unless those do not suffice: a join for
+    each of 200,000 rows costs more than the ranking itself."""
+    inner = (
+        f"SELECT rowid AS pk, rank AS score FROM {table} WHERE {table} MATCH ? AND rank MATCH '{rank}'"
+        " AND rowid > ? ORDER BY rank LIMIT ?"
+    )
+    sql = (
+        f"SELECT f.score, {_RANKED} FROM ({{inner}}) f JOIN search_docs d ON d.pk = f.pk"
+        f" LEFT JOIN threads t ON t.id = d.thread_id WHERE {place.where} ORDER BY f.score LIMIT ?"
+    )
+    filtered = place.where != "1 = 1"
+    wide = WIDE if filtered else CANDIDATES
+    rows = db.execute_sql(sql.format(inner=inner), (match, place.floor, wide, *place.values, CANDIDATES)).fetchall()
+    if filtered and len(rows) < CANDIDATES // 3:
+        rows = db.execute_sql(
+            sql.format(inner=inner), (match, place.floor, 1 << 60, *place.values, CANDIDATES)
+        ).fetchall()
+    return [Candidate(row[1], -row[0], *row[2:]) for row in rows]  # bm25 is the lower the better
+
+
+def _neighbours(db: Database, found: Sequence[Candidate], place: _Place) -> list[Candidate]:
+    """The messages before and after each of `found` that pass the filters."""
+    wanted = {(c.thread_id, c.position + step) for c in found if c.kind == "message" for step in (-1, 1)}
+    wanted -= {c.place for c in found}
+    wanted = {w for w in wanted if w[0] is not None}
+    if not wanted:
+        return []
+    rows = db.execute_sql(
+        f"SELECT {_RANKED} FROM (VALUES {','.join(['(?, ?)'] * len(wanted))}) w JOIN search_docs d"
+        " ON d.thread_id = w.column1 AND d.kind = 'message' AND d.position = w.column2"
+        f" LEFT JOIN threads t ON t.id = d.thread_id WHERE {place.where}",
+        (*(v for pair in wanted for v in pair), *place.values),
+    ).fetchall()
+    return [Candidate(row[0], 0.0, *row[1:]) for row in rows]
+
+
+def _rows(db: Database, keys: Sequence[int]) -> dict[int, tuple[Any, ...]]:
+    if not keys:
+        return {}
+    rows = db.execute_sql(
+        f"SELECT {_COLUMNS} FROM {_FROM} WHERE d.pk IN ({','.join('?' * len(keys))})", tuple(keys)
+    ).fetchall()
+    return {row[0]: tuple(row) for row in rows}
 
 
 def _filters(query: Query, scope: Scope) -> tuple[str, list[object]]:
@@ -265,51 +343,10 @@ def _filters(query: Query, scope: Scope) -> tuple[str, list[object]]:
     return " AND ".join(clauses), values
 
 
-def _candidates(db: Database, table: str, rank: str, match: str, where: str, values: list[object]) -> list[_Candidate]:
-    rows = db.execute_sql(
-        f"SELECT {rank} AS score, {_COLUMNS} FROM {table} JOIN search_docs d ON d.pk = {table}.rowid"
-        f" LEFT JOIN threads t ON t.id = d.thread_id WHERE {table} MATCH ? AND {where} ORDER BY score LIMIT ?",
-        (match, *values, CANDIDATES),
-    ).fetchall()
-    return [_Candidate(row[1], -row[0], tuple(row[1:])) for row in rows]  # bm25 is the lower the better
-
-
-def _rerank(found: list[_Candidate], words: Sequence[str], query: Query) -> None:
-    """Adjacent words of the query, a hit next to another in its thread, the three best of a thread: each lifts."""
-    if not found:
-        return
-    top = found[0].score or 1.0
-    pairs = [f"{a} {b}" for a, b in itertools.pairwise(words)]
-    best_of_thread: dict[object, list[float]] = {}
-    places = {(c.row[3], c.row[8]) for c in found if c.row[1] == "message"}
-    for c in found:
-        best_of_thread.setdefault(c.row[3], []).append(c.score / top)
-    for c in found:
-        c.score /= top
-        flat = " ".join(_WORD.findall(str(c.row[9])[:4000].lower()))
-        if pairs:
-            c.score += 0.3 * sum(p in flat for p in pairs) / len(pairs)
-        thread, position = c.row[3], c.row[8]
-        if c.row[1] == "message" and isinstance(position, int):
-            c.score += 0.1 * ((thread, position - 1) in places or (thread, position + 1) in places)
-        c.score += 0.3 * sum(best_of_thread[thread][:3]) / 3
-    found.sort(key=lambda c: -c.score)
-
-
-def _fuse(*lists: list[_Candidate]) -> list[_Candidate]:
-    fused: dict[int, _Candidate] = {}
-    for ranked in lists:
-        for rank, candidate in enumerate(ranked):
-            kept = fused.setdefault(candidate.pk, _Candidate(candidate.pk, 0.0, candidate.row))
-            kept.score += 1 / (RRF_K + rank + 1)
-    return sorted(fused.values(), key=lambda c: -c.score)
-
-
-def _like(db: Database, query: Query, where: str, values: list[object]) -> list[_Candidate]:
+def _like(db: Database, query: Query, place: _Place) -> list[Candidate]:
     """Everything newest first where only filters were typed; else texts that contain what was typed."""
-    wanted = [query.text, *query.phrases, *query.prefixes]
-    needles = [w for w in wanted if w]
-    if not needles and where == "1 = 1":
+    needles = [w for w in (query.text, *query.phrases, *query.prefixes) if w]
+    if not needles and place.where == "1 = 1":
         return []
     clause = "".join(" AND d.text LIKE ? ESCAPE '\\'" for _ in needles)
     escaped = [
@@ -317,46 +354,26 @@ def _like(db: Database, query: Query, where: str, values: list[object]) -> list[
         for n in needles
     ]
     rows = db.execute_sql(
-        f"SELECT {_COLUMNS} FROM search_docs d LEFT JOIN threads t ON t.id = d.thread_id"
-        f" WHERE {where}{clause} ORDER BY d.created_at DESC LIMIT ?",
-        (*values, *escaped, CANDIDATES // 3),
+        f"SELECT {_RANKED} FROM {_FROM} WHERE {place.where}{clause}"
+        " AND d.pk > (SELECT max(pk) FROM search_docs) - ? ORDER BY d.created_at DESC LIMIT ?",
+        (*place.values, *escaped, LIKE_ROWS if needles else 1 << 60, CANDIDATES // 3),
     ).fetchall()
-    return [_Candidate(row[0], 1.0 - i / (len(rows) + 1), tuple(row)) for i, row in enumerate(rows)]
+    return [Candidate(row[0], 1.0 - i / (len(rows) + 1), *row[1:]) for i, row in enumerate(rows)]
 
 
-def _has_excluded(candidate: _Candidate, query: Query) -> bool:
-    text = str(candidate.row[9]).lower()
-    return any(e.lower() in text for e in query.excluded)
+def _without_excluded(db: Database, found: list[Candidate], query: Query) -> list[Candidate]:
+    if not query.excluded or not found:
+        return found
+    texts = _rows(db, [c.pk for c in found])
+    unwanted = [e.lower() for e in query.excluded]
+    return [c for c in found if not any(e in str(texts[c.pk][9]).lower() for e in unwanted)]
 
 
-def _without_duplicates(found: Iterable[_Candidate]) -> list[_Candidate]:
-    seen: set[tuple[object, object]] = set()
-    kept: list[_Candidate] = []
-    for c in found:
-        key = (c.row[1], c.row[9])
-        if key not in seen:
-            seen.add(key)
-            kept.append(c)
-    return kept
-
-
-def _hit(candidate: _Candidate, words: Iterable[str], score: float, rank: int) -> Hit:
-    _, kind, doc_id, thread_id, title, task_id, role, created, position, text = candidate.row
-    snippet, marks = snippet_of(str(text), words)
+def _hit(row: tuple[Any, ...], words: Iterable[str], score: float, rank: int) -> Hit:
+    _, kind, doc_id, thread_id, title, task_id, role, created, position, text = row
+    snippet, marks = snippet_of(text, words)
     return Hit(
-        str(doc_id),
-        str(kind),
-        None if thread_id is None else str(thread_id),
-        str(title),
-        None if task_id is None else str(task_id),
-        str(role),
-        int(str(created)),
-        int(str(position)),
-        str(text),
-        snippet,
-        marks,
-        round(score, 4),
-        rank,
+        doc_id, kind, thread_id, title, task_id, role, created, position, text, snippet, marks, round(score, 4), rank
     )
 
 

@@ -295,6 +295,7 @@ CREATE VIRTUAL TABLE search_trigrams USING fts5 (
   text,
   content = 'search_docs', content_rowid = 'pk', tokenize = 'trigram'
 );
+CREATE VIRTUAL TABLE search_vocabulary USING fts5vocab (search_words, row);
 CREATE TRIGGER search_docs_inserted AFTER INSERT ON search_docs BEGIN
   INSERT INTO search_words (rowid, text, idents, prev) VALUES (new.pk, new.text, new.idents, new.prev);
   INSERT INTO search_trigrams (rowid, text) VALUES (new.pk, new.text);

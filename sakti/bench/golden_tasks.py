@@ -84,8 +84,7 @@ def _play(db: Database, actor: Actor, op: Json, prefix: str) -> None:
         case "status":
             _set_status(db, actor, at("id"), str(op["status"]))
         case "delete":
-            task = service.find(db, actor.resource_id, at("id"))
-            store_tasks.update(db, task.id, resource_id=f"{actor.resource_id}#deleted")  # gone from here
+            service.delete(db, actor, at("id"))
         case other:
             raise KeyError(other)
 
@@ -96,4 +95,4 @@ def _set_status(db: Database, actor: Actor, text: str, status: str) -> Any:
         return service.close(db, actor, task.id, "completed", "done")
     if task.status == "closed":
         service.reopen(db, actor, task.id)
-    return store_tasks.update(db, task.id, status=status)
+    return store_tasks.update(db, task.id, status=status)[0]

@@ -223,6 +223,9 @@ class TaskRow(Row):
     updated_at = IntegerField()
     closed_at = IntegerField(null=True)
     deleted_at = IntegerField(null=True)
+    own_blockers = IntegerField(default=0)
+    open_children = IntegerField(default=0)
+    held = IntegerField(default=0)
 
     class Meta:
         table_name = "tasks"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sakti.core.types import Json
-from sakti.store import search_index
+from sakti.store import search_index, task_graph
 from sakti.store.connection import Database
 from sakti.store.models import TaskEventRow, TaskRow
 
@@ -30,7 +31,10 @@ _FIELDS = (
     "created_at",
     "updated_at",
     "closed_at",
+    "compaction_level",
 )
+_COLUMNS = ", ".join(f"t.{f}" for f in _FIELDS)
+_STATE = {"status", "deleted_at"}  # what other tasks' readiness depends on
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ class Task:
     created_at: int
     updated_at: int
     closed_at: int | None
+    compaction_level: int = 0
 
 
 def insert(db: Database, task: Task) -> None:
@@ -62,12 +67,58 @@ def insert(db: Database, task: Task) -> None:
     _index(db, task)
 
 
-def update(db: Database, task_id: str, **changes: Any) -> Task:
+def update(db: Database, task_id: str, **changes: Any) -> tuple[Task, dict[str, bool]]:
+    """Change fields; returns the task, and the tasks that are held from now on (True) or no longer (False)."""
     TaskRow.update(**changes).where(TaskRow.id == task_id).execute(db)
-    task = get(db, task_id)
-    assert task is not None
-    _index(db, task)
-    return task
+    moved = task_graph.refresh_around(db, task_id) if _STATE & changes.keys() else {}
+    row = db.execute_sql(f"SELECT {_COLUMNS} FROM tasks t WHERE t.id = ?", (task_id,)).fetchone()
+    task = Task(*row)
+    if changes.get("deleted_at") is not None:
+        search_index.remove(db, "task", task_id)
+    elif {"title", "description", "summary", "deleted_at"} & changes.keys():
+        _index(db, task)
+    return task, moved
+
+
+def shrink(db: Database, task: Task, level: int, description: str, summary: str | None, now: int) -> None:
+    """Show less of a closed task. What it was is kept once; search goes on covering it whole."""
+    db.execute_sql(
+        "UPDATE tasks SET original = coalesce(original, ?), description = ?, summary = ?, compaction_level = ?,"
+        " compacted_at = ? WHERE id = ?",
+        (
+            json.dumps({"description": task.description, "summary": task.summary}, ensure_ascii=False),
+            description,
+            summary,
+            level,
+            now,
+            task.id,
+        ),
+    )
+
+
+def unshrink(db: Database, task_id: str, now: int) -> bool:
+    """Bring the whole text back; False where it was never shrunk."""
+    row = db.execute_sql("SELECT original FROM tasks WHERE id = ? AND original IS NOT NULL", (task_id,)).fetchone()
+    if row is None:
+        return False
+    kept = json.loads(row[0])
+    db.execute_sql(
+        "UPDATE tasks SET original = NULL, description = ?, summary = ?, compaction_level = 0, compacted_at = ?"
+        " WHERE id = ?",
+        (kept["description"], kept["summary"], now, task_id),
+    )
+    return True
+
+
+def due_to_shrink(db: Database, resource_id: str, first: int, second: int, limit: int) -> list[Task]:
+    """Tasks closed (or restored) before `first` that show everything, or before `second` that show a summary."""
+    rows = db.execute_sql(
+        f"SELECT {_COLUMNS} FROM tasks t WHERE t.resource_id = ?1 AND t.status = 'closed' AND t.deleted_at IS NULL"
+        " AND t.closed_at < ?2 AND (t.compaction_level = 0 AND coalesce(t.compacted_at, 0) < ?2"
+        " OR t.compaction_level = 1 AND t.closed_at < ?3) LIMIT ?4",
+        (resource_id, first, second, limit),
+    ).fetchall()
+    return [Task(*r) for r in rows]
 
 
 def _index(db: Database, task: Task) -> None:
@@ -87,32 +138,158 @@ def _index(db: Database, task: Task) -> None:
 
 def get(db: Database, task_id: str) -> Task | None:
     row = db.execute_sql(
-        f"SELECT {', '.join(_FIELDS)} FROM tasks WHERE id = ? AND deleted_at IS NULL", (task_id,)
+        f"SELECT {_COLUMNS} FROM tasks t WHERE t.id = ? AND t.deleted_at IS NULL", (task_id,)
     ).fetchone()
     return None if row is None else Task(*row)
 
 
-def all_live(db: Database, resource_id: str) -> list[Task]:
+def get_many(db: Database, task_ids: Iterable[str]) -> dict[str, Task]:
+    """Live tasks by id, in the order asked for."""
     rows = db.execute_sql(
-        f"SELECT {', '.join(_FIELDS)} FROM tasks WHERE resource_id = ? AND deleted_at IS NULL ORDER BY pk",
+        f"SELECT {_COLUMNS} FROM json_each(?) j JOIN tasks t ON t.id = j.value AND t.deleted_at IS NULL ORDER BY j.key",
+        (json.dumps(list(task_ids)),),
+    ).fetchall()
+    return {r[0]: Task(*r) for r in rows}
+
+
+def all_live(db: Database, resource_id: str) -> list[Task]:
+    """Every task of the workspace, the oldest first. For exports and tests; questions have queries of their own."""
+    rows = db.execute_sql(
+        f"SELECT {_COLUMNS} FROM tasks t WHERE t.resource_id = ? AND t.deleted_at IS NULL ORDER BY t.created_at, t.pk",
         (resource_id,),
     ).fetchall()
     return [Task(*r) for r in rows]
 
 
-def matching(db: Database, resource_id: str, text: str) -> list[Task]:
-    """Tasks whose id or handle is `text` or begins with it; an exact one alone."""
+_WHERE = {
+    "ready": "t.status = 'open' AND t.held = 0 AND t.open_children = 0 AND t.deleted_at IS NULL",
+    "blocked": "t.status = 'open' AND t.held = 1 AND t.deleted_at IS NULL",
+    "in_progress": "t.status = 'in_progress' AND t.deleted_at IS NULL",
+}
+
+
+def column(db: Database, resource_id: str, name: str, limit: int) -> list[Task]:
+    """The first of a column (ready, blocked, in_progress): most urgent first, then the oldest."""
     rows = db.execute_sql(
-        f"SELECT {', '.join(_FIELDS)} FROM tasks WHERE resource_id = ? AND deleted_at IS NULL"
-        " AND (substr(id, 1, length(?2)) = ?2 OR substr(handle, 1, length(?2)) = ?2) LIMIT 20",
-        (resource_id, text),
+        f"SELECT {_COLUMNS} FROM tasks t WHERE t.resource_id = ? AND {_WHERE[name]}"
+        " ORDER BY t.priority, t.created_at, t.pk LIMIT ?",
+        (resource_id, limit),
     ).fetchall()
-    found = [Task(*r) for r in rows]
-    return [t for t in found if text in (t.id, t.handle)] or found
+    return [Task(*r) for r in rows]
 
 
-def handles(db: Database, resource_id: str) -> set[str]:
-    return {h for (h,) in db.execute_sql("SELECT handle FROM tasks WHERE resource_id = ?", (resource_id,)).fetchall()}
+def column_count(db: Database, resource_id: str, name: str) -> int:
+    return db.execute_sql(
+        f"SELECT count(*) FROM tasks t WHERE t.resource_id = ? AND {_WHERE[name]}", (resource_id,)
+    ).fetchone()[0]
+
+
+def closed_since(db: Database, resource_id: str, since: int, limit: int) -> tuple[list[Task], int]:
+    """What was closed at or after `since` (Unix ms), the newest first, and how many there are."""
+    where = "t.resource_id = ? AND t.status = 'closed' AND t.deleted_at IS NULL AND t.closed_at >= ?"
+    rows = db.execute_sql(
+        f"SELECT {_COLUMNS} FROM tasks t WHERE {where} ORDER BY t.closed_at DESC, t.pk DESC LIMIT ?",
+        (resource_id, since, limit),
+    ).fetchall()
+    (total,) = db.execute_sql(f"SELECT count(*) FROM tasks t WHERE {where}", (resource_id, since)).fetchone()
+    return [Task(*r) for r in rows], total
+
+
+def select(
+    db: Database,
+    resource_id: str,
+    *,
+    status: str | None = None,
+    type: str | None = None,
+    label: str | None = None,
+    assignee: str | None = None,
+    limit: int = 20,
+    offset: int = 0,
+) -> tuple[list[Task], int]:
+    """Tasks by what they are, most urgent first, and how many there are. `status` None: not closed; "all": any."""
+    where, values = ["t.resource_id = ?", "t.deleted_at IS NULL"], list[object]([resource_id])
+    if status is None:
+        where.append("t.status != 'closed'")
+    elif status != "all":
+        where.append("t.status = ?")
+        values.append(status)
+    for name, value in (("type", type), ("assignee", assignee)):
+        if value is not None:
+            where.append(f"t.{name} = ?")
+            values.append(value)
+    if label is not None:
+        where.append("EXISTS (SELECT 1 FROM task_labels l WHERE l.task_id = t.id AND l.label = ?)")
+        values.append(label)
+    clause = " AND ".join(where)
+    rows = db.execute_sql(
+        f"SELECT {_COLUMNS} FROM tasks t WHERE {clause} ORDER BY t.priority, t.created_at, t.pk LIMIT ? OFFSET ?",
+        (*values, limit, offset),
+    ).fetchall()
+    (total,) = db.execute_sql(f"SELECT count(*) FROM tasks t WHERE {clause}", tuple(values)).fetchone()
+    return [Task(*r) for r in rows], total
+
+
+def matching(db: Database, resource_id: str, text: str, *, deleted: bool = False) -> list[Task]:
+    """Tasks whose id or handle is `text` or begins with it (at most 20); an exact one alone."""
+    alive = "t.deleted_at IS NOT NULL" if deleted else "t.deleted_at IS NULL"
+    end = text + chr(0x10FFFF)
+    found: dict[str, Task] = {}
+    for name in ("handle", "id"):
+        rows = db.execute_sql(
+            f"SELECT {_COLUMNS} FROM tasks t WHERE t.resource_id = ? AND t.{name} >= ? AND t.{name} < ? AND {alive}"
+            f" ORDER BY t.{name} LIMIT 20",
+            (resource_id, text, end),
+        ).fetchall()
+        found.update((r[0], Task(*r)) for r in rows)
+    return [t for t in found.values() if text in (t.id, t.handle)] or list(found.values())[:20]
+
+
+def exists(db: Database, task_id: str) -> bool:
+    """Whether the id is taken in any workspace, deleted ones too."""
+    return db.execute_sql("SELECT 1 FROM tasks WHERE id = ?", (task_id,)).fetchone() is not None
+
+
+def has_handle(db: Database, resource_id: str, handle: str) -> bool:
+    row = db.execute_sql("SELECT 1 FROM tasks WHERE resource_id = ? AND handle = ?", (resource_id, handle)).fetchone()
+    return row is not None
+
+
+def state(db: Database, task_id: str) -> tuple[bool, int]:
+    """Whether a task or an ancestor waits for an open task, and how many open children it has."""
+    held, children = db.execute_sql("SELECT held, open_children FROM tasks WHERE id = ?", (task_id,)).fetchone()
+    return bool(held), children
+
+
+def finished_containers(db: Database, task_id: str) -> list[Task]:
+    """Open parents of a task whose children are all closed and that nothing blocks."""
+    rows = db.execute_sql(
+        f"SELECT {_COLUMNS} FROM task_dependencies d JOIN tasks t ON t.id = d.depends_on WHERE d.task_id = ?"
+        " AND d.type = 'parent-child' AND t.status != 'closed' AND t.deleted_at IS NULL AND t.open_children = 0"
+        " AND t.held = 0 ORDER BY t.created_at",
+        (task_id,),
+    ).fetchall()
+    return [Task(*r) for r in rows]
+
+
+def containers(db: Database, task_ids: Iterable[str]) -> set[str]:
+    """Those of these tasks that have children, whatever their state."""
+    rows = db.execute_sql(
+        "SELECT DISTINCT d.depends_on FROM json_each(?) j JOIN task_dependencies d ON d.depends_on = j.value"
+        " AND d.type = 'parent-child' JOIN tasks c ON c.id = d.task_id AND c.deleted_at IS NULL",
+        (json.dumps(list(task_ids)),),
+    ).fetchall()
+    return {r[0] for r in rows}
+
+
+def edges_of(db: Database, task_id: str) -> list[tuple[str, str, str]]:
+    """(task, depends on, type) of the edges at a task, to live tasks, in both directions."""
+    return db.execute_sql(
+        "SELECT d.task_id, d.depends_on, d.type FROM task_dependencies d"
+        " JOIN tasks a ON a.id = d.task_id AND a.deleted_at IS NULL"
+        " JOIN tasks b ON b.id = d.depends_on AND b.deleted_at IS NULL WHERE d.task_id = ?1 OR d.depends_on = ?1"
+        " ORDER BY d.type, d.task_id, d.depends_on",
+        (task_id,),
+    ).fetchall()
 
 
 def edges(db: Database, resource_id: str) -> list[tuple[str, str, str]]:
@@ -125,18 +302,25 @@ def edges(db: Database, resource_id: str) -> list[tuple[str, str, str]]:
     ).fetchall()
 
 
-def add_edge(db: Database, task_id: str, depends_on: str, kind: str, now: int) -> None:
+def add_edge(db: Database, task_id: str, depends_on: str, kind: str, now: int, *, count: bool = True) -> bool:
+    """Add an edge; False where it was there. Without `count` somebody calls `task_graph.refresh` afterwards."""
     db.execute_sql(
         "INSERT OR IGNORE INTO task_dependencies (task_id, depends_on, type, created_at) VALUES (?, ?, ?, ?)",
         (task_id, depends_on, kind, now),
     )
+    added = db.execute_sql("SELECT changes()").fetchone()[0] == 1
+    if added and count:
+        task_graph.refresh(db, (task_id, depends_on))
+    return added
 
 
-def remove_edge(db: Database, task_id: str, depends_on: str, kind: str) -> int:
+def remove_edge(db: Database, task_id: str, depends_on: str, kind: str) -> tuple[bool, dict[str, bool]]:
+    """Remove an edge; returns whether it was there, and what that holds or frees."""
     db.execute_sql(
         "DELETE FROM task_dependencies WHERE task_id = ? AND depends_on = ? AND type = ?", (task_id, depends_on, kind)
     )
-    return db.execute_sql("SELECT changes()").fetchone()[0]
+    removed = db.execute_sql("SELECT changes()").fetchone()[0] == 1
+    return removed, task_graph.refresh(db, (task_id, depends_on)) if removed else {}
 
 
 def set_labels(db: Database, task_id: str, labels: Sequence[str]) -> None:
@@ -145,12 +329,12 @@ def set_labels(db: Database, task_id: str, labels: Sequence[str]) -> None:
         db.execute_sql("INSERT INTO task_labels (task_id, label) VALUES (?, ?)", (task_id, label))
 
 
-def labels(db: Database, resource_id: str) -> dict[str, list[str]]:
+def labels(db: Database, task_ids: Iterable[str]) -> dict[str, list[str]]:
+    """The labels of these tasks, sorted."""
     out: dict[str, list[str]] = {}
     for task_id, label in db.execute_sql(
-        "SELECT l.task_id, l.label FROM task_labels l JOIN tasks t ON t.id = l.task_id"
-        " WHERE t.resource_id = ? ORDER BY l.label",
-        (resource_id,),
+        "SELECT l.task_id, l.label FROM json_each(?) j JOIN task_labels l ON l.task_id = j.value ORDER BY l.label",
+        (json.dumps(list(task_ids)),),
     ).fetchall():
         out.setdefault(task_id, []).append(label)
     return out
@@ -162,7 +346,7 @@ def claim(db: Database, task_id: str, session_id: str, thread_id: str | None, no
         "UPDATE tasks SET status = 'in_progress', session_id = ?1, thread_id = coalesce(?2, thread_id),"
         " claimed_at = CASE WHEN session_id = ?1 AND status = 'in_progress' THEN claimed_at ELSE ?3 END,"
         " claim_expires_at = ?4, updated_at = ?3"
-        " WHERE id = ?5 AND deleted_at IS NULL AND status != 'closed'"
+        " WHERE id = ?5 AND deleted_at IS NULL AND status != 'closed' AND held = 0"
         " AND (session_id IS NULL OR session_id = ?1 OR status = 'open' OR claim_expires_at < ?3)",
         (session_id, thread_id, now, expires, task_id),
     )
@@ -184,6 +368,10 @@ def link(db: Database, task_id: str, message_id: str, relation: str, now: int) -
         "INSERT OR IGNORE INTO task_messages (task_id, message_id, relation, created_at) VALUES (?, ?, ?, ?)",
         (task_id, message_id, relation, now),
     )
+
+
+def unlink(db: Database, task_id: str, message_id: str) -> None:
+    db.execute_sql("DELETE FROM task_messages WHERE task_id = ? AND message_id = ?", (task_id, message_id))
 
 
 def linked_messages(db: Database, task_id: str, limit: int = 50) -> list[Json]:
@@ -211,3 +399,56 @@ def add_event(
         after=after,
         created_at=now,
     ).execute(db)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEvent:
+    pk: int
+    task_id: str
+    action: str
+    actor: str
+    before: Json | None
+    after: Json | None
+    created_at: int
+
+
+def last_events(db: Database, resource_id: str, actions: Iterable[str], limit: int) -> list[TaskEvent]:
+    """The newest events of these actions that were not taken back, newest first."""
+    names = list(actions)
+    rows = db.execute_sql(
+        "SELECT pk, task_id, action, actor, before, after, created_at FROM task_events WHERE resource_id = ?"
+        f" AND undone_at IS NULL AND action IN ({','.join('?' * len(names))}) ORDER BY pk DESC LIMIT ?",
+        (resource_id, *names, limit),
+    ).fetchall()
+    return [
+        TaskEvent(pk, task, action, actor, json.loads(b) if b else None, json.loads(a) if a else None, at)
+        for pk, task, action, actor, b, a, at in rows
+    ]
+
+
+def events_of(db: Database, task_id: str, limit: int = 20) -> list[TaskEvent]:
+    """What happened to a task, the newest first; without what it was before and after."""
+    rows = db.execute_sql(
+        "SELECT pk, task_id, action, actor, created_at FROM task_events WHERE task_id = ? ORDER BY pk DESC LIMIT ?",
+        (task_id, limit),
+    ).fetchall()
+    return [TaskEvent(pk, task, action, actor, None, None, at) for pk, task, action, actor, at in rows]
+
+
+def mark_undone(db: Database, pk: int, now: int) -> None:
+    db.execute_sql("UPDATE task_events SET undone_at = ? WHERE pk = ?", (now, pk))
+
+
+def rows_of(db: Database, resource_id: str) -> Iterator[tuple[Task, str | None]]:
+    """Live tasks with the text that was shrunk away (JSON), the oldest first: for an export."""
+    for row in db.execute_sql(
+        f"SELECT {_COLUMNS}, t.original FROM tasks t WHERE t.resource_id = ? AND t.deleted_at IS NULL"
+        " ORDER BY t.created_at, t.pk",
+        (resource_id,),
+    ).fetchall():
+        yield Task(*row[:-1]), row[-1]
+
+
+def data_version(db: Database) -> int:
+    """A number that changes when another connection has written to the database."""
+    return db.execute_sql("PRAGMA data_version").fetchone()[0]

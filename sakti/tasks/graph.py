@@ -7,11 +7,13 @@ parent with an open child is not ready. `related` and `discovered-from` never co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 BLOCKS, PARENT, RELATED, DISCOVERED = "blocks", "parent-child", "related", "discovered-from"
 EDGE_TYPES = (BLOCKS, PARENT, RELATED, DISCOVERED)
+Steps: TypeAlias = Callable[[str], list[tuple[str, str]]]  # a task → (what it waits for, why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,15 +130,42 @@ def find_cycle(edges: Iterable[Edge], new: Edge) -> tuple[str, ...] | None:
     return None
 
 
+def any_cycle(edges: Iterable[Edge]) -> tuple[str, ...] | None:
+    """A cycle over blocks and parent-child edges, as `a, b, …, a`; None where there is none."""
+    after: dict[str, list[str]] = {}
+    for edge in edges:
+        if edge.type in (BLOCKS, PARENT):
+            after.setdefault(edge.task, []).append(edge.on)
+    done: set[str] = set()
+    for start in after:
+        path: dict[str, None] = {}  # what is being walked, in its order
+        stack = [(start, iter(after[start]))] if start not in done else []
+        path.update(dict.fromkeys(t for t, _ in stack))
+        while stack:
+            task, rest = stack[-1]
+            target = next(rest, None)
+            if target is None:
+                stack.pop()
+                del path[task]
+                done.add(task)
+            elif target in path:
+                walked = list(path)
+                return (*walked[walked.index(target) :], target)
+            elif target not in done:
+                path[target] = None
+                stack.append((target, iter(after.get(target, ()))))
+    return None
+
+
 def unblocked_by(graph: Graph, task: str) -> tuple[str, ...]:
     """Open tasks that wait for `task`, directly or through a parent, and for nothing else: what its closing frees."""
-    direct = [d for d in graph.dependants.get(task, ()) if is_open(graph, d)]
+    direct = list(graph.dependants.get(task, ()))
     touched: dict[str, None] = {}
     while direct:
         current = direct.pop()
         if current not in touched:
             touched[current] = None
-            direct += [c for c in graph.children.get(current, ()) if is_open(graph, c)]
+            direct += graph.children.get(current, ())
     closed = Graph(
         {**graph.nodes, task: Node(task, "closed", 0, 0)},
         graph.blockers,
@@ -144,4 +173,22 @@ def unblocked_by(graph: Graph, task: str) -> tuple[str, ...]:
         graph.children,
         graph.dependants,
     )
-    return tuple(sorted(t for t in touched if blocked(closed, t) is None))
+    return tuple(sorted(t for t in touched if is_open(graph, t) and blocked(closed, t) is None))
+
+
+def shortest_chain(start: str, goal: Callable[[str], bool], steps: Steps) -> list[tuple[str, str]] | None:
+    """The shortest way from a task over what it waits for to one that meets `goal`: pairs of a task and why the one
+    before waits for it ("" for the first). None where no way leads there."""
+    came: dict[str, tuple[str, str]] = {start: ("", "")}
+    queue = [start]
+    for task in queue:
+        if goal(task):
+            chain = [task]
+            while chain[-1] != start:
+                chain.append(came[chain[-1]][0])
+            return [(t, came[t][1]) for t in reversed(chain)]
+        for target, why in steps(task):
+            if target not in came:
+                came[target] = (task, why)
+                queue.append(target)
+    return None

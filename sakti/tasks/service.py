@@ -15,64 +15,36 @@ from typing import Any
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
 from sakti.store import messages as message_store
+from sakti.store import task_graph
 from sakti.store import tasks as store
 from sakti.store import threads as thread_store
 from sakti.store.connection import Database
 from sakti.store.tasks import Task
 from sakti.tasks import graph as g
+from sakti.tasks.queries import Board, BoardTask, board, describe, find, load, reasons
+
+__all__ = ["Actor", "Board", "BoardTask", "board", "describe", "find", "load"]
 
 CLAIM_MS = 60 * 60 * 1000  # a session's claim ends an hour after its last sign of life
+SHELL_CLAIM_MS = 24 * CLAIM_MS  # a shell gives none
+DAY_MS = 24 * 60 * 60 * 1000
+FIRST_DECAY_MS, SECOND_DECAY_MS = 30 * DAY_MS, 90 * DAY_MS
 STATUSES, TYPES = ("open", "in_progress", "closed"), ("bug", "feature", "task", "epic", "chore")
 REASONS = ("completed", "wontfix", "duplicate")
+UNDOABLE = ("create", "update", "claim", "takeover", "release", "close", "reopen", "dep", "link", "delete")
+_KEPT = ("id", "resource_id", "handle", "compaction_level", "created_at")  # no undo changes these
 
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who acts, where and when. `session_id` holds claims; `thread_id` is the conversation it happens in."""
+    """Who acts, where and when. `session_id` holds claims for `lease_ms`; `thread_id` is the conversation."""
 
     resource_id: str
     session_id: str
     now: int
     thread_id: str | None = None
     name: str = "agent"
-
-
-@dataclass(frozen=True, slots=True)
-class BoardTask:
-    id: str
-    handle: str
-    title: str
-    priority: int
-    type: str
-    assignee: str | None
-    blocked_by: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Board:
-    """The four columns. `blocked_by` names own blockers by handle, inherited ones as "via EPIC by X"."""
-
-    ready: tuple[BoardTask, ...] = ()
-    blocked: tuple[BoardTask, ...] = ()
-    in_progress: tuple[BoardTask, ...] = ()
-    closed_today: tuple[BoardTask, ...] = ()
-
-
-def load(db: Database, resource_id: str) -> tuple[dict[str, Task], g.Graph]:
-    tasks = {t.id: t for t in store.all_live(db, resource_id)}
-    nodes = [g.Node(t.id, t.status, t.priority, n) for n, t in enumerate(tasks.values())]
-    return tasks, g.build(nodes, [g.Edge(*e) for e in store.edges(db, resource_id)])
-
-
-def find(db: Database, resource_id: str, text: str) -> Task:
-    """The task that an id, a handle or an unambiguous beginning of one names."""
-    found = store.matching(db, resource_id, text.strip()) if text.strip() else []
-    if not found:
-        raise TaskError(f"There is no task {text!r}. `list` shows what there is.", code="not_found")
-    if len(found) > 1:
-        names = ", ".join(f"{t.handle} ({t.title[:40]})" for t in found[:5])
-        raise TaskError(f"{text!r} could be {names}. Write more of it.", code="ambiguous")
-    return found[0]
+    lease_ms: int = CLAIM_MS
 
 
 # --- changes ----------------------------------------------------------------------------------------------
@@ -92,14 +64,13 @@ def create(
     depends_on: Sequence[str] = (),
     message_id: str | None = None,
 ) -> Task:
-    title = " ".join(title.split())
-    _check_title(title)
-    _one_of("type", type, TYPES)
-    _check_priority(priority)
+    title = clean_title(title)
+    check("type", type, TYPES)
+    check_priority(priority)
     task = Task(
         id,
         actor.resource_id,
-        _new_handle(db, actor.resource_id, id),
+        new_handle(db, actor.resource_id, id),
         title,
         description,
         "open",
@@ -117,7 +88,7 @@ def create(
         None,
     )
     store.insert(db, task)
-    store.set_labels(db, task.id, labels)
+    store.set_labels(db, task.id, clean_labels(labels))
     if parent:
         _connect(db, actor, task, find(db, actor.resource_id, parent), g.PARENT)
     for other in depends_on:
@@ -136,40 +107,53 @@ def update(db: Database, actor: Actor, text: str, changes: Json) -> Task:
         raise TaskError(
             f"{', '.join(sorted(unknown))} cannot be updated; {', '.join(sorted(allowed))}, labels can.", code="invalid"
         )
+    if not changes:
+        raise TaskError("Nothing to update: give a field and its new value.", code="invalid")
     if "type" in changes:
-        _one_of("type", changes["type"], TYPES)
+        check("type", changes["type"], TYPES)
     if "priority" in changes:
-        _check_priority(changes["priority"])
-    if "title" in changes:
-        _check_title(str(changes["title"]).strip())
-    if "labels" in changes:
-        store.set_labels(db, task.id, [str(x) for x in changes["labels"]])
+        check_priority(changes["priority"])
     fields = {k: v for k, v in changes.items() if k in allowed}
-    return _changed(db, actor, task, "update", **fields)
+    if "title" in fields:
+        fields["title"] = clean_title(fields["title"])
+    before = store.labels(db, [task.id]).get(task.id, [])
+    after = clean_labels(changes["labels"]) if "labels" in changes else before
+    if after != before:
+        store.set_labels(db, task.id, after)
+    return _changed(db, actor, task, "update", {"labels": before}, {"labels": after}, **fields)
 
 
 def claim(db: Database, actor: Actor, text: str) -> tuple[Task, str | None]:
     """Claim a task; returns it and the handle of the task that was active before, if another was."""
     task = find(db, actor.resource_id, text)
-    tasks, graph = load(db, actor.resource_id)
     if task.status == "closed":
         raise TaskError(f"{task.handle} is closed; reopen it first.", code="closed")
-    why = g.blocked(graph, task.id)
-    if why is not None:
-        raise TaskError(f"{task.handle} is blocked by {', '.join(reasons(tasks, why))}.", code="blocked")
-    if not store.claim(db, task.id, actor.session_id, actor.thread_id, actor.now, actor.now + CLAIM_MS):
+    if why := reasons(db, [task.id]).get(task.id):
+        raise TaskError(f"{task.handle} is blocked by {', '.join(why)}.", code="blocked")
+    if not store.claim(db, task.id, actor.session_id, actor.thread_id, actor.now, actor.now + actor.lease_ms):
         raise TaskError(f"{task.handle} is already claimed by {task.session_id}.", code="already_claimed")
     previous = None
     if actor.thread_id:
         thread = thread_store.get(db, actor.thread_id)
         active = thread.metadata.get("active_task_id") if thread else None
-        if active and active != task.id and active in tasks:
-            previous = tasks[active].handle
+        other = store.get(db, active) if active and active != task.id else None
+        previous = other.handle if other else None
         thread_store.update_metadata(db, actor.thread_id, {"active_task_id": task.id})
     claimed = store.get(db, task.id)
     assert claimed is not None
-    store.add_event(db, claimed, "claim", actor.name, actor.now, _json(task), _json(claimed))
+    if task.status == "in_progress" and task.session_id == actor.session_id:
+        return claimed, previous  # a renewal is no change
+    action = "takeover" if task.status == "in_progress" else "claim"
+    store.add_event(db, claimed, action, actor.name, actor.now, _json(task), _json(claimed))
     return claimed, previous
+
+
+def claim_next(db: Database, actor: Actor) -> tuple[Task, str | None]:
+    """Claim the first ready task, in one transaction: N processes get N tasks. Raises `TaskError` where none is."""
+    first = store.column(db, actor.resource_id, "ready", 1)
+    if not first:
+        raise TaskError("Nothing is ready.", code="nothing_ready")
+    return claim(db, actor, first[0].id)
 
 
 def release(db: Database, actor: Actor, text: str) -> Task:
@@ -186,136 +170,203 @@ def release(db: Database, actor: Actor, text: str) -> Task:
 def close(
     db: Database, actor: Actor, text: str, reason: str, summary: str, *, force: bool = False
 ) -> tuple[Task, tuple[Task, ...]]:
-    """Close a task; returns it and the tasks that this freed."""
+    """Close a task; returns it and the tasks that this freed, directly or through a parent.
+
+    What was closed long ago shrinks on the way (`decay`).
+    """
     task = find(db, actor.resource_id, text)
-    _one_of("reason", reason, REASONS)
+    check("reason", reason, REASONS)
     if not summary.strip():
         raise TaskError("Closing needs a summary: what was done, and in which files.", code="invalid")
     if task.status == "closed":
         raise TaskError(f"{task.handle} is closed already.", code="closed")
-    tasks, graph = load(db, actor.resource_id)
     if not force:
-        if why := g.blocked(graph, task.id):
+        if why := reasons(db, [task.id]).get(task.id):
             raise TaskError(
-                f"{task.handle} is blocked by {', '.join(reasons(tasks, why))}. Close that first, or force it.",
-                code="blocked",
+                f"{task.handle} is blocked by {', '.join(why)}. Close that first, or force it.", code="blocked"
             )
-        if children := g.open_children(graph, task.id):
-            names = ", ".join(tasks[c].handle for c in children)
+        if children := task_graph.open_children(db, task.id):
+            names = ", ".join(t.handle for t in store.get_many(db, children).values())
             raise TaskError(
                 f"{task.handle} has open children: {names}. Close them first, or force it.", code="open_children"
             )
-    freed = tuple(tasks[t] for t in g.unblocked_by(graph, task.id))
     _clear_active(db, actor, task)
-    closed = _changed(
-        db,
-        actor,
-        task,
-        "close",
-        status="closed",
-        close_reason=reason,
-        summary=summary.strip(),
-        closed_at=actor.now,
-        session_id=None,
-        claim_expires_at=None,
-    )
-    return closed, freed
+    fields = {
+        "status": "closed",
+        "close_reason": reason,
+        "summary": summary.strip(),
+        "closed_at": actor.now,
+        "session_id": None,
+        "claim_expires_at": None,
+    }
+    closed, moved = store.update(db, task.id, **fields, updated_at=actor.now)
+    store.add_event(db, closed, "close", actor.name, actor.now, _json(task), _json(closed))
+    decay(db, actor.resource_id, actor.now)
+    return closed, _freed(db, moved)
+
+
+def finished_containers(db: Database, task_id: str) -> list[Task]:
+    """The task's parents that are ready to close now."""
+    return store.finished_containers(db, task_id)
 
 
 def reopen(db: Database, actor: Actor, text: str) -> Task:
     task = find(db, actor.resource_id, text)
     if task.status != "closed":
         raise TaskError(f"{task.handle} is not closed.", code="invalid")
-    return _changed(db, actor, task, "reopen", status="open", closed_at=None, close_reason=None)
+    return _changed(db, actor, task, "reopen", status="open", closed_at=None, close_reason=None, claimed_at=None)
 
 
 def depend(db: Database, actor: Actor, text: str, on: str, kind: str, *, add: bool = True) -> Task:
+    """Add or remove an edge. One that is there already is no change."""
     task, target = find(db, actor.resource_id, text), find(db, actor.resource_id, on)
-    _one_of("type", kind, g.EDGE_TYPES)
+    check("type", kind, g.EDGE_TYPES)
     if add:
-        _connect(db, actor, task, target, kind)
-    elif not store.remove_edge(db, task.id, target.id, kind):
+        if not _connect(db, actor, task, target, kind):
+            return task
+    elif not store.remove_edge(db, task.id, target.id, kind)[0]:
         raise TaskError(f"{task.handle} has no {kind} edge to {target.handle}.", code="not_found")
     store.add_event(db, task, "dep", actor.name, actor.now, None, {"on": target.id, "type": kind, "add": add})
     return task
+
+
+def depend_all(db: Database, actor: Actor, text: str, on: Sequence[str], kind: str, *, add: bool = True) -> Task:
+    """The same for several targets: all of it or nothing."""
+    if not on:
+        raise TaskError("Say what it depends on (dependsOn).", code="invalid")
+    return [depend(db, actor, text, other, kind, add=add) for other in on][-1]
 
 
 def link(db: Database, actor: Actor, text: str, message_id: str) -> Task:
     task = find(db, actor.resource_id, text)
     if message_store.get(db, message_id) is None:
         raise TaskError(f"There is no message {message_id!r}.", code="not_found")
-    store.link(db, task.id, message_id, "reference", actor.now)
+    if message_id not in {m["id"] for m in store.linked_messages(db, task.id, limit=100_000)}:
+        store.link(db, task.id, message_id, "reference", actor.now)
+        store.add_event(db, task, "link", actor.name, actor.now, None, {"message": message_id})
     return task
 
 
-# --- questions --------------------------------------------------------------------------------------------
+def set_labels(db: Database, actor: Actor, text: str, add: Sequence[str], remove: Sequence[str] = ()) -> Task:
+    task = find(db, actor.resource_id, text)
+    kept = [label for label in store.labels(db, [task.id]).get(task.id, []) if label not in remove]
+    return update(db, actor, task.id, {"labels": [*kept, *add]})
 
 
-def reasons(tasks: dict[str, Task], why: g.Blocked) -> list[str]:
-    own = [tasks[b].handle for b in why.by]
-    return own + [f"{tasks[b].handle} (via {tasks[a].handle})" for a, b in why.inherited]
+def delete(db: Database, actor: Actor, text: str) -> tuple[Task, tuple[Task, ...]]:
+    """Take a task from the board; returns it and what that freed. The row stays: undo brings it back."""
+    task = find(db, actor.resource_id, text)
+    _clear_active(db, actor, task)
+    _, moved = store.update(db, task.id, deleted_at=actor.now)
+    store.add_event(db, task, "delete", actor.name, actor.now, _json(task), None)
+    return task, _freed(db, {t: held for t, held in moved.items() if t != task.id})
 
 
-def describe(task: Task, labels: Sequence[str] = ()) -> Json:
-    """A task as tools and `--json` show it."""
-    out: Json = {
-        "id": task.id,
-        "handle": task.handle,
-        "title": task.title,
-        "status": task.status,
-        "priority": task.priority,
-        "type": task.type,
-    }
-    optional = {
-        "description": task.description,
-        "assignee": task.assignee,
-        "close_reason": task.close_reason,
-        "summary": task.summary,
-        "labels": list(labels),
-    }
-    return out | {k: v for k, v in optional.items() if v}
+def undo(db: Database, actor: Actor, count: int = 1) -> list[tuple[str, Task]]:
+    """Take back the last changes of the workspace, the newest first; returns what was undone (action, task)."""
+    events = store.last_events(db, actor.resource_id, UNDOABLE, count)
+    if not events:
+        raise TaskError("There is nothing to undo.", code="nothing_to_undo")
+    out: list[tuple[str, Task]] = []
+    for event in events:
+        task = _undo_one(db, actor, event)
+        store.mark_undone(db, event.pk, actor.now)
+        store.add_event(db, task, "undo", actor.name, actor.now, None, {"event": event.pk, "action": event.action})
+        out.append((event.action, task))
+    return out
 
 
-def board(db: Database, resource_id: str, midnight: int) -> Board:
-    """The board; `midnight` (Unix ms) is when today began."""
-    tasks, graph = load(db, resource_id)
-    blocked: list[BoardTask] = []
-    for task in tasks.values():
-        if task.status == "open" and (why := g.blocked(graph, task.id)):
-            blocked.append(_card(task, tuple(reasons(tasks, why))))
-    by_priority = sorted(tasks.values(), key=lambda t: (t.priority, t.created_at))
-    return Board(
-        ready=tuple(_card(tasks[t]) for t in g.ready(graph)),
-        blocked=tuple(sorted(blocked, key=lambda c: c.priority)),
-        in_progress=tuple(_card(t) for t in by_priority if t.status == "in_progress"),
-        closed_today=tuple(
-            _card(t)
-            for t in sorted(tasks.values(), key=lambda t: -(t.closed_at or 0))
-            if t.status == "closed" and (t.closed_at or 0) >= midnight
-        ),
-    )
+def _undo_one(db: Database, actor: Actor, event: store.TaskEvent) -> Task:
+    values, task_id = event.after or {}, event.task_id
+    match event.action:
+        case "create":
+            return store.update(db, task_id, deleted_at=actor.now)[0]
+        case "delete":
+            return store.update(db, task_id, deleted_at=None)[0]
+        case "dep" if values["add"]:
+            store.remove_edge(db, task_id, values["on"], values["type"])
+        case "dep":
+            store.add_edge(db, task_id, values["on"], values["type"], actor.now)
+        case "link":
+            store.unlink(db, task_id, values["message"])
+        case _:
+            before = dict(event.before or {})
+            labels = before.pop("labels", None)
+            if labels is not None:
+                store.set_labels(db, task_id, labels)
+            store.unshrink(db, task_id, actor.now)
+            return store.update(db, task_id, **{k: v for k, v in before.items() if k not in _KEPT})[0]
+    task = store.get(db, task_id)
+    assert task is not None
+    return task
 
 
-def _card(task: Task, blocked_by: tuple[str, ...] = ()) -> BoardTask:
-    return BoardTask(task.id, task.handle, task.title, task.priority, task.type, task.assignee, blocked_by)
+def decay(db: Database, resource_id: str, now: int, limit: int = 50) -> int:
+    """Show less of what was closed long ago: after 30 days the beginning of the description, after 90 days only the
+    beginning of the summary. Everything is kept, found by search, and brought back by `restore`. Returns how many."""
+    due = store.due_to_shrink(db, resource_id, now - FIRST_DECAY_MS, now - SECOND_DECAY_MS, limit)
+    for task in due:
+        archived = (task.closed_at or 0) < now - SECOND_DECAY_MS
+        description = "" if archived else _beginning(task.description, 200)
+        summary = _beginning(task.summary or "", 160 if archived else 600)
+        store.shrink(db, task, 2 if archived else 1, description, summary, now)
+    return len(due)
+
+
+def restore(db: Database, actor: Actor, text: str) -> Task:
+    """Bring back a deleted task, or the whole text of one that was shrunk."""
+    try:
+        task = find(db, actor.resource_id, text)
+    except TaskError:
+        task = find(db, actor.resource_id, text, deleted=True)
+        return store.update(db, task.id, deleted_at=None)[0]
+    if not store.unshrink(db, task.id, actor.now):
+        raise TaskError(f"{task.handle} shows everything it has.", code="invalid")
+    whole = store.get(db, task.id)
+    assert whole is not None
+    return whole
 
 
 # --- helpers ----------------------------------------------------------------------------------------------
 
 
-def _changed(db: Database, actor: Actor, task: Task, action: str, **changes: Any) -> Task:
-    after = store.update(db, task.id, **changes, updated_at=actor.now)
-    store.add_event(db, after, action, actor.name, actor.now, _json(task), _json(after))
-    return after
+def _changed(
+    db: Database,
+    actor: Actor,
+    task: Task,
+    action: str,
+    before: Json | None = None,
+    after: Json | None = None,
+    **changes: Any,
+) -> Task:
+    store.unshrink(db, task.id, actor.now)
+    now, _ = store.update(db, task.id, **changes, updated_at=actor.now)
+    values = _json(task) | (before or {}), _json(now) | (after or {})
+    store.add_event(db, now, action, actor.name, actor.now, *values)
+    return now
 
 
-def _connect(db: Database, actor: Actor, task: Task, target: Task, kind: str) -> None:
-    edges = [g.Edge(*e) for e in store.edges(db, actor.resource_id)]
-    cycle = g.find_cycle(edges, g.Edge(task.id, target.id, kind))
-    if cycle:
-        tasks = {t.id: t for t in store.all_live(db, actor.resource_id)}
-        raise TaskError(f"That would be a cycle: {' → '.join(tasks[t].handle for t in cycle)}.", code="cycle")
-    store.add_edge(db, task.id, target.id, kind, actor.now)
+def _connect(db: Database, actor: Actor, task: Task, target: Task, kind: str) -> bool:
+    if kind in (g.BLOCKS, g.PARENT) and (cycle := task_graph.find_cycle(db, task.id, target.id)):
+        names = store.get_many(db, set(cycle))
+        raise TaskError(f"That would be a cycle: {' → '.join(names[t].handle for t in cycle)}.", code="cycle")
+    if task.id == target.id:
+        raise TaskError(f"{task.handle} cannot be connected to itself.", code="cycle")
+    return store.add_edge(db, task.id, target.id, kind, actor.now)
+
+
+def _freed(db: Database, moved: dict[str, bool]) -> tuple[Task, ...]:
+    found = store.get_many(db, sorted(t for t, held in moved.items() if not held))
+    return tuple(t for t in found.values() if t.status != "closed")
+
+
+def _beginning(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+
+
+def clean_labels(values: Sequence[Any]) -> list[str]:
+    """Each once, on one line, sorted."""
+    return sorted({label for v in values if (label := " ".join(str(v).split())[:60])})
 
 
 def _clear_active(db: Database, actor: Actor, task: Task) -> None:
@@ -325,30 +376,35 @@ def _clear_active(db: Database, actor: Actor, task: Task) -> None:
             thread_store.update_metadata(db, thread.id, {"active_task_id": None})
 
 
-def _new_handle(db: Database, resource_id: str, seed: str) -> str:
+def new_handle(db: Database, resource_id: str, seed: str) -> str:
     """Three or more easy characters, unique in the workspace."""
-    taken, source = store.handles(db, resource_id), random.Random(seed)
+    source = random.Random(seed)
     for length in range(3, 12):
-        for _ in range(20):
+        for _ in range(4):
             handle = "t" + "".join(source.choice("23456789abcdefghjkmnpqrstuvwxyz") for _ in range(length))
-            if handle not in taken:
+            if not store.has_handle(db, resource_id, handle):
                 return handle
     raise TaskError("No free handle was found.", code="invalid")
 
 
-def _check_title(title: str) -> None:
+def clean_title(value: Any) -> str:
+    """One line of 1 to 500 characters. Raises `TaskError`."""
+    title = " ".join(str(value or "").split())
     if not title:
         raise TaskError("A task needs a title.", code="no_title")
     if len(title) > 500:
         raise TaskError(f"The title has {len(title)} characters; at most 500.", code="title_too_long")
+    return title
 
 
-def _check_priority(priority: Any) -> None:
-    if not isinstance(priority, int) or not 0 <= priority <= 4:
+def check_priority(priority: Any) -> None:
+    """Raises `TaskError` for what is not 0 to 4."""
+    if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= 4:
         raise TaskError(f"Priority {priority} is not 0 (most urgent) to 4.", code="bad_priority")
 
 
-def _one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
+def check(name: str, value: Any, allowed: Sequence[str]) -> None:
+    """Raises `TaskError` for a value that is not one of those allowed."""
     if value not in allowed:
         raise TaskError(f"{name} must be one of {', '.join(allowed)}, not {value!r}.", code="invalid")
 

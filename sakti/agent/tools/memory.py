@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Literal
 
 import pydantic
 
@@ -17,10 +17,8 @@ from sakti.core.types import Json
 from sakti.memory import recall as recall_module
 from sakti.memory import working_memory
 from sakti.store import search as search_store
-from sakti.store import tasks as task_store
 from sakti.store.database import Store
-from sakti.tasks import service
-from sakti.tasks.graph import blocked
+from sakti.tasks import queries, service
 
 FULL_HIT_TOKENS = 1_000
 ALL_HITS_TOKENS = 8_000
@@ -67,15 +65,26 @@ def make_tools(
         try:
             match action:
                 case "ready":
-                    return _answer(await store.read(_ready, resource_id, limit or 5))
+                    return _answer(await store.read(queries.ready, resource_id, limit or 5))
                 case "show":
-                    return _answer(await store.read(show_task, resource_id, id or ""))
+                    return _answer(await store.read(queries.show, resource_id, id or ""))
                 case "list":
                     return _answer(
-                        await store.read(_list, resource_id, status, type, label, assignee, limit or 20, offset)
+                        await store.read(
+                            queries.list_tasks,
+                            resource_id,
+                            status=status,
+                            type=type,
+                            label=label,
+                            assignee=assignee,
+                            limit=limit or 20,
+                            offset=offset,
+                        )
                     )
                 case "search":
-                    return _answer(await store.read(_search, resource_id, query or "", limit or 3, includeMessages))
+                    return _answer(
+                        await store.read(queries.search, resource_id, query or "", limit or 3, includeMessages)
+                    )
         except SaktiError as e:
             return _refusal(e)
 
@@ -84,6 +93,7 @@ def make_tools(
         run: ToolRun,
         action: Literal["create", "claim", "release", "close", "update", "reopen", "dep", "link", "update_context"],
         id: Annotated[str | None, "task id or handle"] = None,
+        taskId: Annotated[str | None, "the same, on dep and link"] = None,
         title: str | None = None,
         description: str | None = None,
         priority: Annotated[int | None, pydantic.Field(ge=0, le=4), "0 is most urgent"] = None,
@@ -103,6 +113,7 @@ def make_tools(
     ) -> Outcome:
         who = actor(run)
         on = [dependsOn] if isinstance(dependsOn, str) else list(dependsOn or [])
+        id = id or taskId or ""
         try:
             match action:
                 case "create":
@@ -121,15 +132,18 @@ def make_tools(
                     )
                     result: Json = {"task": service.describe(task, labels or [])}
                 case "claim":
-                    task, previous = await store.write(service.claim, who, id or "")
+                    task, previous = await store.write(service.claim, who, id)
                     result = {"task": service.describe(task)}
                     if previous:
                         result["note"] = f"{previous} stays in progress; {task.handle} is now the active task."
                 case "release":
-                    result = {"task": service.describe(await store.write(service.release, who, id or ""))}
+                    result = {"task": service.describe(await store.write(service.release, who, id))}
                 case "close":
-                    task, freed = await store.write(service.close, who, id or "", reason, summary or "", force=force)
+                    task, freed = await store.write(service.close, who, id, reason, summary or "", force=force)
                     result = {"task": service.describe(task), "unblocked": [service.describe(t) for t in freed]}
+                    finished = await store.read(service.finished_containers, task.id)
+                    if finished:
+                        result["readyToClose"] = [service.describe(t) for t in finished]
                 case "update":
                     changes = {
                         "title": title,
@@ -140,19 +154,16 @@ def make_tools(
                         "labels": labels,
                     }
                     task = await store.write(
-                        service.update, who, id or "", {k: v for k, v in changes.items() if v is not None}
+                        service.update, who, id, {k: v for k, v in changes.items() if v is not None}
                     )
                     result = {"task": service.describe(task, labels or [])}
                 case "reopen":
-                    result = {"task": service.describe(await store.write(service.reopen, who, id or ""))}
+                    result = {"task": service.describe(await store.write(service.reopen, who, id))}
                 case "dep":
-                    changed_edges = [
-                        await store.write(service.depend, who, id or "", other, type or "blocks", add=add)
-                        for other in on or [""]
-                    ]
-                    result = {"task": service.describe(changed_edges[-1])}
+                    task = await store.write(service.depend_all, who, id, on, type or "blocks", add=add)
+                    result = {"task": service.describe(task)}
                 case "link":
-                    task = await store.write(service.link, who, id or "", messageId or "")
+                    task = await store.write(service.link, who, id, messageId or "")
                     result = {"task": service.describe(task)}
                 case "update_context":
                     page, changed = await working_memory.update(
@@ -239,66 +250,3 @@ def _hits(found: search_store.SearchPage, counter: Counter, in_window: set[str])
             break
         results.append(entry | {"text": text})
     return {"results": results, "totalHits": found.total}
-
-
-def _ready(db: Any, resource_id: str, limit: int) -> Json:
-    board = service.board(db, resource_id, 0)
-    tasks, _ = service.load(db, resource_id)
-    return {
-        "tasks": [service.describe(tasks[c.id]) for c in board.ready[:limit]],
-        "readyCount": len(board.ready),
-        "blockedCount": len(board.blocked),
-    }
-
-
-def show_task(db: Any, resource_id: str, text: str) -> Json:
-    task = service.find(db, resource_id, text)
-    tasks, graph = service.load(db, resource_id)
-    why = blocked(graph, task.id)
-    return {
-        "task": service.describe(task, task_store.labels(db, resource_id).get(task.id, ())),
-        "isBlocked": why is not None,
-        "blockingTasks": service.reasons(tasks, why) if why else [],
-        "messages": task_store.linked_messages(db, task.id),
-    }
-
-
-def _list(
-    db: Any,
-    resource_id: str,
-    status: str | None,
-    kind: str | None,
-    label: str | None,
-    assignee: str | None,
-    limit: int,
-    offset: int,
-) -> Json:
-    labels = task_store.labels(db, resource_id)
-    found = [
-        t
-        for t in task_store.all_live(db, resource_id)
-        if (t.status != "closed" if status is None else status in ("all", t.status))
-        and (kind is None or t.type == kind)
-        and (label is None or label in labels.get(t.id, ()))
-        and (assignee is None or t.assignee == assignee)
-    ]
-    found.sort(key=lambda t: (t.priority, t.created_at))
-    return {
-        "tasks": [service.describe(t, labels.get(t.id, ())) for t in found[offset : offset + limit]],
-        "total": len(found),
-    }
-
-
-def _search(db: Any, resource_id: str, query: str, limit: int, include_messages: bool) -> Json:
-    found = search_store.search(db, query, search_store.Scope(resource_id, kinds=("task",)), limit=limit)
-    tasks = [t for h in found.hits if (t := task_store.get(db, h.id)) is not None]
-    out: Json = {"tasks": [service.describe(t) for t in tasks]}
-    if include_messages:
-        about: Sequence[Json] = [
-            {"id": h.id, "role": h.role, "text": h.snippet}
-            for h in search_store.search(
-                db, query, search_store.Scope(resource_id, kinds=("message",)), limit=limit
-            ).hits
-        ]
-        out["messages"] = list(about)
-    return out

@@ -225,9 +225,20 @@ CREATE TABLE tasks (
   updated_at INTEGER NOT NULL,
   closed_at INTEGER,
   deleted_at INTEGER,
+  own_blockers INTEGER NOT NULL DEFAULT 0,  -- these three are kept by store/task_graph.py: open tasks it waits for,
+  open_children INTEGER NOT NULL DEFAULT 0, -- open tasks that are its children,
+  held INTEGER NOT NULL DEFAULT 0,          -- whether it or an ancestor waits for an open task
   UNIQUE (resource_id, handle)
 );
 CREATE INDEX tasks_by_status ON tasks (resource_id, status, priority, created_at);
+CREATE INDEX tasks_ready ON tasks (resource_id, priority, created_at)
+  WHERE status = 'open' AND held = 0 AND open_children = 0 AND deleted_at IS NULL;
+CREATE INDEX tasks_blocked ON tasks (resource_id, priority, created_at)
+  WHERE status = 'open' AND held = 1 AND deleted_at IS NULL;
+CREATE INDEX tasks_not_closed ON tasks (resource_id, priority, created_at, type, assignee)
+  WHERE status != 'closed' AND deleted_at IS NULL;
+CREATE INDEX tasks_closed ON tasks (resource_id, closed_at, compaction_level)
+  WHERE status = 'closed' AND deleted_at IS NULL;
 
 CREATE TABLE task_dependencies (
   task_id TEXT NOT NULL REFERENCES tasks (id),
@@ -253,6 +264,11 @@ CREATE TABLE task_messages (
   PRIMARY KEY (task_id, message_id)
 ) WITHOUT ROWID;
 CREATE INDEX task_messages_by_message ON task_messages (message_id);
+-- What is written while a task is worked on is a sign of life of its claim.
+CREATE TRIGGER claim_renewed AFTER INSERT ON messages WHEN new.task_id IS NOT NULL BEGIN
+  UPDATE tasks SET claim_expires_at = new.created_at + 3600000
+    WHERE id = new.task_id AND status = 'in_progress' AND claim_expires_at < new.created_at + 1800000;
+END;
 
 CREATE TABLE task_events (
   pk INTEGER PRIMARY KEY,
@@ -266,6 +282,7 @@ CREATE TABLE task_events (
   undone_at INTEGER
 );
 CREATE INDEX task_events_by_resource ON task_events (resource_id, pk);
+CREATE INDEX task_events_by_task ON task_events (task_id, pk);
 
 -- What search looks at: one row a message, observation line or task, with what code derived from its text.
 CREATE TABLE search_docs (

@@ -1,0 +1,133 @@
+"""How fast the task graph answers: workspaces of many tasks with two dependencies a task."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from sakti.core.types import Json
+from sakti.store.connection import Database
+from sakti.store.database import Store
+from sakti.tasks import queries, service, transfer
+
+WORDS = "parser token session cache index login export theme queue retry search schema lease budget window".split()
+SIZES = (1_000, 10_000, 50_000)
+ROUNDS = 60
+
+
+def lines(count: int, seed: int = 1) -> Iterator[Json]:
+    """Tasks of which a third is closed and one in twenty is an epic; each has two edges to older ones, two in three
+    of them blocks."""
+    chance = random.Random(seed)
+    for n in range(count):
+        targets = chance.sample(range(max(0, n - 5_000), n), 2) if n > 1 else []
+        kinds = chance.choices(("blocks", "parent-child", "related"), (4, 1, 1), k=len(targets))
+        closed = chance.random() < 1 / 3
+        title = f"{chance.choice(WORDS)} {chance.choice(WORDS)}: step {n} of {chance.choice(WORDS)}_{n % 977}"
+        yield {
+            "id": f"bench-{n:06d}",
+            "title": title,
+            "description": " ".join(chance.choices(WORDS, k=12)),
+            "priority": chance.randrange(5),
+            "type": "epic" if n % 20 == 0 else chance.choice(("bug", "feature", "task")),
+            "status": "closed" if closed else "open",
+            "created_at": 1_700_000_000_000 + n,
+            "dependencies": [{"on": f"bench-{t:06d}", "type": k} for t, k in zip(targets, kinds, strict=True)],
+        }
+
+
+async def measure(count: int, folder: Path, rounds: int = ROUNDS) -> Json:
+    """One size: CPU milliseconds in process, and of `sakti tasks ready` as a whole process."""
+    workspace = folder / "workspace"
+    workspace.mkdir()
+    store = await Store.open(folder / "bench.db")
+    try:
+        actor = service.Actor(str(workspace.resolve()), "bench", store.clock.now(), name="bench")
+        made = await store.write(transfer.bring_in, actor, lines(count))
+        cpu = await _in_process(store, actor, count, rounds)
+    finally:
+        await store.close()
+    return {
+        "tasks": made.tasks,
+        "dependencies": made.dependencies,
+        "cpu_ms": cpu,
+        "process_ms": {"ready": _whole_process(folder, workspace)},
+    }
+
+
+async def _in_process(store: Store, actor: service.Actor, count: int, rounds: int) -> Json:
+    chance = random.Random(2)
+    who = actor.resource_id
+    made: list[str] = []
+
+    def create(db: Database, _: int) -> None:
+        on = [f"bench-{n:06d}" for n in chance.sample(range(count), 2)]
+        made.append(service.create(db, actor, store.ids.new(), f"one more {len(made)}", depends_on=on).id)
+
+    def close(db: Database, _: int) -> None:
+        first = queries.ready(db, who, 1)["tasks"][0]["id"]
+        begun = time.thread_time()
+        service.close(db, actor, first, "completed", "done in src/a.py", force=True)
+        times["close"].append(time.thread_time() - begun)
+
+    reads: dict[str, Callable[[Database, int], Any]] = {
+        "ready": lambda db, _: queries.ready(db, who, 20),
+        "list": lambda db, n: queries.list_tasks(db, who, limit=20, offset=n),
+        "search": lambda db, n: queries.search(db, who, f"{WORDS[n % len(WORDS)]}_{n * 37 % 977}", 5),
+    }
+    times: dict[str, list[float]] = {"close": []}
+    for name, fn in reads.items():
+        times[name] = [await store.read(_timed, fn, n) for n in range(rounds)]
+    times["create"] = [await store.write(_timed, create, n) for n in range(rounds)]
+    for n in range(rounds):
+        await store.write(close, n)
+    order = ("ready", "list", "search", "create", "close")
+    return {name: percentiles([t * 1000 for t in times[name]]) for name in order}
+
+
+def _timed(db: Database, fn: Callable[[Database, int], Any], n: int) -> float:
+    begun = time.thread_time()
+    fn(db, n)
+    return time.thread_time() - begun
+
+
+def _whole_process(folder: Path, workspace: Path, runs: int = 5) -> float:
+    """Wall milliseconds of `sakti tasks ready`, the median of some runs."""
+    env = {**os.environ, "SAKTI_DB": str(folder / "bench.db"), "SAKTI_STORE__PATH": str(folder / "bench.db")}
+    times: list[float] = []
+    for _ in range(runs):
+        begun = time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-m", "sakti", "tasks", "ready", "--json"],
+            cwd=workspace,
+            env=env,
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+        times.append((time.perf_counter() - begun) * 1000)
+    return round(sorted(times)[len(times) // 2], 1)
+
+
+def percentiles(values: Sequence[float]) -> Json:
+    """p50 and p95."""
+    ordered = sorted(values)
+    return {
+        "p50": round(ordered[len(ordered) // 2], 3),
+        "p95": round(ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))], 3),
+    }
+
+
+async def run(sizes: Sequence[int] = SIZES, rounds: int = ROUNDS) -> list[Json]:
+    """Every size in a folder of its own that is gone afterwards."""
+    out: list[Json] = []
+    for count in sizes:
+        with tempfile.TemporaryDirectory(prefix="sakti-bench-") as folder:
+            out.append(await measure(count, Path(folder), rounds))
+    return out

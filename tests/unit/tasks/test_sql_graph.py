@@ -1,0 +1,108 @@
+"""What the queries answer is what the pure graph answers, whatever was done before."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sakti.core.errors import TaskError
+from sakti.core.ids import TimeIds
+from sakti.store import task_graph
+from sakti.store import tasks as task_store
+from sakti.store.database import Store
+from sakti.tasks import graph as g
+from sakti.tasks import service
+from sakti.tasks.service import Actor
+from tests.fakes.clock import FakeClock
+
+NAMES = "abcdefg"
+name = st.sampled_from(NAMES)
+step = st.one_of(
+    st.tuples(st.just("dep"), name, name, st.sampled_from(g.EDGE_TYPES)),
+    st.tuples(st.just("dep"), name, name, st.sampled_from((g.BLOCKS, g.PARENT))),
+    st.tuples(st.just("undep"), name, name, st.sampled_from(g.EDGE_TYPES)),
+    st.tuples(st.sampled_from(("close", "force", "reopen", "claim", "release", "delete", "restore", "undo")), name),
+    st.tuples(st.just("priority"), name, st.integers(0, 4)),
+)
+
+
+def play(db: Any, actor: Actor, op: tuple[Any, ...]) -> None:
+    match op:
+        case ("dep", task, on, kind):
+            service.depend(db, actor, task, on, kind)
+        case ("undep", task, on, kind):
+            service.depend(db, actor, task, on, kind, add=False)
+        case ("close" | "force" as how, task):
+            before = service.load(db, "/w")[1]
+            known = before.nodes.get(task)
+            expected = g.unblocked_by(before, task) if known and known.status != "closed" else ()
+            _, freed = service.close(db, actor, task, "completed", "done", force=how == "force")
+            assert tuple(t.id for t in freed) == expected
+        case ("reopen", task):
+            service.reopen(db, actor, task)
+        case ("claim", task):
+            service.claim(db, actor, task)
+        case ("release", task):
+            service.release(db, actor, task)
+        case ("delete", task):
+            service.delete(db, actor, task)
+        case ("restore", task):
+            service.restore(db, actor, task)
+        case ("undo", _):
+            service.undo(db, actor)
+        case (_, task, value):
+            service.update(db, actor, task, {"priority": value})
+
+
+def same(db: Any) -> None:
+    tasks, state = service.load(db, "/w")
+    board = service.board(db, "/w", 0)
+    assert [t.id for t in board.ready] == g.ready(state)
+    blocked = {t: why for t in state.nodes if (why := g.blocked(state, t))}
+    found = task_graph.reasons(db, tasks)
+    assert {t: sorted(found[t]) for t in blocked} == {
+        t: sorted([(t, b) for b in w.by] + list(w.inherited)) for t, w in blocked.items()
+    }
+    assert {t.id for t in board.blocked} == {t for t in blocked if tasks[t].status == "open"}
+    assert board.counts is not None
+    assert board.counts[:2] == (len(board.ready), len(board.blocked))
+    edges = [g.Edge(*e) for e in task_store.edges(db, "/w")]
+    for a in tasks:
+        assert set(task_graph.open_children(db, a)) == set(g.open_children(state, a))
+        for b in tasks:
+            wanted, got = g.find_cycle(edges, g.Edge(a, b)), task_graph.find_cycle(db, a, b)
+            assert (wanted is None) == (got is None)
+            if wanted and got:
+                assert len(wanted) == len(got)
+                assert got[0] == got[-1] == a
+                assert set(itertools.pairwise(got[1:])) <= {(e.task, e.on) for e in edges}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(step, max_size=30))
+def test_queries_answer_what_the_pure_graph_answers(ops: list[tuple[Any, ...]]) -> None:
+    async def run(folder: Path) -> None:
+        clock = FakeClock()
+        store = await Store.open(folder / "x.db", clock=clock, ids=TimeIds(clock), synchronous="NORMAL")
+        try:
+            actor = Actor("/w", "s1", clock.now())
+            for task in NAMES:
+                await store.write(service.create, actor, task, task)
+            await store.read(same)
+            for op in ops:
+                try:
+                    await store.write(play, actor, op)
+                except TaskError as e:
+                    assert e.code
+                await store.read(same)
+        finally:
+            await store.close()
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(run(Path(folder)))

@@ -39,6 +39,7 @@ def make_engine(session: Session) -> MemoryEngine:
         clock=session.clock,
         reflector_provider=reflecting[0],
         reflector_model=reflecting[1],
+        window=models.info.context_window if models.info and observing == models.info.full_name else None,
     )
     return MemoryEngine(
         store=session.store,

@@ -116,3 +116,80 @@ def _say_run(run: dict[str, Any]) -> None:
     )
     for v in run["violations"][:10]:
         common.say(f"   invariant {v['invariant']}, turn {v['turn']}, step {v['step']}: {v['message']}")
+
+
+@app.command()
+def retrieval(
+    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Folder of messages and queries.")],
+    half: Annotated[str, typer.Option("--half", metavar="NAME", help="Which part of the data.")] = "open",
+    json_: Json = False,
+) -> None:
+    """Ask search questions whose answers are known."""
+    import tempfile
+
+    from sakti.bench import retrieval as bench
+
+    with common.plain_errors(), tempfile.TemporaryDirectory() as folder:
+        found = asyncio.run(bench.run(data, half, Path(folder), None if json_ else _say_set))
+    if json_:
+        common.say_json(found)
+    if not found["rows"]:
+        common.fail(f"there are no messages and queries of {half!r} in {data}.", common.USAGE)
+
+
+def _say_set(row: dict[str, Any]) -> None:
+    shown = "  ".join(f"{k} {100 * row[k]:5.1f}" for k in ("R@1", "R@5", "R@10", "MRR", "nDCG") if k in row)
+    common.say(
+        f"{row['dataset']:<12} {row['n']:>5} questions  {shown}  {row['p50_ms']:.1f} / {row['p95_ms']:.1f} ms wall"
+        f"  errors {row['errors']}"
+    )
+
+
+@app.command()
+def scale(
+    sizes: Annotated[
+        list[int], typer.Option("--messages", min=1, metavar="N", help="Messages in the store; may be repeated.")],
+    json_: Json = False,
+) -> None:
+    """Append and search in a store of many messages."""
+    import tempfile
+
+    from sakti.bench import scale as bench
+
+    with common.plain_errors(), tempfile.TemporaryDirectory() as folder:
+        found = asyncio.run(bench.run(sizes, Path(folder)))
+    if json_:
+        common.say_json(found)
+        return
+    for size in found["sizes"]:
+        append = size["append_ms"]
+        common.say(
+            f"{size['messages']:,} messages: built in {size['build_s']} s, {size['mb']} MB,"
+            f" append {append['p50']:.2f} / {append['p95']:.2f} ms wall"
+        )
+        for kind, cpu in size["search_cpu_ms"].items():
+            common.say(f"   {kind:<12} {cpu['p50']:>8.1f} / {cpu['p95']:.1f} ms CPU (median / p95)")
+
+
+@app.command()
+def tasks(
+    sizes: Annotated[
+        list[int] | None, typer.Argument(min=10, metavar="[TASKS]…", help="1000, 10000 and 50000 where none is given.")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """How fast the task graph answers, with two dependencies a task."""
+    from sakti.bench import tasks as bench
+
+    with common.plain_errors():
+        measured = asyncio.run(bench.run(sizes or bench.SIZES))
+    if json_:
+        common.say_json({"sizes": measured})
+        return
+    for size in measured:
+        figures = "  ".join(f"{name} {v['p50']:.1f} / {v['p95']:.1f}" for name, v in size["cpu_ms"].items())
+        common.say(
+            f"{size['tasks']:>7} tasks {size['dependencies']:>7} dependencies  {figures}"
+            f"  whole `sakti tasks ready` {size['process_ms']['ready']:.0f}"
+        )
+    common.say("CPU milliseconds in process, p50 / p95; the whole process in wall milliseconds")

@@ -55,7 +55,7 @@ WORKSPACE = "/bench"
 MODEL = "claude-sonnet-4-5"
 STATES: tuple[GroupState, ...] = ("buffered", "active", "superseded", "discarded")
 NO_PROCESS = 4_999_999  # above the largest process id there is: who held a lease before a crash is gone
-TURNS_OF = 20  # loop passes after which something that has not moved waits for an answer
+TURNS_OF = 20  # passes of the loop without any work of the database after which what is not done waits for a model
 SHOWN = 100  # violations of one run that are listed
 SEARCHED = 25  # messages of one run that are looked for by search
 
@@ -327,30 +327,22 @@ class _Player:
         reflecting = flow.reflecting.running() is not None or flow.window.reflection is not None
         task = asyncio.ensure_future(work)
         waited, idle = False, 0
-        while not task.done():
-            for _ in range(TURNS_OF):
-                await asyncio.sleep(0)
-                if task.done():
+        while await self._stands_still(task):
+            if not self.gate.waiting:
+                idle += 1
+                if idle > 200:
+                    task.cancel()
+                    self._find([(6, "a step waits for nothing")])
                     break
-            else:
-                if self.store.running:
-                    await asyncio.wait({task, *self.store.running}, return_when=asyncio.FIRST_COMPLETED)
-                    continue
-                if not self.gate.waiting:
-                    idle += 1
-                    if idle > 200:
-                        task.cancel()
-                        self._find([(6, "a step waits for nothing")])
-                        break
-                    continue
-                if watch and not waited:
-                    waited = True
-                    self.run.blocked_steps += 1
-                    self._find(invariants.waiting(
-                        flow.numbers(), flow.window.pending, flow.observation_tokens(), ready=bool(flow.window.ready()),
-                        running=flow.buffering is not None and not flow.buffering.done(), reflecting=reflecting,
-                    ))
-                self.gate.release()
+                continue
+            if watch and not waited and not self.store.dead:
+                waited = True
+                self.run.blocked_steps += 1
+                self._find(invariants.waiting(
+                    flow.numbers(), flow.window.pending, flow.observation_tokens(), ready=bool(flow.window.ready()),
+                    running=flow.buffering is not None and not flow.buffering.done(), reflecting=reflecting,
+                ))
+            self.gate.release()
         try:
             return await task
         except Killed:
@@ -362,13 +354,22 @@ class _Player:
 
     async def _quiet(self) -> None:
         """Until background work is done, or waits for a model that has not answered yet."""
-        flow, still = self.engine.flow, 0
-        while flow.tasks() and still < TURNS_OF:
+        while tasks := self.engine.flow.tasks():
+            if await self._stands_still(tasks[0]):
+                return
+
+    async def _stands_still(self, task: asyncio.Future[Any]) -> bool:
+        """True once nothing moves any more and `task` is not done: the database has answered everything, and what
+        waited for an answer has had more passes of the loop than it needs to go on. However long the database takes,
+        the passes are counted from its last answer: an answer that was given but not taken yet is no standstill."""
+        passes = 0
+        while not task.done() and passes < TURNS_OF:
             await asyncio.sleep(0)
-            still += 1
+            passes += 1
             if self.store.running:
-                await asyncio.wait(set(self.store.running), return_when=asyncio.FIRST_COMPLETED)
-                still = 0
+                await asyncio.wait({task, *self.store.running}, return_when=asyncio.FIRST_COMPLETED)
+                passes = 0
+        return not task.done()
 
     async def _measured(self, work: Coroutine[Any, Any, None]) -> None:
         await self._settled(work)

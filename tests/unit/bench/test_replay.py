@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sakti.bench import script
+from sakti.bench.bench_store import BenchStore
 from sakti.bench.prompt_cache import PromptCache
 from sakti.bench.replay import Run, replay
 from sakti.core.errors import ConfigError
@@ -69,6 +72,26 @@ async def test_the_same_conversation_ends_with_the_same_messages_observed_after_
 async def test_a_long_history_is_not_loaded() -> None:
     run = await replay(script.generate(8), COUNTER, history_messages=1_200)
     assert run.violations == []
+
+
+async def test_a_database_that_answers_late_is_no_step_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    passes = itertools.cycle(range(12, 24))  # of the loop, round the number after which a step is looked at
+    watched = BenchStore._watched  # pyright: ignore[reportPrivateUsage]
+
+    async def late(self: BenchStore, work: Any) -> Any:
+        async def answer() -> Any:
+            found = await work
+            for _ in range(next(passes)):
+                await asyncio.sleep(0)
+            return found
+
+        return await watched(self, answer())
+
+    monkeypatch.setattr(BenchStore, "_watched", late)
+    base = script.generate(428)
+    run = await replay(dataclasses.replace(base, turns=base.turns[:20]), COUNTER)
+    assert run.violations == []
+    assert run.steps
 
 
 def test_a_recorded_conversation(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ Edge cases. A task with two parents is held while either is. A deleted task is i
 Counts are counted again rather than added to, so a change that is applied twice changes nothing. Spreading stops
 where `held` does not change, and edges form no cycle, so it ends.
 
-Numbers (50,000 tasks, 100,000 edges, CPU): a change costs the tasks it touches, 0.3 ms where those are a few;
+Numbers (50,000 tasks, 100,000 edges, CPU p50 on two old cores): ready 1.4 ms, list 4.5, search 3.8, create 1.4, close
+1.3; a change costs the tasks it touches, so closing what an epic of thousands waits for costs those thousands.
 `sakti bench tasks` measures it here.
 """
 

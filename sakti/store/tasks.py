@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sakti.core.types import Json
-from sakti.store import search_index, task_graph
+from sakti.store import search_index, task_graph, task_search
 from sakti.store.connection import Database
 from sakti.store.models import TaskEventRow, TaskRow
 
@@ -122,6 +122,9 @@ def due_to_shrink(db: Database, resource_id: str, first: int, second: int, limit
 
 
 def _index(db: Database, task: Task) -> None:
+    rest = "\n".join(t for t in (task.description, task.summary or "") if t)
+    (pk,) = db.execute_sql("SELECT pk FROM tasks WHERE id = ?", (task.id,)).fetchone()
+    task_search.put(db, pk, task.title, rest)
     text = "\n".join(t for t in (task.title, task.description, task.summary or "") if t)
     search_index.put(
         db,
@@ -166,12 +169,13 @@ _WHERE = {
     "blocked": "t.status = 'open' AND t.held = 1 AND t.deleted_at IS NULL",
     "in_progress": "t.status = 'in_progress' AND t.deleted_at IS NULL",
 }
+_INDEX = {"ready": "tasks_ready", "blocked": "tasks_blocked", "in_progress": "tasks_by_status"}
 
 
 def column(db: Database, resource_id: str, name: str, limit: int) -> list[Task]:
     """The first of a column (ready, blocked, in_progress): most urgent first, then the oldest."""
     rows = db.execute_sql(
-        f"SELECT {_COLUMNS} FROM tasks t WHERE t.resource_id = ? AND {_WHERE[name]}"
+        f"SELECT {_COLUMNS} FROM tasks t INDEXED BY {_INDEX[name]} WHERE t.resource_id = ? AND {_WHERE[name]}"
         " ORDER BY t.priority, t.created_at, t.pk LIMIT ?",
         (resource_id, limit),
     ).fetchall()
@@ -179,9 +183,11 @@ def column(db: Database, resource_id: str, name: str, limit: int) -> list[Task]:
 
 
 def column_count(db: Database, resource_id: str, name: str) -> int:
-    return db.execute_sql(
-        f"SELECT count(*) FROM tasks t WHERE t.resource_id = ? AND {_WHERE[name]}", (resource_id,)
-    ).fetchone()[0]
+    source = f"tasks t INDEXED BY {_INDEX[name]}"
+    (count,) = db.execute_sql(
+        f"SELECT count(*) FROM {source} WHERE t.resource_id = ? AND {_WHERE[name]}", (resource_id,)
+    ).fetchone()
+    return count
 
 
 def closed_since(db: Database, resource_id: str, since: int, limit: int) -> tuple[list[Task], int]:
@@ -218,30 +224,36 @@ def select(
             where.append(f"t.{name} = ?")
             values.append(value)
     if label is not None:
-        where.append("EXISTS (SELECT 1 FROM task_labels l WHERE l.task_id = t.id AND l.label = ?)")
+        where.append("t.id IN (SELECT l.task_id FROM task_labels l WHERE l.label = ?)")
         values.append(label)
     clause = " AND ".join(where)
+    source = "tasks t INDEXED BY tasks_by_priority" if label is None else "tasks t"
     rows = db.execute_sql(
-        f"SELECT {_COLUMNS} FROM tasks t WHERE {clause} ORDER BY t.priority, t.created_at, t.pk LIMIT ? OFFSET ?",
+        f"SELECT {_COLUMNS} FROM {source} WHERE {clause} ORDER BY t.priority, t.created_at, t.pk LIMIT ? OFFSET ?",
         (*values, limit, offset),
     ).fetchall()
-    (total,) = db.execute_sql(f"SELECT count(*) FROM tasks t WHERE {clause}", tuple(values)).fetchone()
+    (total,) = db.execute_sql(f"SELECT count(*) FROM {source} WHERE {clause}", tuple(values)).fetchone()
     return [Task(*r) for r in rows], total
 
 
 def matching(db: Database, resource_id: str, text: str, *, deleted: bool = False) -> list[Task]:
     """Tasks whose id or handle is `text` or begins with it (at most 20); an exact one alone."""
     alive = "t.deleted_at IS NOT NULL" if deleted else "t.deleted_at IS NULL"
-    end = text + chr(0x10FFFF)
     found: dict[str, Task] = {}
-    for name in ("handle", "id"):
+    for clause, values in (
+        ("t.id = ?", (text,)),
+        ("t.handle = ?", (text,)),
+        ("t.handle >= ? AND t.handle < ?", (text, text + chr(0x10FFFF))),
+        ("t.id >= ? AND t.id < ?", (text, text + chr(0x10FFFF))),
+    ):
+        mine = "t.resource_id = ?" if "handle" in clause else "+t.resource_id = ?"  # by the index on the id alone
         rows = db.execute_sql(
-            f"SELECT {_COLUMNS} FROM tasks t WHERE t.resource_id = ? AND t.{name} >= ? AND t.{name} < ? AND {alive}"
-            f" ORDER BY t.{name} LIMIT 20",
-            (resource_id, text, end),
+            f"SELECT {_COLUMNS} FROM tasks t WHERE {mine} AND {clause} AND {alive} LIMIT 20", (resource_id, *values)
         ).fetchall()
         found.update((r[0], Task(*r)) for r in rows)
-    return [t for t in found.values() if text in (t.id, t.handle)] or list(found.values())[:20]
+        if rows and len(values) == 1:
+            break
+    return list(found.values())[:20]
 
 
 def exists(db: Database, task_id: str) -> bool:

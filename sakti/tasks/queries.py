@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
 from sakti.store import search as search_store
-from sakti.store import task_graph
+from sakti.store import task_graph, task_search
 from sakti.store import tasks as store
 from sakti.store.connection import Database
 from sakti.store.tasks import Task
@@ -153,8 +153,7 @@ def list_tasks(
 
 def search(db: Database, resource_id: str, query: str, limit: int, include_messages: bool = False) -> Json:
     """Tasks whose title, description or closing summary match; with messages, what was said that matches too."""
-    found = search_store.search(db, query, search_store.Scope(resource_id, kinds=("task",)), limit=limit)
-    tasks = list(store.get_many(db, [h.id for h in found.hits]).values())
+    tasks = list(store.get_many(db, task_search.search(db, resource_id, query, limit)).values())
     out: Json = {"tasks": describe_all(db, tasks)}
     if include_messages:
         scope = search_store.Scope(resource_id, kinds=("message",))

@@ -231,14 +231,18 @@ CREATE TABLE tasks (
   UNIQUE (resource_id, handle)
 );
 CREATE INDEX tasks_by_status ON tasks (resource_id, status, priority, created_at);
-CREATE INDEX tasks_ready ON tasks (resource_id, priority, created_at)
+CREATE INDEX tasks_by_priority ON tasks (resource_id, priority, created_at, pk, status, type, assignee, deleted_at);
+CREATE INDEX tasks_ready ON tasks (resource_id, priority, created_at, pk, status, held, open_children, deleted_at)
   WHERE status = 'open' AND held = 0 AND open_children = 0 AND deleted_at IS NULL;
-CREATE INDEX tasks_blocked ON tasks (resource_id, priority, created_at)
+CREATE INDEX tasks_blocked ON tasks (resource_id, priority, created_at, pk, status, held, deleted_at)
   WHERE status = 'open' AND held = 1 AND deleted_at IS NULL;
-CREATE INDEX tasks_not_closed ON tasks (resource_id, priority, created_at, type, assignee)
-  WHERE status != 'closed' AND deleted_at IS NULL;
 CREATE INDEX tasks_closed ON tasks (resource_id, closed_at, compaction_level)
   WHERE status = 'closed' AND deleted_at IS NULL;
+
+CREATE VIRTUAL TABLE task_words USING fts5 (
+  title, body, idents,
+  content = '', contentless_delete = 1, tokenize = 'porter unicode61 remove_diacritics 2'
+);
 
 CREATE TABLE task_dependencies (
   task_id TEXT NOT NULL REFERENCES tasks (id),

@@ -12,7 +12,7 @@ from sakti.core.types import Message, TextPart, Thread
 from sakti.store import messages, tasks, threads
 from sakti.store.database import Store
 from sakti.store.search import Scope, search
-from sakti.tasks import graph, service
+from sakti.tasks import graph, queries, service, transfer
 from sakti.tasks.service import Actor
 
 GOLDEN = Path(__file__).parents[4] / "shared" / "golden" / "tasks.json"
@@ -127,3 +127,116 @@ async def test_links_need_a_message_that_exists(store: Store, actor: Actor) -> N
     assert [m["id"] for m in await store.read(tasks.linked_messages, "a")] == ["m"]
     with pytest.raises(TaskError):
         await store.write(service.link, actor, "a", "nope")
+
+
+async def test_the_last_changes_are_undone_in_their_order(store: Store, actor: Actor) -> None:
+    for name in ("a", "b"):
+        await store.write(service.create, actor, name, f"task {name}", labels=["one"])
+    await store.write(service.depend, actor, "b", "a", "blocks")
+    await store.write(service.depend, actor, "b", "a", "blocks")  # no change, no event
+    await store.write(service.update, actor, "a", {"title": "other", "labels": ["two"]})
+    await store.write(service.close, actor, "a", "completed", "done")
+    await store.write(service.delete, actor, "b")
+    undone = await store.write(service.undo, actor, 4)
+    assert [a for a, _ in undone] == ["delete", "close", "update", "dep"]
+    board = await store.read(service.board, "/w", 0)
+    assert [(t.id, t.title) for t in board.ready] == [("a", "task a"), ("b", "task b")]
+    assert await store.read(tasks.labels, ["a"]) == {"a": ["one"]}
+    await store.write(service.undo, actor, 5)
+    assert (await store.read(service.board, "/w", 0)).ready == ()
+    with pytest.raises(TaskError) as e:
+        await store.write(service.undo, actor)
+    assert e.value.code == "nothing_to_undo"
+
+
+async def test_deleting_frees_dependants_and_is_restored(store: Store, actor: Actor) -> None:
+    await store.write(service.create, actor, "a", "the xylophone")
+    await store.write(service.create, actor, "b", "b", depends_on=["a"])
+    _, freed = await store.write(service.delete, actor, "a")
+    assert [t.id for t in freed] == ["b"]
+    assert (await store.read(queries.search, "/w", "xylophone", 5))["tasks"] == []
+    await store.write(service.restore, actor, "a")
+    assert [t.id for t in (await store.read(service.board, "/w", 0)).blocked] == ["b"]
+    assert [t["id"] for t in (await store.read(queries.search, "/w", "xylophone", 5))["tasks"]] == ["a"]
+
+
+async def test_a_container_is_offered_when_its_last_child_closes(store: Store, actor: Actor) -> None:
+    await store.write(service.create, actor, "e", "epic", type="epic")
+    await store.write(service.create, actor, "c", "child", parent="e")
+    assert [t["id"] for t in (await store.read(queries.ready, "/w", 5))["tasks"]] == ["c"]
+    await store.write(service.close, actor, "c", "completed", "done")
+    assert [t.id for t in await store.read(service.finished_containers, "c")] == ["e"]
+    ready = (await store.read(queries.ready, "/w", 5))["tasks"]
+    assert [(t["id"], t.get("readyToClose")) for t in ready] == [("e", True)]
+
+
+async def test_explain_gives_the_shortest_chain_to_something_ready(store: Store, actor: Actor) -> None:
+    for name in "abcd":
+        await store.write(service.create, actor, name, name)
+    await store.write(service.create, actor, "e", "epic", type="epic")
+    for task, on, kind in (
+        ("a", "b", "blocks"),
+        ("b", "c", "blocks"),
+        ("e", "d", "blocks"),
+        ("a", "e", "parent-child"),
+    ):
+        await store.write(service.depend, actor, task, on, kind)
+    found = await store.read(queries.explain, "/w", "a")
+    assert [step["id"] for step in found["chain"]] == ["a", "d"]
+    await store.write(service.claim, actor, "d")
+    assert [s["id"] for s in (await store.read(queries.explain, "/w", "a"))["chain"]] == ["a", "b", "c"]
+
+
+async def test_what_closed_long_ago_shows_less_and_loses_nothing(store: Store, actor: Actor) -> None:
+    long = "the marimba stands in the hall. " * 40
+    await store.write(service.create, actor, "a", "old", description=long)
+    await store.write(service.close, actor, "a", "completed", long)
+    for days, level in ((31, 1), (91, 2)):
+        now = actor.now + days * service.DAY_MS
+        assert await store.write(service.decay, "/w", now) == 1
+        assert await store.write(service.decay, "/w", now) == 0
+        shown = await store.read(service.find, "/w", "a")
+        assert shown.compaction_level == level
+        assert len(shown.description) <= 200
+    assert [t["id"] for t in (await store.read(queries.search, "/w", "marimba hall", 5))["tasks"]] == ["a"]
+    whole = await store.write(service.restore, replace(actor, now=now), "a")
+    assert (whole.description, whole.summary) == (long, long.strip())
+    assert await store.write(service.decay, "/w", now) == 0  # it was asked for
+
+
+async def test_a_takeover_is_recorded_and_messages_renew_a_claim(store: Store, actor: Actor) -> None:
+    await store.write(threads.create, Thread("th", "/w", "", 1, 1))
+    await store.write(service.create, actor, "a", "x")
+    await store.write(service.claim, replace(actor, thread_id="th"), "a")
+    late = actor.now + service.CLAIM_MS - 1
+    await store.write(messages.append, Message("m", "th", "/w", "user", (TextPart("x"),), late, task_id="a"))
+    other = replace(actor, session_id="s2", now=late + 10)
+    with pytest.raises(TaskError):
+        await store.write(service.claim, other, "a")
+    await store.write(service.claim, replace(other, now=late + service.CLAIM_MS + 1), "a")
+    assert next(e.action for e in await store.read(tasks.events_of, "a")) == "takeover"
+    assert len(await store.read(tasks.linked_messages, "a")) == 1
+
+
+async def test_tasks_go_out_and_come_in_whole(store: Store, actor: Actor) -> None:
+    await store.write(service.create, actor, "a", "first", labels=["x"])
+    await store.write(service.create, actor, "b", "second", depends_on=["a"], description="d")
+    lines = await store.read(transfer.export, "/w")
+    again = await store.write(transfer.bring_in, actor, lines)
+    assert (again.tasks, again.known) == (0, 2)
+    for line in lines:
+        line["id"] += "2"
+        line.pop("handle")
+        for edge in line.get("dependencies", ()):
+            edge["on"] += "2"
+    copy = replace(actor, resource_id="/copy")
+    assert (await store.write(transfer.bring_in, copy, lines)).dependencies == 1
+    assert [t.id for t in (await store.read(service.board, "/copy", 0)).blocked] == ["b2"]
+    cyclic = [
+        {"id": "p", "title": "p", "dependencies": [{"on": "q"}]},
+        {"id": "q", "title": "q", "dependencies": [{"on": "p"}]},
+    ]
+    with pytest.raises(TaskError) as e:
+        await store.write(transfer.bring_in, copy, cyclic)
+    assert e.value.code == "cycle"
+    assert len(await store.read(tasks.all_live, "/copy")) == 2

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sakti.agent import assembly, mentions
 from sakti.agent.models import Models
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from sakti.memory.engine import MemoryEngine
     from sakti.providers.protocol import Provider
     from sakti.store.database import Store
+    from sakti.store.memory_corrections import Action
 
 log = logging.getLogger(__name__)
 
@@ -636,6 +637,18 @@ class Session:
     async def undo_compaction(self) -> bool:
         """Bring the messages of the last compaction back; false where there is none."""
         return await self.engine.undo_compaction() is not None
+
+    async def correct(self, action: str, line_id: str = "", text: str = "") -> None:
+        """Change a line of the log: pin, unpin, edit to `text`, forget; "undo" takes the last change back. Raises
+        `MemoryFailure` where there is no such line or nothing to take back."""
+        if action == "undo":
+            done = await self.engine.undo_correction()
+        else:
+            done = await self.engine.correct(line_id, cast("Action", action), text)
+        what = {"pin": "Pinned", "unpin": "No longer pinned", "edit": "Changed", "forget": "Forgotten"}
+        title = "Taken back" if action == "undo" else what[action]
+        self.emit(Notice("information", title, one_line(done.after or done.before, 120)))
+        self.emit(self.engine.status())
 
     def compact_preview(self) -> tuple[int, int, int]:
         """Messages that would be observed, tokens before, tokens after (an estimate)."""

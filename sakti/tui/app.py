@@ -231,6 +231,16 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
     def _sources(self, event: ObservationsPane.SourcesWanted) -> None:
         self.go(self.open_sources, event.row, group="sources", exclusive=True)
 
+    @on(ObservationsPane.Corrected)
+    def _corrected(self, event: ObservationsPane.Corrected) -> None:
+        self.go(self._correct, event.action, event.line_id, event.text, group="correct")
+
+    async def _correct(self, action: str, line_id: str, text: str) -> None:
+        try:
+            await self.session.correct(action, line_id, text)
+        finally:
+            self.load_observations()
+
     def on_resize(self, event: events.Resize) -> None:
         self.sidebar.set_narrow(event.size.width < 100)
 

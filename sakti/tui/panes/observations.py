@@ -39,6 +39,7 @@ class DateRow:
 class ObservationRow:
     """One line of the log. `priority` is a word of `SHAPES`; `flags` are doubts about it."""
 
+    id: str
     group_id: str
     priority: str
     time: str
@@ -46,6 +47,7 @@ class ObservationRow:
     depth: int
     flags: tuple[str, ...]
     pinned: bool
+    edited: bool
     reflection: bool
 
 
@@ -72,6 +74,7 @@ def log_rows(lines: Sequence[LogLine], wanted: str = "") -> list[Row]:
                 rows.append(DateRow(title.strip()))
         rows.append(
             ObservationRow(
+                line.id,
                 line.group_id,
                 _priority(line.priority),
                 one_line(line.time or "", 12),
@@ -79,6 +82,7 @@ def log_rows(lines: Sequence[LogLine], wanted: str = "") -> list[Row]:
                 line.depth,
                 tuple(one_line(f, 60) for f in line.flags),
                 line.pinned,
+                line.edited,
                 reflection,
             )
         )
@@ -105,6 +109,8 @@ def draw_row(row: Row, width: int, palette: Palette) -> list[Line]:
     body = wrap([*spans, (row.text.replace("\n", " "), text)], max(6, width - len(lead) - 2 - 2 * row.pinned))
     if row.flags:
         body[-1] = [*body[-1], Segment(f" ?{len(row.flags)}", palette.warn)]
+    if row.edited:
+        body[-1] = [*body[-1], Segment(" ✎", palette.agent)]
     if len(body) > MAX_LINES:
         body = [*body[: MAX_LINES - 1], [*body[MAX_LINES - 1], Segment("…", palette.faint)]]
     blank = Segment(" " * (len(lead) + 2 + 2 * row.pinned))
@@ -118,8 +124,15 @@ def _is_line(row: Row) -> bool:
 class ObservationsPane(Vertical):
     """Title, filter and the list."""
 
-    HELP = "The observation log. Enter opens the messages a line was made from, / filters, Esc goes back."
+    HELP = (
+        "The observation log. Enter opens the messages a line was made from; p pins, e edits, x forgets a line and "
+        "u takes that back; / filters, Esc goes back."
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("p", "correct('pin')", "Pin or unpin the line", show=False, id="observations.pin"),
+        Binding("e", "edit", "Edit the line", show=False, id="observations.edit"),
+        Binding("x", "correct('forget')", "Forget the line", show=False, id="observations.forget"),
+        Binding("u", "undo", "Take the last correction back", show=False, id="observations.undo"),
         Binding("slash", "filter", "Filter", show=False, id="observations.filter"),
         Binding("escape", "leave", "Back", show=False, id="observations.leave"),
     ]
@@ -131,13 +144,22 @@ class ObservationsPane(Vertical):
             super().__init__()
             self.row = row
 
+    class Corrected(Message):
+        """A line is to be changed: `action` is pin, unpin, edit (to `text`), forget, or undo (the last change)."""
+
+        def __init__(self, action: str, line_id: str = "", text: str = "") -> None:
+            super().__init__()
+            self.action, self.line_id, self.text = action, line_id, text
+
     title = query_one("#observations-title", Static)
+    edit_box = query_one("#observations-edit", Input)
     filter_box = query_one("#observations-filter", Input)
     log_list = query_one("#observations-list", LineList)
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._lines: Sequence[LogLine] = ()
+        self._edited = ""  # the line in the edit box
 
     def compose(self) -> ComposeResult:
         yield Static("Observations", id="observations-title", classes="pane-title", markup=False)
@@ -148,6 +170,7 @@ class ObservationsPane(Vertical):
             id="observations-list",
             empty="nothing observed yet",
         )
+        yield Input(placeholder="what the line should say", id="observations-edit", compact=True)
 
     def on_mount(self) -> None:
         self.log_list.follow_end = True
@@ -179,10 +202,41 @@ class ObservationsPane(Vertical):
         if isinstance(event.row, ObservationRow):
             self.post_message(self.SourcesWanted(event.row))
 
+    def _current(self) -> ObservationRow | None:
+        row = self.log_list.current
+        return row if isinstance(row, ObservationRow) else None
+
+    def action_correct(self, action: str) -> None:
+        if row := self._current():
+            self.post_message(self.Corrected("unpin" if action == "pin" and row.pinned else action, row.id))
+
+    def action_undo(self) -> None:
+        self.post_message(self.Corrected("undo"))
+
+    def action_edit(self) -> None:
+        if row := self._current():
+            self._edited = row.id
+            self.edit_box.value = row.text
+            self.edit_box.add_class("-open")
+            self.edit_box.focus()
+
+    @on(Input.Submitted, "#observations-edit")
+    def _edit_done(self, event: Input.Submitted) -> None:
+        event.stop()
+        self._close_edit()
+        self.post_message(self.Corrected("edit", self._edited, event.value))
+
+    def _close_edit(self) -> None:
+        self.edit_box.remove_class("-open")
+        self.log_list.focus()
+
     def action_filter(self) -> None:
         self.filter_box.focus()
 
     def action_leave(self) -> None:
+        if self.edit_box.has_class("-open"):
+            self._close_edit()
+            return
         if self.filter_box.value:
             self.filter_box.value = ""
         self.screen.set_focus(self.screen.query_one("#prompt"))

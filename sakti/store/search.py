@@ -45,11 +45,12 @@ QUESTION = 3  # from so many words on, the answer may stand beside what matches
 ENTERING = 50  # hits whose neighbours may enter the list
 HEAD = 4_000  # characters of a candidate that are read for ranking
 SNIPPET = 160
-WEIGHTS = "bm25(1.0, 0.5, 0.3)"  # text, pieces of identifiers, message before
-BUDGET = 200_000  # postings that one query may visit
+WEIGHTS = "bm25(search_words, 1.0, 0.5, 0.3)"  # text, pieces of identifiers, message before
+BUDGET = 50_000  # postings that one query may rank, at about 1 µs each
 SAMPLE = 10_000  # newest texts from which the number of postings is estimated
 LIKE_ROWS = 100_000  # newest texts that LIKE goes through
-VOCABULARY = 20_000  # terms that a correction is chosen from
+VOCABULARY = 5_000  # terms of like length that a correction is chosen from
+CORRECTED = 3  # words of a query that may be corrected
 WIDE = 1_500  # hits taken without looking at the filters first
 
 
@@ -123,7 +124,7 @@ def search(
     search_rank.prefer_recent(found, int(time.time() * 1000) if now is None else now)
     found = search_rank.without_duplicates(found)
     top = max((c.score for c in found), default=1.0) or 1.0
-    marked = [*words, *query.prefixes, *query.phrases, query.text]
+    marked = [*words, *query.prefixes, *query.phrases, query.text[:SNIPPET]]
     page = found[offset : offset + limit]
     rows = _rows(db, [c.pk for c in page])
     hits = tuple(
@@ -175,14 +176,17 @@ def _corrected(db: Database, words: list[str]) -> list[str]:
     """`words` with each that no text has replaced by the nearest one letter away, if there is one (one edit or
     transposition: 80 % of slips, Damerau 1964). The first two letters are taken as right."""
     out: list[str] = []
+    tried = 0
     for word in words:
         out.append(word)
-        if len(word) < 5 or not word.isalpha() or not word.isascii() or _exists(db, word):
+        if tried == CORRECTED or len(word) < 5 or not word.isalpha() or not word.isascii() or _exists(db, word):
             continue
+        tried += 1
         stem = (_stems(db, word) or [word])[0]
         rows = db.execute_sql(
-            "SELECT term, doc FROM search_vocabulary WHERE term >= ? AND term < ? LIMIT ?",
-            (word[:2], word[:2] + "\U0010ffff", VOCABULARY),
+            "SELECT term, doc FROM search_vocabulary WHERE term >= ? AND term < ? AND length(term) BETWEEN ? AND ?"
+            " LIMIT ?",
+            (word[:2], word[:2] + "\U0010ffff", len(stem) - 1, len(word) + 1, VOCABULARY),
         ).fetchall()
         near = [(doc, term) for term, doc in rows if _one_edit(stem, term) or _one_edit(word, term)]
         out.extend(term for _, term in sorted(near, reverse=True)[:2])
@@ -240,7 +244,11 @@ def _by_trigrams(db: Database, query: Query, place: _Place) -> tuple[list[Candid
         return [], False
     looked_up, floor = _within_budget(db, tokens[:MAX_TERMS], "search_trigrams")
     found = _candidates(
-        db, "search_trigrams", "bm25()", " OR ".join(map(_quoted, looked_up)), replace(place, floor=floor)
+        db,
+        "search_trigrams",
+        "bm25(search_trigrams)",
+        " OR ".join(map(_quoted, looked_up)),
+        replace(place, floor=floor),
     )
     if found or not looks_like_identifier(query.text) or all(_exists(db, "".join(pieces(t))) for t in tokens):
         return found, floor > 0
@@ -248,7 +256,11 @@ def _by_trigrams(db: Database, query: Query, place: _Place) -> tuple[list[Candid
     grams = list(dict.fromkeys(letters[i : i + 3] for i in range(len(letters) - 2)))
     looked_up, floor = _within_budget(db, grams, "search_trigrams")
     found = _candidates(
-        db, "search_trigrams", "bm25()", " OR ".join(map(_quoted, looked_up)), replace(place, floor=floor)
+        db,
+        "search_trigrams",
+        "bm25(search_trigrams)",
+        " OR ".join(map(_quoted, looked_up)),
+        replace(place, floor=floor),
     )
     return found, floor > 0
 
@@ -265,21 +277,28 @@ _FROM = "search_docs d LEFT JOIN threads t ON t.id = d.thread_id"
 def _candidates(db: Database, table: str, rank: str, match: str, place: _Place) -> list[Candidate]:
     """The best in bm25 order. The filters are looked at for the best alone, unless those do not suffice: a join for
     each of 200,000 rows costs more than the ranking itself."""
-    inner = (
-        f"SELECT rowid AS pk, rank AS score FROM {table} WHERE {table} MATCH ? AND rank MATCH '{rank}'"
-        " AND rowid > ? ORDER BY rank LIMIT ?"
-    )
-    sql = (
-        f"SELECT f.score, {_RANKED} FROM ({{inner}}) f JOIN search_docs d ON d.pk = f.pk"
-        f" LEFT JOIN threads t ON t.id = d.thread_id WHERE {place.where} ORDER BY f.score LIMIT ?"
-    )
-    filtered = place.where != "1 = 1"
-    wide = WIDE if filtered else CANDIDATES
-    rows = db.execute_sql(sql.format(inner=inner), (match, place.floor, wide, *place.values, CANDIDATES)).fetchall()
-    if filtered and len(rows) < CANDIDATES // 3:
+    best = db.execute_sql(
+        f"SELECT rowid, {rank} AS score FROM {table} WHERE {table} MATCH ? AND rowid > ? ORDER BY score LIMIT ?",
+        (match, place.floor, WIDE),
+    ).fetchall()
+    found: list[Candidate] = []
+    for start in range(0, len(best), CANDIDATES):
+        scores = dict(best[start : start + CANDIDATES])
         rows = db.execute_sql(
-            sql.format(inner=inner), (match, place.floor, 1 << 60, *place.values, CANDIDATES)
+            f"SELECT {_RANKED} FROM {_FROM} WHERE d.pk IN ({','.join(map(str, scores))}) AND {place.where}",
+            tuple(place.values),
         ).fetchall()
+        found += sorted((Candidate(r[0], -scores[r[0]], *r[1:]) for r in rows), key=lambda c: -c.score)
+        if len(found) >= CANDIDATES // 2:
+            return found[:CANDIDATES]
+    if len(best) < WIDE or len(found) >= CANDIDATES // 6:
+        return found
+    rows = db.execute_sql(
+        f"SELECT {rank} AS score, {_RANKED} FROM {table} CROSS JOIN search_docs d ON d.pk = {table}.rowid"
+        f" LEFT JOIN threads t ON t.id = d.thread_id WHERE {table} MATCH ? AND {table}.rowid > ? AND {place.where}"
+        " ORDER BY score LIMIT ?",
+        (match, place.floor, *place.values, CANDIDATES),
+    ).fetchall()
     return [Candidate(row[1], -row[0], *row[2:]) for row in rows]  # bm25 is the lower the better
 
 
@@ -291,7 +310,7 @@ def _neighbours(db: Database, found: Sequence[Candidate], place: _Place) -> list
     if not wanted:
         return []
     rows = db.execute_sql(
-        f"SELECT {_RANKED} FROM (VALUES {','.join(['(?, ?)'] * len(wanted))}) w JOIN search_docs d"
+        f"SELECT {_RANKED} FROM (VALUES {','.join(['(?, ?)'] * len(wanted))}) w CROSS JOIN search_docs d"
         " ON d.thread_id = w.column1 AND d.kind = 'message' AND d.position = w.column2"
         f" LEFT JOIN threads t ON t.id = d.thread_id WHERE {place.where}",
         (*(v for pair in wanted for v in pair), *place.values),

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
-from sakti.store import search as search_store
 from sakti.store import task_graph, task_search
 from sakti.store import tasks as store
 from sakti.store.connection import Database
@@ -156,6 +155,8 @@ def search(db: Database, resource_id: str, query: str, limit: int, include_messa
     tasks = list(store.get_many(db, task_search.search(db, resource_id, query, limit)).values())
     out: Json = {"tasks": describe_all(db, tasks)}
     if include_messages:
+        from sakti.store import search as search_store
+
         scope = search_store.Scope(resource_id, kinds=("message",))
         out["messages"] = [
             {"id": h.id, "role": h.role, "text": h.snippet} | ({"task": h.task_id} if h.task_id else {})

@@ -14,6 +14,7 @@ from sakti.core.config import load
 from sakti.core.tokens import O200k
 from sakti.core.types import ModelInfo, Usage
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
+from sakti.store import messages as message_store
 from sakti.store import tasks as task_store
 from sakti.store.database import Store
 from sakti.tui.app import SaktiApp
@@ -156,6 +157,8 @@ async def live(folder: Path) -> None:
         await first.wait()
         await first.engine.wait_idle()
         store.clock.advance(90)
+    rows = await store.read(message_store.after, first.thread.id, -1)
+    assert not [r.content for m in rows for r in m.tool_results if r.is_error]
     await first.rename("fix login redirect")
     await first.close()
     await store.close()

@@ -10,13 +10,15 @@ import typer
 
 from sakti.cli import common
 
-app = typer.Typer(help="The database: check, statistics, backup.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="The database: check, search index, statistics, backup.", no_args_is_help=True, rich_markup_mode=None
+)
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 
 @app.command()
 def check(json_: Json = False) -> None:
-    """Look for damage; exit 1 when something is found."""
+    """Look for damage, mend the search index; exit 1 when something is left."""
     from dataclasses import asdict
 
     from sakti.store import maintenance
@@ -41,6 +43,35 @@ def stats(json_: Json = False) -> None:
     else:
         for name, value in values.items():
             common.say(f"{name.replace('_', ' '):<20} {value:,}" if isinstance(value, int) else f"{name:<20} {value}")
+
+
+@app.command("rebuild-index")
+def rebuild_index(json_: Json = False) -> None:
+    """Make the search index anew."""
+    from sakti.store import maintenance
+
+    done = common.with_store(lambda s: s.write(maintenance.rebuild_index))
+    if json_:
+        common.say_json(done)
+    else:
+        common.say(f"{done['texts']:,} texts indexed" + (f", {done['added']:,} were missing" if done["added"] else ""))
+
+
+@app.command()
+def optimize(json_: Json = False) -> None:
+    """Merge the search index, so that searches are faster."""
+    from sakti.store import maintenance
+
+    async def work(store: Any) -> tuple[int, int]:
+        before = await store.read(maintenance.stats, store.path)
+        await store.write(maintenance.optimize)
+        return before["bytes"], (await store.read(maintenance.stats, store.path))["bytes"]
+
+    before, after = common.with_store(work)
+    if json_:
+        common.say_json({"bytes_before": before, "bytes_after": after})
+    else:
+        common.say(f"The search index is merged ({before:,} → {after:,} bytes).")
 
 
 @app.command()

@@ -1,12 +1,13 @@
-"""Looking after the database: check, statistics, backup."""
+"""Looking after the database: check, search indexes, statistics, backup."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from sakti.core.errors import StoreError
-from sakti.store import migrate
+from sakti.store import migrate, search_index
 from sakti.store.connection import Database
 
 COUNTED = (
@@ -32,34 +33,78 @@ class Finding:
 
 
 def check(db: Database) -> list[Finding]:
-    """Is the file sound, do its references hold, are the search indexes in step, is nothing lost?"""
+    """Is the file sound, do its references hold, are the search indexes in step, is nothing lost?
+
+    An index out of step is rebuilt, a message that search does not know is added; `detail` says so.
+    """
     restore = "Make a copy with `sakti db backup`, then write to the maintainers with this line."
     found: list[Finding] = []
     rows = [r[0] for r in db.execute_sql("PRAGMA integrity_check(5)").fetchall()]
     found.append(Finding("integrity", rows == ["ok"], "; ".join(map(str, rows)), restore))
     foreign = db.execute_sql("PRAGMA foreign_key_check").fetchall()
     found.append(Finding("references", not foreign, f"{len(foreign)} broken", restore))
-    for table in ("search_words", "search_trigrams"):
+    for table in search_index.TABLES:
         try:
             db.execute_sql(f"INSERT INTO {table} ({table}, rank) VALUES ('integrity-check', 1)")
             found.append(Finding(table, True, "in step"))
         except Exception as e:
-            found.append(Finding(table, False, str(e), "The index is out of step with the texts it covers."))
-    (missing,) = db.execute_sql(
-        "SELECT count(*) FROM messages m WHERE state = 'saved' AND trim(coalesce(search_text, raw_content)) != ''"
-        " AND NOT EXISTS (SELECT 1 FROM search_docs d WHERE d.kind = 'message' AND d.doc_id = m.id)"
-    ).fetchone()
-    found.append(
-        Finding(
-            "search", missing == 0, f"{missing} messages not searchable", "Run it again after closing other windows."
-        )
-    )
+            search_index.rebuild(db, (table,))
+            found.append(Finding(table, True, f"was out of step with its texts ({e}): rebuilt"))
+    added = index_missing(db)
+    detail = f"{added} messages were not searchable: added" if added else "every message is searchable"
+    found.append(Finding("search", True, detail))
     (gaps,) = db.execute_sql(
         "SELECT count(*) FROM (SELECT thread_id FROM messages GROUP BY thread_id"
         " HAVING max(message_index) - min(message_index) + 1 != count(*))"
     ).fetchone()
     found.append(Finding("messages", gaps == 0, f"{gaps} threads with gaps", restore))
     return found
+
+
+def index_missing(db: Database) -> int:
+    """Add the messages that search should know and does not; returns how many."""
+    rows = db.execute_sql(
+        "SELECT m.id, m.resource_id, m.thread_id, m.task_id, m.role, m.message_index, m.created_at,"
+        " coalesce(m.search_text, m.raw_content), m.paths,"
+        " coalesce((SELECT coalesce(p.search_text, p.raw_content) FROM messages p WHERE p.thread_id = m.thread_id"
+        " AND p.message_index < m.message_index AND p.state = 'saved' ORDER BY p.message_index DESC LIMIT 1), '')"
+        " FROM messages m WHERE m.state = 'saved' AND trim(coalesce(m.search_text, m.raw_content)) != ''"
+        " AND NOT EXISTS (SELECT 1 FROM search_docs d WHERE d.kind = 'message' AND d.doc_id = m.id) ORDER BY m.pk"
+    ).fetchall()
+    added = 0
+    for doc_id, resource_id, thread_id, task_id, role, position, created_at, text, paths, prev in rows:
+        if not text.strip():  # SQL's trim knows the space alone
+            continue
+        search_index.put(
+            db,
+            kind="message",
+            doc_id=doc_id,
+            resource_id=resource_id,
+            thread_id=thread_id,
+            task_id=task_id,
+            role=role,
+            position=position,
+            created_at=created_at,
+            text=text,
+            prev=prev,
+            paths=json.loads(paths),
+        )
+        added += 1
+    return added
+
+
+def rebuild_index(db: Database) -> dict[str, int]:
+    """Make the search indexes anew. Returns `texts` that are covered and `added`, messages that were missing."""
+    added = index_missing(db)
+    search_index.rebuild(db)
+    (texts,) = db.execute_sql("SELECT count(*) FROM search_docs").fetchone()
+    return {"texts": texts, "added": added}
+
+
+def optimize(db: Database) -> None:
+    """Merge the search indexes and let SQLite look at its statistics again."""
+    search_index.optimize(db)
+    db.execute_sql("PRAGMA optimize")
 
 
 def stats(db: Database, path: Path) -> dict[str, int | str]:

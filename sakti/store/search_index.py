@@ -9,9 +9,11 @@ import re
 from collections.abc import Sequence
 
 from sakti.store.connection import Database
+from sakti.store.secrets import masked
 
 TEXT_LIMIT = 100_000  # characters of one text that are indexed; what is stored has no limit
 PREVIOUS_LIMIT = 1_000
+TABLES = ("search_words", "search_trigrams")
 
 _COMPOUND = re.compile(
     r"[A-Za-z0-9]+(?:[_.\-/:][A-Za-z0-9]+)+|[A-Za-z]*[a-z0-9][A-Z][A-Za-z0-9]*|[A-Z]{2,}[a-z][A-Za-z0-9]*"
@@ -51,8 +53,8 @@ def put(
     prev: str = "",
     paths: Sequence[str] = (),
 ) -> None:
-    """Index a text, replacing what was indexed under the same kind and id."""
-    text = text[:TEXT_LIMIT]
+    """Index a text, secrets masked, replacing what was indexed under the same kind and id."""
+    text = masked(text[:TEXT_LIMIT])
     db.execute_sql(
         "INSERT INTO search_docs (kind, doc_id, resource_id, thread_id, task_id, role, position, created_at, text,"
         " idents, prev, paths) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -69,10 +71,22 @@ def put(
             created_at,
             text,
             identifiers(text),
-            prev[:PREVIOUS_LIMIT],
+            masked(prev[:PREVIOUS_LIMIT]),
             "\n".join(paths),
         ),
     )
+
+
+def optimize(db: Database) -> None:
+    """Merge each index into one segment: searches are faster (FTS5 'optimize')."""
+    for table in TABLES:
+        db.execute_sql(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
+
+
+def rebuild(db: Database, tables: Sequence[str] = TABLES) -> None:
+    """Make the indexes anew from the texts they cover (FTS5 'rebuild')."""
+    for table in tables:
+        db.execute_sql(f"INSERT INTO {table} ({table}) VALUES ('rebuild')")
 
 
 def remove(db: Database, kind: str, doc_id: str) -> None:

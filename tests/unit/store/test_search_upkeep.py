@@ -1,0 +1,93 @@
+"""The index is mended where it is out of step, and never holds a secret."""
+
+from __future__ import annotations
+
+import pytest
+
+from sakti.core.types import Message, TextPart, Thread
+from sakti.store import maintenance, messages, search_index, threads
+from sakti.store.connection import Database
+from sakti.store.database import Store
+from sakti.store.search import Scope, search
+from sakti.store.secrets import MASK, masked
+
+
+def say(db: Database, texts: list[str]) -> None:
+    threads.create(db, Thread("t", "/w", "", 1, 1))
+    for i, text in enumerate(texts):
+        messages.append(db, Message(f"m{i}", "t", "/w", "user", (TextPart(text),), i + 1))
+
+
+async def found(store: Store, text: str) -> list[str]:
+    return [h.id for h in (await store.read(search, text, Scope("/w"))).hits][:1]
+
+
+async def test_what_search_lost_is_added_again(store: Store) -> None:
+    await store.write(say, ["the walrus", "and the carpenter"])
+    await store.write(search_index.remove, "message", "m0")
+    assert await found(store, "walrus") == ["m1"]  # known by the message before it
+    findings = await store.write(maintenance.check)
+    assert all(f.ok for f in findings)
+    assert "1 messages were not searchable: added" in [f.detail for f in findings]
+    assert await found(store, "walrus") == ["m0"]
+
+
+@pytest.mark.parametrize("table", search_index.TABLES)
+async def test_an_index_out_of_step_is_rebuilt(store: Store, table: str) -> None:
+    await store.write(say, ["the walrus", "and the carpenter"])
+
+    def damage(db: Database) -> None:
+        db.execute_sql(f"INSERT INTO {table} ({table}) VALUES ('delete-all')")
+
+    await store.write(damage)
+    by_name = {f.name: f for f in await store.write(maintenance.check)}
+    assert by_name[table].ok and "rebuilt" in by_name[table].detail
+    assert {f.name: f.detail for f in await store.write(maintenance.check)}[table] == "in step"
+    assert await found(store, "walrus") == ["m0"]
+
+
+async def test_rebuild_and_optimize_change_no_answer(store: Store) -> None:
+    await store.write(say, ["the walrus", "and the carpenter", "LoginSchema"])
+    await store.write(search_index.remove, "message", "m2")
+    assert await store.write(maintenance.rebuild_index) == {"texts": 3, "added": 1}
+    await store.write(maintenance.optimize)
+    assert await found(store, "login schema") == ["m2"]
+    assert await found(store, "carpenters") == ["m1"]
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "sk-ant-api03-" + "a1B2" * 10,
+        "sk-proj-" + "Zz09" * 8,
+        "ghp_" + "a1B2c3D4" * 4,
+        "AKIA" + "ABCDEFGH12345678",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P",
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIEabc\n-----END RSA PRIVATE KEY-----",
+    ],
+)
+async def test_no_secret_is_indexed(store: Store, secret: str) -> None:
+    await store.write(say, [f"the key is {secret} for now", "and the next"])
+    (docs,) = await store.read(
+        lambda db: db.execute_sql("SELECT group_concat(text || prev) FROM search_docs").fetchone()
+    )
+    assert secret not in docs and MASK in docs
+    assert await found(store, "the key") == ["m0"]
+    (raw,) = await store.read(lambda db: db.execute_sql("SELECT raw_content FROM messages WHERE id = 'm0'").fetchone())
+    assert secret in raw
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('API_KEY="abcd1234efgh"', f'API_KEY="{MASK}"'),
+        ("password: hunter2hunter2", f"password: {MASK}"),
+        ("Authorization: Bearer abcdefghijklmnop123", f"Authorization: Bearer {MASK}"),
+        ("postgres://ann:s3cret@db/x", f"postgres://ann:{MASK}@db/x"),
+        ("password = getPassword(user)", "password = getPassword(user)"),
+        ("const risk-assessment-of-the-whole-project", "const risk-assessment-of-the-whole-project"),
+        ("http://localhost:8080/path", "http://localhost:8080/path"),
+    ],
+)
+def test_what_is_masked(text: str, shown: str) -> None:
+    assert masked(text) == shown

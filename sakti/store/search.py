@@ -46,7 +46,7 @@ ENTERING = 50  # hits whose neighbours may enter the list
 HEAD = 4_000  # characters of a candidate that are read for ranking
 SNIPPET = 160
 WEIGHTS = "bm25(search_words, 1.0, 0.5, 0.3)"  # text, pieces of identifiers, message before
-BUDGET = 50_000  # postings that one query may rank, at about 1 µs each
+BUDGET = {"search_words": 30_000, "search_trigrams": 15_000}  # postings that one query may rank, about 1 µs each
 SAMPLE = 10_000  # newest texts from which the number of postings is estimated
 LIKE_ROWS = 100_000  # newest texts that LIKE goes through
 VOCABULARY = 5_000  # terms of like length that a correction is chosen from
@@ -152,19 +152,20 @@ def _within_budget(db: Database, words: list[str], table: str) -> tuple[list[str
     """The words to look up, and the lowest key to look at: rare words everywhere; where all are common, all of
     them among the newest. Estimated from the newest texts, since counting would cost what it is to save."""
     newest = db.execute_sql("SELECT coalesce(max(pk), 0) FROM search_docs").fetchone()[0]
-    if newest * max(1, len(words)) <= BUDGET:
+    budget = BUDGET[table]
+    if newest * max(1, len(words)) <= budget:
         return words, 0
     cost = {w: _count_newest(db, table, w, newest - SAMPLE) * max(1, newest // SAMPLE) for w in words}
     kept: list[str] = []
     spent = 0
     for word in sorted(words, key=lambda w: cost[w]):
-        if spent + cost[word] > BUDGET:
+        if spent + cost[word] > budget:
             break
         kept.append(word)
         spent += cost[word]
     if any(cost[w] for w in kept):
         return [w for w in words if w in kept], 0
-    return words, max(1, newest - newest * BUDGET // max(1, sum(cost.values())))
+    return words, max(1, newest - newest * budget // max(1, sum(cost.values())))
 
 
 def _count_newest(db: Database, table: str, word: str, floor: int) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 RRF_K = 60
 PAIR = 0.3  # all adjacent words of the query are adjacent in the text
 NEIGHBOUR = 0.1  # of the score of the message before or after
-THREAD = 0.3  # of the mean of the thread's three best
+THREAD = 0.5  # of the mean of the thread's three best
 RECENT = 0.1  # at most, for what was said just now
 HALF_LIFE_MS = 30 * 86_400_000
 PAIRS_IN = 100  # candidates whose text is read for adjacent words
@@ -39,7 +39,7 @@ def rerank(found: list[Candidate], entering: Iterable[Candidate], words: Sequenc
     """Sort `found`, which is in bm25 order, and let the `entering` messages next to its best into the list.
 
     score = bm25 / best + 0.3 · share of the query's adjacent pairs that are adjacent in the text (stems; bigram
-    features as in Metzler and Croft 2005) + 0.1 · the neighbours' scores + 0.3 · mean of the thread's three best.
+    features as in Metzler and Croft 2005) + 0.1 · the neighbours' scores + 0.5 · mean of the thread's three best.
     """
     if not found:
         return

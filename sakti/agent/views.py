@@ -77,6 +77,20 @@ class Views:
         )
         return await session.store.read(service.board, session.resource_id, int(midnight.timestamp() * 1000))
 
+    async def board_version(self) -> int:
+        """A number that grows with every change of a task, whichever process made it."""
+        from sakti.store import tasks
+
+        return await self._session.store.read(tasks.last_event, self._session.resource_id)
+
+    async def task_messages(self, task_id: str) -> list[Message]:
+        """What was said about a task, oldest first."""
+        from sakti.store import messages, tasks
+
+        store = self._session.store
+        linked = await store.read(tasks.linked_messages, task_id, 500)
+        return await store.read(messages.get_many, [m["id"] for m in linked])
+
     async def search(
         self, query: str, *, scope: Literal["thread", "workspace", "all"] = "workspace", limit: int = 50
     ) -> SearchPage:

@@ -461,6 +461,8 @@ def rows_of(db: Database, resource_id: str) -> Iterator[tuple[Task, str | None]]
         yield Task(*row[:-1]), row[-1]
 
 
-def data_version(db: Database) -> int:
-    """A number that changes when another connection has written to the database."""
-    return db.execute_sql("PRAGMA data_version").fetchone()[0]
+def last_event(db: Database, resource_id: str) -> int:
+    """The number of the newest event of the workspace, one step in an index; 0 where nothing ever happened."""
+    return db.execute_sql(
+        "SELECT coalesce(max(pk), 0) FROM task_events WHERE resource_id = ?", (resource_id,)
+    ).fetchone()[0]

@@ -319,9 +319,11 @@ def restore(db: Database, actor: Actor, text: str) -> Task:
         task = find(db, actor.resource_id, text)
     except TaskError:
         task = find(db, actor.resource_id, text, deleted=True)
+        store.add_event(db, task, "restore", actor.name, actor.now, None, None)
         return store.update(db, task.id, deleted_at=None)[0]
     if not store.unshrink(db, task.id, actor.now):
         raise TaskError(f"{task.handle} shows everything it has.", code="invalid")
+    store.add_event(db, task, "restore", actor.name, actor.now, None, None)
     whole = store.get(db, task.id)
     assert whole is not None
     return whole

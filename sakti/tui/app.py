@@ -94,6 +94,11 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
         return variable_defaults(True)
 
     @property
+    def started(self) -> bool:
+        """Whether the store is open."""
+        return self._started
+
+    @property
     def theme_names(self) -> list[str]:
         return sorted(self._themes.themes)
 

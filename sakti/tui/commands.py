@@ -71,7 +71,7 @@ class Commands:
         self._app.open_search(query)
 
     async def do_tasks(self, _: str) -> None:
-        self._app.focus_pane("tasks")
+        self._app.sidebar.tasks.open_board()
 
     async def do_observations(self, _: str) -> None:
         self._app.focus_pane("log")

@@ -68,6 +68,12 @@ class FakeViews:
     async def board(self):
         return self.tasks
 
+    async def board_version(self):
+        return 0
+
+    async def task_messages(self, task_id):
+        return []
+
     async def search(self, query, *, scope="workspace", limit=50):
         self.queries.append(query)
         return SimpleNamespace(query=query, total=len(self.hits), hits=tuple(self.hits))
@@ -98,7 +104,8 @@ class FakeViews:
 
 
 def board(**columns):
-    return SimpleNamespace(**{"ready": (), "blocked": (), "in_progress": (), "closed_today": (), **columns})
+    empty = {"ready": (), "blocked": (), "in_progress": (), "closed_today": (), "counts": None}
+    return SimpleNamespace(**{**empty, **columns})
 
 
 class FakeSession:

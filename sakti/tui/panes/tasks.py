@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from rich.segment import Segment
+from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.getters import query_one
@@ -18,6 +19,9 @@ from sakti.tui.widgets.line_list import LineList
 
 if TYPE_CHECKING:
     from sakti.tasks.service import Board
+    from sakti.tui.app import SaktiApp
+
+POLL = 2.0  # seconds between looks at whether another process changed a task, while the pane shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ def draw_task(row: TaskRow, width: int, palette: Palette) -> list[Line]:
 class TasksPane(Vertical):
     """Title with counts, and the list."""
 
-    HELP = "The task board: ▶ in progress, · ready, ✗ blocked and by what, ✓ closed today."
+    HELP = "▶ in progress, · ready, ✗ blocked and by what, ✓ closed today. Enter, or a click on the title: the board."
     title = query_one("#tasks-title", Static)
     task_list = query_one("#tasks-list", LineList)
 
@@ -79,11 +83,38 @@ class TasksPane(Vertical):
         yield Static("Tasks", id="tasks-title", classes="pane-title", markup=False)
         yield LineList(draw_task, id="tasks-list", empty="no tasks")
 
+    def on_mount(self) -> None:
+        self._version = -1
+        self.set_interval(POLL, self._look)
+
+    def _look(self) -> None:
+        app = cast("SaktiApp", self.app)  # pyright: ignore[reportUnknownMemberType]
+        if self.display and self.parent is not None and self.is_on_screen and app.started and self.screen.is_current:
+            app.go(self._reload, app, group="tasks-pane", exclusive=True)
+
+    async def _reload(self, app: SaktiApp) -> None:
+        version = await app.session.views.board_version()
+        if version != self._version:
+            self._version = version
+            self.show(await app.session.views.board())
+
+    @on(LineList.Opened)
+    def _opened(self, event: LineList.Opened) -> None:
+        event.stop()
+        self.open_board()
+
+    def on_click(self, event: events.Click) -> None:
+        if event.widget is self.title:
+            self.open_board()
+
+    def open_board(self) -> None:
+        """The columns, over the whole screen."""
+        from sakti.tui.screens.board import BoardScreen
+
+        cast("SaktiApp", self.app).push_screen(BoardScreen())  # pyright: ignore[reportUnknownMemberType]
+
     def show(self, board: Board) -> None:
-        parts = [
-            f"{name} {len(values)}"
-            for name, values in (("ready", board.ready), ("blocked", board.blocked), ("done", board.closed_today))
-            if values
-        ]
+        counts = board.counts or (len(board.ready), len(board.blocked), len(board.in_progress), len(board.closed_today))
+        parts = [f"{n} {v}" for n, v in (("ready", counts[0]), ("blocked", counts[1]), ("done", counts[3])) if v]
         self.title.update(f"Tasks  {' · '.join(parts)}".rstrip())
         self.task_list.set_rows(task_rows(board))

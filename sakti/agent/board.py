@@ -1,0 +1,61 @@
+"""What the user does on the board: each a change of its own, told in a sentence. Refusals are `TaskError`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sakti.agent.session import Session
+
+
+class BoardActions:
+    """The user's hands on the tasks of a started session. Their claims are the user's, not the agent's."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def _write(self, fn: Any, *args: Any) -> Any:
+        from sakti.tasks.service import SHELL_CLAIM_MS, Actor
+
+        session = self._session
+        actor = Actor(session.resource_id, "user:you", session.clock.now(), name="you", lease_ms=SHELL_CLAIM_MS)
+        return await session.store.write(fn, actor, *args)
+
+    async def create_task(self, title: str) -> str:
+        from sakti.tasks import service
+
+        task = await self._write(service.create, self._session.store.ids.new(), title)
+        return f"{task.handle} was made."
+
+    async def claim_task(self, task_id: str) -> str:
+        from sakti.tasks import service
+
+        task, _ = await self._write(service.claim, task_id)
+        return f"{task.handle} is yours."
+
+    async def release_task(self, task_id: str) -> str:
+        from sakti.tasks import service
+
+        return f"{(await self._write(service.release, task_id)).handle} is open again."
+
+    async def close_task(self, task_id: str, summary: str) -> str:
+        from sakti.tasks import service
+
+        task, freed = await self._write(service.close, task_id, "completed", summary)
+        return f"{task.handle} is closed." + (f" Unblocked: {', '.join(t.handle for t in freed)}." if freed else "")
+
+    async def reopen_task(self, task_id: str) -> str:
+        from sakti.tasks import service
+
+        return f"{(await self._write(service.reopen, task_id)).handle} is open again."
+
+    async def depend_task(self, task_id: str, on: str) -> str:
+        from sakti.tasks import service
+
+        task = await self._write(service.depend, task_id, on, "blocks")
+        return f"{task.handle} waits for {on}."
+
+    async def undo_task(self) -> str:
+        from sakti.tasks import service
+
+        return "; ".join(f"undone: {action} {task.handle}" for action, task in await self._write(service.undo))

@@ -1,0 +1,262 @@
+"""The task board over the whole screen: four columns, with keys and mouse, as fresh as the database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rich.segment import Segment
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.getters import query_one
+from textual.widgets import Input, Static
+
+from sakti.agent.board import BoardActions
+from sakti.core.errors import TaskError
+from sakti.core.text import one_line
+from sakti.tui.palette import Palette
+from sakti.tui.screens.panel import Panel
+from sakti.tui.transcript.wrap import Line, shorten
+from sakti.tui.widgets.line_list import LineList
+
+if TYPE_CHECKING:
+    from sakti.tasks.queries import Board, BoardTask
+
+POLL = 1.0  # seconds between looks at whether another process changed something
+COLUMNS = {"ready": "Ready", "blocked": "Blocked", "in_progress": "In progress", "closed_today": "Done today"}
+ASKS = {
+    "filter": "show only what contains",
+    "create": "title of the new task",
+    "close": "summary: what was done, in which files",
+    "depend": "waits for (handle)",
+}
+
+
+class BoardScreen(Panel[None]):
+    """Columns of cards; a line below asks for a title, a summary, a handle or a filter."""
+
+    HELP = "The board. Arrows move, Enter shows what was said about a task; the line below names the other keys."
+    CSS_PATH = "../styles/board.tcss"
+    AUTO_FOCUS = "#board-ready"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left,h", "column(-1)", "Left", show=False, id="board.left"),
+        Binding("right,l", "column(1)", "Right", show=False, id="board.right"),
+        Binding("n", "ask('create')", "New", show=False, id="board.create"),
+        Binding("c", "claim", "Claim", show=False, id="board.claim"),
+        Binding("r", "release", "Release", show=False, id="board.release"),
+        Binding("x", "ask('close')", "Close with a summary", show=False, id="board.close"),
+        Binding("o", "reopen", "Reopen", show=False, id="board.reopen"),
+        Binding("d", "ask('depend')", "Add a dependency", show=False, id="board.depend"),
+        Binding("u", "undo", "Undo the last change", show=False, id="board.undo"),
+        Binding("slash", "ask('filter')", "Filter", show=False, id="board.filter"),
+    ]
+    keys = "n new · c claim · r release · x close · o reopen · d waits for · u undo · / filter · enter messages · esc"
+    line = query_one("#board-input", Input)
+
+    def __init__(self) -> None:
+        super().__init__("Tasks")
+        self._version = -1
+        self._board: Board | None = None
+        self._filter = ""
+        self._asked = ""
+        self._card: BoardTask | None = None
+        self._back: LineList | None = None
+
+    def body(self) -> ComposeResult:
+        with Horizontal(id="board-columns"):
+            for name in COLUMNS:
+                with Vertical(classes="board-column"):
+                    yield Static(COLUMNS[name], id=f"board-title-{name}", classes="board-title", markup=False)
+                    yield LineList(_drawer(name, self._now), id=f"board-{name}", empty="none")
+        yield Input(id="board-input", compact=True)
+
+    def on_mount(self) -> None:
+        self.line.display = False
+        self.set_interval(POLL, self._look)
+        self._look()
+
+    def _now(self) -> int:
+        return self.sakti.session.clock.now()
+
+    def _list(self, name: str) -> LineList:
+        return self.query_one(f"#board-{name}", LineList)
+
+    # --- what it shows ----------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        if self.is_current:
+            self.sakti.go(self._reload, group="board-screen", exclusive=True)
+
+    async def _reload(self) -> None:
+        """Read the board where something happened since it was drawn."""
+        views = self.sakti.session.views
+        version = await views.board_version()
+        if version == self._version:
+            return
+        board = await views.board()
+        if self.is_attached:
+            self._version, self._board = version, board
+            self._draw()
+
+    def _draw(self) -> None:
+        board = self._board
+        if board is None:
+            return
+        for at, (name, title) in enumerate(COLUMNS.items()):
+            cards: tuple[BoardTask, ...] = getattr(board, name)
+            shown = [c for c in cards if self._filter in _searched(c)]
+            count = len(shown) if self._filter or board.counts is None else board.counts[at]
+            self.query_one(f"#board-title-{name}", Static).update(f"{title}  {count}")
+            column = self._list(name)
+            before = column.current
+            index = next((i for i, c in enumerate(shown) if before is not None and c.id == before.id), None)
+            column.set_rows(shown, cursor=index if index is not None else max(0, min(column.cursor, len(shown) - 1)))
+        self.set_title(f"Tasks  filter: {self._filter}" if self._filter else "Tasks")
+
+    def _say(self, text: str) -> None:
+        self.query_one("#panel-keys", Static).update(one_line(text, 300))
+
+    # --- moving -----------------------------------------------------------------------------------------------
+
+    @property
+    def column(self) -> LineList:
+        """The column that has the focus, or had it before the line below."""
+        focused = self.focused
+        return focused if isinstance(focused, LineList) else self._list("ready")
+
+    def action_column(self, step: int) -> None:
+        names = list(COLUMNS)
+        at = names.index((self.column.id or "board-ready").removeprefix("board-"))
+        self._list(names[(at + step) % len(names)]).focus()
+
+    def action_close(self) -> None:
+        if self.line.display:
+            self._end_line()
+        else:
+            self.dismiss(None)
+
+    # --- changing ---------------------------------------------------------------------------------------------
+
+    def action_ask(self, what: str) -> None:
+        """Open the line below for a title, a summary, a handle or a filter."""
+        self._card = self.column.current
+        if what in ("close", "depend") and self._card is None:
+            return
+        self._asked, self._back = what, self.column
+        self.line.placeholder = ASKS[what]
+        self.line.value = self._filter if what == "filter" else ""
+        self.line.display = True
+        self.line.focus()
+
+    def _end_line(self) -> None:
+        self.line.display = False
+        self._asked = ""
+        (self._back or self._list("ready")).focus()
+
+    @on(Input.Changed, "#board-input")
+    def _typed(self, event: Input.Changed) -> None:
+        if self._asked == "filter":
+            self._filter = event.value.strip().lower()
+            self._draw()
+
+    @on(Input.Submitted, "#board-input")
+    def _entered(self, event: Input.Submitted) -> None:
+        event.stop()
+        text, what, card = event.value.strip(), self._asked, self._card
+        self._end_line()
+        if what == "create" and text:
+            self._change("create_task", text)
+        elif what == "close" and card is not None:
+            self._change("close_task", card.id, text)
+        elif what == "depend" and card is not None and text:
+            self._change("depend_task", card.id, text)
+
+    def action_claim(self) -> None:
+        self._change_current("claim_task")
+
+    def action_release(self) -> None:
+        self._change_current("release_task")
+
+    def action_reopen(self) -> None:
+        self._change_current("reopen_task")
+
+    def action_undo(self) -> None:
+        self._change("undo_task")
+
+    def _change_current(self, name: str) -> None:
+        if self.column.current is not None:
+            self._change(name, self.column.current.id)
+
+    def _change(self, name: str, *args: str) -> None:
+        self.sakti.go(self._run_change, name, args, group="board-change")
+
+    async def _run_change(self, name: str, args: tuple[str, ...]) -> None:
+        """Do it and show the board as it is then; a refusal stands in the line of keys."""
+        try:
+            done: str = await getattr(BoardActions(self.sakti.session), name)(*args)
+        except TaskError as e:
+            done = e.message
+        await self._reload()
+        self.sakti.load_board()
+        if self.is_attached:
+            self._say(done)
+
+    @on(LineList.Opened)
+    def _opened(self, event: LineList.Opened) -> None:
+        event.stop()
+        self.sakti.go(self._messages, event.row, group="board-messages", exclusive=True)
+
+    async def _messages(self, card: BoardTask) -> None:
+        from sakti.tui.screens.text import SourceScreen
+
+        found = await self.sakti.session.views.task_messages(card.id)
+        if found:
+            self.sakti.push_screen(SourceScreen(f"{card.handle} {card.title}", found))
+        else:
+            self._say(f"{card.handle}: nothing was said about it yet.")
+
+
+def _searched(card: BoardTask) -> str:
+    return f"{card.handle} {card.title} {card.type} {card.assignee or ''} {card.held_by or ''}".lower()
+
+
+def _drawer(column: str, now: Callable[[], int]) -> Callable[[Any, int, Palette], list[Line]]:
+    def draw(card: BoardTask, width: int, palette: Palette) -> list[Line]:
+        return draw_card(card, column, width, palette, now())
+
+    return draw
+
+
+def draw_card(card: BoardTask, column: str, width: int, palette: Palette, now: int) -> list[Line]:
+    """Priority and handle, the title, and a line that says what blocks it or who works on it since when."""
+    handle = one_line(card.handle, 40)
+    lines: list[Line] = [
+        [
+            Segment(f"P{card.priority} ", palette.faint),
+            Segment(shorten(handle, max(4, width - 4)), palette.muted),
+            Segment(shorten(f"  {one_line(card.type, 12)}", max(0, width - 4 - len(handle))), palette.faint),
+        ],
+        [Segment(shorten(one_line(card.title, 300), width), palette.text)],
+    ]
+    note = ""
+    if column == "blocked":
+        note = f"← {', '.join(one_line(b, 60) for b in card.blocked_by)}"
+    elif column == "in_progress":
+        who = one_line(card.assignee or card.held_by or "", 40)
+        note = " · ".join(p for p in (who, _since(card.since, now)) if p)
+    elif column == "ready" and card.ready_to_close:
+        note = "ready to close"
+    if note:
+        lines.append([Segment(shorten(note, width), palette.bad if column == "blocked" else palette.ok)])
+    return [*lines, []]
+
+
+def _since(start: int | None, now: int) -> str:
+    if start is None:
+        return ""
+    minutes = max(0, now - start) // 60_000
+    if minutes < 60:
+        return f"{minutes} min"
+    return f"{minutes // 60} h" if minutes < 48 * 60 else f"{minutes // 1440} d"

@@ -193,3 +193,43 @@ def tasks(
             f"  whole `sakti tasks ready` {size['process_ms']['ready']:.0f}"
         )
     common.say("CPU milliseconds in process, p50 / p95; the whole process in wall milliseconds")
+
+
+@app.command()
+def memory(
+    sessions: Annotated[int, typer.Option("--sessions", min=1, max=500, metavar="N", help="Generated sessions.")] = 20,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", metavar="NAME", help="A model that observes too; it is called.")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """What is still known after many generations: facts planted in coding sessions, asked for again."""
+    with common.plain_errors():
+        measured = asyncio.run(_remembered(sessions, model))
+    if json_:
+        common.say_json({"observers": measured})
+        return
+    for row in measured:
+        common.say(f"{row['name']:<28} retention {row['retention']:>6.1%}  compression ×{row['compression']:.1f}")
+        for category, found in row["categories"].items():
+            common.say(f"   {category:<10} " + "  ".join(f"{k} {v:>4}" for k, v in found.items()))
+    common.say("retention: answers in what the model sees; compression: tokens that one token of the log stands for")
+
+
+async def _remembered(sessions: int, model: str | None) -> list[dict[str, Any]]:
+    import os
+
+    from sakti.bench import memory_bench
+    from sakti.core.tokens import O200k
+
+    if model is None:
+        return await memory_bench.run(range(sessions), O200k())
+    from sakti.providers import registry
+
+    settings = common.options(model=model, interactive=False).config.providers
+    full_name = await registry.complete(model, os.environ, settings)
+    provider = registry.create(full_name, settings, os.environ)
+    try:
+        return await memory_bench.run(range(sessions), O200k(), (provider, full_name.partition("/")[2]))
+    finally:
+        await provider.close()

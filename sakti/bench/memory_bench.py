@@ -1,0 +1,467 @@
+"""`sakti bench memory`: what is still known after many generations of a log.
+
+Coding sessions are generated with facts planted in them, some of them replaced or taken back later. Each session runs
+through the real engine; after each generation, and at the end, every fact told so far is asked for: in what the
+model would see, then in what the search finds. Beside it stand plain summarising, at the same budget, and no memory,
+asked after the same turns as the scripted Observer.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from sakti.bench.bench_store import BenchClock
+from sakti.core.clock import SystemClock
+from sakti.core.config import MemorySettings, ObservationSettings, ReflectionSettings
+from sakti.core.resources import fill_prompt
+from sakti.core.tokens import Counter, count_parts, message_tokens
+from sakti.core.types import Json, Message, Part, Role, TextPart, Thread, ToolCallPart, ToolResultPart, plain_text
+from sakti.memory import dates
+from sakti.memory.asking import Asker
+from sakti.memory.engine import MemoryEngine
+from sakti.memory.extractive import ExtractiveObserver, ExtractiveReflector
+from sakti.memory.observer import ModelObserver
+from sakti.memory.protocol import ObserveInput, Observer, ObserveResult, ReflectInput, Reflector, ReflectResult
+from sakti.memory.reflector import ModelReflector
+from sakti.providers.protocol import Provider
+from sakti.store import messages as message_store
+from sakti.store import search, threads
+from sakti.store.database import Store
+
+WORKSPACE = "/bench"
+SESSIONS = 20
+WINDOW, LOG = 1_500, 500  # tokens of messages and of the log, at which memory moves
+HITS = 5
+MAX_OUTPUT_TOKENS = 4_000
+OUTCOMES = ("log", "search", "lost", "wrong")
+CATEGORIES = ("facts", "updated", "retracted", "dates", "paths", "decisions")
+TURNS = 30
+_TOPICS = (
+    "staging host", "queue name", "API prefix", "cache key", "release branch", "default region", "bucket name",
+    "service account", "log level", "session cookie", "metrics namespace", "feature flag",
+)  # fmt: skip
+_PARTS = ("parser", "scheduler", "importer", "rate limiter", "mailer", "exporter", "session store", "webhook handler")
+_THINGS = ("storage", "caching", "rendering", "routing", "the job queue", "full text search", "packaging", "tracing")
+_WORDS = ("amber", "basalt", "cobalt", "dune", "ember", "fjord", "garnet", "heron", "indigo", "juniper", "krill")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_SMALL = (
+    "Please run the tests.", "Could you look at the output again?", "Go on.", "What does this function do?",
+    "Tidy up the imports there.", "Explain the last change in a sentence.", "Can you show me the diff?",
+)  # fmt: skip
+_OVER = ("no longer", "not ", "n't", "drop", "retract", "remov", "cancel", "withdr", "off the table", "any more")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One sentence that a fact is told with: in which turn, by whom."""
+
+    turn: int
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """`value` is what a right answer holds; `stale` what a wrong one does, where something was replaced. Of a
+    retracted fact a right answer says that it no longer holds."""
+
+    category: str
+    question: str
+    value: str
+    said: tuple[Said, ...]
+    stale: str = ""
+
+    def answered(self, text: str) -> bool:
+        """Whether the answer can be read from `text`."""
+        if self.category != "retracted":
+            return self.value.casefold() in text.casefold()
+        return any(any(word in line for word in _OVER) for line in self._lines(text, self.value))
+
+    def misled(self, text: str) -> bool:
+        """Whether `text`, which does not hold the answer, holds what was true before."""
+        return bool(self.stale) and bool(list(self._lines(text, self.stale)))
+
+    @staticmethod
+    def _lines(text: str, value: str) -> Iterator[str]:
+        return (line for line in text.casefold().split("\n") if value.casefold() in line)
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """One turn: the prompt, a tool call (path, output) and the answer."""
+
+    user: str
+    path: str
+    output: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What is said, and what can be asked of it."""
+
+    seed: int
+    facts: tuple[Fact, ...]
+    turns: tuple[Talk, ...]
+
+
+def generate(seed: int) -> Session:
+    """The session of a seed: two facts of every category, told in the first two thirds of it."""
+    source = random.Random(seed)
+    topics = source.sample(_TOPICS, 8)
+    parts, things = source.sample(_PARTS, 2), source.sample(_THINGS, 2)
+    numbers = iter(source.sample(range(100, 1_000), 40))
+
+    def name() -> str:
+        return f"{source.choice(_WORDS)}-{next(numbers)}"
+
+    facts: list[Fact] = []
+    for number in range(2):
+        early, late = source.randint(0, 9), source.randint(11, 19)
+        topic, used, needed, due = topics[number::2]
+        facts += [
+            _fact("facts", f"What is our {topic}?", name(), early, "Remember that our {} is {}.", topic),
+            _updated(used, name(), name(), early, late),
+            _retracted(needed, name(), early, late),
+            _fact("dates", f"When is the deadline of the {due} change?", _date(source), early,
+                  "The deadline of our {} change is {}.", due),
+            _path(parts[number], f"src/{name()}/{parts[number].replace(' ', '_')}.py", late),
+            _fact("decisions", f"What did we decide on for {things[number]}?", name(), late,
+                  "We decided that for {} we use the library {}.", things[number]),
+        ]  # fmt: skip
+    return Session(seed, tuple(facts), tuple(_turn(source, n, facts) for n in range(TURNS)))
+
+
+def _date(source: random.Random) -> str:
+    return f"{source.choice(_MONTHS)} {source.randint(1, 28)}, 2027"
+
+
+def _fact(category: str, question: str, value: str, turn: int, sentence: str, topic: str) -> Fact:
+    return Fact(category, question, value, (Said(turn, "user", sentence.format(topic, value)),))
+
+
+def _updated(topic: str, old: str, new: str, early: int, late: int) -> Fact:
+    return Fact(
+        "updated",
+        f"What is our {topic} now?",
+        new,
+        (
+            Said(early, "user", f"Our {topic} is {old}."),
+            Said(late, "user", f"Actually our {topic} is now {new}, it replaces the one I named before."),
+        ),
+        old,
+    )
+
+
+def _retracted(topic: str, value: str, early: int, late: int) -> Fact:
+    return Fact(
+        "retracted",
+        f"Do we need the {topic} {value}?",
+        value,
+        (
+            Said(early, "user", f"We need the {topic} {value} as well."),
+            Said(late, "user", f"Correction: we don't need the {topic} {value} any more."),
+        ),
+        value,
+    )
+
+
+def _path(part: str, path: str, turn: int) -> Fact:
+    return Fact("paths", f"Where is the {part}?", path, (Said(turn, "assistant", f"I created the {part} in {path}."),))
+
+
+def _turn(source: random.Random, number: int, facts: list[Fact]) -> Talk:
+    def told(role: str) -> list[str]:
+        return [s.text for f in facts for s in f.said if s.turn == number and s.role == role]
+
+    user = [*told("user"), source.choice(_SMALL)]
+    path = f"src/{source.choice(_WORDS)}/{source.choice(_WORDS)}.py"
+    lines = [f"    {source.choice(_WORDS)} = {source.choice(_WORDS)}({source.randint(0, 99)})" for _ in range(14)]
+    answer = [*told("assistant"), f"I looked at {path}: {source.choice(_WORDS)} calls {source.choice(_WORDS)}."]
+    return Talk(" ".join(user), path, "\n".join([f"def {source.choice(_WORDS)}():", *lines]), " ".join(answer))
+
+
+# --- who observes ---------------------------------------------------------------------------------------
+
+
+class HonestObserver:
+    """Writes down each planted sentence as it was said, and one small line for each result of a tool."""
+
+    name = "scripted"
+
+    def __init__(self, session: Session) -> None:
+        self._said = [said.text for fact in session.facts for said in fact.said]
+
+    async def observe(self, request: ObserveInput) -> ObserveResult:
+        out: list[str] = []
+        day = ""
+        for message in request.messages:
+            if (today := dates.day_text(message.created_at, request.timezone)) != day:
+                day = today
+                out.append(f"Date: {day}")
+            time = dates.clock_text(message.created_at, request.timezone)
+            out += [f"* 🔴 ({time}) {text}" for text in self._said if text in message.text]
+            out += [f"* 🟢 ({time}) Agent read {c.arguments.get('path')}" for c in message.tool_calls if c.arguments]
+        return ObserveResult("\n".join(out), model=self.name)
+
+
+class HonestReflector:
+    """Drops what a newer line replaces and the small lines; what was stated stays word for word."""
+
+    name = "scripted"
+
+    def __init__(self, session: Session) -> None:
+        self._replaced = {fact.said[0].text: fact.said[-1].text for fact in session.facts if len(fact.said) > 1}
+
+    async def reflect(self, request: ReflectInput) -> ReflectResult:
+        text = "\n".join(t for _, t in request.groups)
+        kept = [line for line in text.split("\n") if line.startswith("Date:") or self._stays(line, text)]
+        return ReflectResult("\n".join(kept), model=self.name)
+
+    def _stays(self, line: str, text: str) -> bool:
+        old = next((new for said, new in self._replaced.items() if line.endswith(said)), None)
+        return "🟢" not in line and (old is None or old not in text)
+
+
+# --- asking ---------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Tally:
+    """The answers of one way to remember; `whole` and `kept` are the tokens that went in and that stand for them."""
+
+    name: str
+    categories: dict[str, dict[str, int]] = field(
+        default_factory=lambda: {c: dict.fromkeys(OUTCOMES, 0) for c in CATEGORIES}
+    )
+    whole: int = 0
+    kept: int = 0
+
+    def as_json(self) -> Json:
+        """`retention`: share of the questions that what the model sees answers; `compression`: how many tokens one
+        token of the log stands for (0 where there is none)."""
+        asked = sum(sum(c.values()) for c in self.categories.values())
+        seen = sum(c["log"] for c in self.categories.values())
+        return {
+            "name": self.name,
+            "retention": round(seen / asked, 4) if asked else 0.0,
+            "compression": round(self.whole / self.kept, 2) if self.kept else 0.0,
+            "categories": self.categories,
+        }
+
+
+class Memory(Protocol):
+    """A way to remember, as far as one session goes."""
+
+    async def add(self, role: Role, *parts: Part) -> None:
+        """A message was said."""
+        ...
+
+    async def turn_ends(self, last: bool) -> bool:
+        """Whether it is time to ask: memory was condensed, or this was the last turn."""
+        ...
+
+    def sees(self) -> str:
+        """What the model would see."""
+        ...
+
+    async def search(self, question: str) -> str:
+        """What a search for the question finds."""
+        ...
+
+
+async def ask(session: Session, memory: Memory, tally: Tally, at: Collection[int] | None = None) -> list[int]:
+    """Play a session into a memory and ask it for the facts told so far: each time that it says, or after the turns
+    `at`. Returns the turns after which it was asked."""
+    asked: list[int] = []
+    for number, turn in enumerate(session.turns):
+        await memory.add("user", TextPart(turn.user))
+        await memory.add("assistant", ToolCallPart(f"c{number}", "read", {"path": turn.path}))
+        await memory.add("tool", ToolResultPart(f"c{number}", "read", turn.output))
+        await memory.add("assistant", TextPart(turn.answer))
+        now = await memory.turn_ends(number == len(session.turns) - 1)
+        if not (now if at is None else number in at):
+            continue
+        asked.append(number)
+        seen = memory.sees()
+        for fact in session.facts:
+            if fact.said[-1].turn <= number:
+                tally.categories[fact.category][await outcome(fact, seen, memory)] += 1
+    return asked
+
+
+async def outcome(fact: Fact, seen: str, memory: Memory) -> str:
+    """log: what the model sees holds the answer; wrong: it holds only what was true before; search: a search for the
+    question finds it; lost: nothing does."""
+    if fact.answered(seen):
+        return "log"
+    if fact.misled(seen):
+        return "wrong"
+    return "search" if fact.answered(await memory.search(fact.question)) else "lost"
+
+
+# --- ways to remember -----------------------------------------------------------------------------------
+
+
+class Observed:
+    """The engine of memory itself, on a database of its own."""
+
+    def __init__(
+        self, store: Store, clock: BenchClock, counter: Counter, observer: Observer, reflector: Reflector
+    ) -> None:
+        self._store, self._clock, self._counter = store, clock, counter
+        self._step, self._asked = 0, 0
+        self.engine = MemoryEngine(
+            store=store,
+            settings=MemorySettings(
+                observation=ObservationSettings(message_tokens=WINDOW),
+                reflection=ReflectionSettings(observation_tokens=LOG),
+            ),
+            mode="default", counter=counter, clock=clock, ids=store.ids, observer=observer, reflector=reflector,
+            emit=lambda _event: None, timezone="UTC",
+        )  # fmt: skip
+
+    async def open(self) -> None:
+        """Begin the session's thread."""
+        now = self._clock.now()
+        await self.engine.open(await self._store.write(threads.create, Thread("t", WORKSPACE, "", now, now)))
+
+    async def add(self, role: Role, *parts: Part) -> None:
+        if role == "assistant":
+            if self._step == 0:
+                await self.engine.begin_turn(provider="bench", model="bench")
+            self._step += 1
+            await self.engine.prepare(step=self._step)
+        self._clock.advance(20_000)
+        message = said(self._store.ids.new(), self._clock.now(), role, parts, self._counter)
+        self.engine.add(await self._store.write(message_store.append, message))
+
+    async def turn_ends(self, last: bool) -> bool:
+        await self.engine.end_turn()
+        await self.engine.wait_idle()
+        self._step = 0
+        generations = self.engine.flow.window.record.generation_count
+        grown, self._asked = generations > self._asked, generations
+        return grown or last
+
+    def sees(self) -> str:
+        shown = self.engine.preview()
+        return "\n".join([*(b.text for b in shown.blocks), *(plain_text(m.parts) for m in shown.messages)])
+
+    async def search(self, question: str) -> str:
+        page = await self._store.read(search.search, question, search.Scope(WORKSPACE, "t"), limit=HITS)
+        return "\n".join(hit.text for hit in page.hits)
+
+
+class Plain:
+    """The newest messages that fit, and nothing else: no memory."""
+
+    def __init__(self, counter: Counter) -> None:
+        self.counter = counter
+        self.messages: list[Message] = []
+        self.summary = ""
+
+    async def add(self, role: Role, *parts: Part) -> None:
+        self.messages.append(said(f"m{len(self.messages)}", 0, role, parts, self.counter))
+
+    async def turn_ends(self, last: bool) -> bool:
+        moved = False
+        while len(self.messages) > 4 and sum(m.tokens for m in self.messages) > WINDOW:
+            del self.messages[0]
+            moved = True
+        return moved or last
+
+    def sees(self) -> str:
+        return "\n".join([self.summary, *(plain_text(m.parts) for m in self.messages)])
+
+    async def search(self, question: str) -> str:
+        return ""
+
+
+class Summarised(Plain):
+    """The conversation so far in one text, written anew each time that the window is full: by a model, else from the
+    first sentence of each message, thinned out evenly until it fits the same budget as a log."""
+
+    def __init__(self, counter: Counter, asker: Asker | None = None) -> None:
+        super().__init__(counter)
+        self._asker = asker
+        self.whole = 0
+
+    async def turn_ends(self, last: bool) -> bool:
+        if sum(m.tokens for m in self.messages) <= WINDOW:
+            return last
+        old, self.messages = self.messages[:-4], self.messages[-4:]
+        self.whole += sum(m.tokens for m in old)
+        self.summary = await self._write(old)
+        return True
+
+    async def _write(self, old: Sequence[Message]) -> str:
+        if self._asker is not None:
+            text = "\n\n".join([self.summary, *(f"{m.role}: {plain_text(m.parts)}" for m in old)])
+            answer, _ = await self._asker.ask(fill_prompt("memory-summary", tokens=str(LOG)), text)
+            return answer
+        firsts = [plain_text(m.parts).split(". ")[0].split("\n")[0][:160] for m in old if m.role != "tool"]
+        lines = [*self.summary.split("\n"), *firsts]
+        while self.counter.count("\n".join(lines)) > LOG:
+            lines = lines[::2]
+        return "\n".join(lines)
+
+
+def said(id: str, time: int, role: Role, parts: tuple[Part, ...], counter: Counter) -> Message:
+    """A message of the session, counted."""
+    counted = count_parts(counter, parts)
+    return Message(
+        id, "t", WORKSPACE, role, parts, time, tokens=message_tokens(counted), part_tokens=counted,
+        token_counter=counter.name,
+    )  # fmt: skip
+
+
+# --- the whole of it ------------------------------------------------------------------------------------
+
+
+async def run(seeds: Iterable[int], counter: Counter, model: tuple[Provider, str] | None = None) -> list[Json]:
+    """One row for each way to remember. `model`: a provider and the name of its model, to observe, reflect and
+    summarise as well."""
+    asker = None
+    if model is not None:
+        asker = Asker(*model, counter, SystemClock(), temperature=0.0, max_output_tokens=MAX_OUTPUT_TOKENS)
+    names = ["scripted", "extractive", *([asker.full_name] if asker else []), "summary", "none"]
+    tallies = {name: Tally(name) for name in names}
+    for seed in seeds:
+        session = generate(seed)
+        at = await _observed(session, counter, tallies["scripted"], HonestObserver(session), HonestReflector(session))
+        await _observed(
+            session, counter, tallies["extractive"], ExtractiveObserver(counter), ExtractiveReflector(counter)
+        )
+        if asker is not None:
+            observer = ModelObserver(asker, previous_tokens=2_000)
+            await _observed(session, counter, tallies[asker.full_name], observer, ModelReflector(asker))
+        summarised = Summarised(counter, asker)
+        await ask(session, summarised, tallies["summary"], at)
+        tallies["summary"].whole += summarised.whole
+        tallies["summary"].kept += counter.count(summarised.summary)
+        await ask(session, Plain(counter), tallies["none"], at)
+    return [tally.as_json() for tally in tallies.values()]
+
+
+async def _observed(
+    session: Session, counter: Counter, tally: Tally, observer: Observer, reflector: Reflector
+) -> list[int]:
+    clock = BenchClock()
+    with tempfile.TemporaryDirectory(prefix="sakti-memory-") as folder:
+        store = await Store.open(Path(folder) / "memory.db", clock=clock, synchronous="NORMAL")
+        memory = Observed(store, clock, counter, observer, reflector)
+        try:
+            await memory.open()
+            asked = await ask(session, memory, tally)
+            tally.whole += memory.engine.flow.window.record.total_tokens_observed
+            tally.kept += memory.engine.flow.observation_tokens()
+        finally:
+            await memory.engine.close()
+            await store.close()
+    return asked

@@ -1,0 +1,92 @@
+"""`sakti bench memory`: facts planted in generated sessions are asked for after each generation."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from sakti.bench import memory_bench
+from sakti.bench.memory_bench import CATEGORIES, OUTCOMES, Fact, Said, generate
+from sakti.cli.app import _groups, app  # pyright: ignore[reportPrivateUsage]
+from sakti.core.tokens import Estimator
+from sakti.core.types import Json, Request
+from sakti.providers.scripted import ScriptedProvider
+
+
+def asked(row: Json) -> int:
+    return sum(sum(found.values()) for found in row["categories"].values())
+
+
+def test_a_session_is_the_same_each_time_and_tells_every_fact() -> None:
+    session = generate(4)
+    assert session == generate(4)
+    assert session != generate(5)
+    assert {f.category for f in session.facts} == set(CATEGORIES)
+    for fact in session.facts:
+        for said in fact.said:
+            turn = session.turns[said.turn]
+            assert said.text in (turn.user if said.role == "user" else turn.answer)
+        assert fact.answered(fact.said[-1].text)
+        assert not fact.answered("something else")
+        if fact.stale:
+            assert fact.misled(fact.said[0].text)
+            assert not fact.answered(fact.said[0].text)
+
+
+def test_a_retracted_fact_is_known_only_with_its_retraction() -> None:
+    fact = Fact("retracted", "Do we need the cache?", "x-1", (Said(0, "user", ""), Said(1, "user", "")), "x-1")
+    assert fact.answered("* 🔴 User stated that the cache x-1 is no longer needed")
+    assert not fact.answered("* 🔴 the cache x-1 is needed\n* 🟡 tests no longer fail")
+    assert fact.misled("* 🔴 the cache x-1 is needed")
+
+
+async def test_an_honest_observer_loses_nothing_and_no_memory_does() -> None:
+    rows = {row["name"]: row for row in await memory_bench.run((1,), Estimator())}
+    assert list(rows) == ["scripted", "extractive", "summary", "none"]
+    for row in rows.values():
+        assert set(row) == {"name", "retention", "compression", "categories"}
+        assert set(row["categories"]) == set(CATEGORIES)
+        assert all(set(found) == set(OUTCOMES) for found in row["categories"].values())
+    honest, extractive, none = rows["scripted"], rows["extractive"], rows["none"]
+    assert honest["retention"] == 1.0
+    assert honest["compression"] > 1
+    assert asked(honest) > len(generate(1).facts), "it was asked at the end only"
+    assert asked(none) == asked(rows["summary"]) == asked(honest)
+    assert honest["retention"] > extractive["retention"] > none["retention"]
+    assert all(found["lost"] == 0 for found in extractive["categories"].values()), "search finds what the log lost"
+    assert none["compression"] == 0
+    assert sum(found["lost"] for found in none["categories"].values())
+
+
+async def test_a_model_observes_beside_them() -> None:
+    """A model that writes down nothing of use: what it lost is found by search, and what it says wrongly is told."""
+    stale = next(f for f in generate(2).facts if f.category == "updated")
+
+    def play(request: Request) -> str:
+        return f"<observations>\nDate: Jan 15, 2026\n* 🔴 (12:00) {stale.said[0].text}\n</observations>"
+
+    provider = ScriptedProvider(play)
+    rows = {row["name"]: row for row in await memory_bench.run((2,), Estimator(), (provider, "demo"))}
+    assert list(rows) == ["scripted", "extractive", "scripted/demo", "summary", "none"]
+    row = rows["scripted/demo"]
+    assert row["categories"]["updated"]["wrong"]
+    assert row["categories"]["dates"]["search"]
+    assert row["retention"] < rows["scripted"]["retention"]
+    assert any("Summarise" in r.system[0].text for r in provider.requests)
+
+
+def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    _groups()
+    monkeypatch.setattr(memory_bench, "TURNS", 8)
+    said = CliRunner().invoke(app, ["bench", "memory", "--sessions", "1", "--json"])
+    assert said.exit_code == 0, said.output
+    assert [row["name"] for row in json.loads(said.stdout)["observers"]] == [
+        "scripted",
+        "extractive",
+        "summary",
+        "none",
+    ]
+    assert CliRunner().invoke(app, ["bench", "memory", "--sessions", "0"]).exit_code == 2
+    assert "memory" in CliRunner().invoke(app, ["bench", "--help"]).output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import tempfile
 from pathlib import Path
@@ -29,6 +30,7 @@ step = st.one_of(
     st.tuples(st.just("undep"), name, name, st.sampled_from(g.EDGE_TYPES)),
     st.tuples(st.sampled_from(("close", "force", "reopen", "claim", "release", "delete", "restore", "undo")), name),
     st.tuples(st.just("priority"), name, st.integers(0, 4)),
+    st.tuples(st.just("crash"), st.sampled_from(("force", "delete", "undo")), name),
 )
 
 
@@ -60,6 +62,22 @@ def play(db: Any, actor: Actor, op: tuple[Any, ...]) -> None:
             service.update(db, actor, task, {"priority": value})
 
 
+async def crash(store: Store, actor: Actor, op: tuple[Any, ...]) -> Store:
+    """A change that does not come to its end, and the database opened again: nothing happened."""
+
+    def half(db: Any) -> None:
+        play(db, actor, op)
+        raise InterruptedError
+
+    before = await store.read(task_store.all_live, "/w")
+    with contextlib.suppress(InterruptedError, TaskError):
+        await store.write(half)
+    await store.close()
+    again = await Store.open(store.path, clock=store.clock, ids=store.ids, synchronous="NORMAL")
+    assert await again.read(task_store.all_live, "/w") == before
+    return again
+
+
 def same(db: Any) -> None:
     tasks, state = service.load(db, "/w")
     board = service.board(db, "/w", 0)
@@ -84,7 +102,7 @@ def same(db: Any) -> None:
                 assert set(itertools.pairwise(got[1:])) <= {(e.task, e.on) for e in edges}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(step, max_size=30))
 def test_queries_answer_what_the_pure_graph_answers(ops: list[tuple[Any, ...]]) -> None:
     async def run(folder: Path) -> None:
@@ -97,7 +115,10 @@ def test_queries_answer_what_the_pure_graph_answers(ops: list[tuple[Any, ...]]) 
             await store.read(same)
             for op in ops:
                 try:
-                    await store.write(play, actor, op)
+                    if op[0] == "crash":
+                        store = await crash(store, actor, op[1:])
+                    else:
+                        await store.write(play, actor, op)
                 except TaskError as e:
                     assert e.code
                 await store.read(same)

@@ -40,7 +40,7 @@ def run(
                 "results": [
                     {
                         "id": h.id,
-                        "source": "raw" if h.kind == "message" else h.kind,
+                        "source": h.source,
                         "thread_id": h.thread_id,
                         "task_id": h.task_id,
                         "time": h.time,
@@ -61,4 +61,8 @@ def run(
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(hit.time / 1000))
         where = hit.thread_title or hit.thread_id or ""
         common.say(f"{hit.rank:>3}  {when}  {hit.kind:<11} {hit.role:<9} {where}\n     {hit.snippet}")
-    common.say(f"{page.total} found" + (f", {len(page.hits)} shown" if page.total > len(page.hits) else ""))
+    common.say(
+        f"{page.total} found"
+        + (f", {len(page.hits)} shown" if page.total > len(page.hits) else "")
+        + (" among the newest: the words are too common for all" if page.newest_only else "")
+    )

@@ -66,7 +66,8 @@ class Scope:
 @dataclass(frozen=True, slots=True)
 class Hit:
     """`marks` are (start, end) in `snippet`; `score` is 0 to 1, `rank` counts from 1; `position` is a message's
-    index in its thread; `group_id` the group of an observation line."""
+    index in its thread; `group_id` the group of an observation line;
+    `source`: raw or compacted (a message), observation, reflection, task, working_memory."""
 
     id: str
     kind: str
@@ -81,6 +82,7 @@ class Hit:
     marks: tuple[tuple[int, int], ...]
     score: float
     rank: int
+    source: str = "raw"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ def _by_words(db: Database, words: list[str], query: Query, place: _Place) -> tu
     if not match:
         return [], False
     found = _candidates(db, "search_words", WEIGHTS, match, replace(place, floor=floor))
-    question = len(words) >= QUESTION and not query.phrases and not looks_like_identifier(query.text)
+    question = len(query.text.split()) >= QUESTION and not query.phrases and not looks_like_identifier(query.text)
     entering = _neighbours(db, found[:ENTERING], place) if question else []
     search_rank.rerank(found, entering, words, partial(_stems, db))
     return found, floor > 0
@@ -189,7 +191,7 @@ def _corrected(db: Database, words: list[str]) -> list[str]:
             " LIMIT ?",
             (word[:2], word[:2] + "\U0010ffff", len(stem) - 1, len(word) + 1, VOCABULARY),
         ).fetchall()
-        near = [(doc, term) for term, doc in rows if _one_edit(stem, term) or _one_edit(word, term)]
+        near = [(doc, term) for term, doc in rows for w in {stem, word} if _half_alike(w, term) and _one_edit(w, term)]
         out.extend(term for _, term in sorted(near, reverse=True)[:2])
     return list(dict.fromkeys(out))[:MAX_TERMS]
 
@@ -200,6 +202,12 @@ def _exists(db: Database, word: str) -> bool:
         db.execute_sql(f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT 1", (_quoted(word),)).fetchone()
         for table in ("search_words", "search_trigrams")
     )
+
+
+def _half_alike(a: str, b: str) -> bool:
+    """One edit leaves the first or the last half (less one letter, for a swap in the middle) as it is."""
+    half = len(a) // 2 - 1
+    return a[:half] == b[:half] or a[-half:] == b[-half:]
 
 
 def _one_edit(a: str, b: str) -> bool:
@@ -270,7 +278,10 @@ def _by_trigrams(db: Database, query: Query, place: _Place) -> tuple[list[Candid
 
 _RANKED = f"d.pk, d.kind, d.thread_id, d.position, d.created_at, substr(d.text, 1, {HEAD}), length(d.text)"
 _COLUMNS = (
-    "d.pk, d.kind, d.doc_id, d.thread_id, coalesce(t.title, ''), d.task_id, d.role, d.created_at, d.position, d.text"
+    "d.pk, d.kind, d.doc_id, d.thread_id, coalesce(t.title, ''), d.task_id, d.role, d.created_at, d.position, d.text,"
+    " CASE WHEN d.kind != 'message' THEN d.kind WHEN EXISTS (SELECT 1 FROM compaction_records c"
+    " WHERE c.thread_id = d.thread_id AND c.undone_at IS NULL AND d.position BETWEEN c.first_index AND c.last_index)"
+    " THEN 'compacted' ELSE 'raw' END"
 )
 _FROM = "search_docs d LEFT JOIN threads t ON t.id = d.thread_id"
 
@@ -390,10 +401,23 @@ def _without_excluded(db: Database, found: list[Candidate], query: Query) -> lis
 
 
 def _hit(row: tuple[Any, ...], words: Iterable[str], score: float, rank: int) -> Hit:
-    _, kind, doc_id, thread_id, title, task_id, role, created, position, text = row
+    _, kind, doc_id, thread_id, title, task_id, role, created, position, text, source = row
     snippet, marks = snippet_of(text, words)
     return Hit(
-        doc_id, kind, thread_id, title, task_id, role, created, position, text, snippet, marks, round(score, 4), rank
+        doc_id,
+        kind,
+        thread_id,
+        title,
+        task_id,
+        role,
+        created,
+        position,
+        text,
+        snippet,
+        marks,
+        round(score, 4),
+        rank,
+        source,
     )
 
 

@@ -228,7 +228,7 @@ def _hits(found: search_store.SearchPage, counter: Counter, in_window: set[str])
     for hit in found.hits:
         entry: Json = {
             "id": hit.id,
-            "source": "raw" if hit.kind == "message" else hit.kind,
+            "source": hit.source,
             "score": hit.score,
             "time": hit.time,
             "thread": hit.thread_title or hit.thread_id,

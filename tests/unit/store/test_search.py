@@ -13,6 +13,7 @@ from playhouse.apsw_ext import APSWDatabase
 
 from sakti.core.clock import SystemClock
 from sakti.store import migrate, search_index
+from sakti.store import search as search_store
 from sakti.store.database import Store
 from sakti.store.search import Scope, parse_query, search, snippet_of, terms
 
@@ -174,3 +175,42 @@ async def test_what_changes_or_goes_is_found_no_more(filled: Store) -> None:
     await filled.write(search_index.remove, "message", "m6")
     page = await filled.read(search, "brown", Scope("/w"))
     assert page.hits == ()
+
+
+async def test_a_hit_says_where_it_comes_from(filled: Store) -> None:
+    def compacted(db: APSWDatabase) -> None:
+        db.execute_sql("INSERT INTO threads (id, resource_id, created_at, updated_at) VALUES ('t1', '/w', 1, 1)")
+        db.execute_sql(
+            "INSERT INTO compaction_records (id, thread_id, resource_id, record_id, first_index, last_index,"
+            " message_count, original_message_ids, tokens_before, tokens_after, created_at)"
+            " VALUES ('c', 't1', '/w', 'r', 0, 0, 1, '[]', 1, 1, 1)"
+        )
+
+    await filled.write(compacted)
+    page = await filled.read(search, "LoginSchema getUserId", Scope("/w"))
+    assert {h.id: h.source for h in page.hits} == {"m0": "compacted", "m1": "raw", "o1": "observation"}
+
+
+async def test_pages_follow_each_other(filled: Store) -> None:
+    whole = await filled.read(search, "role:user", Scope("/w"))
+    parts = [await filled.read(search, "role:user", Scope("/w"), limit=1, offset=i) for i in range(3)]
+    assert [h.id for p in parts for h in p.hits] == [h.id for h in whole.hits]
+    assert [h.rank for p in parts for h in p.hits] == [1, 2, 3]
+
+
+async def test_common_words_are_looked_up_among_the_newest_and_that_is_said(
+    filled: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def many(db: APSWDatabase) -> None:
+        for i in range(100):
+            search_index.put(
+                db, kind="message", doc_id=f"n{i}", resource_id="/w", created_at=i, text=f"lorem ipsum {i}"
+            )
+
+    await filled.write(many)
+    for table in search_store.BUDGET:
+        monkeypatch.setitem(search_store.BUDGET, table, 20)
+    common = await filled.read(search, "lorem ipsum", Scope("/w"), now=1)
+    assert common.newest_only and common.hits[0].id == "n99" and common.total < 100
+    rare = await filled.read(search, "lorem fox", Scope("/w"), now=1)
+    assert not rare.newest_only and {h.id for h in rare.hits} == {"m5", "m6"}

@@ -56,7 +56,7 @@ async def test_what_the_first_session_wrote_the_second_gets_word_for_word(store:
             return Answer("", calls=(Call("memory-search", {"query": "LoginSchema"}),))
         if len(seen) == 2:
             found = json.loads(results(request)[0])["results"]
-            said = next(r for r in found if r["source"] == "raw" and r["text"].startswith("We must have"))
+            said = next(r for r in found if r["role"] == "user" and r["text"].startswith("We must have"))
             return Answer("", calls=(Call("memory-search", {"action": "recall", "id": said["id"], "detail": "high"}),))
         return "Here it is."
 

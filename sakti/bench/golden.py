@@ -98,7 +98,8 @@ async def check(paths: Sequence[Path]) -> Report:
                     row.total += 1
                     if "ops" in case:
                         store = store or await Store.open(
-                            Path(folder) / "tasks.db", clock=SystemClock(), synchronous="NORMAL")
+                            Path(folder) / "tasks.db", clock=SystemClock(), synchronous="NORMAL"
+                        )
                         good = await golden_tasks.passes(store, f"/{path.name}/{number}", case)
                     else:
                         good = _good(case, report)
@@ -194,8 +195,12 @@ def _messages(values: Sequence[Json]) -> list[Message]:
 
 
 def _parsed(result: parse.Parsed, expected: Json, *, reflector: bool) -> tuple[Json, Json]:
-    got: Json = {"observations": result.observations, "currentTask": result.current_task,
-                 "suggestedContinuation": result.suggested_response, "threadTitle": result.title}
+    got: Json = {
+        "observations": result.observations,
+        "currentTask": result.current_task,
+        "suggestedContinuation": result.suggested_response,
+        "threadTitle": result.title,
+    }
     if result.degenerate:
         got["degenerate"] = True
     want = {k: expected[k] for k in _PARSED if k in expected}
@@ -210,7 +215,8 @@ def _auto_ttl(model: Json | None) -> int:
     model = model or {}
     options = model.get("providerOptions", {}).get("openai", {})
     return policy.resolve_auto_activation_ttl(
-        model.get("provider"), model.get("modelId"), options.get("promptCacheRetention"))
+        model.get("provider"), model.get("modelId"), options.get("promptCacheRetention")
+    )
 
 
 def run(fn: str, args: Sequence[Any]) -> Any:

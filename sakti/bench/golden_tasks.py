@@ -67,14 +67,14 @@ def _play(db: Database, actor: Actor, op: Json, prefix: str) -> None:
     match op["op"]:
         case "create":
             service.create(
-                db, actor, at("id"), op["title"], priority=op.get("priority", 2), type=op.get("type", "task"))
+                db, actor, at("id"), op["title"], priority=op.get("priority", 2), type=op.get("type", "task")
+            )
         case "dep":
             service.depend(db, actor, at("task"), at("on"), op.get("type", graph.BLOCKS))
         case "undep":
             service.depend(db, actor, at("task"), at("on"), op.get("type", graph.BLOCKS), add=False)
         case "close":
-            service.close(
-                db, actor, at("id"), op.get("reason", "completed"), "done", force=bool(op.get("force")))
+            service.close(db, actor, at("id"), op.get("reason", "completed"), "done", force=bool(op.get("force")))
         case "reopen":
             service.reopen(db, actor, at("id"))
         case "priority":

@@ -26,22 +26,39 @@ async def add(store: Store, counter: Counter, thread: Thread, record: Record, co
         await store.write(_merge, record, thread, made)
 
 
-def _some(
-    db: Database, thread: Thread, record: Record, first: int, size: int, tokens: list[int]
-) -> Group:
+def _some(db: Database, thread: Thread, record: Record, first: int, size: int, tokens: list[int]) -> Group:
     rows = [
-        messages.append(db, Message(
-            f"history-{thread.id}-{number:08d}", thread.id, thread.resource_id,
-            "user" if number % 2 == 0 else "assistant", (TextPart(_TEXTS[number % 2]),), thread.created_at,
-            tokens=message_tokens((tokens[number % 2],)), part_tokens=(tokens[number % 2],), token_counter="o200k_base",
-        ))
+        messages.append(
+            db,
+            Message(
+                f"history-{thread.id}-{number:08d}",
+                thread.id,
+                thread.resource_id,
+                "user" if number % 2 == 0 else "assistant",
+                (TextPart(_TEXTS[number % 2]),),
+                thread.created_at,
+                tokens=message_tokens((tokens[number % 2],)),
+                part_tokens=(tokens[number % 2],),
+                token_counter="o200k_base",
+            ),
+        )
         for number in range(first, first + size)
     ]
     text = f"* 🟡 (12:00) Messages {first} to {first + size - 1} were about src/auth/token.py"
     group = Group(
-        f"history-group-{thread.id}-{first:08d}", record.id, thread.id, "observation", "buffered", text,
-        thread.created_at, first_message_id=rows[0].id, last_message_id=rows[-1].id, first_index=rows[0].index,
-        last_index=rows[-1].index, message_ids=tuple(m.id for m in rows), message_tokens=sum(m.tokens for m in rows),
+        f"history-group-{thread.id}-{first:08d}",
+        record.id,
+        thread.id,
+        "observation",
+        "buffered",
+        text,
+        thread.created_at,
+        first_message_id=rows[0].id,
+        last_message_id=rows[-1].id,
+        first_index=rows[0].index,
+        last_index=rows[-1].index,
+        message_ids=tuple(m.id for m in rows),
+        message_tokens=sum(m.tokens for m in rows),
         observation_tokens=24,
     )
     _store(db, group, thread, expected_cursor=first - 1)
@@ -52,10 +69,21 @@ def _some(
 def _merge(db: Database, record: Record, thread: Thread, made: list[Group]) -> None:
     text = "* 🔴 (12:00) The token is refreshed before each request, src/auth/token.py"
     reflection = Group(
-        f"history-reflection-{thread.id}", record.id, thread.id, "reflection", "buffered", text, thread.created_at,
-        first_message_id=made[0].first_message_id, last_message_id=made[-1].last_message_id,
-        first_index=made[0].first_index, last_index=made[-1].last_index, generation=1, observation_tokens=20,
-        merged_group_ids=tuple(g.id for g in made), message_tokens=sum(g.message_tokens for g in made),
+        f"history-reflection-{thread.id}",
+        record.id,
+        thread.id,
+        "reflection",
+        "buffered",
+        text,
+        thread.created_at,
+        first_message_id=made[0].first_message_id,
+        last_message_id=made[-1].last_message_id,
+        first_index=made[0].first_index,
+        last_index=made[-1].last_index,
+        generation=1,
+        observation_tokens=20,
+        merged_group_ids=tuple(g.id for g in made),
+        message_tokens=sum(g.message_tokens for g in made),
     )
     _store(db, reflection, thread, expected_cursor=None)
     last = made[-1].last_index or 0
@@ -65,19 +93,28 @@ def _merge(db: Database, record: Record, thread: Thread, made: list[Group]) -> N
 def _store(db: Database, group: Group, thread: Thread, expected_cursor: int | None) -> None:
     held = Held("observing", "history", group.id)
     leases.acquire(
-        db, record_id=group.record_id, kind=held.kind, owner=held.owner, operation_id=held.operation_id,
-        thread_id=thread.id, now=thread.created_at,
+        db,
+        record_id=group.record_id,
+        kind=held.kind,
+        owner=held.owner,
+        operation_id=held.operation_id,
+        thread_id=thread.id,
+        now=thread.created_at,
     )
     line = NewLine(f"line-{group.id}", 0, 0, "", "12:00", "medium", group.text, {"files": [], "line_numbers": []})
-    memory.insert_group(
-        db, group, [line], resource_id=thread.resource_id, expected_cursor=expected_cursor, held=held)
-    leases.release(
-        db, record_id=group.record_id, kind=held.kind, owner=held.owner, operation_id=held.operation_id)
+    memory.insert_group(db, group, [line], resource_id=thread.resource_id, expected_cursor=expected_cursor, held=held)
+    leases.release(db, record_id=group.record_id, kind=held.kind, owner=held.owner, operation_id=held.operation_id)
 
 
 def _activate(
-    db: Database, record: Record, thread: Thread, groups: tuple[str, ...], reflection: str | None, cursor: int,
+    db: Database,
+    record: Record,
+    thread: Thread,
+    groups: tuple[str, ...],
+    reflection: str | None,
+    cursor: int,
     last: int,
 ) -> None:
-    memory.activate(db, Activation(
-        record.id, thread.id, groups, reflection, cursor, last, 0, 0, 20, 0, {}, None, thread.created_at))
+    memory.activate(
+        db, Activation(record.id, thread.id, groups, reflection, cursor, last, 0, 0, 20, 0, {}, None, thread.created_at)
+    )

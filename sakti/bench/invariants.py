@@ -117,8 +117,11 @@ def log_moves(before: Log, after: Log, *, undone: bool) -> Iterator[Finding]:
 def _observed_twice(new: Group, log: Log) -> Iterator[Finding]:
     for other in log.groups.values():
         if (
-            other.id != new.id and other.kind == "observation" and other.state != "discarded"
-            and other.thread_id == new.thread_id and (other.first_index or 0) <= (new.last_index or 0)
+            other.id != new.id
+            and other.kind == "observation"
+            and other.state != "discarded"
+            and other.thread_id == new.thread_id
+            and (other.first_index or 0) <= (new.last_index or 0)
             and (other.last_index or 0) >= (new.first_index or 0)
         ):
             yield 3, f"messages {new.first_index}–{new.last_index} were observed twice"
@@ -129,8 +132,11 @@ def finished(answered: Iterable[tuple[str, int, int]], log: Log) -> Iterator[Fin
     """2: what an Observer has answered is in the store."""
     for thread, first, last in answered:
         if not any(
-            g.kind == "observation" and g.state != "discarded" and g.thread_id == thread
-            and (g.first_index or 0) <= first and (g.last_index or 0) >= last
+            g.kind == "observation"
+            and g.state != "discarded"
+            and g.thread_id == thread
+            and (g.first_index or 0) <= first
+            and (g.last_index or 0) >= last
             for g in log.groups.values()
         ):
             yield 2, f"the finished observation of messages {first}–{last} is nowhere"
@@ -160,17 +166,22 @@ def waiting(
     above = pending > numbers.block_after or (pending >= numbers.threshold and not ready and not running)
     log_above = log_tokens > numbers.reflect_block_after or (log_tokens >= numbers.reflect_at and not reflecting)
     if not above and not log_above:
-        yield 6, (
-            f"a step waited at {pending} of {numbers.threshold} pending and {log_tokens} of "
-            f"{numbers.reflect_at} observed tokens"
+        yield (
+            6,
+            (
+                f"a step waited at {pending} of {numbers.threshold} pending and {log_tokens} of "
+                f"{numbers.reflect_at} observed tokens"
+            ),
         )
 
 
 def after_step(status: MemoryStatus, numbers: Numbers, *, may_observe: bool) -> Iterator[Finding]:
     """5 and 6: a step that goes on above its limits says why; `may_observe`: something could have gone."""
     pending = status.messages.tokens
-    if pending >= numbers.threshold and status.buffered_observations.chunks == 0 and (
-        status.buffered_observations.status != "running" and not status.note
+    if (
+        pending >= numbers.threshold
+        and status.buffered_observations.chunks == 0
+        and (status.buffered_observations.status != "running" and not status.note)
     ):
         yield 5, f"{pending} of {numbers.threshold} tokens are pending, and the status does not say why"
     if pending > numbers.block_after and may_observe:

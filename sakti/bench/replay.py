@@ -128,11 +128,17 @@ class _Player:
         self.gate = Gate(script.delay)
         seed = script.seed or 0
         self.observer = ScriptedObserver(
-            self.gate, counter, self.clock, ScriptedProvider(),
-            previous_tokens=script.settings.observation.previous_observer_tokens, fail_rate=script.fail_rate, seed=seed,
+            self.gate,
+            counter,
+            self.clock,
+            ScriptedProvider(),
+            previous_tokens=script.settings.observation.previous_observer_tokens,
+            fail_rate=script.fail_rate,
+            seed=seed,
         )
         self.reflector = ScriptedReflector(
-            self.gate, incompressible=script.incompressible, fail_rate=script.fail_rate, seed=seed + 1)
+            self.gate, incompressible=script.incompressible, fail_rate=script.fail_rate, seed=seed + 1
+        )
         self.cache = PromptCache(counter)
         self.events: list[Event] = []
         self.said: dict[str, list[Message]] = {}
@@ -149,8 +155,8 @@ class _Player:
         system = read_prompt("system")
         self.system = Block("system", system, edge=True, tokens=counter.count(system))
         self.forbidden = {
-            "the reminder": read_prompt("memory-reminder")[:200], "the context's instructions":
-            read_prompt("memory-context")[:200],
+            "the reminder": read_prompt("memory-reminder")[:200],
+            "the context's instructions": read_prompt("memory-context")[:200],
         }
         self.store: BenchStore
         self.engine: MemoryEngine
@@ -181,9 +187,18 @@ class _Player:
         self.thread = found
         self.said.setdefault(name, [])
         self.engine = MemoryEngine(
-            store=self.store, settings=self.script.settings, mode="default", counter=self.counter, clock=self.clock,
-            ids=self.store.ids, observer=self.observer, reflector=self.reflector, emit=self.events.append,
-            owner=f"{socket.gethostname()}:{NO_PROCESS}:{next(self.owners)}", timezone="UTC", failpoint=self._failpoint,
+            store=self.store,
+            settings=self.script.settings,
+            mode="default",
+            counter=self.counter,
+            clock=self.clock,
+            ids=self.store.ids,
+            observer=self.observer,
+            reflector=self.reflector,
+            emit=self.events.append,
+            owner=f"{socket.gethostname()}:{NO_PROCESS}:{next(self.owners)}",
+            timezone="UTC",
+            failpoint=self._failpoint,
         )
         await self.engine.open(found)
 
@@ -271,7 +286,8 @@ class _Player:
         statuses = [e for e in self.events if isinstance(e, MemoryStatus)]
         self.last_status = statuses[-1] if statuses else self.last_status
         self.run.activations += sum(
-            isinstance(e, MemoryActivation) and e.operation_type == "observation" for e in self.events)
+            isinstance(e, MemoryActivation) and e.operation_type == "observation" for e in self.events
+        )
         self.events.clear()
         await self._check_request(prepared, flow)
         if self.store.dead:
@@ -290,8 +306,15 @@ class _Player:
         counted = count_parts(self.plain, parts)
         self.clock.advance(10)
         message = Message(
-            self.store.ids.new(), self.thread.id, WORKSPACE, role, parts, self.clock.now(),
-            tokens=message_tokens(counted), part_tokens=counted, token_counter=self.plain.name,
+            self.store.ids.new(),
+            self.thread.id,
+            WORKSPACE,
+            role,
+            parts,
+            self.clock.now(),
+            tokens=message_tokens(counted),
+            part_tokens=counted,
+            token_counter=self.plain.name,
         )
         if self.store.dead:
             await self._restart(crashed=True)
@@ -338,10 +361,16 @@ class _Player:
             if watch and not waited and not self.store.dead:
                 waited = True
                 self.run.blocked_steps += 1
-                self._find(invariants.waiting(
-                    flow.numbers(), flow.window.pending, flow.observation_tokens(), ready=bool(flow.window.ready()),
-                    running=flow.buffering is not None and not flow.buffering.done(), reflecting=reflecting,
-                ))
+                self._find(
+                    invariants.waiting(
+                        flow.numbers(),
+                        flow.window.pending,
+                        flow.observation_tokens(),
+                        ready=bool(flow.window.ready()),
+                        running=flow.buffering is not None and not flow.buffering.done(),
+                        reflecting=reflecting,
+                    )
+                )
             self.gate.release()
         try:
             return await task
@@ -435,8 +464,10 @@ class _Player:
         for group in pinned:
             lines = await self.store.read(memory_store.pinned_lines, group.merged_group_ids)
             self._find(
-                (8, f"a pinned line is not in the reflection: {line}") for line in lines
-                if line.lstrip("* ") not in group.text)
+                (8, f"a pinned line is not in the reflection: {line}")
+                for line in lines
+                if line.lstrip("* ") not in group.text
+            )
         self.log, self.looked = now, self.store.writes
 
     def _read_log(self, db: Database) -> Log:
@@ -518,7 +549,8 @@ class _Player:
                     continue
                 phrase = " ".join(words).replace('"', " ")
                 page = await self.store.read(
-                    search.search, f'"{phrase}"', search.Scope(WORKSPACE, thread, ("message",)), limit=50)
+                    search.search, f'"{phrase}"', search.Scope(WORKSPACE, thread, ("message",)), limit=50
+                )
                 if not any(hit.id == message.id or hit.text == text for hit in page.hits):
                     self._find([(10, f"message {message.index} is not found by its words")])
 

@@ -15,15 +15,22 @@ from sakti.core.errors import ConfigError
 from sakti.core.types import Json
 
 _OBSERVATION = {
-    "messageTokens": "message_tokens", "bufferTokens": "buffer_tokens", "bufferActivation": "buffer_activation",
-    "blockAfter": "block_after", "previousObserverTokens": "previous_observer_tokens",
+    "messageTokens": "message_tokens",
+    "bufferTokens": "buffer_tokens",
+    "bufferActivation": "buffer_activation",
+    "blockAfter": "block_after",
+    "previousObserverTokens": "previous_observer_tokens",
     "maxTokensPerBatch": "max_tokens_per_batch",
 }
 _REFLECTION = {
-    "observationTokens": "observation_tokens", "bufferActivation": "buffer_activation", "blockAfter": "block_after",
+    "observationTokens": "observation_tokens",
+    "bufferActivation": "buffer_activation",
+    "blockAfter": "block_after",
 }
 _GENERAL = {
-    "scope": "scope", "retrieval": "retrieval", "shareTokenBudget": "share_token_budget",
+    "scope": "scope",
+    "retrieval": "retrieval",
+    "shareTokenBudget": "share_token_budget",
     "activateAfterIdle": "activate_after_idle",
 }
 
@@ -81,7 +88,10 @@ def load(path: Path) -> Script:
     if not turns:
         raise ConfigError(f"{path} has no turn in it.")
     return Script(
-        path.stem, settings_of(config), turns, delay=int(config.get("observerDelay") or 0),
+        path.stem,
+        settings_of(config),
+        turns,
+        delay=int(config.get("observerDelay") or 0),
         fail_rate=float(config.get("observerFailRate") or 0),
         incompressible=str(config.get("reflector") or "").startswith(_INCOMPRESSIBLE),
     )
@@ -117,8 +127,11 @@ def _turn(line: Json) -> Turn:
     if line.get("restart"):
         return Turn(restart=True)
     return Turn(
-        str(line["user"]), int(line.get("gapMs") or 0), tuple(_step(s) for s in line.get("steps") or ()),
-        _model(line.get("model")), str(line.get("thread") or ""),
+        str(line["user"]),
+        int(line.get("gapMs") or 0),
+        tuple(_step(s) for s in line.get("steps") or ()),
+        _model(line.get("model")),
+        str(line.get("thread") or ""),
     )
 
 
@@ -134,7 +147,8 @@ def _step(value: Json) -> Step:
     result = tool.get("result", "")
     args: Any = tool.get("args")
     return Step(
-        str(value.get("text") or ""), str(tool.get("name") or ""),
+        str(value.get("text") or ""),
+        str(tool.get("name") or ""),
         cast("Json", args) if isinstance(args, dict) else {"input": args} if args is not None else {},
         result if isinstance(result, str) else json.dumps(result, ensure_ascii=False),
     )
@@ -163,8 +177,15 @@ def generate(seed: int) -> Script:
     budget = source.choice((None, None, None, threshold * 2, threshold)) if seed % 2 else None
     turns = tuple(_turns(source, threshold))
     return Script(
-        f"seed-{seed}", settings, turns, seed, delay, source.choice((0.0, 0.0, 0.0, 0.1, 0.4)),
-        source.random() < 0.12, budget, source.choice((0, 0, 5, 9)),
+        f"seed-{seed}",
+        settings,
+        turns,
+        seed,
+        delay,
+        source.choice((0.0, 0.0, 0.0, 0.1, 0.4)),
+        source.random() < 0.12,
+        budget,
+        source.choice((0, 0, 5, 9)),
     )
 
 
@@ -172,17 +193,23 @@ def _settings(source: random.Random) -> MemorySettings:
     threshold = source.choice((600, 1_000, 2_000, 3_500, 6_000))
     buffer: Any = source.choice((0.1, 0.2, 0.25, 0.5, False, threshold // 3))
     observation = ObservationSettings(
-        message_tokens=threshold, buffer_tokens=buffer, buffer_activation=source.choice((0.5, 0.7, 0.8, 0.95, 1.0)),
+        message_tokens=threshold,
+        buffer_tokens=buffer,
+        buffer_activation=source.choice((0.5, 0.7, 0.8, 0.95, 1.0)),
         block_after=source.choice((1.0, 1.1, 1.2, 1.5, 2.0)),
         previous_observer_tokens=source.choice((0, 200, 2_000)),
     )
     reflection = ReflectionSettings(
-        observation_tokens=source.choice((300, 600, 1_500)), buffer_activation=source.choice((0.3, 0.5, 0.8, 1.0)),
+        observation_tokens=source.choice((300, 600, 1_500)),
+        buffer_activation=source.choice((0.3, 0.5, 0.8, 1.0)),
         block_after=source.choice((1.0, 1.2, 1.5)),
     )
     settings = MemorySettings(
-        share_token_budget=source.random() < 0.25, retrieval=source.random() < 0.7,
-        activate_after_idle=source.choice(("auto", "5m", False)), observation=observation, reflection=reflection,
+        share_token_budget=source.random() < 0.25,
+        retrieval=source.random() < 0.7,
+        activate_after_idle=source.choice(("auto", "5m", False)),
+        observation=observation,
+        reflection=reflection,
     )
     try:
         check(Config(memory=settings))
@@ -232,14 +259,18 @@ def _text(source: random.Random, tokens: int) -> str:
     while len(words) < max(3, tokens):
         draw = source.random()
         words.append(
-            path(source) if draw < 0.02 else f"{source.choice(_NAMES)}_{source.randint(1, 999)}" if draw < 0.05
-            else source.choice(_WORDS))
+            path(source)
+            if draw < 0.02
+            else f"{source.choice(_NAMES)}_{source.randint(1, 999)}"
+            if draw < 0.05
+            else source.choice(_WORDS)
+        )
         if draw > 0.97:
             words[-1] += source.choice((".", "?", "!\n"))
     return " ".join(words)
 
 
 def parse_seeds(text: str) -> Sequence[int]:
-    """"0-99" or "7". Raises `ValueError`."""
+    """ "0-99" or "7". Raises `ValueError`."""
     first, dash, last = text.partition("-")
     return range(int(first), int(last if dash else first) + 1)

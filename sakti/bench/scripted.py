@@ -69,7 +69,14 @@ class ScriptedObserver:
     name = "scripted"
 
     def __init__(
-        self, gate: Gate, counter: Counter, clock: Clock, provider: Provider, *, previous_tokens: int, fail_rate: float,
+        self,
+        gate: Gate,
+        counter: Counter,
+        clock: Clock,
+        provider: Provider,
+        *,
+        previous_tokens: int,
+        fail_rate: float,
         seed: int,
     ) -> None:
         asker = Asker(provider, "scripted", counter, clock, temperature=0, max_output_tokens=1)

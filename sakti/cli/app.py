@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -111,24 +112,34 @@ def search(
     )
 
 
-def _groups() -> None:
-    """Add the commands that live in files of their own, once."""
-    if app.registered_groups:
-        return
-    from sakti.cli import bench, config, db, doctor, local, memory, models, tasks, threads
+# The commands that live in files of their own: `app` in a file is a group, `show` a command.
+_FILES = {
+    "threads": CHAT,
+    "tasks": MEMORY,
+    "memory": MEMORY,
+    "bench": UPKEEP,
+    "db": UPKEEP,
+    "local": UPKEEP,
+    "config": UPKEEP,
+    "models": UPKEEP,
+    "doctor": UPKEEP,
+}
 
-    app.add_typer(threads.app, name="threads", rich_help_panel=CHAT)
-    app.add_typer(tasks.app, name="tasks", rich_help_panel=MEMORY)
-    app.add_typer(memory.app, name="memory", rich_help_panel=MEMORY)
-    app.add_typer(bench.app, name="bench", rich_help_panel=UPKEEP)
-    app.add_typer(db.app, name="db", rich_help_panel=UPKEEP)
-    app.add_typer(local.app, name="local", rich_help_panel=UPKEEP)
-    app.command(name="config", rich_help_panel=UPKEEP)(config.show)
-    app.command(name="models", rich_help_panel=UPKEEP)(models.show)
-    app.command(name="doctor", rich_help_panel=UPKEEP)(doctor.show)
+
+def load(name: str) -> None:
+    """Add one of `_FILES`, unless it is there already."""
+    known = {g.name for g in app.registered_groups} | {c.name for c in app.registered_commands}
+    if name in known:
+        return
+    module = importlib.import_module(f"sakti.cli.{name}")
+    if hasattr(module, "app"):
+        app.add_typer(module.app, name=name, rich_help_panel=_FILES[name])
+    else:
+        app.command(name=name, rich_help_panel=_FILES[name])(module.show)
 
 
 def run_command(arguments: Sequence[str]) -> None:
-    """Let typer have the line."""
-    _groups()
+    """Let typer have the line; of the files only the named one is loaded, all of them where none is named."""
+    for name in [arguments[0]] if arguments[0] in _FILES else _FILES:
+        load(name)
     app(args=list(arguments), prog_name="sakti")

@@ -35,10 +35,14 @@ def golden(
     with common.plain_errors():
         report = asyncio.run(bench.check(found))
     if json_:
-        common.say_json({
-            "passed": report.passed, "total": report.total, "functions": [asdict(f) for f in report.functions],
-            "unknown": report.unknown,
-        })
+        common.say_json(
+            {
+                "passed": report.passed,
+                "total": report.total,
+                "functions": [asdict(f) for f in report.functions],
+                "unknown": report.unknown,
+            }
+        )
     else:
         for f in report.functions:
             failed = f"   failed: {', '.join(f.failed_ids)}" if f.failed_ids else ""
@@ -61,9 +65,11 @@ def replay(
     ] = None,
     incompressible: Annotated[bool, typer.Option("--incompressible", help="The Reflector condenses nothing.")] = False,
     kill_at: Annotated[
-        str, typer.Option("--kill-at", metavar="NAME", help="Die at this failpoint and begin again.")] = "",
+        str, typer.Option("--kill-at", metavar="NAME", help="Die at this failpoint and begin again.")
+    ] = "",
     history: Annotated[
-        int, typer.Option("--history", min=0, metavar="N", help="Messages that are in the thread already.")] = 0,
+        int, typer.Option("--history", min=0, metavar="N", help="Messages that are in the thread already.")
+    ] = 0,
     json_: Json = False,
 ) -> None:
     """Play conversations against the memory engine and check its invariants at every step."""
@@ -91,7 +97,8 @@ def replay(
         runs: list[Run] = []
         for one in scripts:
             changed = replace(
-                one, delay=one.delay if observer_delay is None else observer_delay,
+                one,
+                delay=one.delay if observer_delay is None else observer_delay,
                 fail_rate=one.fail_rate if failure_rate is None else failure_rate,
                 incompressible=one.incompressible or incompressible,
             )
@@ -148,7 +155,8 @@ def _say_set(row: dict[str, Any]) -> None:
 @app.command()
 def scale(
     sizes: Annotated[
-        list[int], typer.Option("--messages", min=1, metavar="N", help="Messages in the store; may be repeated.")],
+        list[int], typer.Option("--messages", min=1, metavar="N", help="Messages in the store; may be repeated.")
+    ],
     json_: Json = False,
 ) -> None:
     """Append and search in a store of many messages."""

@@ -9,7 +9,8 @@ import typer
 from sakti.cli import common
 
 app = typer.Typer(
-    help="Observational memory: windows and log, their past, what to put right in them.", no_args_is_help=True,
+    help="Observational memory: windows and log, their past, what to put right in them.",
+    no_args_is_help=True,
     rich_markup_mode=None,
 )
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
@@ -70,7 +71,9 @@ def log_(thread: Thread = None, set_: Set = None, json_: Json = False) -> None:
 @app.command()
 def at(
     time: Annotated[str, typer.Argument(help="2026-01-15, 2026-01-15T14:30, yesterday, 90m, 2d …")],
-    thread: Thread = None, set_: Set = None, json_: Json = False,
+    thread: Thread = None,
+    set_: Set = None,
+    json_: Json = False,
 ) -> None:
     """The log as it was at a time."""
 
@@ -88,7 +91,9 @@ def at(
 def diff(
     older: Annotated[str, typer.Argument(metavar="FROM", help="A time as for `at`.")],
     newer: Annotated[str, typer.Argument(metavar="[TO]", help="Now by default.")] = "now",
-    thread: Thread = None, set_: Set = None, json_: Json = False,
+    thread: Thread = None,
+    set_: Set = None,
+    json_: Json = False,
 ) -> None:
     """What came into the log, left it or was changed between two times."""
     from dataclasses import asdict
@@ -103,11 +108,15 @@ def diff(
 
     times, found = _with_engine(work, thread, set_)
     if json_:
-        common.say_json({
-            "from": times[0], "to": times[1], "added": [asdict(x) for x in found.added],
-            "removed": [asdict(x) for x in found.removed],
-            "changed": [{"before": asdict(a), "after": asdict(b)} for a, b in found.changed],
-        })
+        common.say_json(
+            {
+                "from": times[0],
+                "to": times[1],
+                "added": [asdict(x) for x in found.added],
+                "removed": [asdict(x) for x in found.removed],
+                "changed": [{"before": asdict(a), "after": asdict(b)} for a, b in found.changed],
+            }
+        )
         return
     for sign, lines in (("+", found.added), ("-", found.removed)):
         for line in lines:
@@ -121,7 +130,9 @@ def diff(
 @app.command()
 def observe(
     focus: Annotated[str, typer.Argument(help="What to pay special attention to.")] = "",
-    thread: Thread = None, set_: Set = None, json_: Json = False,
+    thread: Thread = None,
+    set_: Set = None,
+    json_: Json = False,
 ) -> None:
     """Observe everything that is pending but the last exchange, now."""
     from dataclasses import asdict
@@ -155,10 +166,15 @@ def reflect(thread: Thread = None, set_: Set = None, json_: Json = False) -> Non
 
     done, before, after = _with_engine(work, thread, set_, with_model=True)
     if json_:
-        common.say_json({
-            "reflected": done, "tokens_before": before.observations.tokens, "tokens_after": after.observations.tokens,
-            "generation_count": after.generation_count, "note": after.note,
-        })
+        common.say_json(
+            {
+                "reflected": done,
+                "tokens_before": before.observations.tokens,
+                "tokens_after": after.observations.tokens,
+                "generation_count": after.generation_count,
+                "note": after.note,
+            }
+        )
     elif done:
         common.say(f"The log has {after.observations.tokens} tokens now, it had {before.observations.tokens}.")
     else:
@@ -168,8 +184,11 @@ def reflect(thread: Thread = None, set_: Set = None, json_: Json = False) -> Non
 
 @app.command()
 def pin(
-    line: Line, off: Annotated[bool, typer.Option("--off", help="Unpin it.")] = False,
-    thread: Thread = None, set_: Set = None, json_: Json = False,
+    line: Line,
+    off: Annotated[bool, typer.Option("--off", help="Unpin it.")] = False,
+    thread: Thread = None,
+    set_: Set = None,
+    json_: Json = False,
 ) -> None:
     """Keep a line word for word through every reflection."""
     _correct("unpin" if off else "pin", line, "", thread, set_, json_)
@@ -177,8 +196,11 @@ def pin(
 
 @app.command()
 def edit(
-    line: Line, text: Annotated[str, typer.Argument(help="What it should say.")],
-    thread: Thread = None, set_: Set = None, json_: Json = False,
+    line: Line,
+    text: Annotated[str, typer.Argument(help="What it should say.")],
+    thread: Thread = None,
+    set_: Set = None,
+    json_: Json = False,
 ) -> None:
     """Put a line right; what it said before is kept."""
     _correct("edit", line, text, thread, set_, json_)
@@ -193,7 +215,9 @@ def forget(line: Line, thread: Thread = None, set_: Set = None, json_: Json = Fa
 @app.command()
 def restore(
     line: Annotated[str, typer.Argument(help="Id of a line; the newest correction of any line by default.")] = "",
-    thread: Thread = None, set_: Set = None, json_: Json = False,
+    thread: Thread = None,
+    set_: Set = None,
+    json_: Json = False,
 ) -> None:
     """Take back the newest pin, edit or forget."""
     _correct("restore", line, "", thread, set_, json_)
@@ -220,7 +244,8 @@ def working(
         if text is None:
             return await working_memory.read(store, scope="resource", owner_id=owner), ()
         return await working_memory.update(
-            store, O200k(), scope="resource", owner_id=owner, content=text, replace=replace, actor="user")
+            store, O200k(), scope="resource", owner_id=owner, content=text, replace=replace, actor="user"
+        )
 
     page, changed = common.with_store(work)
     if json_:
@@ -249,10 +274,15 @@ def export(thread: Thread = None, set_: Set = None, json_: Json = False) -> None
     if json_:
         from sakti.core.events import to_json
 
-        common.say_json({
-            "thread": asdict(named), "status": to_json(status), "working_memory": page,
-            "groups": [asdict(g) for g in groups], "lines": [asdict(x) for x in lines],
-        })
+        common.say_json(
+            {
+                "thread": asdict(named),
+                "status": to_json(status),
+                "working_memory": page,
+                "groups": [asdict(g) for g in groups],
+                "lines": [asdict(x) for x in lines],
+            }
+        )
         return
     common.say(f"# {named.title or named.id}\n\n## Working memory\n\n{page}\n\n## Observations")
     _say_lines([x for x in lines if x.state == "active" and not x.forgotten], False)
@@ -261,9 +291,7 @@ def export(thread: Thread = None, set_: Set = None, json_: Json = False) -> None
 # --- shared -------------------------------------------------------------------------------------------------
 
 
-def _with_engine(
-    work: Any, thread: str | None, overrides: list[str] | None, *, with_model: bool = False
-) -> Any:
+def _with_engine(work: Any, thread: str | None, overrides: list[str] | None, *, with_model: bool = False) -> Any:
     """Run `work(engine, session)` on a thread's memory. `with_model`: with the configured models, else nothing
     is asked of any."""
 
@@ -276,8 +304,7 @@ def _with_engine(
 
             found = session.thread.id
             await session.close()
-            session = Session(
-                common.options(overrides=overrides or (), resume=found, interactive=False), store=store)
+            session = Session(common.options(overrides=overrides or (), resume=found, interactive=False), store=store)
             await session.start()
         try:
             return await work(session.engine, session)
@@ -287,9 +314,7 @@ def _with_engine(
     return common.with_store(run)
 
 
-def _correct(
-    action: str, line: str, text: str, thread: str | None, overrides: list[str] | None, as_json: bool
-) -> None:
+def _correct(action: str, line: str, text: str, thread: str | None, overrides: list[str] | None, as_json: bool) -> None:
     from dataclasses import asdict
 
     async def work(engine: Any, session: Any) -> Any:
@@ -314,8 +339,7 @@ def _moment(text: str, session: Any) -> int:
 
     moment = corrections.parse_time(text, session.clock.now(), local_timezone())
     if moment is None:
-        common.fail(
-            f"a time is 2026-01-15, 2026-01-15T14:30, yesterday, 90m, 2d or now, not {text!r}.", common.USAGE)
+        common.fail(f"a time is 2026-01-15, 2026-01-15T14:30, yesterday, 90m, 2d or now, not {text!r}.", common.USAGE)
     return moment
 
 

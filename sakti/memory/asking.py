@@ -22,7 +22,13 @@ class Asker:
     """A model that memory asks. `full_name` is provider/name."""
 
     def __init__(
-        self, provider: Provider, model: str, counter: Counter, clock: Clock, *, temperature: float,
+        self,
+        provider: Provider,
+        model: str,
+        counter: Counter,
+        clock: Clock,
+        *,
+        temperature: float,
         max_output_tokens: int,
     ) -> None:
         self.provider, self.model, self.counter, self.clock = provider, model, counter, clock

@@ -22,8 +22,7 @@ USUAL_SHARE = 0.1
 def to_compact(flow: Flow, *, whole_turn: bool = True) -> list[Message]:
     """The pending messages before the last exchange: before the newest prompt, or, where nothing stands
     before it (or a turn is under way), before the last step."""
-    messages = policy.select_safe_buffer_prefix(
-        [m for m in flow.window.messages if m.state == "saved"], by_time=False)
+    messages = policy.select_safe_buffer_prefix([m for m in flow.window.messages if m.state == "saved"], by_time=False)
     if whole_turn:
         last = next((i for i in range(len(messages) - 1, -1, -1) if messages[i].role == "user"), 0)
         if last:
@@ -66,9 +65,20 @@ async def compact(flow: Flow, focus: str) -> CompactionFinished:
     left = sum(1 for m in found if m.index > window.cursor)
     warnings = (f"{left} messages could not be observed and stay as they are.",) if left else ()
     done = Compaction(
-        flow.ids.new(), window.thread.id, window.thread.resource_id, window.record.id, focus, cursor + 1,
-        window.cursor, len(gone), tuple(m.id for m in gone), tuple(g.id for g in made), before, tokens_before,
-        tokens_after, flow.clock.now(),
+        flow.ids.new(),
+        window.thread.id,
+        window.thread.resource_id,
+        window.record.id,
+        focus,
+        cursor + 1,
+        window.cursor,
+        len(gone),
+        tuple(m.id for m in gone),
+        tuple(g.id for g in made),
+        before,
+        tokens_before,
+        tokens_after,
+        flow.clock.now(),
     )
 
     def record(db: Database) -> None:
@@ -107,10 +117,10 @@ async def undo(flow: Flow) -> CompactionFinished | None:
     window = flow.window
     numbers = flow.numbers()
     flow.hold_until = window.pending + (numbers.buffer or numbers.threshold // 5)
-    await flow.store.write(
-        memory_store.set_record_metadata, window.record.id, {"hold_until": flow.hold_until})
+    await flow.store.write(memory_store.set_record_metadata, window.record.id, {"hold_until": flow.hold_until})
     window.record = dataclasses.replace(
-        window.record, metadata={**window.record.metadata, "hold_until": flow.hold_until})
+        window.record, metadata={**window.record.metadata, "hold_until": flow.hold_until}
+    )
     return CompactionFinished(
         window.record.id,
         done.message_count,
@@ -146,7 +156,6 @@ def _snapshot(flow: Flow) -> Json:
         "last_observed_at": window.record.last_observed_at,
         "pending_tokens": window.pending,
         "thread": {
-            k: metadata.get(k)
-            for k in ("current_task", "suggested_response", "task_index", "last_observed_at")
+            k: metadata.get(k) for k in ("current_task", "suggested_response", "task_index", "last_observed_at")
         },
     }

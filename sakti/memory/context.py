@@ -44,11 +44,7 @@ class ContextBuilder:
     def _render(self, active: Sequence[Group], now: int) -> tuple[list[Group], int, tuple[Block, ...], int]:
         made = self._made
         # groups never change, so the same ones in the same order on the same day give the same blocks
-        if (
-            made[1] == now
-            and len(made[0]) == len(active)
-            and all(a is b for a, b in zip(made[0], active, strict=True))
-        ):
+        if made[1] == now and len(made[0]) == len(active) and all(a is b for a, b in zip(made[0], active, strict=True)):
             return made
         if not any(g.text for g in active):  # nothing is counted, so a new thread does not load the tokenizer
             self._made = (list(active), now, (), 0)
@@ -127,8 +123,10 @@ def carry_over_text(earlier: CarryOver, working_memory: str, counter: Counter, l
     parts: list[str] = []
     if working_memory:
         parts.append(working_memory.strip())
-    head = [f"Last thread: {one_line(earlier.title)}" if earlier.title else "",
-            f"Its task: {one_line(earlier.current_task, 300)}" if earlier.current_task else ""]
+    head = [
+        f"Last thread: {one_line(earlier.title)}" if earlier.title else "",
+        f"Its task: {one_line(earlier.current_task, 300)}" if earlier.current_task else "",
+    ]
     parts += [line for line in head if line]
     parts += [f"Open task: {t}" for t in earlier.tasks]
     parts += [f"* {line}" for line in earlier.lines]

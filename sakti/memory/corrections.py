@@ -46,7 +46,7 @@ async def undo(flow: Flow, line: str | None = None) -> Corrected:
 
 
 def parse_time(text: str, now: int, timezone: str) -> int | None:
-    """"now", "yesterday", "90m" or "2d ago", a date, a date with a time, or Unix ms; None for anything else. A
+    """ "now", "yesterday", "90m" or "2d ago", a date, a date with a time, or Unix ms; None for anything else. A
     date alone is its beginning, in `timezone`."""
     text, zone = text.strip(), ZoneInfo(timezone)
     if text == "now":
@@ -82,7 +82,8 @@ def diff(older: Sequence[LogLine], newer: Sequence[LogLine]) -> LogDiff:
         tuple(x for x in newer if x.id not in before),
         tuple(x for x in older if x.id not in after),
         tuple(
-            (before[x.id], x) for x in newer
+            (before[x.id], x)
+            for x in newer
             if x.id in before and (before[x.id].content, before[x.id].pinned) != (x.content, x.pinned)
         ),
     )

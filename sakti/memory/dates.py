@@ -76,9 +76,7 @@ def parse_date_from_content(text: str) -> int | None:
     2023` the first of June; None where it is too vague."""
     if (m := _EXACT.search(text)) and (date := parse_date(m[1], int(m[2]), int(m[3]))) is not None:
         return date
-    if (m := _PART.search(text)) and (
-        date := parse_date(m[2], _PART_DAY[m[1].lower()], int(m[3]))
-    ) is not None:
+    if (m := _PART.search(text)) and (date := parse_date(m[2], _PART_DAY[m[1].lower()], int(m[3]))) is not None:
         return date
     if m := _SPAN.search(text):
         return parse_date(m[2], 1, int(m[3]))
@@ -195,5 +193,3 @@ def noon(time: int, timezone: str | None) -> int:
     """Noon (as UTC) of the local day: a `now` that gives the same distances all day long."""
     local = datetime.fromtimestamp(time / 1000, zone(timezone))
     return int(datetime(local.year, local.month, local.day, 12, tzinfo=UTC).timestamp()) * 1000
-
-

@@ -58,9 +58,21 @@ class MemoryEngine:
     """The memory of one open thread. `owner` names this engine in the leases."""
 
     def __init__(
-        self, *, store: Store, settings: MemorySettings, mode: str, counter: Counter, clock: Clock, ids: Ids,
-        observer: Observer, reflector: Reflector, emit: Callable[[Event], None], owner: str | None = None,
-        timezone: str | None = None, goal: str = "", failpoint: failpoints.Hook = failpoints.nothing,
+        self,
+        *,
+        store: Store,
+        settings: MemorySettings,
+        mode: str,
+        counter: Counter,
+        clock: Clock,
+        ids: Ids,
+        observer: Observer,
+        reflector: Reflector,
+        emit: Callable[[Event], None],
+        owner: str | None = None,
+        timezone: str | None = None,
+        goal: str = "",
+        failpoint: failpoints.Hook = failpoints.nothing,
     ) -> None:
         self._store, self._counter, self._clock, self._ids = store, counter, clock, ids
         self._mode = mode
@@ -86,9 +98,7 @@ class MemoryEngine:
         self._working_memory = ""
         self._last_message_at: int | None = None
         self._gap = 0
-        self._room: int | None = (
-            None  # set when the provider found a request too long that memory thought fits
-        )
+        self._room: int | None = None  # set when the provider found a request too long that memory thought fits
         self._closed = False
         self._new_thread = False
         self._elsewhere = ""  # what other threads said that the shared log does not have yet
@@ -138,9 +148,17 @@ class MemoryEngine:
         window = await self._store.read(load, Window(thread, record, -1))
         window = await self._load_without_observing(window)
         self._flow = flow = Flow(
-            store=self._store, settings=self._settings, mode=self._mode, clock=self._clock, ids=self._ids,
-            emit=self._emit, worker=self._worker, builder=self._builder, window=window,
-            timezone=self._timezone or record.observed_timezone, changed=self._announce,
+            store=self._store,
+            settings=self._settings,
+            mode=self._mode,
+            clock=self._clock,
+            ids=self._ids,
+            emit=self._emit,
+            worker=self._worker,
+            builder=self._builder,
+            window=window,
+            timezone=self._timezone or record.observed_timezone,
+            changed=self._announce,
             failpoint=self._failpoint,
         )
         flow.goal = self._goal
@@ -183,9 +201,7 @@ class MemoryEngine:
     async def _load_without_observing(self, window: Window) -> Window:
         if self._settings.enabled:
             return window
-        newest = await self._store.read(
-            message_store.page, window.thread.id, limit=max(200, self._last_messages * 4)
-        )
+        newest = await self._store.read(message_store.page, window.thread.id, limit=max(200, self._last_messages * 4))
         return Window(window.thread, window.record, -1, messages=newest)
 
     async def _find_prompt(self, flow: Flow) -> None:
@@ -193,17 +209,16 @@ class MemoryEngine:
         window = flow.window
         prompt = next((m for m in reversed(window.messages) if m.role == "user"), None)
         if prompt is None and window.cursor >= 0:
-            page = await self._store.read(
-                message_store.page, window.thread.id, before=window.cursor + 1, limit=100)
+            page = await self._store.read(message_store.page, window.thread.id, before=window.cursor + 1, limit=100)
             prompt = next((m for m in reversed(page) if m.role == "user" and m.state == "saved"), None)
         window.turn_users = [prompt] if prompt else []
 
     async def _read_pages(self, flow: Flow) -> None:
         """Working memory: the thread's own page, else the workspace's."""
         thread = flow.window.thread
-        page = await self._store.read(
-            pages.working_memory, "thread", thread.id
-        ) or await self._store.read(pages.working_memory, "resource", thread.resource_id)
+        page = await self._store.read(pages.working_memory, "thread", thread.id) or await self._store.read(
+            pages.working_memory, "resource", thread.resource_id
+        )
         self._working_memory = page[0] if page else ""
 
     async def _carry_over(self, flow: Flow) -> None:
@@ -213,8 +228,7 @@ class MemoryEngine:
         if "carry_over" in thread.metadata or not self._settings.carry_over or thread.parent_id:
             return
         earlier = await self._store.read(memory_log.carry_over, thread.resource_id, thread.id)
-        text = "" if earlier is None else context.carry_over_text(
-            earlier, "", self._counter, self._settings.carry_over)
+        text = "" if earlier is None else context.carry_over_text(earlier, "", self._counter, self._settings.carry_over)
         with contextlib.suppress(StoreError):  # read-only: the block is made anew at the next start
             await self._store.write(thread_store.update_metadata, thread.id, {"carry_over": text})
         flow.window.thread = dataclasses.replace(thread, metadata={**thread.metadata, "carry_over": text})
@@ -252,7 +266,8 @@ class MemoryEngine:
         if not self._settings.enabled or window.record.scope != "resource":
             return
         found = await self._store.read(
-            memory_log.unobserved_elsewhere, window.record.id, window.thread.resource_id, window.thread.id)
+            memory_log.unobserved_elsewhere, window.record.id, window.thread.resource_id, window.thread.id
+        )
         limit = int(flow.numbers().threshold * elsewhere.SHARE)
         self._elsewhere = elsewhere.text(found, self._counter, limit, flow.timezone) if found else ""
 
@@ -263,9 +278,11 @@ class MemoryEngine:
 
         def read(db: Database) -> tuple[list[Message], list[Message], tuple[int, int], tuple[str, int] | None]:
             page = pages.working_memory(db, "thread", window.thread.id) or pages.working_memory(
-                db, "resource", window.thread.resource_id)
+                db, "resource", window.thread.resource_id
+            )
             return (
-                message_store.after(db, window.thread.id, known), message_store.get_many(db, waiting),
+                message_store.after(db, window.thread.id, known),
+                message_store.get_many(db, waiting),
                 (
                     memory_store.cursor(db, window.record.id, window.thread.id),
                     memory_corrections.count(db, window.record.id),
@@ -422,7 +439,10 @@ class MemoryEngine:
         """The windows as they are now; the same numbers as in the request."""
         flow = self._open()
         return status.status(
-            flow, self._step, self._worker.observer.name, self._worker.reflector.name,
+            flow,
+            self._step,
+            self._worker.observer.name,
+            self._worker.reflector.name,
             approximate=self._counter.approximate,
         )
 

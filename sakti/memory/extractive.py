@@ -27,7 +27,8 @@ _SENTENCE = re.compile(r"(?<=[.!?…])\s+(?=[\"'`(\[]?[A-Z0-9`])|\n+|(?<=[。！
 _CODE_BLOCK = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _LIST_SIGN = re.compile(r"^\s*(?:[-*•+]|\d+[.)])\s+")
 _QUESTION = re.compile(
-    r"\?\s*$|^(?:how|what|why|where|when|which|who|can|could|does|do|is|are|should)\b[^.!]*\?", re.IGNORECASE)
+    r"\?\s*$|^(?:how|what|why|where|when|which|who|can|could|does|do|is|are|should)\b[^.!]*\?", re.IGNORECASE
+)
 # What someone says of themselves and their code, or lays down.
 _ASSERTION = re.compile(
     r"\b(?:i'm|i am|i've|i have|i use|i prefer|i like|i hate|i want|i need|we're|we are|we've|we have|we use|"
@@ -49,7 +50,9 @@ _ERROR = re.compile(
 )
 _TESTS = re.compile(
     r"\b\d+\s+(?:passed|failed|passing|failing|errors?|skipped|tests?)\b|\btests?:\s*\d+|\btest result: |"
-    r"\bcoverage[: ]|\b\d+ problems?\b|\bBUILD (?:SUCCESSFUL|FAILED)\b", re.IGNORECASE)
+    r"\bcoverage[: ]|\b\d+ problems?\b|\bBUILD (?:SUCCESSFUL|FAILED)\b",
+    re.IGNORECASE,
+)
 _COMMAND_KEYS = ("command", "cmd", "script")
 _PATH_KEYS = ("path", "file_path", "file", "filename", "pattern", "query", "url")
 
@@ -126,9 +129,7 @@ def _candidates(messages: Sequence[Message]) -> Iterator[Candidate]:
 
 def _sentences(text: str) -> list[str]:
     plain = _CODE_BLOCK.sub("\n", clean_surrogates(text))
-    return [
-        t for s in _SENTENCE.split(plain) if (t := _LIST_SIGN.sub("", s).strip()) and any(map(str.isalnum, t))
-    ]
+    return [t for s in _SENTENCE.split(plain) if (t := _LIST_SIGN.sub("", s).strip()) and any(map(str.isalnum, t))]
 
 
 def _of_user(text: str) -> Iterator[tuple[float, str, str]]:
@@ -168,16 +169,17 @@ def _of_tool(call: ToolCallPart | None, result: ToolResultPart) -> Iterator[tupl
     target = next((str(arguments[k]) for k in _PATH_KEYS if arguments.get(k)), "")
     lines = [line.strip() for line in result.content.split("\n") if line.strip()]
     error = next((line for line in lines if _ERROR.search(line)), "")
-    last_error = next(
-        (line for line in reversed(lines) if re.match(r"\w*(?:Error|Exception)\b", line)), error
-    )
+    last_error = next((line for line in reversed(lines) if re.match(r"\w*(?:Error|Exception)\b", line)), error)
     tests = next((line for line in reversed(lines) if _TESTS.search(line)), "")
     outcome = tests or last_error
     failed = result.is_error or bool(result.details.get("exit_code")) or (bool(error) and not tests)
     if not outcome and result.is_error and lines:
         outcome = lines[0]
-    what = f"ran `{_clip(' '.join(command.split()), COMMAND_CHARACTERS)}`" if command else (
-        f"used {result.name}{f' {_clip(target, COMMAND_CHARACTERS)}' if target else ''}")
+    what = (
+        f"ran `{_clip(' '.join(command.split()), COMMAND_CHARACTERS)}`"
+        if command
+        else (f"used {result.name}{f' {_clip(target, COMMAND_CHARACTERS)}' if target else ''}")
+    )
     said = f"Agent {what}" + (f": {_clip(outcome, 160)}" if outcome else " (failed)" if failed else "")
     yield (5.5 if tests or failed else 3.0 if command else 2.0), "🟡", said
 
@@ -250,9 +252,7 @@ class ExtractiveReflector:
             total -= row.tokens
         out = _write(rows)
         if not out or self._counter.count(out) >= before:
-            raise MemoryFailure(
-                "The log cannot be condensed further without a model: it stays.", code="not_smaller"
-            )
+            raise MemoryFailure("The log cannot be condensed further without a model: it stays.", code="not_smaller")
         return ReflectResult(out, model=NAME, prompt_hash=NAME, level=request.start_level)
 
     def _rows(self, text: str, pinned: set[str]) -> list[_Line]:
@@ -267,9 +267,7 @@ class ExtractiveReflector:
                 continue
             sign = next((name for s, name in SIGNS.items() if s in line[:16]), "none")
             rank = _ORDER["low"] if sign == "none" and line.startswith((" ", "\t")) else _ORDER[sign]
-            out.append(
-                _Line(line, rank, self._counter.count(line) + 1, len(out), header, _bare(line) in pinned)
-            )
+            out.append(_Line(line, rank, self._counter.count(line) + 1, len(out), header, _bare(line) in pinned))
         return out
 
 

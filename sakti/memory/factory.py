@@ -44,8 +44,7 @@ def build_observers(
     output = min(MAX_OUTPUT_TOKENS, max_output or MAX_OUTPUT_TOKENS)
     if window is not None:
         output = min(output, max(1_000, window // 4))
-    asker = Asker(
-        provider, model_name, counter, clock, temperature=OBSERVER_TEMPERATURE, max_output_tokens=output)
+    asker = Asker(provider, model_name, counter, clock, temperature=OBSERVER_TEMPERATURE, max_output_tokens=output)
     observer = FallbackObserver(
         ModelObserver(asker, previous_tokens=settings.observation.previous_observer_tokens, window=window),
         extractive[0],
@@ -53,8 +52,12 @@ def build_observers(
     if settings.reflection.model == EXTRACTIVE:
         return observer, extractive[1]
     reflecting = Asker(
-        reflector_provider or provider, reflector_model or model_name, counter, clock,
-        temperature=REFLECTOR_TEMPERATURE, max_output_tokens=output,
+        reflector_provider or provider,
+        reflector_model or model_name,
+        counter,
+        clock,
+        temperature=REFLECTOR_TEMPERATURE,
+        max_output_tokens=output,
     )
     same = reflector_model is None or (reflector_provider in (None, provider) and reflector_model == model_name)
     return observer, FallbackReflector(ModelReflector(reflecting, window=window if same else None), extractive[1])

@@ -16,13 +16,27 @@ from typing import TypeAlias
 Hook: TypeAlias = Callable[[str], None]
 
 NAMES: tuple[str, ...] = (
-    "buffer.begin", "buffer.asked", "buffer.written", "buffer.committed",
-    "observe.begin", "observe.asked", "observe.written", "observe.committed",
-    "activate.written", "activate.committed",
-    "reflect.begin", "reflect.asked", "reflect.written", "reflect.committed",
-    "compact.observed", "compact.written", "compact.committed",
-    "uncompact.written", "uncompact.committed",
-    "edit.written", "edit.committed",
+    "buffer.begin",
+    "buffer.asked",
+    "buffer.written",
+    "buffer.committed",
+    "observe.begin",
+    "observe.asked",
+    "observe.written",
+    "observe.committed",
+    "activate.written",
+    "activate.committed",
+    "reflect.begin",
+    "reflect.asked",
+    "reflect.written",
+    "reflect.committed",
+    "compact.observed",
+    "compact.written",
+    "compact.committed",
+    "uncompact.written",
+    "uncompact.committed",
+    "edit.written",
+    "edit.committed",
 )
 
 

@@ -73,8 +73,14 @@ class FallbackReflector:
                 raise
             result = await self._extractive.reflect(request)
             return ReflectResult(
-                result.text, result.current_task, result.suggested_response, result.model, result.prompt_hash,
-                result.level, result.calls, f"{e.message} The log was condensed without a model.",
+                result.text,
+                result.current_task,
+                result.suggested_response,
+                result.model,
+                result.prompt_hash,
+                result.level,
+                result.calls,
+                f"{e.message} The log was condensed without a model.",
             )
 
 

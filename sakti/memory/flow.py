@@ -91,34 +91,28 @@ class Flow:
 
     def tasks(self) -> list[asyncio.Task[Any]]:
         """All work that goes on."""
-        return [
-            t
-            for t in (self.buffering, self.observing, self.reflecting.task)
-            if t is not None and not t.done()
-        ]
+        return [t for t in (self.buffering, self.observing, self.reflecting.task) if t is not None and not t.done()]
 
     def may_try(self) -> bool:
         """False while a failure's backoff lasts: until the window has grown or some time has passed."""
-        return (
-            not self._failures
-            or self.window.pending >= self._retry_tokens
-            or self.clock.now() >= self._retry_time
-        )
+        return not self._failures or self.window.pending >= self._retry_tokens or self.clock.now() >= self._retry_time
 
     def snapshot(self, numbers: policy.Numbers) -> Json:
         return {
-            "message_tokens": numbers.threshold, "buffer_tokens": numbers.buffer or False,
-            "buffer_activation": numbers.activation, "block_after": numbers.block_after,
-            "observation_tokens": numbers.reflect_at, "scope": self.window.record.scope, "mode": self.mode,
+            "message_tokens": numbers.threshold,
+            "buffer_tokens": numbers.buffer or False,
+            "buffer_activation": numbers.activation,
+            "block_after": numbers.block_after,
+            "observation_tokens": numbers.reflect_at,
+            "scope": self.window.record.scope,
+            "mode": self.mode,
         }
 
     def operation(
         self, name: Literal["observation", "buffering"], kind: Literal["observation", "reflection"]
     ) -> Operation:
         window = self.window
-        return Operation(
-            self.ids.new(), name, kind, window.record.id, window.thread.id, self.snapshot(self.numbers())
-        )
+        return Operation(self.ids.new(), name, kind, window.record.id, window.thread.id, self.snapshot(self.numbers()))
 
     # --- activation -------------------------------------------------------------------------------------
 
@@ -149,9 +143,7 @@ class Flow:
         async with self._lock:
             window = self.window
             reflection = window.reflection if with_reflection else None
-            if reflection is not None and not {g.id for g in window.active}.issuperset(
-                reflection.merged_group_ids
-            ):
+            if reflection is not None and not {g.id for g in window.active}.issuperset(reflection.merged_group_ids):
                 await self.store.write(memory_store.discard, [reflection.id], self.clock.now())
                 window.reflection = reflection = None
             if not groups and reflection is None:
@@ -187,8 +179,10 @@ class Flow:
             told = next((g for g in reversed(groups) if g.current_task or g.suggested_response), None)
             if told is not None:
                 metadata |= _task(told)
-        elif reflection is not None and reflection.current_task and (
-            window.thread.metadata.get("task_index", -1) <= (reflection.last_index or -1)
+        elif (
+            reflection is not None
+            and reflection.current_task
+            and (window.thread.metadata.get("task_index", -1) <= (reflection.last_index or -1))
         ):
             metadata |= _task(reflection)  # no newer Observer has said what is being worked on
         pending = sum(m.tokens for m in window.messages if m.index > last)
@@ -210,7 +204,11 @@ class Flow:
         return change, active
 
     def _follow(
-        self, groups: Sequence[Group], reflection: Group | None, active: list[Group], change: Activation,
+        self,
+        groups: Sequence[Group],
+        reflection: Group | None,
+        active: list[Group],
+        change: Activation,
         trigger: Trigger | None,
     ) -> None:
         """The window after a committed change. `trigger` None: an observation that a step waited for, which
@@ -219,8 +217,7 @@ class Flow:
         before = len(window.messages)
         ids = set(change.group_ids)
         window.active = [
-            dataclasses.replace(g, state="active", activated_at=now) if g.state == "buffered" else g
-            for g in active
+            dataclasses.replace(g, state="active", activated_at=now) if g.state == "buffered" else g for g in active
         ]
         window.buffered = [g for g in window.buffered if g.id not in ids]
         window.drop_through(change.last_index)
@@ -229,19 +226,21 @@ class Flow:
             window.reflection = None
         record = window.record
         window.record = dataclasses.replace(
-            record, generation_count=record.generation_count + (1 if reflection else 0),
+            record,
+            generation_count=record.generation_count + (1 if reflection else 0),
             total_tokens_observed=record.total_tokens_observed + change.tokens_observed,
-            observation_token_count=change.observation_tokens, last_buffered_at_tokens=self.buffered_at,
+            observation_token_count=change.observation_tokens,
+            last_buffered_at_tokens=self.buffered_at,
             last_observed_at=now if groups else record.last_observed_at,
         )
         window.thread = dataclasses.replace(
             window.thread,
-            metadata={
-                k: v for k, v in {**window.thread.metadata, **change.thread_metadata}.items() if v is not None
-            },
+            metadata={k: v for k, v in {**window.thread.metadata, **change.thread_metadata}.items() if v is not None},
         )
         activated: list[tuple[Literal["observation", "reflection"], list[Group]]] = [
-            ("observation", list(groups)), ("reflection", [reflection] if reflection else [])]
+            ("observation", list(groups)),
+            ("reflection", [reflection] if reflection else []),
+        ]
         for kind, chosen in activated:
             if chosen and trigger is not None:
                 self.emit(
@@ -296,9 +295,7 @@ class Flow:
             memory_store.set_buffered_at(db, window.record.id, boundary, started)
 
         async def work() -> None:
-            async with self.worker.lease(
-                window.record, "buffering_observation", window.thread.id, begin
-            ) as held:
+            async with self.worker.lease(window.record, "buffering_observation", window.thread.id, begin) as held:
                 self.buffered_at = boundary
                 self.failpoint("buffer.begin")
                 self.emit(operation.event("start", started_at=started, tokens_to_buffer=tokens))
@@ -306,11 +303,16 @@ class Flow:
                 for piece in slices(found, numbers.threshold):
                     group = await self._observe_piece(piece, held, operation, "")
                     made.append(group)
-                self.emit(operation.event(
-                    "end", completed_at=self.clock.now(), duration_ms=self.clock.now() - started,
-                    tokens_buffered=tokens, buffered_tokens=sum(g.observation_tokens for g in made),
-                    observations="\n".join(g.text for g in made if g.text),
-                ))
+                self.emit(
+                    operation.event(
+                        "end",
+                        completed_at=self.clock.now(),
+                        duration_ms=self.clock.now() - started,
+                        tokens_buffered=tokens,
+                        buffered_tokens=sum(g.observation_tokens for g in made),
+                        observations="\n".join(g.text for g in made if g.text),
+                    )
+                )
 
         await self._guarded(work, operation, started=started, tokens=tokens, made=made, numbers=numbers)
 
@@ -321,10 +323,15 @@ class Flow:
         known = [*window.active, *(g for g in window.buffered if (g.last_index or 0) < piece[0].index)]
         last = next((g for g in reversed(known) if g.current_task or g.suggested_response), None)
         request = ObserveInput(
-            window.thread.id, tuple(m for m in piece if observable(m)), self.timezone, self.mode,
+            window.thread.id,
+            tuple(m for m in piece if observable(m)),
+            self.timezone,
+            self.mode,
             "\n".join(g.text for g in known if g.text),
             last.current_task if last else window.thread.metadata.get("current_task"),
-            last.suggested_response if last else None, focus, self.goal,
+            last.suggested_response if last else None,
+            focus,
+            self.goal,
             self.settings.thread_title and not window.thread.title_pinned,
         )
         group, rows = await self._group(piece, request, held, operation)
@@ -356,8 +363,12 @@ class Flow:
                 [],
             )
         return dataclasses.replace(
-            group, first_message_id=piece[0].id, last_message_id=piece[-1].id, first_index=piece[0].index,
-            last_index=piece[-1].index, message_ids=tuple(m.id for m in piece),
+            group,
+            first_message_id=piece[0].id,
+            last_message_id=piece[-1].id,
+            first_index=piece[0].index,
+            last_index=piece[-1].index,
+            message_ids=tuple(m.id for m in piece),
             message_tokens=sum(m.tokens for m in piece),
         ), rows
 
@@ -431,12 +442,18 @@ class Flow:
                 self.changed()
                 for piece in slices(found, numbers.threshold):
                     made.append(await self._observe_piece(piece, held, operation, focus, activate=True))
-                self.emit(operation.event(
-                    "end", completed_at=self.clock.now(), duration_ms=self.clock.now() - started,
-                    tokens_observed=tokens, observation_tokens=sum(g.observation_tokens for g in made),
-                    observations="\n".join(g.text for g in made if g.text),
-                    current_task=made[-1].current_task, suggested_response=made[-1].suggested_response,
-                ))
+                self.emit(
+                    operation.event(
+                        "end",
+                        completed_at=self.clock.now(),
+                        duration_ms=self.clock.now() - started,
+                        tokens_observed=tokens,
+                        observation_tokens=sum(g.observation_tokens for g in made),
+                        observations="\n".join(g.text for g in made if g.text),
+                        current_task=made[-1].current_task,
+                        suggested_response=made[-1].suggested_response,
+                    )
+                )
 
         await self._guarded(work, operation, started=started, tokens=tokens, made=made, numbers=numbers)
         return bool(made)
@@ -462,12 +479,11 @@ class Flow:
                 self._retry_tokens = self.window.pending + (numbers.buffer or numbers.threshold // 5) * step
                 self._retry_time = self.clock.now() + RETRY_AFTER_MS * step
             self.note = self.failed(
-                operation, e, started=started, tokens=tokens, partial="\n".join(g.text for g in made))
+                operation, e, started=started, tokens=tokens, partial="\n".join(g.text for g in made)
+            )
         self.changed()
 
-    def failed(
-        self, operation: Operation, error: Exception, *, started: int, tokens: int, partial: str = ""
-    ) -> str:
+    def failed(self, operation: Operation, error: Exception, *, started: int, tokens: int, partial: str = "") -> str:
         """Show a failure; returns it in words."""
         message = error.message if isinstance(error, SaktiError) else f"{type(error).__name__}: {error}"
         role = "Observer" if operation.type == "observation" else "Reflector"
@@ -524,9 +540,7 @@ def load(db: Database, old: Window) -> Window:
 
     def groups(state: memory_store.GroupState) -> list[Group]:
         found = memory_store.groups(db, record.id, state)
-        return [
-            dataclasses.replace(g, text=corrected(g.text, changes[g.id])) if g.id in changes else g for g in found
-        ]
+        return [dataclasses.replace(g, text=corrected(g.text, changes[g.id])) if g.id in changes else g for g in found]
 
     return Window(
         thread,
@@ -540,5 +554,8 @@ def load(db: Database, old: Window) -> Window:
 
 
 def _task(group: Group) -> Json:
-    return {"current_task": group.current_task, "suggested_response": group.suggested_response,
-            "task_index": group.last_index}
+    return {
+        "current_task": group.current_task,
+        "suggested_response": group.suggested_response,
+        "task_index": group.last_index,
+    }

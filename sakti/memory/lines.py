@@ -85,7 +85,8 @@ def corrected(text: str, changes: Mapping[int, str | None]) -> str:
             out.append(raw[: match.start("content")] + content if number in changes else raw)
         number += 1
     kept = [
-        line for i, line in enumerate(out)
+        line
+        for i, line in enumerate(out)
         if not _HEADER.fullmatch(line.strip())
         or next((not _HEADER.fullmatch(n.strip()) for n in out[i + 1 :] if n.strip()), False)
     ]

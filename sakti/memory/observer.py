@@ -22,11 +22,15 @@ FRAME_TOKENS, TRANSCRIPT_SHARE, LEAST_ROOM = 300, 0.85, 500
 def system_prompt(mode: str, *, condensed: bool, want_title: bool) -> str:
     """The Observer's instructions for a mode, put together from their blocks."""
     output = "\n\n".join(
-        t for t in (modes.prompt(mode, "output"), read_prompt("observer-title") if want_title else "") if t)
+        t for t in (modes.prompt(mode, "output"), read_prompt("observer-title") if want_title else "") if t
+    )
     if condensed:
         return fill_prompt("observer-condensed", task=modes.prompt(mode, "task"), output=output)
     return fill_prompt(
-        "observer", task=modes.prompt(mode, "task"), extract=modes.prompt(mode, "extract"), output=output,
+        "observer",
+        task=modes.prompt(mode, "task"),
+        extract=modes.prompt(mode, "extract"),
+        output=output,
         rules=read_prompt("observer-rules"),
     )
 
@@ -62,9 +66,7 @@ class ModelObserver:
             log=f"# The log so far (its end; do not repeat it)\n\n{log}\n\n" if log else "",
             state="# How things stood\n\n" + "\n".join(state) + "\n\n" if state else "",
             goal=f"# The goal of this agent\n\n{request.goal}\n\n" if request.goal else "",
-            focus=f"# The user asked to pay special attention to\n\n{request.focus}\n\n"
-            if request.focus
-            else "",
+            focus=f"# The user asked to pay special attention to\n\n{request.focus}\n\n" if request.focus else "",
             timezone=request.timezone,
             messages=format_messages(request.messages, request.timezone, count),
         )
@@ -74,15 +76,22 @@ class ModelObserver:
         hold them all. Raises as a single slice does."""
         results: list[ObserveResult] = []
         for piece in self._pieces(request):
-            results.append(await self._observe(dataclasses.replace(
-                request, messages=tuple(piece),
-                log="\n".join(t for t in (request.log, *(r.text for r in results)) if t),
-                current_task=results[-1].current_task if results else request.current_task,
-                suggested_response=results[-1].suggested_response if results else request.suggested_response,
-            )))
+            results.append(
+                await self._observe(
+                    dataclasses.replace(
+                        request,
+                        messages=tuple(piece),
+                        log="\n".join(t for t in (request.log, *(r.text for r in results)) if t),
+                        current_task=results[-1].current_task if results else request.current_task,
+                        suggested_response=results[-1].suggested_response if results else request.suggested_response,
+                    )
+                )
+            )
         last = results[-1]
         return dataclasses.replace(
-            last, text="\n".join(r.text for r in results), calls=tuple(c for r in results for c in r.calls),
+            last,
+            text="\n".join(r.text for r in results),
+            calls=tuple(c for r in results for c in r.calls),
             title=next((r.title for r in reversed(results) if r.title), None),
         )
 

@@ -54,8 +54,7 @@ def detect_degenerate_repetition(text: str) -> bool:
 def sanitize_observation_lines(text: str) -> str:
     """Lines of more than 10,000 UTF-16 units are cut, and say so."""
     return "\n".join(
-        js.cut(line, MAX_LINE) + TRUNCATED if js.length(line) > MAX_LINE else line
-        for line in text.split("\n")
+        js.cut(line, MAX_LINE) + TRUNCATED if js.length(line) > MAX_LINE else line for line in text.split("\n")
     )
 
 
@@ -80,7 +79,9 @@ def parse_observer_output(text: str) -> Parsed:
         return Parsed("", degenerate=True)
     return Parsed(
         sanitize_observation_lines(_observations(text, "")),
-        _first(_TASK, text), _first(_RESPONSE, text), _first(_TITLE, text),
+        _first(_TASK, text),
+        _first(_RESPONSE, text),
+        _first(_TITLE, text),
     )
 
 
@@ -119,16 +120,16 @@ _RANGE_LINE = re.compile(r"^_range: `[^`]*`_$")
 def regroup(text: str, source: str, new_id: str) -> str:
     """The Reflector's text as groups: what stands under a `## Group` heading keeps the ranges of the source
     groups whose lines it repeats (else of the group at its place), a text without headings gets the union."""
-    groups = [
-        (dict(_ATTRIBUTE.findall(m[1])).get("range", ""), _lines(m[2])) for m in _GROUP.finditer(source)
-    ]
+    groups = [(dict(_ATTRIBUTE.findall(m[1])).get("range", ""), _lines(m[2])) for m in _GROUP.finditer(source)]
     if not groups or not js.trim(text):
         return text
     headings = list(_HEADING.finditer(text))
     if not headings:
         return _wrap(new_id, _union([r for r, _ in groups]), js.trim(text))
-    sections = [(h[1], text[h.end() : following.start() if following else len(text)])
-                for h, following in zip(headings, [*headings[1:], None], strict=True)]
+    sections = [
+        (h[1], text[h.end() : following.start() if following else len(text)])
+        for h, following in zip(headings, [*headings[1:], None], strict=True)
+    ]
     lead = js.trim(text[: headings[0].start()])
     if lead:
         sections.insert(0, (None, lead))
@@ -182,7 +183,7 @@ def inject_anchor_ids(text: str) -> str:
         else:
             top, nested = top + 1, 0
             name = f"O{top}"
-        out.append(f"{indent}[{name}] {line[len(indent):]}")
+        out.append(f"{indent}[{name}] {line[len(indent) :]}")
     return "\n".join(out)
 
 

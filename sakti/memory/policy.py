@@ -135,7 +135,8 @@ def interval_crossed(tokens: float, last_boundary: float, buffer: float, thresho
 
 _DURATION = re.compile(
     rf"(\d+(?:\.\d+)?){js.S}*"
-    r"(milliseconds?|msecs?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|hr|h)", re.IGNORECASE
+    r"(milliseconds?|msecs?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|hr|h)",
+    re.IGNORECASE,
 )
 _UNITS = {"ms": 1, "mi": MINUTE, "m": MINUTE, "s": 1000, "h": HOUR}
 
@@ -155,9 +156,7 @@ def parse_activation_ttl(value: str | float | bool | None, name: str) -> float |
         unit = match[2].lower()
         factor = 1 if unit.startswith(("ms", "milli")) else _UNITS[unit[0]]
         return float(match[1]) * factor
-    raise ConfigError(
-        f'{name} = {value!r} must be milliseconds (0 or more), or a duration such as "5m" or "1h".'
-    )
+    raise ConfigError(f'{name} = {value!r} must be milliseconds (0 or more), or a duration such as "5m" or "1h".')
 
 
 # How long providers keep a prompt in their cache when nobody asks for it, by the provider's own documents.
@@ -206,15 +205,11 @@ def select_safe_buffer_prefix(messages: Sequence[Message], *, by_time: bool = Tr
     cut = len(messages)
     for number, message in enumerate(messages):
         unfinished = any(c.id in waiting for c in message.tool_calls)
-        at_end = (
-            message.created_at >= newest if by_time else all(m.role == "tool" for m in messages[number + 1 :])
-        )
+        at_end = message.created_at >= newest if by_time else all(m.role == "tool" for m in messages[number + 1 :])
         if unfinished and at_end:
             cut = number
             break
-    while (
-        by_time and 0 < cut < len(messages) and messages[cut - 1].created_at + 1 >= messages[cut].created_at
-    ):
+    while by_time and 0 < cut < len(messages) and messages[cut - 1].created_at + 1 >= messages[cut].created_at:
         cut -= 1
     return tuple(messages[:cut])
 

@@ -33,8 +33,16 @@ LOW_CHARACTERS = 240
 
 
 async def recall(
-    store: Store, counter: Counter, *, resource_id: str, thread_id: str, id: str, page: int = 0,
-    detail: Literal["low", "high"] = "low", part_index: int | None = None, char_offset: int = 0,
+    store: Store,
+    counter: Counter,
+    *,
+    resource_id: str,
+    thread_id: str,
+    id: str,
+    page: int = 0,
+    detail: Literal["low", "high"] = "low",
+    part_index: int | None = None,
+    char_offset: int = 0,
     limit_tokens: int = PAGE_TOKENS,
 ) -> Json:
     """Messages from the place that `id` names (a group's or a message's id, or its short form): page 0
@@ -42,9 +50,7 @@ async def recall(
     detail gives whole parts, one of them with `part_index`, from `char_offset` on. Raises `MemoryFailure`
     (not_found, bad_request)."""
     if not id.strip():
-        raise MemoryFailure(
-            "Say what to recall: the id of an observation group or of a message.", code="bad_request"
-        )
+        raise MemoryFailure("Say what to recall: the id of an observation group or of a message.", code="bad_request")
     thread, first, last = await _place(store, resource_id, id.strip())
     if part_index is not None:
         found = await store.read(message_store.between, thread, first, first)
@@ -140,7 +146,7 @@ def _one_part(found: list[Message], index: int, offset: int, counter: Counter) -
     if not found or not 0 <= index < len(found[0].parts):
         raise MemoryFailure(f"That message has no part {index}.", code="not_found")
     kind, text = _text(found[0].parts[index])
-    rest = text[max(0, offset):]
+    rest = text[max(0, offset) :]
     low, high = 0, len(rest)
     if counter.count(rest) > PAGE_TOKENS:
         while high - low > 16:

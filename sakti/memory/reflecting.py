@@ -93,14 +93,16 @@ class Reflecting:
                     self.flow.mode,
                 )
                 group, rows = await self.flow.worker.reflect(
-                    window.record, groups, request, held=held, operation=operation)
+                    window.record, groups, request, held=held, operation=operation
+                )
                 self.flow.failpoint("reflect.asked")
 
                 def store(db: Database) -> None:
                     if memory_corrections.count(db, window.record.id) != window.corrections:
                         raise MemoryFailure("The log was corrected meanwhile: it is condensed anew.", code="conflict")
                     memory_store.insert_group(
-                        db, group, rows, resource_id=window.thread.resource_id, expected_cursor=None, held=held)
+                        db, group, rows, resource_id=window.thread.resource_id, expected_cursor=None, held=held
+                    )
                     self.flow.failpoint("reflect.written")
 
                 await self.flow.store.write(store)
@@ -108,10 +110,15 @@ class Reflecting:
                 self.flow.window.reflection = group
                 done = "tokens_buffered" if level else "tokens_observed"
                 size = "buffered_tokens" if level else "observation_tokens"
-                self.flow.emit(operation.event(
-                    "end", completed_at=self.flow.clock.now(), duration_ms=self.flow.clock.now() - started,
-                    observations=group.text, **{done: tokens, size: group.observation_tokens},
-                ))
+                self.flow.emit(
+                    operation.event(
+                        "end",
+                        completed_at=self.flow.clock.now(),
+                        duration_ms=self.flow.clock.now() - started,
+                        observations=group.text,
+                        **{done: tokens, size: group.observation_tokens},
+                    )
+                )
 
         try:
             await work()

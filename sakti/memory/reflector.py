@@ -42,7 +42,9 @@ class ModelReflector:
         for piece, size in zip(pieces, sizes, strict=True):
             text = "\n\n".join(t for _, t in piece)
             part = dataclasses.replace(
-                request, groups=piece, target_tokens=max(1, request.target_tokens * size // sum(sizes)),
+                request,
+                groups=piece,
+                target_tokens=max(1, request.target_tokens * size // sum(sizes)),
                 pinned=tuple(p for p in request.pinned if p.lstrip("* ") in text),
             )
             try:
@@ -55,7 +57,9 @@ class ModelReflector:
             raise failure
         last = results[-1]
         return dataclasses.replace(
-            last, text="\n\n".join(texts), level=max(r.level for r in results),
+            last,
+            text="\n\n".join(texts),
+            level=max(r.level for r in results),
             calls=tuple(c for r in results for c in r.calls),
         )
 
@@ -79,7 +83,8 @@ class ModelReflector:
 
     def _system(self, request: ReflectInput) -> str:
         return fill_prompt(
-            "reflector", observer=system_prompt(request.mode, condensed=True, want_title=False),
+            "reflector",
+            observer=system_prompt(request.mode, condensed=True, want_title=False),
             compress=modes.prompt(request.mode, "compress"),
         )
 
@@ -91,11 +96,7 @@ class ModelReflector:
         # anchors first, headings afterwards: a heading is no line of the log
         log = parse.inject_anchor_ids("\n\n".join(text for _, text in request.groups))
         before = sum(count(text) for _, text in request.groups)
-        pinned = (
-            "\n# Pinned by the user: keep word for word\n\n" + "\n".join(request.pinned)
-            if request.pinned
-            else ""
-        )
+        pinned = "\n# Pinned by the user: keep word for word\n\n" + "\n".join(request.pinned) if request.pinned else ""
         focus = f"\n# Pay special attention to\n\n{request.focus}\n" if request.focus else ""
         calls: list[ModelCall] = []
         best: ReflectResult | None = None
@@ -103,7 +104,10 @@ class ModelReflector:
         usable = False
         for level in range(request.start_level, min(LEVELS, request.start_level + MORE_LEVELS) + 1):
             prompt = fill_prompt(
-                "reflector-input", log=log, pinned=pinned, focus=focus,
+                "reflector-input",
+                log=log,
+                pinned=pinned,
+                focus=focus,
                 level=fill_prompt(f"reflector-level-{level}", target=str(request.target_tokens)),
             )
             text, call = await self._asker.ask(system, prompt)
@@ -134,6 +138,11 @@ class ModelReflector:
                 code="not_smaller" if usable else "malformed",
             )
         return ReflectResult(
-            best.text, best.current_task, best.suggested_response, best.model, best.prompt_hash, best.level,
+            best.text,
+            best.current_task,
+            best.suggested_response,
+            best.model,
+            best.prompt_hash,
+            best.level,
             tuple(calls),
         )

@@ -17,12 +17,16 @@ def status(flow: Flow, step: int, observer: str, reflector: str, *, approximate:
     reflection = window.reflection
     merged = set(reflection.merged_group_ids) if reflection else set[str]()
     return MemoryStatus(
-        window.record.id, window.thread.id, step, window.record.generation_count,
-        Gauge(window.pending, numbers.threshold), Gauge(flow.observation_tokens(), numbers.reflect_at),
+        window.record.id,
+        window.thread.id,
+        step,
+        window.record.generation_count,
+        Gauge(window.pending, numbers.threshold),
+        Gauge(flow.observation_tokens(), numbers.reflect_at),
         BufferedObservations(
-            len(ready), sum(chunks),
-            policy.calculate_projected_message_removal(
-                chunks, numbers.activation, numbers.threshold, window.pending),
+            len(ready),
+            sum(chunks),
+            policy.calculate_projected_message_removal(chunks, numbers.activation, numbers.threshold, window.pending),
             sum(g.observation_tokens for g in ready),
             "running" if running else "complete" if ready else "idle",
         ),
@@ -31,7 +35,9 @@ def status(flow: Flow, step: int, observer: str, reflector: str, *, approximate:
             reflection.observation_tokens if reflection else 0,
             "running" if reflecting else "complete" if reflection else "idle",
         ),
-        observer, reflector, approximate,
+        observer,
+        reflector,
+        approximate,
         next_boundary(window.pending, flow.buffered_at, numbers),
         flow.note or _held_up(flow, numbers, waits=running or bool(ready)) or numbers.why,
     )

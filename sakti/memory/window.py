@@ -17,8 +17,15 @@ class Window:
     `corrections` how often people had changed the log when it was read."""
 
     def __init__(
-        self, thread: Thread, record: Record, cursor: int, *, messages: Sequence[Message] = (),
-        active: Sequence[Group] = (), buffered: Sequence[Group] = (), corrections: int = 0,
+        self,
+        thread: Thread,
+        record: Record,
+        cursor: int,
+        *,
+        messages: Sequence[Message] = (),
+        active: Sequence[Group] = (),
+        buffered: Sequence[Group] = (),
+        corrections: int = 0,
     ) -> None:
         self.thread = thread
         self.record = record

@@ -78,7 +78,10 @@ class Worker:
 
     @contextlib.asynccontextmanager
     async def lease(
-        self, record: Record, kind: leases.LeaseKind, thread_id: str,
+        self,
+        record: Record,
+        kind: leases.LeaseKind,
+        thread_id: str,
         start: Callable[[Database], None] | None = None,
     ) -> AsyncGenerator[Held]:
         """Hold a lease for the time of the block; `start` runs in the transaction that takes it. Raises
@@ -87,8 +90,13 @@ class Worker:
 
         def take(db: Database) -> bool:
             taken = leases.acquire(
-                db, record_id=record.id, kind=kind, owner=self.owner, operation_id=held.operation_id,
-                thread_id=thread_id, now=self.clock.now(),
+                db,
+                record_id=record.id,
+                kind=kind,
+                owner=self.owner,
+                operation_id=held.operation_id,
+                thread_id=thread_id,
+                now=self.clock.now(),
             )
             if taken and start is not None:
                 start(db)
@@ -102,10 +110,15 @@ class Worker:
         finally:
             heartbeat.cancel()
             with contextlib.suppress(SaktiError, RuntimeError):  # a closed store has no leases to give back
-                await asyncio.shield(self.store.write(
-                    leases.release, record_id=record.id, kind=kind, owner=self.owner,
-                    operation_id=held.operation_id,
-                ))
+                await asyncio.shield(
+                    self.store.write(
+                        leases.release,
+                        record_id=record.id,
+                        kind=kind,
+                        owner=self.owner,
+                        operation_id=held.operation_id,
+                    )
+                )
 
     async def _heartbeat(self, record_id: str, held: Held) -> None:
         # real seconds on purpose: other processes look at this row, whatever clock tests inject here
@@ -113,8 +126,12 @@ class Worker:
             await asyncio.sleep(leases.HEARTBEAT_S)
             with contextlib.suppress(SaktiError):
                 await self.store.write(
-                    leases.renew, record_id=record_id, kind=held.kind, owner=self.owner,
-                    operation_id=held.operation_id, now=self.clock.now(),
+                    leases.renew,
+                    record_id=record_id,
+                    kind=held.kind,
+                    owner=self.owner,
+                    operation_id=held.operation_id,
+                    now=self.clock.now(),
                 )
 
     async def observe(
@@ -209,7 +226,8 @@ class Worker:
             current_task=parse.clean_line(result.current_task),
             suggested_response=parse.clean_line(result.suggested_response),
             metadata={
-                "input_tokens": before, "level": result.level,
+                "input_tokens": before,
+                "level": result.level,
                 "dropped": {"lines": list(lost.lines), "paths": list(lost.paths)},
             },
         )
@@ -226,7 +244,14 @@ class Worker:
         """The lines of a log, each marked with what it claims that its source does not have."""
         return [
             NewLine(
-                self.ids.new(), r.line, r.depth, r.date, r.time, r.priority, r.content, r.metadata,
+                self.ids.new(),
+                r.line,
+                r.depth,
+                r.date,
+                r.time,
+                r.priority,
+                r.content,
+                r.metadata,
                 flags=flags(r.content, source),
             )
             for r in lines.rows(text)
@@ -237,9 +262,16 @@ class Worker:
     ) -> None:
         for call in calls:
             await self.store.write(
-                messages.add_step, id=self.ids.new(), thread_id=thread_id, purpose=purpose, model=call.model,
-                usage=call.usage, now=self.clock.now(), counted_tokens=call.counted_tokens,
-                duration_ms=call.duration_ms, stop_reason=call.stop_reason,
+                messages.add_step,
+                id=self.ids.new(),
+                thread_id=thread_id,
+                purpose=purpose,
+                model=call.model,
+                usage=call.usage,
+                now=self.clock.now(),
+                counted_tokens=call.counted_tokens,
+                duration_ms=call.duration_ms,
+                stop_reason=call.stop_reason,
             )
 
 

@@ -30,9 +30,7 @@ def sections(page: str) -> list[tuple[str, str]]:
             out.append((line.rstrip(), []))
         else:
             out[-1][1].append(line)
-    return [
-        (heading, "\n".join(body).strip("\n")) for heading, body in out if heading or "".join(body).strip()
-    ]
+    return [(heading, "\n".join(body).strip("\n")) for heading, body in out if heading or "".join(body).strip()]
 
 
 def _name(heading: str) -> str:
@@ -99,8 +97,7 @@ def _merged(page: str, update: str, *, known: bool, replace: bool) -> tuple[str,
     if old is None:
         return merge(page, update)
     if new is None:
-        raise MemoryFailure(
-            "The page is JSON: give a JSON object, or replace the whole page.", code="bad_json")
+        raise MemoryFailure("The page is JSON: give a JSON object, or replace the whole page.", code="bad_json")
     merged, changed = merge_json(old, new)
     return json.dumps(merged, ensure_ascii=False, indent=2), changed
 
@@ -124,16 +121,21 @@ async def read(store: Store, *, scope: Literal["resource", "thread"], owner_id: 
 
 
 async def update(
-    store: Store, counter: Counter, *, scope: Literal["resource", "thread"], owner_id: str, content: str,
-    replace: bool = False, actor: str = "", resource_id: str | None = None,
+    store: Store,
+    counter: Counter,
+    *,
+    scope: Literal["resource", "thread"],
+    owner_id: str,
+    content: str,
+    replace: bool = False,
+    actor: str = "",
+    resource_id: str | None = None,
 ) -> tuple[str, tuple[str, ...]]:
     """Merge `content` into the page (or put it in its place) and keep a version. Returns the page and the
     headings that changed; nothing changed, nothing written. A page that is a JSON object is merged in depth,
     null deletes. Raises `MemoryFailure`: empty, too_long, conflict, bad_json."""
     if not content.strip():
-        raise MemoryFailure(
-            "There is no content: give Markdown sections, each with its heading.", code="empty"
-        )
+        raise MemoryFailure("There is no content: give Markdown sections, each with its heading.", code="empty")
     current = await store.read(pages.working_memory, scope, owner_id)
     before, version = current or (read_prompt("working-memory"), 0)
     page, changed = _merged(before, content, known=current is not None, replace=replace)
@@ -143,8 +145,15 @@ async def update(
         return before, ()
     tokens = check_size(page, counter)
     await store.write(
-        pages.put_working_memory, id=store.ids.new(), scope=scope, owner_id=owner_id, content=page,
-        tokens=tokens, actor=actor, now=store.clock.now(), expected_version=version,
+        pages.put_working_memory,
+        id=store.ids.new(),
+        scope=scope,
+        owner_id=owner_id,
+        content=page,
+        tokens=tokens,
+        actor=actor,
+        now=store.clock.now(),
+        expected_version=version,
         resource_id=resource_id or owner_id,
     )
     return page, changed

@@ -36,11 +36,20 @@ class Compaction:
 
 def add_compaction(db: Database, done: Compaction) -> None:
     CompactionRow.insert(
-        id=done.id, thread_id=done.thread_id, resource_id=done.resource_id, record_id=done.record_id,
-        focus=done.focus, first_index=done.first_index, last_index=done.last_index,
-        message_count=done.message_count, original_message_ids=list(done.message_ids),
-        group_ids=list(done.group_ids), before=done.before, tokens_before=done.tokens_before,
-        tokens_after=done.tokens_after, created_at=done.created_at,
+        id=done.id,
+        thread_id=done.thread_id,
+        resource_id=done.resource_id,
+        record_id=done.record_id,
+        focus=done.focus,
+        first_index=done.first_index,
+        last_index=done.last_index,
+        message_count=done.message_count,
+        original_message_ids=list(done.message_ids),
+        group_ids=list(done.group_ids),
+        before=done.before,
+        tokens_before=done.tokens_before,
+        tokens_after=done.tokens_after,
+        created_at=done.created_at,
     ).execute(db)
 
 
@@ -56,9 +65,20 @@ def last_compaction(db: Database, thread_id: str) -> Compaction | None:
     if row is None:
         return None
     return Compaction(
-        row["id"], row["thread_id"], row["resource_id"], row["record_id"], row["focus"], row["first_index"],
-        row["last_index"], row["message_count"], tuple(row["original_message_ids"]), tuple(row["group_ids"]),
-        row["before"], row["tokens_before"], row["tokens_after"], row["created_at"],
+        row["id"],
+        row["thread_id"],
+        row["resource_id"],
+        row["record_id"],
+        row["focus"],
+        row["first_index"],
+        row["last_index"],
+        row["message_count"],
+        tuple(row["original_message_ids"]),
+        tuple(row["group_ids"]),
+        row["before"],
+        row["tokens_before"],
+        row["tokens_after"],
+        row["created_at"],
     )
 
 
@@ -83,9 +103,7 @@ def undo_compaction(db: Database, done: Compaction, now: int) -> None:
         if len(rows) != len(ids):
             raise MemoryFailure("A reflection has merged what this compaction observed.", code="conflict")
     for group_id in made:
-        for (line_id,) in db.execute_sql(
-            "SELECT id FROM observations WHERE group_id = ?", (group_id,)
-        ).fetchall():
+        for (line_id,) in db.execute_sql("SELECT id FROM observations WHERE group_id = ?", (group_id,)).fetchall():
             search_index.remove(db, "observation", line_id)
     db.execute_sql(
         "UPDATE observational_memory SET total_tokens_observed = ?, observation_token_count = ?,"

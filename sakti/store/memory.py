@@ -141,8 +141,14 @@ def get_or_create(
 ) -> Record:
     """The record of that key. Two processes may ask at once: both get the one that was first."""
     MemoryRecordRow.insert(
-        id=id, lookup_key=lookup_key, scope=scope, thread_id=thread_id, resource_id=resource_id,
-        observed_timezone=timezone, created_at=now, updated_at=now,
+        id=id,
+        lookup_key=lookup_key,
+        scope=scope,
+        thread_id=thread_id,
+        resource_id=resource_id,
+        observed_timezone=timezone,
+        created_at=now,
+        updated_at=now,
     ).on_conflict_ignore().execute(db)
     record = get_record(db, lookup_key)
     if record is None:
@@ -152,12 +158,7 @@ def get_or_create(
 
 def set_record_metadata(db: Database, record_id: str, changes: Json) -> None:
     """Merge `changes` into a record's metadata; None removes a key."""
-    row = (
-        MemoryRecordRow.select(MemoryRecordRow.metadata)
-        .where(MemoryRecordRow.id == record_id)
-        .dicts()
-        .get(db)
-    )
+    row = MemoryRecordRow.select(MemoryRecordRow.metadata).where(MemoryRecordRow.id == record_id).dicts().get(db)
     merged = {k: v for k, v in {**row["metadata"], **changes}.items() if v is not None}
     MemoryRecordRow.update(metadata=merged).where(MemoryRecordRow.id == record_id).execute(db)
 
@@ -200,7 +201,8 @@ def groups(db: Database, record_id: str, state: GroupState) -> list[Group]:
     """The groups of a record in that state, reflections first, each kind in the order it was made."""
     rows = db.execute_sql(
         f"SELECT {_GROUP_COLUMNS} FROM observation_groups WHERE record_id = ? AND state = ?"
-        " ORDER BY kind = 'observation', pk", (record_id, state),
+        " ORDER BY kind = 'observation', pk",
+        (record_id, state),
     ).fetchall()
     return [_group(r) for r in rows]
 
@@ -224,9 +226,7 @@ def insert_group(
 ) -> None:
     """Store a buffered group with its lines and their search rows. Raises `MemoryFailure` when the lease was
     lost, or when another group covers some of its messages already (`expected_cursor` None: a reflection)."""
-    leases.require(
-        db, record_id=group.record_id, kind=held.kind, owner=held.owner, operation_id=held.operation_id
-    )
+    leases.require(db, record_id=group.record_id, kind=held.kind, owner=held.owner, operation_id=held.operation_id)
     if expected_cursor is not None:
         overlap = db.execute_sql(
             "SELECT 1 FROM observation_groups WHERE thread_id = ? AND first_index <= ? AND last_index >= ?"
@@ -247,14 +247,33 @@ def insert_group(
             " priority, content, metadata, pinned, flags, created_at)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                line.id, group.id, group.thread_id, resource_id, line.line, line.depth, group.mode, line.date,
-                line.time, line.priority, line.content, json.dumps(line.metadata, ensure_ascii=False), int(line.pinned),
-                json.dumps(line.flags, ensure_ascii=False), group.created_at,
+                line.id,
+                group.id,
+                group.thread_id,
+                resource_id,
+                line.line,
+                line.depth,
+                group.mode,
+                line.date,
+                line.time,
+                line.priority,
+                line.content,
+                json.dumps(line.metadata, ensure_ascii=False),
+                int(line.pinned),
+                json.dumps(line.flags, ensure_ascii=False),
+                group.created_at,
             ),
         )
         search_index.put(
-            db, kind=group.kind, doc_id=line.id, resource_id=resource_id, created_at=group.created_at,
-            text=line.content, thread_id=group.thread_id, position=group.first_index or 0, prev=previous,
+            db,
+            kind=group.kind,
+            doc_id=line.id,
+            resource_id=resource_id,
+            created_at=group.created_at,
+            text=line.content,
+            thread_id=group.thread_id,
+            position=group.first_index or 0,
+            prev=previous,
             paths=[str(p) for p in line.metadata.get("files", [])],
         )
         previous = line.content
@@ -332,8 +351,7 @@ def _transition(
 ) -> None:
     marks = ",".join("?" * len(ids))
     changed = db.execute_sql(
-        f"UPDATE observation_groups SET state = ?, {time_column} = ? WHERE id IN ({marks}) AND state = ?"
-        " RETURNING 1",
+        f"UPDATE observation_groups SET state = ?, {time_column} = ? WHERE id IN ({marks}) AND state = ? RETURNING 1",
         (after, now, *ids, before),
     ).fetchall()
     if len(changed) != len(ids):
@@ -344,9 +362,7 @@ def discard(db: Database, ids: Sequence[str], now: int) -> None:
     """Buffered groups that will never be used: kept, with the time, but out of search."""
     _transition(db, ids, "buffered", "discarded", time_column="discarded_at", now=now)
     for group_id in ids:
-        for (line_id,) in db.execute_sql(
-            "SELECT id FROM observations WHERE group_id = ?", (group_id,)
-        ).fetchall():
+        for (line_id,) in db.execute_sql("SELECT id FROM observations WHERE group_id = ?", (group_id,)).fetchall():
             for kind in ("observation", "reflection"):
                 search_index.remove(db, kind, line_id)
 
@@ -356,7 +372,8 @@ def pinned_lines(db: Database, group_ids: Sequence[str]) -> list[str]:
     marks = ",".join("?" * len(group_ids))
     rows = db.execute_sql(
         "SELECT coalesce(edited, content), priority, time FROM observations"
-        f" WHERE group_id IN ({marks}) AND pinned = 1 AND forgotten = 0 ORDER BY pk", list(group_ids),
+        f" WHERE group_id IN ({marks}) AND pinned = 1 AND forgotten = 0 ORDER BY pk",
+        list(group_ids),
     ).fetchall()
     return [as_line(content, priority, time) for content, priority, time in rows]
 

@@ -50,16 +50,16 @@ def find_line(db: Database, record_id: str, text: str) -> str:
     return rows[0][0]
 
 
-def correct(
-    db: Database, record_id: str, line_id: str, action: Action, *, text: str = "", now: int
-) -> Corrected:
+def correct(db: Database, record_id: str, line_id: str, action: Action, *, text: str = "", now: int) -> Corrected:
     """Pin, unpin, edit or forget a line of the log; the lines nested under a forgotten one go with it. A
     reflection that waits and was made from the line before is thrown away. Raises `MemoryFailure` (not_found,
     empty, unchanged)."""
     if action == "edit" and not text.strip():
         raise MemoryFailure("A line cannot become empty: forget it instead.", code="empty")
     changes: Json = {
-        "pin": {"pinned": 1}, "unpin": {"pinned": 0}, "edit": {"edited": " ".join(text.split())},
+        "pin": {"pinned": 1},
+        "unpin": {"pinned": 0},
+        "edit": {"edited": " ".join(text.split())},
         "forget": {"forgotten": 1},
     }[action]
     row = _row(db, record_id, line_id)
@@ -67,8 +67,14 @@ def correct(
         raise MemoryFailure("The line is like that already.", code="unchanged")
     number = _next_number(db, record_id)
     for one in [row, *(_nested(db, row) if action == "forget" else [])]:
-        done = {"n": number, "at": now, "action": action, "changes": changes,
-                "before": {name: one[name] for name in _FIELDS}, "undone_at": None}
+        done = {
+            "n": number,
+            "at": now,
+            "action": action,
+            "changes": changes,
+            "before": {name: one[name] for name in _FIELDS},
+            "undone_at": None,
+        }
         _store(db, one, [*_corrections(one), done])
     _drop_waiting(db, record_id, row["group_id"], now)
     return Corrected(line_id, row["group_id"], action, _shown(row), _shown({**row, **changes}))
@@ -145,29 +151,48 @@ def as_of(db: Database, record_id: str, time: int) -> list[LogLine]:
     )
     out: list[LogLine] = []
     for line, original in found:
-        now: Json = {"pinned": int(line.pinned), "edited": line.content if line.edited else None,
-                     "forgotten": int(line.forgotten)}
+        now: Json = {
+            "pinned": int(line.pinned),
+            "edited": line.content if line.edited else None,
+            "forgotten": int(line.forgotten),
+        }
         state = state_at(now, line.metadata.get(KEY, ()), time)
         if not state["forgotten"]:
-            out.append(dataclasses.replace(
-                line, content=state["edited"] or original, pinned=bool(state["pinned"]),
-                edited=state["edited"] is not None, forgotten=False,
-            ))
+            out.append(
+                dataclasses.replace(
+                    line,
+                    content=state["edited"] or original,
+                    pinned=bool(state["pinned"]),
+                    edited=state["edited"] is not None,
+                    forgotten=False,
+                )
+            )
     return out
 
 
 # --- rows -------------------------------------------------------------------------------------------------
 
 _COLUMNS = (
-    "id", "group_id", "thread_id", "resource_id", "line", "depth", "content", "metadata", "pinned", "edited",
-    "forgotten", "created_at",
+    "id",
+    "group_id",
+    "thread_id",
+    "resource_id",
+    "line",
+    "depth",
+    "content",
+    "metadata",
+    "pinned",
+    "edited",
+    "forgotten",
+    "created_at",
 )
 
 
 def _rows(db: Database, where: str, values: Sequence[Any]) -> list[Json]:
     rows = db.execute_sql(
         f"SELECT {', '.join(f'o.{c}' for c in _COLUMNS)}, g.kind, g.first_index FROM observation_groups g"
-        f" JOIN observations o ON o.group_id = g.id WHERE {where} ORDER BY o.pk", list(values),
+        f" JOIN observations o ON o.group_id = g.id WHERE {where} ORDER BY o.pk",
+        list(values),
     ).fetchall()
     names = (*_COLUMNS, "kind", "first_index")
     out: list[Json] = [dict(zip(names, r, strict=True)) for r in rows]
@@ -195,7 +220,8 @@ def _nested(db: Database, row: Json) -> list[Json]:
 
 def _corrected_rows(db: Database, record_id: str) -> list[Json]:
     return _rows(
-        db, "g.record_id = ? AND g.state IN ('active', 'buffered') AND o.metadata LIKE '%\"corrections\"%'",
+        db,
+        "g.record_id = ? AND g.state IN ('active', 'buffered') AND o.metadata LIKE '%\"corrections\"%'",
         (record_id,),
     )
 
@@ -209,16 +235,25 @@ def _store(db: Database, row: Json, corrections: list[Json]) -> None:
     db.execute_sql(
         "UPDATE observations SET pinned = ?, edited = ?, forgotten = ?, metadata = ? WHERE id = ?",
         (
-            state["pinned"], state["edited"], state["forgotten"],
-            json.dumps({**row["metadata"], KEY: corrections}, ensure_ascii=False), row["id"],
+            state["pinned"],
+            state["edited"],
+            state["forgotten"],
+            json.dumps({**row["metadata"], KEY: corrections}, ensure_ascii=False),
+            row["id"],
         ),
     )
     if state["forgotten"]:
         search_index.remove(db, row["kind"], row["id"])
         return
     search_index.put(
-        db, kind=row["kind"], doc_id=row["id"], resource_id=row["resource_id"], created_at=row["created_at"],
-        text=state["edited"] or row["content"], thread_id=row["thread_id"], position=row["first_index"] or 0,
+        db,
+        kind=row["kind"],
+        doc_id=row["id"],
+        resource_id=row["resource_id"],
+        created_at=row["created_at"],
+        text=state["edited"] or row["content"],
+        thread_id=row["thread_id"],
+        position=row["first_index"] or 0,
         paths=[str(p) for p in row["metadata"].get("files", [])],
     )
 
@@ -235,7 +270,8 @@ def _next_number(db: Database, record_id: str) -> int:
 
 def _drop_waiting(db: Database, record_id: str, group_id: str, now: int) -> None:
     waiting = [
-        g.id for g in memory.groups(db, record_id, "buffered")
+        g.id
+        for g in memory.groups(db, record_id, "buffered")
         if g.kind == "reflection" and group_id in g.merged_group_ids
     ]
     if waiting:

@@ -101,9 +101,7 @@ def generations(db: Database, record_id: str) -> list[Generation]:
         (record_id,),
     ).fetchall()
     return [
-        Generation(
-            r[0], r[1], r[2], json.loads(r[3]).get("input_tokens", 0), r[4], tuple(json.loads(r[5])), *r[6:]
-        )
+        Generation(r[0], r[1], r[2], json.loads(r[3]).get("input_tokens", 0), r[4], tuple(json.loads(r[5])), *r[6:])
         for r in rows
     ]
 
@@ -113,7 +111,8 @@ def groups_for_message(db: Database, message_id: str) -> list[str]:
     rows = db.execute_sql(
         "SELECT g.id FROM messages m JOIN observation_groups g ON g.thread_id = m.thread_id"
         " AND g.first_index <= m.message_index AND g.last_index >= m.message_index"
-        " WHERE m.id = ? AND g.state != 'discarded' ORDER BY g.pk", (message_id,),
+        " WHERE m.id = ? AND g.state != 'discarded' ORDER BY g.pk",
+        (message_id,),
     ).fetchall()
     return [r[0] for r in rows]
 
@@ -135,7 +134,8 @@ def find_group(db: Database, resource_id: str, text: str) -> tuple[str, str, int
     row = db.execute_sql(
         "SELECT g.id, g.thread_id, g.first_index, g.last_index FROM observation_groups g"
         " JOIN threads t ON t.id = g.thread_id WHERE t.resource_id = ? AND g.id LIKE ? ESCAPE '\\'"
-        " AND g.first_index IS NOT NULL ORDER BY g.pk DESC LIMIT 1", (resource_id, f"%{like}"),
+        " AND g.first_index IS NOT NULL ORDER BY g.pk DESC LIMIT 1",
+        (resource_id, f"%{like}"),
     ).fetchone()
     return None if row is None else (row[0], row[1], row[2], row[3])
 
@@ -187,14 +187,13 @@ class CarryOver:
     tasks: tuple[str, ...]
 
 
-def carry_over(
-    db: Database, resource_id: str, thread_id: str, *, recent: int = 5, limit: int = 60
-) -> CarryOver | None:
+def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 5, limit: int = 60) -> CarryOver | None:
     """What a new thread of a workspace may be told; None where there is no earlier thread."""
     threads = db.execute_sql(
         "SELECT id, title, metadata FROM threads WHERE resource_id = ? AND id != ? AND parent_id IS NULL"
         " AND EXISTS (SELECT 1 FROM messages m WHERE m.thread_id = threads.id)"
-        " ORDER BY updated_at DESC LIMIT ?", (resource_id, thread_id, recent),
+        " ORDER BY updated_at DESC LIMIT ?",
+        (resource_id, thread_id, recent),
     ).fetchall()
     if not threads:
         return None
@@ -211,10 +210,13 @@ def carry_over(
         lines += [r[0] for r in rows]
     tasks = db.execute_sql(
         "SELECT handle, title, status FROM tasks WHERE resource_id = ? AND status IN ('open', 'in_progress')"
-        " AND deleted_at IS NULL ORDER BY status DESC, priority, created_at LIMIT 12", (resource_id,),
+        " AND deleted_at IS NULL ORDER BY status DESC, priority, created_at LIMIT 12",
+        (resource_id,),
     ).fetchall()
     _, title, metadata = threads[0]
     return CarryOver(
-        title, json.loads(metadata).get("current_task") or "", tuple(dict.fromkeys(lines)),
+        title,
+        json.loads(metadata).get("current_task") or "",
+        tuple(dict.fromkeys(lines)),
         tuple(f"{handle} {title} ({status})" for handle, title, status in tasks),
     )

@@ -13,27 +13,39 @@ from sakti.store.models import WorkingMemoryRow
 def working_memory(db: Database, scope: str, owner_id: str) -> tuple[str, int] | None:
     """The newest version of a page and its number."""
     row = db.execute_sql(
-        "SELECT content, version FROM working_memory WHERE scope = ? AND owner_id = ?"
-        " ORDER BY version DESC LIMIT 1",
+        "SELECT content, version FROM working_memory WHERE scope = ? AND owner_id = ? ORDER BY version DESC LIMIT 1",
         (scope, owner_id),
     ).fetchone()
     return None if row is None else (row[0], row[1])
 
 
 def put_working_memory(
-    db: Database, *, id: str, scope: str, owner_id: str, content: str, tokens: int, actor: str, now: int,
-    expected_version: int, resource_id: str,
+    db: Database,
+    *,
+    id: str,
+    scope: str,
+    owner_id: str,
+    content: str,
+    tokens: int,
+    actor: str,
+    now: int,
+    expected_version: int,
+    resource_id: str,
 ) -> int:
     """Add a version and return its number. Raises `MemoryFailure` (conflict) when `expected_version` (0:
     none yet) is no longer the newest. Older versions stay."""
     current = working_memory(db, scope, owner_id)
     if (current[1] if current else 0) != expected_version:
-        raise MemoryFailure(
-            "The page was changed meanwhile: read it and try again.", code="conflict", retryable=True
-        )
+        raise MemoryFailure("The page was changed meanwhile: read it and try again.", code="conflict", retryable=True)
     WorkingMemoryRow.insert(
-        id=id, scope=scope, owner_id=owner_id, version=expected_version + 1, content=content, tokens=tokens,
-        actor=actor, created_at=now,
+        id=id,
+        scope=scope,
+        owner_id=owner_id,
+        version=expected_version + 1,
+        content=content,
+        tokens=tokens,
+        actor=actor,
+        created_at=now,
     ).execute(db)
     search_index.put(
         db,

@@ -36,13 +36,28 @@ async def test_a_whole_folder() -> None:
 
 async def test_what_fails_and_what_is_not_known_is_named(tmp_path: Path) -> None:
     path = tmp_path / "v.json"
-    path.write_text(json.dumps({"cases": [
-        {"id": "right", "fn": "formatTemporalGap", "args": [0], "output": golden.run("formatTemporalGap", [0])},
-        {"id": "wrong", "fn": "formatTemporalGap", "args": [0], "output": "never"},
-        {"id": "odd", "fn": "formatTemporalGap", "args": [], "output": ""},
-        {"id": "new", "fn": "neverHeardOf", "args": [], "output": 1},
-        {"id": "tasks", "ops": [{"op": "close", "id": "nobody"}], "sakti": {"ready": [], "blocked": {}, "errors": []}},
-    ]}))
+    path.write_text(
+        json.dumps(
+            {
+                "cases": [
+                    {
+                        "id": "right",
+                        "fn": "formatTemporalGap",
+                        "args": [0],
+                        "output": golden.run("formatTemporalGap", [0]),
+                    },
+                    {"id": "wrong", "fn": "formatTemporalGap", "args": [0], "output": "never"},
+                    {"id": "odd", "fn": "formatTemporalGap", "args": [], "output": ""},
+                    {"id": "new", "fn": "neverHeardOf", "args": [], "output": 1},
+                    {
+                        "id": "tasks",
+                        "ops": [{"op": "close", "id": "nobody"}],
+                        "sakti": {"ready": [], "blocked": {}, "errors": []},
+                    },
+                ]
+            }
+        )
+    )
     report = await golden.check([path])
     rows = {f.fn: f for f in report.functions}
     assert (report.passed, report.total, report.unknown, report.ok) == (1, 5, ["neverHeardOf"], False)

@@ -46,9 +46,20 @@ async def talk(home: Path) -> None:
     await store.write(threads.create, Thread("th1", workspace, "Talk", now, now))
     for number in range(10):
         part = TextPart(f"I decided that part {number} is in src/auth/token{number}.py. " + "Really. " * 30)
-        await store.write(messages.append, Message(
-            store.ids.new(), "th1", workspace, "user" if number % 2 == 0 else "assistant", (part,), now,
-            tokens=400, part_tokens=(396,), token_counter="o200k_base"))
+        await store.write(
+            messages.append,
+            Message(
+                store.ids.new(),
+                "th1",
+                workspace,
+                "user" if number % 2 == 0 else "assistant",
+                (part,),
+                now,
+                tokens=400,
+                part_tokens=(396,),
+                token_counter="o200k_base",
+            ),
+        )
     await store.close()
 
 
@@ -87,7 +98,9 @@ def test_golden_says_how_it_went(tmp_path: Path) -> None:
     case = {"id": "a", "fn": "formatTemporalGap", "args": [0], "output": golden.run("formatTemporalGap", [0])}
     path.write_text(json.dumps({"cases": [case]}))
     assert told("bench", "golden", str(tmp_path)) == {
-        "passed": 1, "total": 1, "unknown": [],
+        "passed": 1,
+        "total": 1,
+        "unknown": [],
         "functions": [{"file": "v.json", "fn": "formatTemporalGap", "passed": 1, "total": 1, "failed_ids": []}],
     }
     path.write_text(json.dumps({"cases": [case, {**case, "id": "b", "output": "x"}]}))
@@ -101,9 +114,21 @@ def test_replay_says_how_it_went() -> None:
     runs = found["runs"]
     assert isinstance(runs, list)
     assert set(runs[0]) == {
-        "name", "seed", "turns", "steps", "conversation_tokens", "observer_calls", "observer_input_tokens",
-        "observer_input_ratio", "cached_share", "activations", "generations", "blocked_steps", "max_request_tokens",
-        "step_cpu_ms", "violations",
+        "name",
+        "seed",
+        "turns",
+        "steps",
+        "conversation_tokens",
+        "observer_calls",
+        "observer_input_tokens",
+        "observer_input_ratio",
+        "cached_share",
+        "activations",
+        "generations",
+        "blocked_steps",
+        "max_request_tokens",
+        "step_cpu_ms",
+        "violations",
     }
     for wrong in (["--seeds", "a-b"], [], ["missing.jsonl"], ["--seeds", "1-1", "--kill-at", "nowhere"]):
         assert sakti("bench", "replay", *wrong).exit_code == 2

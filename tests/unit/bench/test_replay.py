@@ -51,9 +51,15 @@ async def test_dying_at_a_commit_boundary_loses_nothing(name: str) -> None:
     settings = base.settings
     if waits:
         settings = dataclasses.replace(
-            settings, observation=dataclasses.replace(settings.observation, buffer_tokens=False))
+            settings, observation=dataclasses.replace(settings.observation, buffer_tokens=False)
+        )
     chosen = dataclasses.replace(
-        base, settings=settings, fail_rate=0.0, incompressible=False, budget=None, delay=0 if waits else 1,
+        base,
+        settings=settings,
+        fail_rate=0.0,
+        incompressible=False,
+        budget=None,
+        delay=0 if waits else 1,
         undo_every=4,
     )
     run = await replay(chosen, COUNTER, kill_at=name)
@@ -97,14 +103,26 @@ async def test_a_database_that_answers_late_is_no_step_that_waits(monkeypatch: p
 def test_a_recorded_conversation(tmp_path: Path) -> None:
     path = tmp_path / "talk.jsonl"
     lines = [
-        {"config": {
-            "observation": {"messageTokens": 900, "bufferTokens": 0.3, "blockAfter": 1.5},
-            "reflection": {"observationTokens": 500}, "shareTokenBudget": True, "scope": "thread", "observerDelay": 2,
-            "observerFailRate": 0.1, "reflector": "incompressible",
-        }},
-        {"turn": 0, "gapMs": 5_000, "user": "Hello", "steps": [
-            {"text": "I look.", "tool": {"name": "read", "args": {"path": "a.py"}, "result": "def f(): ..."}},
-            {"text": "Done."}]},
+        {
+            "config": {
+                "observation": {"messageTokens": 900, "bufferTokens": 0.3, "blockAfter": 1.5},
+                "reflection": {"observationTokens": 500},
+                "shareTokenBudget": True,
+                "scope": "thread",
+                "observerDelay": 2,
+                "observerFailRate": 0.1,
+                "reflector": "incompressible",
+            }
+        },
+        {
+            "turn": 0,
+            "gapMs": 5_000,
+            "user": "Hello",
+            "steps": [
+                {"text": "I look.", "tool": {"name": "read", "args": {"path": "a.py"}, "result": "def f(): ..."}},
+                {"text": "Done."},
+            ],
+        },
         {"restart": True},
         {"turn": 1, "gapMs": 600_000, "user": "And now?", "steps": [{"text": "Nothing."}], "model": "other/m"},
     ]

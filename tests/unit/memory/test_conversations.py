@@ -31,9 +31,7 @@ NAMES = {
 
 
 def memory_settings(config: dict[str, Any]) -> MemorySettings:
-    values = {
-        k: {NAMES[n]: v for n, v in config[k].items() if n in NAMES} for k in ("observation", "reflection")
-    }
+    values = {k: {NAMES[n]: v for n, v in config[k].items() if n in NAMES} for k in ("observation", "reflection")}
     return MemorySettings(
         observation=ObservationSettings(**values["observation"]),
         reflection=ReflectionSettings(**values["reflection"]),
@@ -93,11 +91,7 @@ def check_projections(driver: Driver) -> None:
     for event in driver.events:
         if isinstance(event, MemoryStatus):
             last = event
-        elif (
-            isinstance(event, MemoryActivation)
-            and event.operation_type == "observation"
-            and event.chunks_activated
-        ):
+        elif isinstance(event, MemoryActivation) and event.operation_type == "observation" and event.chunks_activated:
             assert last is not None
             assert event.tokens_activated == last.buffered_observations.projected_message_removal
 

@@ -74,8 +74,13 @@ async def test_another_window_takes_a_correction_in_at_its_next_turn(tmp_path: P
     driver = await opened(tmp_path / "m.db")
     line = (await log(driver))[0]
     await driver.store.write(
-        memory_corrections.correct, driver.engine.record_id, line.id, "edit", text="From elsewhere.",
-        now=driver.clock.now())
+        memory_corrections.correct,
+        driver.engine.record_id,
+        line.id,
+        "edit",
+        text="From elsewhere.",
+        now=driver.clock.now(),
+    )
     await driver.begin("and now?")
     prepared = await driver.prepare()
     assert any("From elsewhere." in b.text for b in prepared.blocks)
@@ -146,7 +151,8 @@ async def test_the_log_as_it_was(tmp_path: Path) -> None:
     assert await at(0) == []
     change = corrections.diff(
         await driver.store.read(memory_corrections.as_of, record, times[0]),
-        await driver.store.read(memory_corrections.as_of, record, times[1]))
+        await driver.store.read(memory_corrections.as_of, record, times[1]),
+    )
     assert [(a.content, b.content) for a, b in change.changed] == [(line.content, "Other words.")]
     assert not change.added
     assert not change.removed

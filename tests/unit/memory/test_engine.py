@@ -29,9 +29,7 @@ tools = st.builds(
     st.integers(0, 60),
 )
 answers = st.builds(lambda n: {"text": LINE * n or "ok"}, st.integers(0, 40))
-turns = st.tuples(
-    st.integers(0, 80), st.lists(tools, max_size=6), answers, st.sampled_from([0, 20, 700, 200_000])
-)
+turns = st.tuples(st.integers(0, 80), st.lists(tools, max_size=6), answers, st.sampled_from([0, 20, 700, 200_000]))
 
 
 async def play(driver: Driver, conversation: list, quiet: bool) -> None:
@@ -57,15 +55,15 @@ async def play(driver: Driver, conversation: list, quiet: bool) -> None:
     shared=st.booleans(),
     restart=st.booleans(),
 )
-def test_random_conversations(
-    conversation, quiet, failing, buffer, incompressible, budget, shared, restart
-) -> None:
+def test_random_conversations(conversation, quiet, failing, buffer, incompressible, budget, shared, restart) -> None:
     async def run() -> None:
         observer = ScriptedObserver(lambda n: bool(failing) and n % failing == 0)
         with tempfile.TemporaryDirectory() as folder:
             driver = await Driver.make(
-                Path(folder) / "m.db", fake.settings(buffer_tokens=buffer, share_token_budget=shared),
-                observer=observer, reflector=ScriptedReflector(incompressible=incompressible),
+                Path(folder) / "m.db",
+                fake.settings(buffer_tokens=buffer, share_token_budget=shared),
+                observer=observer,
+                reflector=ScriptedReflector(incompressible=incompressible),
             )
             driver.budget = budget
             await play(driver, conversation, quiet)
@@ -79,8 +77,9 @@ def test_random_conversations(
             if not failing:
                 observed = [m.index for r in observer.inputs for m in r.messages]
                 assert len(observed) == len(set(observed))
-                assert not [e for e in driver.of(MemoryOperation) if e.kind == "failed"
-                            and e.operation_type == "observation"]
+                assert not [
+                    e for e in driver.of(MemoryOperation) if e.kind == "failed" and e.operation_type == "observation"
+                ]
             await driver.close()
 
     asyncio.run(run())
@@ -270,8 +269,12 @@ async def test_two_engines_on_one_thread(tmp_path: Path) -> None:
     await asyncio.gather(driver.engine.wait_idle(), second.wait_idle())
     await check_store(driver)
     record = driver.engine.record_id
-    stored = [g for state in ("active", "buffered", "superseded")
-              for g in await driver.store.read(memory.groups, record, state) if g.kind == "observation"]
+    stored = [
+        g
+        for state in ("active", "buffered", "superseded")
+        for g in await driver.store.read(memory.groups, record, state)
+        if g.kind == "observation"
+    ]
     ranges = sorted((g.first_index, g.last_index) for g in stored)
     assert all(a[1] < b[0] for a, b in itertools.pairwise(ranges)), "two groups over one message"
     await second.close()
@@ -317,9 +320,7 @@ async def test_lost_lease_throws_the_result_away(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("buffer", [0.2, False])
 async def test_compact_and_undo_give_back_exactly_what_was(buffer: float | bool, tmp_path: Path) -> None:
-    driver = await Driver.make(
-        tmp_path / "m.db", fake.settings(observation_tokens=100_000, buffer_tokens=buffer)
-    )
+    driver = await Driver.make(tmp_path / "m.db", fake.settings(observation_tokens=100_000, buffer_tokens=buffer))
     for number in range(9):
         await driver.begin(LINE * 12)
         await driver.prepare()
@@ -376,9 +377,7 @@ async def test_our_own_instructions_never_reach_the_observer(tmp_path: Path) -> 
         await driver.engine.wait_idle()
         await driver.step({"text": LINE * 5}, f"c{number}")
         await driver.engine.end_turn()
-    canaries = [
-        line for b in prepared.blocks if b.kind == "instructions" for line in b.text.split("\n") if line
-    ]
+    canaries = [line for b in prepared.blocks if b.kind == "instructions" for line in b.text.split("\n") if line]
     canaries += [line for m in prepared.messages if m.metadata for line in m.text.split("\n") if line]
     assert len(canaries) > 5
     for request in driver.observer.inputs:
@@ -432,9 +431,7 @@ async def test_a_small_window_observes_early_and_says_why(tmp_path: Path) -> Non
 
 
 async def test_memory_off_sends_the_newest_messages(tmp_path: Path) -> None:
-    driver = await Driver.make(
-        tmp_path / "m.db", dataclasses.replace(fake.settings(), enabled=False, last_messages=4)
-    )
+    driver = await Driver.make(tmp_path / "m.db", dataclasses.replace(fake.settings(), enabled=False, last_messages=4))
     driver.check = lambda _: None  # type: ignore[method-assign]
     for number in range(6):
         await driver.begin(LINE * 12)
@@ -503,9 +500,7 @@ async def test_the_log_can_be_asked_for(tmp_path: Path) -> None:
     read, record = driver.store.read, driver.engine.record_id
     lines = await read(memory_log.log_lines, record)
     assert {line.kind for line in lines} == {"observation", "reflection"}
-    assert all(
-        line.date == "Jan 15, 2026" and line.time == "10:00" and line.priority == "medium" for line in lines
-    )
+    assert all(line.date == "Jan 15, 2026" and line.time == "10:00" and line.priority == "medium" for line in lines)
     first = await read(memory_log.groups_for_message, driver.said[0].id)
     assert len(first) >= 2
     assert driver.said[0].id in await read(memory_log.sources_of_group, first[0])
@@ -520,7 +515,8 @@ async def test_no_half_exchange_and_no_provisional_message_is_observed(tmp_path:
     driver.check = lambda _: None  # type: ignore[method-assign]
     await driver.begin(LINE * 12)
     message = dataclasses.replace(
-        driver.said[0], id="p1", parts=(TextPart(LINE * 40),), tokens=500, state="provisional")
+        driver.said[0], id="p1", parts=(TextPart(LINE * 40),), tokens=500, state="provisional"
+    )
     driver.engine.add(await driver.store.write(message_store.append, message))
     await driver.begin("next")
     await driver.prepare()

@@ -18,33 +18,43 @@ SOURCE = Source(
 )
 
 
-@pytest.mark.parametrize("line", [
-    "refresh_tokens in src/auth/token.py:42 takes 350ms with pytest 8.4.1",
-    "User stated \"never touch  main\"; see https://example.org/a?b=1.",
-    "LoginSchema and `MAX_RETRIES` are 12% of it, ./src/auth/token.py",
-    "The work goes on at 14:30 and nothing is claimed",
-])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "refresh_tokens in src/auth/token.py:42 takes 350ms with pytest 8.4.1",
+        'User stated "never touch  main"; see https://example.org/a?b=1.',
+        "LoginSchema and `MAX_RETRIES` are 12% of it, ./src/auth/token.py",
+        "The work goes on at 14:30 and nothing is claimed",
+    ],
+)
 def test_a_faithful_line_has_no_flag(line: str) -> None:
     assert flags(line, SOURCE) == ()
 
 
-@pytest.mark.parametrize(("line", "flag"), [
-    ("Changed src/auth/session.py", "path: src/auth/session.py"),
-    ("It takes 900 ms", "number: 900 ms"),
-    ("Uses pytest 9.0.0 now", "version: 9.0.0"),
-    ("User stated \"always touch main\"", "quote: always touch main"),
-    ("revoke_tokens was renamed", "symbol: revoke_tokens"),
-    ("See https://example.org/other", "url: https://example.org/other"),
-])
+@pytest.mark.parametrize(
+    ("line", "flag"),
+    [
+        ("Changed src/auth/session.py", "path: src/auth/session.py"),
+        ("It takes 900 ms", "number: 900 ms"),
+        ("Uses pytest 9.0.0 now", "version: 9.0.0"),
+        ('User stated "always touch main"', "quote: always touch main"),
+        ("revoke_tokens was renamed", "symbol: revoke_tokens"),
+        ("See https://example.org/other", "url: https://example.org/other"),
+    ],
+)
 def test_what_the_source_does_not_have_is_marked(line: str, flag: str) -> None:
     assert flags(line, SOURCE) == (flag,)
 
 
 def test_what_a_reflection_dropped_is_listed() -> None:
-    log = "\n".join((
-        "Date: Jan 2, 2026", "* 🔴 (10:00) User decided that tokens live in Redis", "* 🟡 read src/a.py",
-        "* 🔴 User prefers tabs",
-    ))
+    log = "\n".join(
+        (
+            "Date: Jan 2, 2026",
+            "* 🔴 (10:00) User decided that tokens live in Redis",
+            "* 🟡 read src/a.py",
+            "* 🔴 User prefers tabs",
+        )
+    )
     assert dropped([log], log).lines == ()
     lost = dropped([log], "* 🔴 (10:00) It was decided by the user that all tokens live in Redis")
     assert lost.lines == ("User prefers tabs",)
@@ -63,7 +73,8 @@ async def test_flags_are_stored_with_the_line(tmp_path: Path) -> None:
         await driver.turn(f"part {number} " + "word " * 120, [{"text": "answer " * 60}])
         await driver.engine.wait_idle()
     found = await driver.store.read(
-        memory_log.log_lines, driver.engine.record_id, states=("active", "buffered", "superseded"))
+        memory_log.log_lines, driver.engine.record_id, states=("active", "buffered", "superseded")
+    )
     marked = {line.content: line.flags for line in found if line.flags}
     assert marked == {"It is in lib/made_up.py": ("path: lib/made_up.py",)}
     await driver.close()

@@ -81,14 +81,21 @@ class Answers:
 
 def message(index: int, role: str, *parts: Part, at: int = 0) -> Message:
     counted = count_parts(COUNTER, parts)
-    return Message(f"m{index}", "t", "r", role, parts, 1_768_478_400_000 + at * 60_000, index=index,  # type: ignore[arg-type]
-                   tokens=message_tokens(counted), part_tokens=counted)
+    return Message(
+        f"m{index}",
+        "t",
+        "r",
+        role,
+        parts,
+        1_768_478_400_000 + at * 60_000,
+        index=index,  # type: ignore[arg-type]
+        tokens=message_tokens(counted),
+        part_tokens=counted,
+    )
 
 
 CONVERSATION = (
-    message(
-        0, "user", TextPart("We use Postgres 16 in src/db/pool.py. Please fix the leak. Why does it leak?")
-    ),
+    message(0, "user", TextPart("We use Postgres 16 in src/db/pool.py. Please fix the leak. Why does it leak?")),
     message(
         1,
         "assistant",
@@ -121,7 +128,11 @@ CONVERSATION = (
 
 def built(provider: Answers | None, *, fit: bool = True, clock: FakeClock | None = None, **settings: object):
     return build_observers(
-        MemorySettings(**settings), provider, "model" if provider else None, fit, counter=COUNTER,  # type: ignore[arg-type]
+        MemorySettings(**settings),
+        provider,
+        "model" if provider else None,
+        fit,
+        counter=COUNTER,  # type: ignore[arg-type]
         clock=clock or FakeClock(),
     )
 
@@ -134,14 +145,10 @@ async def test_the_model_is_told_messages_log_and_how_things_stand() -> None:
     provider = Answers(GOOD)
     observer, _ = built(provider, observation=ObservationSettings(previous_observer_tokens=60))
     log = "Date: Jan 14, 2026\n" + "\n".join(f"* 🟡 (10:0{i % 10}) line number {i}" for i in range(200))
-    result = await observer.observe(asked(
-        log=log, current_task="the pool", focus="the leak", want_title=True))
+    result = await observer.observe(asked(log=log, current_task="the pool", focus="the leak", want_title=True))
     (request,) = provider.requests
     system, prompt = request.system[0].text, request.messages[0].text
-    assert all(
-        tag in system
-        for tag in ("<observations>", "<current-task>", "<suggested-response>", "<thread-title>")
-    )
+    assert all(tag in system for tag in ("<observations>", "<current-task>", "<suggested-response>", "<thread-title>"))
     assert "$" not in system
     assert request.tools == ()
     for text in (
@@ -161,8 +168,10 @@ async def test_the_model_is_told_messages_log_and_how_things_stand() -> None:
 
 
 async def test_a_small_window_gets_its_input_in_slices() -> None:
-    texts = [f"<observations>\n* 🔴 (12:00) part {n}\n</observations>\n<current-task>\nPrimary: {n}\n</current-task>"
-             for n in range(9)]
+    texts = [
+        f"<observations>\n* 🔴 (12:00) part {n}\n</observations>\n<current-task>\nPrimary: {n}\n</current-task>"
+        for n in range(9)
+    ]
     provider = Answers(*texts)
     asker = Asker(provider, "m", COUNTER, FakeClock(), temperature=0, max_output_tokens=500)  # pyright: ignore
     observer = ModelObserver(asker, previous_tokens=200, window=4_000)
@@ -181,7 +190,8 @@ async def test_a_small_window_condenses_a_log_in_slices() -> None:
     answers = ["<observations>\n* 🔴 short\n</observations>"] * 8
     provider = Answers(*answers)
     reflector = ModelReflector(
-        Asker(provider, "m", COUNTER, FakeClock(), temperature=0, max_output_tokens=500), window=4_000)  # pyright: ignore
+        Asker(provider, "m", COUNTER, FakeClock(), temperature=0, max_output_tokens=500), window=4_000
+    )  # pyright: ignore
     groups = tuple((f"g{n}", f"* 🔴 part {n} " + "word " * 400) for n in range(8))
     result = await reflector.reflect(ReflectInput("t", groups, 2_000))
     calls = len(provider.requests)
@@ -234,9 +244,7 @@ def test_long_results_and_encoded_data_are_cut() -> None:
         [
             message(0, "tool", ToolResultPart("c", "read", "word " * 30_000)),
             message(1, "tool", ToolResultPart("d", "fetch", "x" + "QUJD" * 5_000)),
-            message(
-                2, "user", ImagePart("image/png", "AAAA", "shot.png"), ImagePart("image/png", "AAAA", "b.png")
-            ),
+            message(2, "user", ImagePart("image/png", "AAAA", "shot.png"), ImagePart("image/png", "AAAA", "b.png")),
         ],
         "UTC",
         COUNTER.count,
@@ -288,7 +296,8 @@ async def test_extractive_reflection_is_smaller_and_keeps_what_matters() -> None
     before = COUNTER.count(LOG)
     pinned = ("* 🟢 (10:00) Line 2 about src/f2.py and some more",)
     result = await ExtractiveReflector(COUNTER).reflect(
-        ReflectInput("t", (("g1", LOG), ("g2", LOG)), before // 2, pinned=pinned))
+        ReflectInput("t", (("g1", LOG), ("g2", LOG)), before // 2, pinned=pinned)
+    )
     assert COUNTER.count(result.text) <= before // 2 + 20
     assert "Line 0 " in result.text and "Line 50 " in result.text
     assert pinned[0] in result.text
@@ -330,8 +339,10 @@ async def test_an_answer_that_is_not_smaller_is_never_used() -> None:
 
 
 def test_rows_of_a_log() -> None:
-    log = ("Date: Dec 4, 2025\n* 🔴 (14:30) User stated X\n  * -> src/auth/login.ts:40-62 `validate`\n\n"
-           "Date: Dec 5, 2025\n* ✅ (9:05) see README.md, line 7\n- plain e.g. nothing 1.2.3")
+    log = (
+        "Date: Dec 4, 2025\n* 🔴 (14:30) User stated X\n  * -> src/auth/login.ts:40-62 `validate`\n\n"
+        "Date: Dec 5, 2025\n* ✅ (9:05) see README.md, line 7\n- plain e.g. nothing 1.2.3"
+    )
     rows = list(lines.rows(log))
     assert [(r.date, r.time, r.priority, r.depth, r.content) for r in rows] == [
         ("Dec 4, 2025", "14:30", "high", 0, "User stated X"),
@@ -346,9 +357,7 @@ def test_rows_of_a_log() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(
-    st.lists(
-        st.sampled_from([*"<>/ \n*-[]O12`", "observations", "current-task", "a", "```"]), max_size=60
-    ).map("".join)
+    st.lists(st.sampled_from([*"<>/ \n*-[]O12`", "observations", "current-task", "a", "```"]), max_size=60).map("".join)
 )
 def test_no_tag_is_ever_stored(text: str) -> None:
     cleaned = parse.clean(text)
@@ -359,8 +368,7 @@ def test_no_tag_is_ever_stored(text: str) -> None:
 
 def test_what_the_actor_sees() -> None:
     log = "* 🟡 (1:00) reads `-> bool`\n  * -> `dict[str, int]` [docs](url)\n* 🔴 a -> b\n* 🟢 x\n* ✅ y"
-    assert for_actor(log) == (
-        "* (1:00) reads `-> bool`\n  * `dict[str, int]` [docs](url)\n* 🔴 a -> b\n* x\n* ✅ y")
+    assert for_actor(log) == ("* (1:00) reads `-> bool`\n  * `dict[str, int]` [docs](url)\n* 🔴 a -> b\n* x\n* ✅ y")
 
 
 def test_answers_are_plain_json() -> None:

@@ -32,18 +32,22 @@ async def test_every_version_is_kept(tmp_path: Path) -> None:
     driver = await Driver.make(tmp_path / "m.db")
     store = driver.store
     page, changed = await working_memory.update(
-        store, COUNTER, scope="resource", owner_id="workspace", content="# Tech stack\nPython", actor="agent")
+        store, COUNTER, scope="resource", owner_id="workspace", content="# Tech stack\nPython", actor="agent"
+    )
     assert "# Tech stack\nPython" in page and "# Preferences" in page and changed == ("Tech stack",)
     await working_memory.update(
-        store, COUNTER, scope="resource", owner_id="workspace", content="# Only\nthis", replace=True)
+        store, COUNTER, scope="resource", owner_id="workspace", content="# Only\nthis", replace=True
+    )
     assert await store.read(pages.working_memory, "resource", "workspace") == ("# Only\nthis", 2)
-    assert (await working_memory.update(
-        store, COUNTER, scope="resource", owner_id="workspace", content="# Only\nthis"))[1] == ()
+    assert (
+        await working_memory.update(store, COUNTER, scope="resource", owner_id="workspace", content="# Only\nthis")
+    )[1] == ()
     page = await working_memory.add_note(store, COUNTER, owner_id="workspace", note="use  tabs")
     assert page.endswith("# Notes\n- use tabs")
     with pytest.raises(MemoryFailure, match="2000 is the limit"):
         await working_memory.update(
-            store, COUNTER, scope="resource", owner_id="workspace", content="# Long\n" + "word " * 3_000)
+            store, COUNTER, scope="resource", owner_id="workspace", content="# Long\n" + "word " * 3_000
+        )
     await driver.begin("hello")
     assert "- use tabs" in (await driver.prepare()).blocks[0].text
     await driver.close()
@@ -95,7 +99,8 @@ async def test_a_page_of_json_is_merged_in_depth(tmp_path: Path) -> None:
 
     async def put(content: str, *, replace: bool = False) -> tuple[str, tuple[str, ...]]:
         return await working_memory.update(
-            store, Estimator(), scope="resource", owner_id="w", content=content, replace=replace)
+            store, Estimator(), scope="resource", owner_id="w", content=content, replace=replace
+        )
 
     page, changed = await put('{"stack": {"db": "sqlite", "ui": "textual"}, "notes": ["a"]}')
     assert set(changed) == {"stack", "notes"}

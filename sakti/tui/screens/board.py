@@ -244,13 +244,19 @@ def draw_card(card: BoardTask, column: str, width: int, palette: Palette, now: i
     if column == "blocked":
         note = f"← {', '.join(one_line(b, 60) for b in card.blocked_by)}"
     elif column == "in_progress":
-        who = one_line(card.assignee or card.held_by or "", 40)
+        who = one_line(card.assignee or _holder(card.held_by), 40)
         note = " · ".join(p for p in (who, _since(card.since, now)) if p)
     elif column == "ready" and card.ready_to_close:
         note = "ready to close"
     if note:
         lines.append([Segment(shorten(note, width), palette.bad if column == "blocked" else palette.ok)])
     return [*lines, []]
+
+
+def _holder(session: str | None) -> str:
+    """Who holds a claim: a shell's user by name (`shell:me`), a chat, which has an id, as "agent"."""
+    name = (session or "").removeprefix("shell:")
+    return "agent" if name.count("-") == 4 and len(name) == 36 else name
 
 
 def _since(start: int | None, now: int) -> str:

@@ -138,8 +138,15 @@ def load(name: str) -> None:
         app.command(name=name, rich_help_panel=_FILES[name])(module.show)
 
 
+def load_all() -> None:
+    for name in _FILES:
+        load(name)
+
+
 def run_command(arguments: Sequence[str]) -> None:
     """Let typer have the line; of the files only the named one is loaded, all of them where none is named."""
-    for name in [arguments[0]] if arguments[0] in _FILES else _FILES:
-        load(name)
+    if arguments[0] in _FILES:
+        load(arguments[0])
+    else:
+        load_all()
     app(args=list(arguments), prog_name="sakti")

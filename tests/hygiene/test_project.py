@@ -67,10 +67,9 @@ def test_every_setting_of_the_readme_exists() -> None:
 
 def test_help_shows_every_command_and_no_other() -> None:
     from sakti.cli import COMMANDS as SHELL
-    from sakti.cli.app import _FILES, app, load
+    from sakti.cli.app import app, load_all
 
-    for name in _FILES:
-        load(name)
+    load_all()
     result = CliRunner().invoke(app, ["--help"])
     assert result.exit_code == 0
     shown = set(re.findall(r"^  ([a-z]+)  ", result.output.split("Commands:")[1], re.MULTILINE))

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from sakti.bench import memory_bench
 from sakti.bench.memory_bench import CATEGORIES, OUTCOMES, Fact, Said, generate
-from sakti.cli.app import _groups, app  # pyright: ignore[reportPrivateUsage]
+from sakti.cli.app import app, load_all
 from sakti.core.tokens import Estimator
 from sakti.core.types import Json, Request
 from sakti.providers.scripted import ScriptedProvider
@@ -78,7 +78,7 @@ async def test_a_model_observes_beside_them() -> None:
 
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    _groups()
+    load_all()
     monkeypatch.setattr(memory_bench, "TURNS", 8)
     said = CliRunner().invoke(app, ["bench", "memory", "--sessions", "1", "--json"])
     assert said.exit_code == 0, said.output

@@ -11,7 +11,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from sakti.bench import golden
-from sakti.cli.app import _groups, app
+from sakti.cli.app import app, load_all
 from sakti.core.types import Message, TextPart, Thread
 from sakti.store import messages, threads
 from sakti.store.database import Store
@@ -30,7 +30,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def sakti(*arguments: str) -> Result:
-    _groups()
+    load_all()
     return CliRunner().invoke(app, list(arguments))
 
 

@@ -105,7 +105,6 @@ class Session:
         self.usage = Usage()
         self.git: GitState | None = None
         self.views = Views(self)
-        self.last_text = ""
         self._store = store
         self._own_store = store is None
         self._processors = tuple(processors)
@@ -185,8 +184,6 @@ class Session:
                 self.thread = thread
             case MessageSaved(message):
                 self._newest = max(self._newest, message.index)
-                if message.role == "assistant" and message.text:
-                    self.last_text = message.text
             case _:
                 pass
         for listener in tuple(self._listeners):

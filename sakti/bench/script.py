@@ -20,7 +20,6 @@ _OBSERVATION = {
     "bufferActivation": "buffer_activation",
     "blockAfter": "block_after",
     "previousObserverTokens": "previous_observer_tokens",
-    "maxTokensPerBatch": "max_tokens_per_batch",
 }
 _REFLECTION = {
     "observationTokens": "observation_tokens",

@@ -35,7 +35,6 @@ class ObservationSettings:
     buffer_tokens: float | Literal[False] = 0.2
     buffer_activation: float = 0.8
     block_after: float = 1.2
-    max_tokens_per_batch: int = 10_000
     previous_observer_tokens: int = 2_000
     model: str | None = None
 
@@ -62,7 +61,6 @@ class MemorySettings:
     read_only: bool = False
     thread_title: bool = True
     last_messages: int | None = None
-    observe_on_exit: bool = False
     observation: ObservationSettings = field(default_factory=ObservationSettings)
     reflection: ReflectionSettings = field(default_factory=ReflectionSettings)
 

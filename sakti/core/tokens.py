@@ -9,10 +9,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import logging
 import math
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import resources
 from typing import Protocol
 
@@ -27,6 +28,8 @@ from sakti.core.types import (
     ToolResultPart,
     ToolSpec,
 )
+
+log = logging.getLogger(__name__)
 
 # A message costs a few tokens beyond its text: role, separators (OpenAI cookbook, "How to count tokens").
 MESSAGE_OVERHEAD = 4
@@ -64,44 +67,56 @@ class Counter(Protocol):
 
 
 class O200k:
-    """o200k_base. Loading takes about 0.3 s and 60 MB, so it happens at the first count or at `warm`."""
+    """o200k_base. Loading takes about 0.3 s and 60 MB, so it happens at the first count or at `warm`. Where it cannot
+    be had (the rank file or tiktoken is damaged) the estimator counts, and `name` and `approximate` say so."""
 
-    name = "o200k_base"
-    approximate = False
+    name: str = "o200k_base"
+    approximate: bool = False
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._encode_ordinary = None
+        self._count: Callable[[str], int] | None = None
 
     def warm(self) -> None:
         """Build the encoding; safe to call from any thread, more than once."""
         with self._lock:
-            if self._encode_ordinary is not None:
+            if self._count is not None:
                 return
-            import tiktoken
-
-            data = resources.files("sakti.core.data").joinpath("o200k_base.tiktoken").read_bytes()
-            if hashlib.sha256(data).hexdigest() != O200K_SHA256:
-                raise ValueError("o200k_base.tiktoken is damaged: install sakti again")
-            ranks: dict[bytes, int] = {}
-            for line in data.splitlines():
-                token, _, rank = line.partition(b" ")
-                ranks[base64.b64decode(token)] = int(rank)
-            encoding = tiktoken.Encoding(
-                self.name,
-                pat_str=O200K_PATTERN,
-                mergeable_ranks=ranks,
-                special_tokens={"<|endoftext|>": 199999, "<|endofprompt|>": 200018},
-            )
-            # tiktoken keeps the Python dict (20 MB) for pickling only; encoding uses its own copy
-            encoding._mergeable_ranks = {}  # pyright: ignore[reportPrivateUsage]
-            self._encode_ordinary = encoding.encode_ordinary
+            try:
+                encode = _o200k()
+            except (ImportError, OSError, ValueError) as e:
+                log.warning("tokens are estimated: %s", e)
+                self.name, self.approximate, self._count = Estimator.name, True, estimate_tokens
+            else:
+                self._count = lambda text: len(encode(text))
 
     def count(self, text: str) -> int:
-        if self._encode_ordinary is None:
+        if self._count is None:
             self.warm()
-        assert self._encode_ordinary is not None
-        return len(self._encode_ordinary(text))
+        assert self._count is not None
+        return self._count(text)
+
+
+def _o200k() -> Callable[[str], list[int]]:
+    """The encoder. Raises ImportError, OSError or ValueError where it cannot be built."""
+    import tiktoken
+
+    data = resources.files("sakti.core.data").joinpath("o200k_base.tiktoken").read_bytes()
+    if hashlib.sha256(data).hexdigest() != O200K_SHA256:
+        raise ValueError("o200k_base.tiktoken is damaged: install sakti again")
+    ranks: dict[bytes, int] = {}
+    for line in data.splitlines():
+        token, _, rank = line.partition(b" ")
+        ranks[base64.b64decode(token)] = int(rank)
+    encoding = tiktoken.Encoding(
+        "o200k_base",
+        pat_str=O200K_PATTERN,
+        mergeable_ranks=ranks,
+        special_tokens={"<|endoftext|>": 199999, "<|endofprompt|>": 200018},
+    )
+    # tiktoken keeps the Python dict (20 MB) for pickling only; encoding uses its own copy
+    encoding._mergeable_ranks = {}  # pyright: ignore[reportPrivateUsage]
+    return encoding.encode_ordinary
 
 
 # --- the estimator: for where no encoding can be had ------------------------------------------------------

@@ -50,7 +50,6 @@ class Store:
         self._db = db
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="sakti-writer")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="sakti-reader")
-        self._read_connection: apsw.Connection | None = None
 
     @classmethod
     async def open(
@@ -93,11 +92,6 @@ class Store:
         return await asyncio.get_running_loop().run_in_executor(
             self._reader, lambda: self._with_reader(fn, *args, **kwargs)
         )
-
-    def interrupt_reads(self) -> None:
-        """Make a running read raise `peewee.OperationalError`: the user typed on, its answer is not wanted."""
-        if self._read_connection is not None:
-            self._read_connection.interrupt()
 
     async def close(self) -> None:
         loop = asyncio.get_running_loop()
@@ -151,7 +145,6 @@ class Store:
         if self._db.is_closed():
             self._db.connect()
             self._db.execute_sql("PRAGMA query_only = 1")
-            self._read_connection = self._db.connection()
         return fn(self._db, *args, **kwargs)
 
     def _close_connection(self) -> None:

@@ -160,14 +160,6 @@ def last_of_user(db: Database, thread_id: str) -> Message | None:
     return None if row is None else from_row(row)
 
 
-def first_user_text(db: Database, thread_id: str) -> str:
-    row = db.execute_sql(
-        "SELECT raw_content FROM messages WHERE thread_id = ? AND role = 'user' ORDER BY message_index LIMIT 1",
-        (thread_id,),
-    ).fetchone()
-    return row[0] if row else ""
-
-
 def seal(db: Database, ids: Sequence[str], now: int) -> None:
     """Messages that a buffering is about to read: from here on they never change."""
     for start in range(0, len(ids), 500):

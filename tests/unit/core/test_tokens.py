@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from sakti.core import tokens
 from sakti.core.tokens import Estimator, O200k, count_parts, image_tokens, message_tokens
 from sakti.core.types import ImagePart, MarkerPart, TextPart, ToolCallPart
 
@@ -27,3 +28,10 @@ def test_images_cost_what_the_dearer_provider_asks() -> None:
     assert image_tokens(1024, 1024) == max(85 + 4 * 170, 1399)
     assert image_tokens(0, 0) == image_tokens(-1, 5)
     assert count_parts(Estimator(), (ImagePart("image/png", "", width=100, height=100),))[0] == 255
+
+
+def test_where_the_encoding_cannot_be_had_the_estimator_counts_and_says_so(monkeypatch) -> None:
+    monkeypatch.setattr(tokens, "O200K_SHA256", "another")
+    counter = O200k()
+    assert counter.count("hello there") == Estimator().count("hello there")
+    assert (counter.name, counter.approximate) == ("estimate", True)

@@ -635,6 +635,13 @@ class Session:
         """Bring the messages of the last compaction back; false where there is none."""
         return await self.engine.undo_compaction() is not None
 
+    async def undo_reflection(self) -> None:
+        """Take the newest reflection back. Raises `MemoryFailure` (not_found) where there is none."""
+        done = await self.engine.undo_reflection()
+        tokens = self.engine.status().observations.tokens
+        groups = f"{done.groups} group{'s' * (done.groups != 1)}"
+        self.emit(Notice("information", "Reflection taken back", f"{groups}, {tokens:,} tokens, are the log again."))
+
     async def correct(self, action: str, line_id: str = "", text: str = "") -> None:
         """Change a line of the log: pin, unpin, edit to `text`, forget; "undo" takes the last change back. Raises
         `MemoryFailure` where there is no such line or nothing to take back."""

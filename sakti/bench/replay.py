@@ -57,6 +57,7 @@ STATES: tuple[GroupState, ...] = ("buffered", "active", "superseded", "discarded
 NO_PROCESS = 4_999_999  # above the largest process id there is: who held a lease before a crash is gone
 TURNS_OF = 20  # passes of the loop without any work of the database after which what is not done waits for a model
 SHOWN = 100  # violations of one run that are listed
+UNDONE = ("compact", "uncompact", "reflect", "unreflect", "edit")  # failpoints of what is done and taken back
 SEARCHED = 25  # messages of one run that are looked for by search
 
 
@@ -253,7 +254,7 @@ class _Player:
             await self._step(turn, index)
             await self._answer(step)
         await self._measured(self.engine.end_turn())
-        every = self.script.undo_every or (5 if self.kill_at.startswith(("compact", "uncompact", "edit")) else 0)
+        every = self.script.undo_every or (5 if self.kill_at.startswith(UNDONE) else 0)
         if every and number % every == every - 1:
             await self._undo_round()
 
@@ -477,10 +478,10 @@ class _Player:
         return Log({**self.log.groups, **{g.id: g for g in groups}}, cursors)
 
     async def _undo_round(self) -> None:
-        """11: a compaction and an edit that are taken back leave no trace in log and window."""
+        """11: a compaction, a reflection and an edit that are taken back leave no trace in log and window."""
         self.gate.release()
         await self._settled(self.engine.wait_idle())
-        for round in (self._undo_compaction, self._undo_edit):
+        for round in (self._undo_compaction, self._undo_reflection, self._undo_edit):
             if not await round() or self.store.dead:
                 await self._restart(crashed=True)
         self.events.clear()
@@ -506,6 +507,20 @@ class _Player:
             self._find([(11, f"a compaction could not be taken back: {notices[-1:]}")])
             return True
         self._compare(11, "after a compaction and its undo", before, self.engine.preview())
+        return True
+
+    async def _undo_reflection(self) -> bool:
+        before = self.engine.preview()
+        reflected = await self._settled(self.engine.reflect_now())
+        if reflected is None or self.store.dead:
+            return False
+        if not reflected:
+            return True
+        await self._look()
+        if await self._settled(_some(self.engine.undo_reflection)) is None:
+            return False
+        await self._look()
+        self._compare(11, "after a reflection and its undo", before, self.engine.preview())
         return True
 
     async def _undo_edit(self) -> bool:

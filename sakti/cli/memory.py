@@ -183,6 +183,49 @@ def reflect(thread: Thread = None, set_: Set = None, json_: Json = False) -> Non
 
 
 @app.command()
+def undo(
+    what: Annotated[str, typer.Argument(metavar="observation|reflection", help="What was done last of its kind.")],
+    generation: Annotated[
+        int | None, typer.Option("--generation", metavar="N", help="This reflection; the newest by default.")
+    ] = None,
+    thread: Thread = None,
+    set_: Set = None,
+    json_: Json = False,
+) -> None:
+    """Take back the last `observe` or /compact, or a reflection: the log is what it was before."""
+    from dataclasses import asdict
+
+    from sakti.core.errors import MemoryFailure
+
+    if what not in ("observation", "reflection"):
+        common.fail(f"{what!r} cannot be taken back: write observation or reflection.", common.USAGE)
+    if generation is not None and what != "reflection":
+        common.fail("--generation names a reflection.", common.USAGE)
+
+    async def work(engine: Any, session: Any) -> Any:
+        if what == "reflection":
+            return await engine.undo_reflection(generation), engine.status()
+        done = await engine.undo_compaction()
+        if done is None:
+            raise MemoryFailure("There is no observation by hand that can be taken back.", code="not_found")
+        return done, engine.status()
+
+    done, after = _with_engine(work, thread, set_)
+    if json_:
+        common.say_json({**asdict(done), "observation_tokens": after.observations.tokens})
+    elif what == "reflection":
+        common.say(_reflection_undone(done, after))
+    else:
+        common.say(f"{done.messages} messages are back in the window.")
+
+
+def _reflection_undone(done: Any, after: Any) -> str:
+    groups = f"{done.groups} group{'s' * (done.groups != 1)} of observations"
+    lost = f" Changes to {done.corrected} of its lines went with it." if done.corrected else ""
+    return f"Generation {done.generation} is taken back: {groups}, {after.observations.tokens} tokens in the log.{lost}"
+
+
+@app.command()
 def pin(
     line: Line,
     off: Annotated[bool, typer.Option("--off", help="Unpin it.")] = False,

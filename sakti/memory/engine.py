@@ -36,6 +36,7 @@ from sakti.store import messages as message_store
 from sakti.store import threads as thread_store
 from sakti.store import working_memory as pages
 from sakti.store.database import Database, Store
+from sakti.store.generations import ReflectionUndone
 from sakti.store.memory import Record
 from sakti.store.memory_corrections import Action, Corrected
 
@@ -513,6 +514,12 @@ class MemoryEngine:
         if flow.window.reflection is not None:
             await flow.activate([], "threshold", with_reflection=True)
         return flow.window.record.generation_count > before
+
+    async def undo_reflection(self, generation: int | None = None) -> ReflectionUndone:
+        """The log as before a reflection (the newest by default), with what was observed since behind it; then
+        nothing is condensed by itself until the log has grown by one more interval. Raises `MemoryFailure`:
+        not_found, conflict (a newer reflection was made from it)."""
+        return await self._open().reflecting.undo(generation)
 
     def compact_preview(self) -> tuple[int, int, int]:
         """(messages that /compact would observe, tokens of messages and log now, an estimate of them

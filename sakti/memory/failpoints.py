@@ -35,6 +35,8 @@ NAMES: tuple[str, ...] = (
     "compact.committed",
     "uncompact.written",
     "uncompact.committed",
+    "unreflect.written",
+    "unreflect.committed",
     "edit.written",
     "edit.committed",
 )

@@ -25,8 +25,8 @@ from sakti.memory.protocol import ObserveInput
 from sakti.memory.reflecting import Reflecting
 from sakti.memory.window import Window, slices
 from sakti.memory.work import Operation, Worker, observable
+from sakti.store import generations, memory_corrections
 from sakti.store import memory as memory_store
-from sakti.store import memory_corrections
 from sakti.store import messages as message_store
 from sakti.store import threads as thread_store
 from sakti.store.database import Database, Store
@@ -70,6 +70,7 @@ class Flow:
         self.backlog = False
         self.note = ""
         self._lock = asyncio.Lock()
+        self._numbers: tuple[tuple[int, int | None], policy.Numbers] | None = None
         self._failures = 0
         self._retry_tokens = 0
         self._retry_time = 0
@@ -84,7 +85,10 @@ class Flow:
         return self.builder.tokens(self.window.active, self.today)
 
     def numbers(self) -> policy.Numbers:
-        return policy.effective_numbers(self.settings, self.observation_tokens(), self.budget)
+        state = (self.observation_tokens(), self.budget)
+        if self._numbers is None or self._numbers[0] != state:  # asked for many times a step
+            self._numbers = state, policy.effective_numbers(self.settings, *state)
+        return self._numbers[1]
 
     def running(self) -> asyncio.Task[Any] | None:
         return next((t for t in (self.observing, self.buffering) if t is not None and not t.done()), None)
@@ -128,7 +132,8 @@ class Flow:
                 count = policy.choose_boundary(
                     [g.message_tokens for g in ready], numbers.activation, numbers.threshold, window.pending
                 )
-            reflection = window.reflection is not None and self.observation_tokens() >= numbers.reflect_at
+            full = self.observation_tokens() >= numbers.reflect_at and not self.reflecting.held()
+            reflection = window.reflection is not None and full
             if not count and not reflection:
                 return done
             self.changed()  # what is projected now is what goes
@@ -225,13 +230,16 @@ class Flow:
         if reflection is not None:
             window.reflection = None
         record = window.record
+        held = {generations.HOLD} if reflection else set[str]()
         window.record = dataclasses.replace(
             record,
+            metadata={k: v for k, v in record.metadata.items() if k not in held},
             generation_count=record.generation_count + (1 if reflection else 0),
             total_tokens_observed=record.total_tokens_observed + change.tokens_observed,
             observation_token_count=change.observation_tokens,
             last_buffered_at_tokens=self.buffered_at,
             last_observed_at=now if groups else record.last_observed_at,
+            last_reflection_at=now if reflection else record.last_reflection_at,
         )
         window.thread = dataclasses.replace(
             window.thread,
@@ -505,11 +513,11 @@ class Flow:
 
     # --- the disk ---------------------------------------------------------------------------------------
 
-    async def rewrite(self, work: Callable[[Database], T]) -> T:
+    async def rewrite(self, work: Callable[[Database], T], point: str = "edit") -> T:
         """Commit a change that people made to the log, and read it anew."""
         async with self._lock:
             done = await self.store.write(work)
-            self.failpoint("edit.committed")
+            self.failpoint(f"{point}.committed")
             await self.reload()
         return done
 

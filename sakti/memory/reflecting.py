@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 from sakti.core.errors import MemoryFailure
 from sakti.memory import policy
 from sakti.memory.protocol import ReflectInput
+from sakti.store import generations, memory_corrections
 from sakti.store import memory as memory_store
-from sakti.store import memory_corrections
 from sakti.store.database import Database
+from sakti.store.generations import ReflectionUndone
 from sakti.store.memory import Group
 
 if TYPE_CHECKING:
     from sakti.memory.flow import Flow
 
 TAIL_MS, TAIL_LINES = 24 * policy.HOUR, 50
+INTERVALS = 5  # after an undo the log grows by such a part of its threshold before it is condensed again
 
 
 class Reflecting:
@@ -29,6 +31,27 @@ class Reflecting:
 
     def running(self) -> asyncio.Task[None] | None:
         return self.task if self.task is not None and not self.task.done() else None
+
+    def held(self) -> bool:
+        """After an undo: nothing is condensed by itself until the log has grown by one more interval."""
+        window = self.flow.window
+        until = window.record.metadata.get(generations.HOLD)
+        return until is not None and sum(g.observation_tokens for g in window.active) < until
+
+    async def undo(self, generation: int | None = None) -> ReflectionUndone:
+        """Take a reflection back, the newest by default; one that is being made from it is dropped. Raises
+        `MemoryFailure`: not_found, conflict."""
+        flow = self.flow
+        interval = flow.numbers().reflect_at // INTERVALS
+
+        def store(db: Database) -> ReflectionUndone:
+            done = generations.undo_reflection(
+                db, flow.window.record.id, flow.clock.now(), interval=interval, generation=generation
+            )
+            flow.failpoint("unreflect.written")
+            return done
+
+        return await flow.rewrite(store, "unreflect")
 
     def to_reflect(self, numbers: policy.Numbers) -> list[Group]:
         """The older part of the log: all but the newest lines (24 hours or 50, whichever is more) that fit a
@@ -52,7 +75,7 @@ class Reflecting:
     def start(self, numbers: policy.Numbers) -> None:
         """Condense the older log in the background from its share of the threshold on; the result waits for
         it."""
-        if numbers.reflect_from is None or self.flow.observation_tokens() < numbers.reflect_from:
+        if numbers.reflect_from is None or self.flow.observation_tokens() < numbers.reflect_from or self.held():
             return
         self.begin(numbers, 1)
 
@@ -134,7 +157,7 @@ class Reflecting:
         nothing is done in the background; then put it into the log."""
         flow = self.flow
         numbers, tokens = flow.numbers(), flow.observation_tokens()
-        if tokens < numbers.reflect_at:
+        if tokens < numbers.reflect_at or self.held():
             return
         if self.running() is None and flow.window.reflection is None and not self.begin(numbers, 0):
             return

@@ -46,6 +46,8 @@ def status(flow: Flow, step: int, observer: str, reflector: str, *, approximate:
 def _held_up(flow: Flow, numbers: policy.Numbers, *, waits: bool) -> str:
     """Why so much is pending although nothing is ready or under way; empty where that is not so."""
     window = flow.window
+    if flow.reflecting.held() and flow.observation_tokens() >= numbers.reflect_at:
+        return "a reflection was taken back: the log is condensed again when it has grown further"
     if window.pending < numbers.threshold or waits:
         return ""
     if flow.hold_until is not None:

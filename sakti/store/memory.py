@@ -18,6 +18,7 @@ from sakti.core.types import Json
 from sakti.store import leases, search_index, threads
 from sakti.store.connection import Database
 from sakti.store.models import GroupRow, MemoryRecordRow
+from sakti.store.rows import insert
 
 GroupState: TypeAlias = Literal["buffered", "active", "superseded", "discarded"]
 
@@ -238,7 +239,7 @@ def insert_group(
     values = {f.name: getattr(group, f.name) for f in fields(Group)}
     values["message_ids"] = list(group.message_ids)
     values["merged_group_ids"] = list(group.merged_group_ids)
-    GroupRow.insert(**values).execute(db)
+    insert(db, GroupRow, **values)
     previous = ""
     for line in lines:
         # written out: building it for every line costs more than running it
@@ -309,6 +310,7 @@ def activate(db: Database, change: Activation) -> None:
     generation = 0
     if change.reflection_id is not None:
         (reflection,) = groups_by_id(db, [change.reflection_id])
+        _keep_before(db, reflection, change)
         _transition(db, (reflection.id,), "buffered", "active", time_column="activated_at", now=change.now)
         _transition(
             db,
@@ -324,7 +326,9 @@ def activate(db: Database, change: Activation) -> None:
         " last_observed_at = CASE WHEN ? THEN ? ELSE last_observed_at END,"
         " last_reflection_at = CASE WHEN ? THEN ? ELSE last_reflection_at END,"
         " pending_message_tokens = ?, total_tokens_observed = total_tokens_observed + ?,"
-        " observation_token_count = ?, last_buffered_at_tokens = ?, updated_at = ? WHERE id = ?",
+        " observation_token_count = ?, last_buffered_at_tokens = ?, updated_at = ?,"
+        " metadata = CASE WHEN ? THEN json_remove(metadata, '$.hold_reflection_until') ELSE metadata END"
+        " WHERE id = ?",
         (
             generation,
             "reflection" if generation else "observation",
@@ -337,6 +341,7 @@ def activate(db: Database, change: Activation) -> None:
             change.observation_tokens,
             change.buffered_at_tokens,
             change.now,
+            generation,
             change.record_id,
         ),
     )
@@ -344,6 +349,21 @@ def activate(db: Database, change: Activation) -> None:
         threads.update_metadata(db, change.thread_id, change.thread_metadata)
     if change.title:
         threads.rename(db, change.thread_id, change.title, change.now, by_user=False)
+
+
+def _keep_before(db: Database, reflection: Group, change: Activation) -> None:
+    """What only an undo of this reflection needs: the record's figures, and the thread's task if it writes one."""
+    origin, last = db.execute_sql(
+        "SELECT origin_type, last_reflection_at FROM observational_memory WHERE id = ?", (change.record_id,)
+    ).fetchone()
+    before: Json = {"origin_type": origin, "last_reflection_at": last}
+    thread = threads.get(db, change.thread_id)
+    if thread is not None and not change.group_ids and change.thread_metadata:
+        before["task"] = {name: thread.metadata.get(name) for name in change.thread_metadata}
+    db.execute_sql(
+        "UPDATE observation_groups SET metadata = json_set(metadata, '$.before', json(?)) WHERE id = ?",
+        (json.dumps(before, ensure_ascii=False), reflection.id),
+    )
 
 
 def _transition(

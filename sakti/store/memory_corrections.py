@@ -65,7 +65,7 @@ def correct(db: Database, record_id: str, line_id: str, action: Action, *, text:
     row = _row(db, record_id, line_id)
     if all(row[name] == value for name, value in changes.items()):
         raise MemoryFailure("The line is like that already.", code="unchanged")
-    number = _next_number(db, record_id)
+    number = next_number(db, record_id)
     for one in [row, *(_nested(db, row) if action == "forget" else [])]:
         done = {
             "n": number,
@@ -102,7 +102,7 @@ def undo(db: Database, record_id: str, now: int, *, line_id: str | None = None) 
             if correction["n"] == number:
                 correction["undone_at"], action = now, correction["action"]
         _store(db, one, corrections)
-    _next_number(db, record_id)
+    next_number(db, record_id)
     _drop_waiting(db, record_id, row["group_id"], now)
     after = _row(db, record_id, row["id"])
     return Corrected(row["id"], row["group_id"], action, _shown(row), _shown(after))
@@ -146,8 +146,11 @@ def as_of(db: Database, record_id: str, time: int) -> list[LogLine]:
     found = lines_where(
         db,
         "g.record_id = ? AND g.activated_at <= ? AND (g.superseded_at IS NULL OR g.superseded_at > ?)"
-        " AND (g.discarded_at IS NULL OR g.discarded_at > ?)",
-        (record_id, time, time, time),
+        " AND (g.discarded_at IS NULL OR g.discarded_at > ?)"
+        # while a reflection that was taken back later stood in its place, it was not in the log
+        " AND NOT EXISTS (SELECT 1 FROM json_each(g.metadata, '$.away') w"
+        " WHERE json_extract(w.value, '$[0]') <= ? AND json_extract(w.value, '$[1]') > ?)",
+        (record_id, time, time, time, time, time),
     )
     out: list[LogLine] = []
     for line, original in found:
@@ -262,7 +265,8 @@ def _shown(row: Json) -> str:
     return "" if row["forgotten"] else row["edited"] or row["content"]
 
 
-def _next_number(db: Database, record_id: str) -> int:
+def next_number(db: Database, record_id: str) -> int:
+    """Count a change that people made to a record's log: who has read the log before reads it anew."""
     number = count(db, record_id) + 1
     memory.set_record_metadata(db, record_id, {KEY: number})
     return number

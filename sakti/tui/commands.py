@@ -76,7 +76,10 @@ class Commands:
     async def do_observations(self, _: str) -> None:
         self._app.focus_pane("log")
 
-    async def do_memory(self, _: str) -> None:
+    async def do_memory(self, argument: str) -> None:
+        if argument.strip() == "undo":
+            await self._app.session.undo_reflection()
+            return
         status = self._app.session.status
         if status is None:
             self._app.say("No window yet: it fills as you talk.")

@@ -132,3 +132,21 @@ def test_replay_says_how_it_went() -> None:
     }
     for wrong in (["--seeds", "a-b"], [], ["missing.jsonl"], ["--seeds", "1-1", "--kill-at", "nowhere"]):
         assert sakti("bench", "replay", *wrong).exit_code == 2
+
+
+def test_a_reflection_and_an_observation_are_taken_back(home: Path) -> None:
+    asyncio.run(talk(home))
+    extractive = ("-o", 'memory.model="extractive"')
+    told("memory", "observe", *extractive)
+    before = told("memory", "log")
+    assert told("memory", "reflect", *extractive)["reflected"] is True
+    assert told("memory", "log") != before
+    assert told("memory", "undo", "reflection")["generation"] == 1
+    assert told("memory", "log") == before
+    refused = sakti("memory", "undo", "reflection")
+    assert refused.exit_code == 1
+    assert "no reflection to take back" in refused.output
+    assert told("memory", "undo", "observation")["undone"] is True
+    assert told("memory", "log")["lines"] == []
+    assert sakti("memory", "undo", "everything").exit_code == 2
+    assert sakti("memory", "undo", "observation", "--generation", "1").exit_code == 2

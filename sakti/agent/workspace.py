@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import platform
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -49,6 +47,8 @@ async def git(root: Path, *arguments: str, timeout: float = 3) -> str | None:
     repository, where git is missing, fails, or takes longer than `timeout` seconds."""
     if not any((p / ".git").exists() for p in (root, *root.parents)):
         return None
+    import asyncio  # a program that only looks for the root does without
+
     try:
         process = await asyncio.create_subprocess_exec(
             *_GIT,
@@ -83,6 +83,8 @@ async def git_state(root: Path) -> GitState | None:
 
 def describe(root: Path) -> str:
     """The unmoving facts of the system prompt: where we are and on what."""
+    import platform
+
     return f"Workspace: {root}\nSystem: {platform.system()} {platform.release()}, {platform.machine()}"
 
 

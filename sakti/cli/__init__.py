@@ -27,7 +27,11 @@ def run_cli(argv: Sequence[str]) -> None:
         asked = route(argv, COMMANDS)
     except UsageError as e:
         common.fail(str(e), common.USAGE)
-    if isinstance(asked, Command):
+    if isinstance(asked, Command) and asked.argv[0] == "tasks":
+        from sakti.cli import tasks
+
+        tasks.run(asked.argv[1:])
+    elif isinstance(asked, Command):
         from sakti.cli.app import run_command
 
         run_command(asked.argv)

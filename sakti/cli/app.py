@@ -112,10 +112,20 @@ def search(
     )
 
 
+@app.command(
+    rich_help_panel=MEMORY,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
+)
+def tasks(context: typer.Context) -> None:
+    """The task board."""
+    from sakti.cli import tasks as commands  # reads its line itself; `run_cli` goes there without typer
+
+    commands.run(context.args)
+
+
 # The commands that live in files of their own: `app` in a file is a group, `show` a command.
 _FILES = {
     "threads": CHAT,
-    "tasks": MEMORY,
     "memory": MEMORY,
     "bench": UPKEEP,
     "db": UPKEEP,

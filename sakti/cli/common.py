@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 from sakti.core import resources
 from sakti.core.config import Loaded, load
@@ -18,8 +16,10 @@ from sakti.core.text import json_line, sanitise
 
 if TYPE_CHECKING:
     from sakti.agent.session import Options
+    from sakti.store.connection import Database
     from sakti.store.database import Store
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 OK, FAILED, USAGE, LIMIT, REFUSED, NO_MODEL, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
@@ -102,8 +102,25 @@ def database_path() -> Path:
     return Path(settings().config.store.path or resources.data_home() / "sakti.db").expanduser()
 
 
+def ask(fn: Callable[Concatenate[Database, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run `fn(db, …)`, which only reads and in SQL, on the user's database; raises what it raises. No event loop is
+    needed where the database is there and of this version."""
+    from sakti.store import reading
+
+    try:
+        return reading.ask(database_path(), fn, *args, **kwargs)
+    except reading.NotReady:
+        return _with_store(lambda store: store.read(fn, *args, **kwargs))
+
+
 def with_store(work: Callable[[Store], Awaitable[T]]) -> T:
     """Run `work` with the user's database."""
+    with plain_errors():
+        return _with_store(work)
+
+
+def _with_store(work: Callable[[Store], Awaitable[T]]) -> T:
+    import asyncio
 
     async def run() -> T:
         from sakti.store.database import Store
@@ -115,12 +132,13 @@ def with_store(work: Callable[[Store], Awaitable[T]]) -> T:
         finally:
             await store.close()
 
-    with plain_errors():
-        return asyncio.run(run())
+    return asyncio.run(run())
 
 
 def log_to_file(*, debug: bool = False) -> Path:
     """Send the log to a private file; returns it."""
+    import logging
+
     path = resources.state_home() / "sakti.log"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.suppress(OSError):

@@ -1,28 +1,124 @@
-"""`sakti tasks`: the board from a shell. Exit code 1 when something is refused, 2 when it was called wrongly."""
+"""`sakti tasks`: the board from a shell. Exit code 1 when something is refused, 2 when it was called wrongly.
+
+Agents and scripts call it often, so a question costs no more than its answer: the line is read by argparse, not by
+typer (whose checks bring pydantic), and what only reads opens the database without an event loop.
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sakti.cli import common
 from sakti.core.errors import TaskError
 
 if TYPE_CHECKING:
+    from sakti.store.database import Store
     from sakti.store.tasks import Task
     from sakti.tasks.service import Actor
 
-app = typer.Typer(help="The task board.", no_args_is_help=True, rich_markup_mode=None)
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
-As = Annotated[str | None, typer.Option("--as", metavar="ACTOR", help="Who acts; SAKTI_ACTOR, else you.")]
-TaskArg = Annotated[str, typer.Argument(metavar="TASK", help="A handle, an id, or the beginning of one.")]
+HELP = "The task board."
 SIGNS = {"open": "·", "in_progress": "▶", "closed": "✓"}
+
+
+# --- the command line -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """What `ArgumentParser.add_argument` takes."""
+
+    names: tuple[str, ...]
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """`run` is called with the arguments by name; its docstring is the help."""
+
+    run: Callable[..., None]
+    arguments: tuple[Argument, ...]
+
+
+COMMANDS: dict[str, Command] = {}
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        common.fail(f"{message}. `{self.prog} --help` shows how it is written.", common.USAGE)
+
+
+def _arg(*names: str, **options: Any) -> Argument:
+    return Argument(names, options)
+
+
+def _flag(name: str, help: str = "") -> Argument:
+    return _arg(name, action="store_true", help=help)
+
+
+def _whole(low: int, high: int | None = None) -> Callable[[str], int]:
+    """A whole number within bounds."""
+
+    def check(text: str) -> int:
+        if text.lstrip("-").isdecimal() and int(text) >= low and (high is None or int(text) <= high):
+            return int(text)
+        bounds = f"{low} to {high}" if high is not None else f"{low} or more"
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, {bounds}")
+
+    return check
+
+
+def _limit(default: int) -> Argument:
+    return _arg("--limit", type=_whole(1), default=default, metavar="N", help=f"At most so many; {default}.")
+
+
+JSON = _arg("--json", dest="json_", action="store_true", help="One JSON object on standard output.")
+AS = _arg("--as", dest="as_", metavar="ACTOR", help="Who acts; SAKTI_ACTOR, else you.")
+TASK = _arg("task", metavar="TASK", help="A handle, an id, or the beginning of one.")
+TYPE_HELP = "bug, feature, task, epic or chore."
+
+
+def _command(name: str, *arguments: Argument) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    def register(run: Callable[..., None]) -> Callable[..., None]:
+        COMMANDS[name] = Command(run, arguments)
+        return run
+
+    return register
+
+
+def run(argv: Sequence[str]) -> None:
+    """`sakti tasks …`; ends in SystemExit where something is refused or was written wrongly."""
+    if not argv or argv[0] in ("-h", "--help"):
+        _say_help()
+        raise SystemExit(common.OK if argv else common.USAGE)
+    name, *rest = argv
+    command = COMMANDS.get(name)
+    if command is None:
+        import difflib
+
+        near = difflib.get_close_matches(name, COMMANDS, 1)
+        hint = f"Did you mean `sakti tasks {near[0]}`?" if near else "`sakti tasks --help` shows the commands."
+        common.fail(f"There is no command `sakti tasks {name}`. {hint}", common.USAGE)
+    parser = _Parser(f"sakti tasks {name}", description=command.run.__doc__, allow_abbrev=False)
+    for argument in command.arguments:
+        parser.add_argument(*argument.names, **argument.options)
+    read = parser.parse_args if "--" in rest else parser.parse_intermixed_args  # each knows what the other does not
+    command.run(**vars(read(rest)))
+
+
+def _say_help() -> None:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {(c.run.__doc__ or '').splitlines()[0]}" for name, c in COMMANDS.items()]
+    common.say("\n".join(["Usage: sakti tasks COMMAND …", "", f"{HELP} COMMAND --help tells more.", "", *lines]))
+
+
+# --- what the commands share ------------------------------------------------------------------------------
 
 
 def _actor(name: str | None) -> Actor:
@@ -33,30 +129,33 @@ def _actor(name: str | None) -> Actor:
     return Actor(str(common.workspace()), f"shell:{who}", now, name=who, lease_ms=SHELL_CLAIM_MS)
 
 
-def _run(as_json: bool, work: Callable[[Any], Any]) -> Any:
-    """Run something with the database; a refusal is printed and ends the program with 1."""
-
-    async def guarded(store: Any) -> Any:
-        try:
-            return await work(store)
-        except TaskError as e:
-            return e
-
-    result = common.with_store(guarded)
-    if not isinstance(result, TaskError):
-        return result
+def _refuse(error: TaskError, as_json: bool) -> NoReturn:
     if as_json:
-        common.say_json({"success": False, "error": result.message, "code": result.code})
+        common.say_json({"success": False, "error": error.message, "code": error.code})
         raise SystemExit(common.FAILED)
-    return common.fail(result.message)
+    common.fail(error.message)
 
 
 def _change(fn: Callable[..., Any], as_json: bool, name: str | None, *args: Any, **kwargs: Any) -> Any:
-    return _run(as_json, lambda store: store.write(fn, _actor(name), *args, **kwargs))
+    """One change, in a transaction; a refusal is printed and ends the program with 1."""
+
+    async def work(store: Store) -> Any:
+        try:
+            return await store.write(fn, _actor(name), *args, **kwargs)
+        except TaskError as e:
+            return e
+
+    result = common.with_store(work)
+    return _refuse(result, as_json) if isinstance(result, TaskError) else result
 
 
 def _ask(fn: Callable[..., Any], as_json: bool, *args: Any, **kwargs: Any) -> Any:
-    return _run(as_json, lambda store: store.read(fn, str(common.workspace()), *args, **kwargs))
+    """One question; a refusal is printed and ends the program with 1."""
+    with common.plain_errors():
+        try:
+            return common.ask(fn, str(common.workspace()), *args, **kwargs)
+        except TaskError as e:
+            _refuse(e, as_json)
 
 
 def _line(task: Any) -> str:
@@ -82,15 +181,21 @@ def _show_all(found: Any, as_json: bool) -> None:
         common.say(_line(task) + ("  (ready to close)" if task.get("readyToClose") else ""))
 
 
-@app.command()
-def ready(
-    limit: Annotated[int, typer.Option("--limit", min=1)] = 20,
-    claim_: Annotated[bool, typer.Option("--claim", help="Take the first one at once.")] = False,
-    as_: As = None,
-    json_: Json = False,
-) -> None:
+def _show_freed(task: Task, freed: tuple[Task, ...], as_json: bool) -> None:
+    from sakti.tasks.queries import describe
+
+    _show(task, as_json, {"unblocked": [describe(t) for t in freed]})
+    if freed and not as_json:
+        common.say(f"unblocked: {', '.join(t.handle for t in freed)}")
+
+
+# --- the commands -----------------------------------------------------------------------------------------
+
+
+@_command("ready", _limit(20), _flag("--claim", "Take the first one at once."), AS, JSON)
+def ready(limit: int, claim: bool, as_: str | None, json_: bool) -> None:
     """What can be started now, most urgent first."""
-    if claim_:
+    if claim:
         from sakti.tasks import service
 
         claimed, _ = _change(service.claim_next, json_, as_)
@@ -104,26 +209,35 @@ def ready(
         common.say(f"{found['readyCount']} ready, {found['blockedCount']} blocked")
 
 
-@app.command("list")
+@_command(
+    "list",
+    _arg("--status", choices=("open", "in_progress", "closed", "all"), help="Not closed, where none is given."),
+    _arg("-t", "--type", dest="type_", metavar="TYPE", help=TYPE_HELP),
+    _arg("-l", "--label", metavar="LABEL"),
+    _arg("--assignee", metavar="NAME"),
+    _flag("--all", "Closed ones too."),
+    _limit(100),
+    _arg("--offset", type=_whole(0), default=0, metavar="N", help="Leave out so many."),
+    JSON,
+)
 def list_(
-    status: Annotated[str | None, typer.Option("--status", help="open, in_progress, closed or all.")] = None,
-    type_: Annotated[str | None, typer.Option("--type", "-t")] = None,
-    label: Annotated[str | None, typer.Option("--label", "-l")] = None,
-    assignee: Annotated[str | None, typer.Option("--assignee")] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Closed ones too.")] = False,
-    limit: Annotated[int, typer.Option("--limit", min=1)] = 100,
-    offset: Annotated[int, typer.Option("--offset", min=0)] = 0,
-    json_: Json = False,
+    status: str | None,
+    type_: str | None,
+    label: str | None,
+    assignee: str | None,
+    all: bool,
+    limit: int,
+    offset: int,
+    json_: bool,
 ) -> None:
     """Tasks that are not closed, most urgent first."""
     from sakti.tasks import queries
 
-    if status not in (None, "open", "in_progress", "closed", "all"):
-        common.fail(f"--status is open, in_progress, closed or all, not {status!r}.", common.USAGE)
+    status = "all" if all else status
     found = _ask(
         queries.list_tasks,
         json_,
-        status="all" if all_ else status,
+        status=status,
         type=type_,
         label=label,
         assignee=assignee,
@@ -138,8 +252,8 @@ def list_(
             common.say(f"{len(found['tasks'])} of {found['total']}")
 
 
-@app.command()
-def show(task: TaskArg, json_: Json = False) -> None:
+@_command("show", TASK, JSON)
+def show(task: str, json_: bool) -> None:
     """One task: what blocks it, its dependencies, what was said about it."""
     from sakti.tasks import queries
 
@@ -159,17 +273,18 @@ def show(task: TaskArg, json_: Json = False) -> None:
         common.say(f"  {message['role']}: {message['text'][:100]}")
 
 
-@app.command()
-def search(
-    query: str,
-    limit: Annotated[int, typer.Option("--limit", min=1)] = 10,
-    messages: Annotated[bool, typer.Option("--messages", help="What was said about it, too.")] = False,
-    json_: Json = False,
-) -> None:
+@_command(
+    "search",
+    _arg("query", metavar="QUERY", nargs="+"),
+    _limit(10),
+    _flag("--messages", "What was said about it, too."),
+    JSON,
+)
+def search(query: list[str], limit: int, messages: bool, json_: bool) -> None:
     """Tasks whose title, description or summary match."""
     from sakti.tasks import queries
 
-    found = _ask(queries.search, json_, query, limit, messages)
+    found = _ask(queries.search, json_, " ".join(query), limit, messages)
     _show_all(found, json_)
     if not json_:
         for message in found.get("messages", ()):
@@ -178,8 +293,8 @@ def search(
             common.say("nothing found")
 
 
-@app.command()
-def explain(task: TaskArg, json_: Json = False) -> None:
+@_command("explain", TASK, JSON)
+def explain(task: str, json_: bool) -> None:
     """The shortest chain from a task to something that can be started now."""
     from sakti.tasks import queries
 
@@ -192,180 +307,8 @@ def explain(task: TaskArg, json_: Json = False) -> None:
         common.say(f"{'  ' * depth}{why}{_line(step)}")
 
 
-@app.command()
-def create(
-    title: str,
-    description: Annotated[str, typer.Option("--description", "-d")] = "",
-    priority: Annotated[int, typer.Option("--priority", "-p", min=0, max=4)] = 2,
-    type_: Annotated[str, typer.Option("--type", "-t", help="bug, feature, task, epic or chore.")] = "task",
-    parent: Annotated[str | None, typer.Option("--parent")] = None,
-    depends_on: Annotated[list[str] | None, typer.Option("--depends-on")] = None,
-    label: Annotated[list[str] | None, typer.Option("--label", "-l")] = None,
-    as_: As = None,
-    json_: Json = False,
-) -> None:
-    """Make a task."""
-    from sakti.core.clock import SystemClock
-    from sakti.core.ids import TimeIds
-    from sakti.tasks import service
-
-    task = _change(
-        service.create,
-        json_,
-        as_,
-        TimeIds(SystemClock()).new(),
-        title,
-        description=description,
-        priority=priority,
-        type=type_,
-        labels=label or [],
-        parent=parent,
-        depends_on=depends_on or [],
-    )
-    _show(task, json_)
-
-
-@app.command()
-def claim(task: TaskArg, as_: As = None, json_: Json = False) -> None:
-    """Take a task; it is in progress until it is released or closed, or for 24 hours."""
-    from sakti.tasks import service
-
-    claimed, _ = _change(service.claim, json_, as_, task)
-    _show(claimed, json_)
-
-
-@app.command()
-def release(task: TaskArg, as_: As = None, json_: Json = False) -> None:
-    """Give a claimed task back."""
-    from sakti.tasks import service
-
-    _show(_change(service.release, json_, as_, task), json_)
-
-
-@app.command()
-def close(
-    task: TaskArg,
-    summary: Annotated[str, typer.Option("--summary", "-s", help="What was done.")],
-    reason: Annotated[str, typer.Option("--reason", help="completed, wontfix or duplicate.")] = "completed",
-    force: Annotated[bool, typer.Option("--force", help="Although something blocks it.")] = False,
-    as_: As = None,
-    json_: Json = False,
-) -> None:
-    """Close a task with a summary."""
-    from sakti.tasks import queries, service
-
-    closed, freed = _change(service.close, json_, as_, task, reason, summary, force=force)
-    _show(closed, json_, {"unblocked": [queries.describe(t) for t in freed]})
-    _say_freed(freed, json_)
-
-
-def _say_freed(freed: tuple[Task, ...], as_json: bool) -> None:
-    if freed and not as_json:
-        common.say(f"unblocked: {', '.join(t.handle for t in freed)}")
-
-
-@app.command()
-def reopen(task: TaskArg, as_: As = None, json_: Json = False) -> None:
-    """Open a closed task again."""
-    from sakti.tasks import service
-
-    _show(_change(service.reopen, json_, as_, task), json_)
-
-
-@app.command()
-def update(
-    task: TaskArg,
-    title: Annotated[str | None, typer.Option("--title")] = None,
-    description: Annotated[str | None, typer.Option("--description", "-d")] = None,
-    priority: Annotated[int | None, typer.Option("--priority", "-p", min=0, max=4)] = None,
-    type_: Annotated[str | None, typer.Option("--type", "-t")] = None,
-    assignee: Annotated[str | None, typer.Option("--assignee")] = None,
-    as_: As = None,
-    json_: Json = False,
-) -> None:
-    """Change the fields of a task."""
-    from sakti.tasks import service
-
-    given = {"title": title, "description": description, "priority": priority, "type": type_, "assignee": assignee}
-    changes = {k: v for k, v in given.items() if v is not None}
-    if not changes:
-        common.fail("nothing to change: give --title, --description, --priority, --type or --assignee.", common.USAGE)
-    _show(_change(service.update, json_, as_, task, changes), json_)
-
-
-@app.command()
-def dep(
-    task: TaskArg,
-    on: Annotated[str, typer.Argument(metavar="ON")],
-    type_: Annotated[str, typer.Option("--type", help="blocks, parent-child, related or discovered-from.")] = "blocks",
-    remove: Annotated[bool, typer.Option("--remove")] = False,
-    as_: As = None,
-    json_: Json = False,
-) -> None:
-    """TASK waits for ON."""
-    from sakti.tasks import service
-
-    _show(_change(service.depend, json_, as_, task, on, type_, add=not remove), json_)
-
-
-@app.command()
-def link(
-    task: TaskArg, message: Annotated[str, typer.Argument(metavar="MESSAGE")], as_: As = None, json_: Json = False
-) -> None:
-    """Link a message, by its id, to a task."""
-    from sakti.tasks import service
-
-    _show(_change(service.link, json_, as_, task, message), json_)
-
-
-@app.command()
-def label(
-    task: TaskArg,
-    labels: Annotated[list[str], typer.Argument(metavar="LABEL…")],
-    remove: Annotated[bool, typer.Option("--remove")] = False,
-    as_: As = None,
-    json_: Json = False,
-) -> None:
-    """Put labels on a task, or take them off."""
-    from sakti.tasks import service
-
-    add, drop = ([], labels) if remove else (labels, [])
-    _show(_change(service.set_labels, json_, as_, task, add, drop), json_)
-
-
-@app.command()
-def delete(task: TaskArg, as_: As = None, json_: Json = False) -> None:
-    """Take a task from the board; `restore` and `undo` bring it back."""
-    from sakti.tasks import queries, service
-
-    deleted, freed = _change(service.delete, json_, as_, task)
-    _show(deleted, json_, {"unblocked": [queries.describe(t) for t in freed]})
-    _say_freed(freed, json_)
-
-
-@app.command()
-def restore(task: TaskArg, as_: As = None, json_: Json = False) -> None:
-    """Bring back a deleted task, or the whole text of one that was shrunk with age."""
-    from sakti.tasks import service
-
-    _show(_change(service.restore, json_, as_, task), json_)
-
-
-@app.command()
-def undo(count: Annotated[int, typer.Argument(min=1, metavar="N")] = 1, as_: As = None, json_: Json = False) -> None:
-    """Take back the last N changes of this workspace, whoever made them."""
-    from sakti.tasks import queries, service
-
-    done = _change(service.undo, json_, as_, count)
-    if json_:
-        common.say_json({"success": True, "undone": [{"action": a, "task": queries.describe(t)} for a, t in done]})
-        return
-    for action, task in done:
-        common.say(f"undone: {action} {_line(queries.describe(task))}")
-
-
-@app.command()
-def board(json_: Json = False) -> None:
+@_command("board", JSON)
+def board(json_: bool) -> None:
     """The columns: in progress, ready, blocked and by what, done today."""
     import dataclasses
     import datetime
@@ -393,10 +336,191 @@ def board(json_: Json = False) -> None:
             common.say(f"  {sign} {card.handle}  P{card.priority} {card.title}{note}")
 
 
-@app.command()
-def export(
-    path: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Standard output where none is given.")] = None,
+@_command(
+    "create",
+    _arg("title", metavar="TITLE"),
+    _arg("-d", "--description", default="", metavar="TEXT"),
+    _arg("-p", "--priority", type=_whole(0, 4), default=2, metavar="N", help="0, most urgent, to 4; 2."),
+    _arg("-t", "--type", dest="type_", default="task", metavar="TYPE", help=TYPE_HELP),
+    _arg("--parent", metavar="TASK", help="The task that this one is a part of."),
+    _arg("--depends-on", action="append", default=[], metavar="TASK", help="Waits for this one; may be repeated."),
+    _arg("-l", "--label", action="append", default=[], metavar="LABEL", help="May be repeated."),
+    AS,
+    JSON,
+)
+def create(
+    title: str,
+    description: str,
+    priority: int,
+    type_: str,
+    parent: str | None,
+    depends_on: list[str],
+    label: list[str],
+    as_: str | None,
+    json_: bool,
 ) -> None:
+    """Make a task."""
+    from sakti.core.clock import SystemClock
+    from sakti.core.ids import TimeIds
+    from sakti.tasks import service
+
+    task = _change(
+        service.create,
+        json_,
+        as_,
+        TimeIds(SystemClock()).new(),
+        title,
+        description=description,
+        priority=priority,
+        type=type_,
+        labels=label,
+        parent=parent,
+        depends_on=depends_on,
+    )
+    _show(task, json_)
+
+
+@_command("claim", TASK, AS, JSON)
+def claim(task: str, as_: str | None, json_: bool) -> None:
+    """Take a task; it is in progress until it is released or closed, or for 24 hours."""
+    from sakti.tasks import service
+
+    claimed, _ = _change(service.claim, json_, as_, task)
+    _show(claimed, json_)
+
+
+@_command("release", TASK, AS, JSON)
+def release(task: str, as_: str | None, json_: bool) -> None:
+    """Give a claimed task back."""
+    from sakti.tasks import service
+
+    _show(_change(service.release, json_, as_, task), json_)
+
+
+@_command(
+    "close",
+    TASK,
+    _arg("-s", "--summary", required=True, metavar="TEXT", help="What was done, and in which files."),
+    _arg("--reason", default="completed", metavar="REASON", help="completed, wontfix or duplicate."),
+    _flag("--force", "Although something blocks it, or a child is open."),
+    AS,
+    JSON,
+)
+def close(task: str, summary: str, reason: str, force: bool, as_: str | None, json_: bool) -> None:
+    """Close a task with a summary."""
+    from sakti.tasks import service
+
+    closed, freed = _change(service.close, json_, as_, task, reason, summary, force=force)
+    _show_freed(closed, freed, json_)
+
+
+@_command("reopen", TASK, AS, JSON)
+def reopen(task: str, as_: str | None, json_: bool) -> None:
+    """Open a closed task again."""
+    from sakti.tasks import service
+
+    _show(_change(service.reopen, json_, as_, task), json_)
+
+
+@_command(
+    "update",
+    TASK,
+    _arg("--title", metavar="TEXT"),
+    _arg("-d", "--description", metavar="TEXT"),
+    _arg("-p", "--priority", type=_whole(0, 4), metavar="N", help="0, most urgent, to 4."),
+    _arg("-t", "--type", dest="type_", metavar="TYPE", help=TYPE_HELP),
+    _arg("--assignee", metavar="NAME"),
+    AS,
+    JSON,
+)
+def update(
+    task: str,
+    title: str | None,
+    description: str | None,
+    priority: int | None,
+    type_: str | None,
+    assignee: str | None,
+    as_: str | None,
+    json_: bool,
+) -> None:
+    """Change the fields of a task."""
+    from sakti.tasks import service
+
+    given = {"title": title, "description": description, "priority": priority, "type": type_, "assignee": assignee}
+    changes = {k: v for k, v in given.items() if v is not None}
+    if not changes:
+        common.fail("nothing to change: give --title, --description, --priority, --type or --assignee.", common.USAGE)
+    _show(_change(service.update, json_, as_, task, changes), json_)
+
+
+@_command(
+    "dep",
+    TASK,
+    _arg("on", metavar="ON", help="The task that it waits for."),
+    _arg("--type", dest="type_", default="blocks", metavar="TYPE",
+         help="blocks, parent-child (TASK is the child), related or discovered-from."),
+    _flag("--remove", "Take the dependency away."),
+    AS,
+    JSON,
+)  # fmt: skip
+def dep(task: str, on: str, type_: str, remove: bool, as_: str | None, json_: bool) -> None:
+    """TASK waits for ON."""
+    from sakti.tasks import service
+
+    _show(_change(service.depend, json_, as_, task, on, type_, add=not remove), json_)
+
+
+@_command("link", TASK, _arg("message", metavar="MESSAGE", help="Its id."), AS, JSON)
+def link(task: str, message: str, as_: str | None, json_: bool) -> None:
+    """Link a message, by its id, to a task."""
+    from sakti.tasks import service
+
+    _show(_change(service.link, json_, as_, task, message), json_)
+
+
+@_command("label", TASK, _arg("labels", metavar="LABEL", nargs="+"), _flag("--remove", "Take them off."), AS, JSON)
+def label(task: str, labels: list[str], remove: bool, as_: str | None, json_: bool) -> None:
+    """Put labels on a task, or take them off."""
+    from sakti.tasks import service
+
+    add, drop = ([], labels) if remove else (labels, [])
+    _show(_change(service.set_labels, json_, as_, task, add, drop), json_)
+
+
+@_command("delete", TASK, AS, JSON)
+def delete(task: str, as_: str | None, json_: bool) -> None:
+    """Take a task from the board; `restore` and `undo` bring it back."""
+    from sakti.tasks import service
+
+    deleted, freed = _change(service.delete, json_, as_, task)
+    _show_freed(deleted, freed, json_)
+
+
+@_command("restore", TASK, AS, JSON)
+def restore(task: str, as_: str | None, json_: bool) -> None:
+    """Bring back a deleted task, or the whole text of one that was shrunk with age."""
+    from sakti.tasks import service
+
+    _show(_change(service.restore, json_, as_, task), json_)
+
+
+@_command(
+    "undo", _arg("count", metavar="N", nargs="?", type=_whole(1), default=1, help="How many changes; 1."), AS, JSON
+)
+def undo(count: int, as_: str | None, json_: bool) -> None:
+    """Take back the last N changes of this workspace, whoever made them."""
+    from sakti.tasks import queries, service
+
+    done = _change(service.undo, json_, as_, count)
+    if json_:
+        common.say_json({"success": True, "undone": [{"action": a, "task": queries.describe(t)} for a, t in done]})
+        return
+    for action, task in done:
+        common.say(f"undone: {action} {_line(queries.describe(task))}")
+
+
+@_command("export", _arg("path", metavar="FILE", nargs="?", type=Path, help="Standard output where none is given."))
+def export(path: Path | None) -> None:
     """All tasks as JSON Lines."""
     from sakti.core.text import json_line
     from sakti.tasks import transfer
@@ -411,12 +535,8 @@ def export(
         common.fail(f"{path} cannot be written: {e.strerror}.")
 
 
-@app.command("import")
-def import_(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="JSON Lines; - is standard input.")],
-    as_: As = None,
-    json_: Json = False,
-) -> None:
+@_command("import", _arg("path", metavar="FILE", type=Path, help="JSON Lines; - is standard input."), AS, JSON)
+def import_(path: Path, as_: str | None, json_: bool) -> None:
     """Bring in tasks of an export; what is there already stays as it is."""
     from sakti.tasks import transfer
 
@@ -424,11 +544,7 @@ def import_(
         text = sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as e:
         common.fail(f"{path} cannot be read: {e}.", common.USAGE)
-
-    async def work(store: Any) -> Any:
-        return await store.write(transfer.bring_in, _actor(as_), list(transfer.parse(text.splitlines())))
-
-    done = _run(json_, work)
+    done = _change(transfer.bring_in, json_, as_, text.splitlines())
     if json_:
         values = {"tasks": done.tasks, "dependencies": done.dependencies, "known": done.known}
         common.say_json({"success": True, **values})

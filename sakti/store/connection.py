@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
-from peewee import Database
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from peewee import Database
+else:
+    Database = object  # a name for annotations: a program that only reads does without peewee (see `reading`)
 
 __all__ = ["Database"]

@@ -6,11 +6,14 @@ import re
 import time
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
 
-from sakti.core.clock import Clock
 from sakti.store.connection import Database
+
+if TYPE_CHECKING:
+    from sakti.core.clock import Clock
 
 NAME = re.compile(r"(\d{4})_\w+\.sql")
 

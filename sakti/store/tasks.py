@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sakti.core.types import Json
 from sakti.store import search_index, task_graph, task_search
 from sakti.store.connection import Database
-from sakti.store.models import TaskEventRow, TaskRow
+
+if TYPE_CHECKING:
+    from sakti.core.types import Json
 
 _FIELDS = (
     "id",
@@ -33,7 +34,8 @@ _FIELDS = (
     "closed_at",
     "compaction_level",
 )
-_COLUMNS = ", ".join(f"t.{f}" for f in _FIELDS)
+_LABELS = "(SELECT json_group_array(l.label ORDER BY l.label) FROM task_labels l WHERE l.task_id = t.id)"
+_COLUMNS = f"{', '.join(f't.{f}' for f in _FIELDS)}, {_LABELS}"
 _STATE = {"status", "deleted_at"}  # what other tasks' readiness depends on
 
 
@@ -60,19 +62,32 @@ class Task:
     updated_at: int
     closed_at: int | None
     compaction_level: int = 0
+    labels: tuple[str, ...] = ()
+
+
+def _task(row: Sequence[Any]) -> Task:
+    *values, labels = row
+    return Task(*values, labels=tuple(json.loads(labels)))
 
 
 def insert(db: Database, task: Task) -> None:
-    TaskRow.insert(**{f: getattr(task, f) for f in _FIELDS}).execute(db)
+    """Add a task with its labels."""
+    db.execute_sql(
+        f"INSERT INTO tasks ({', '.join(_FIELDS)}) VALUES ({', '.join('?' * len(_FIELDS))})",
+        tuple(getattr(task, f) for f in _FIELDS),
+    )
+    set_labels(db, task.id, task.labels)
     _index(db, task)
 
 
 def update(db: Database, task_id: str, **changes: Any) -> tuple[Task, dict[str, bool]]:
     """Change fields; returns the task, and the tasks that are held from now on (True) or no longer (False)."""
-    TaskRow.update(**changes).where(TaskRow.id == task_id).execute(db)
+    db.execute_sql(
+        f"UPDATE tasks SET {', '.join(f'{name} = ?' for name in changes)} WHERE id = ?", (*changes.values(), task_id)
+    )
     moved = task_graph.refresh_around(db, task_id) if _STATE & changes.keys() else {}
     row = db.execute_sql(f"SELECT {_COLUMNS} FROM tasks t WHERE t.id = ?", (task_id,)).fetchone()
-    task = Task(*row)
+    task = _task(row)
     if changes.get("deleted_at") is not None:
         search_index.remove(db, "task", task_id)
     elif {"title", "description", "summary", "deleted_at"} & changes.keys():
@@ -118,7 +133,7 @@ def due_to_shrink(db: Database, resource_id: str, first: int, second: int, limit
         " OR t.compaction_level = 1 AND t.closed_at < ?3) LIMIT ?4",
         (resource_id, first, second, limit),
     ).fetchall()
-    return [Task(*r) for r in rows]
+    return [_task(r) for r in rows]
 
 
 def _index(db: Database, task: Task) -> None:
@@ -143,7 +158,7 @@ def get(db: Database, task_id: str) -> Task | None:
     row = db.execute_sql(
         f"SELECT {_COLUMNS} FROM tasks t WHERE t.id = ? AND t.deleted_at IS NULL", (task_id,)
     ).fetchone()
-    return None if row is None else Task(*row)
+    return None if row is None else _task(row)
 
 
 def get_many(db: Database, task_ids: Iterable[str]) -> dict[str, Task]:
@@ -152,7 +167,7 @@ def get_many(db: Database, task_ids: Iterable[str]) -> dict[str, Task]:
         f"SELECT {_COLUMNS} FROM json_each(?) j JOIN tasks t ON t.id = j.value AND t.deleted_at IS NULL ORDER BY j.key",
         (json.dumps(list(task_ids)),),
     ).fetchall()
-    return {r[0]: Task(*r) for r in rows}
+    return {r[0]: _task(r) for r in rows}
 
 
 def all_live(db: Database, resource_id: str) -> list[Task]:
@@ -161,7 +176,7 @@ def all_live(db: Database, resource_id: str) -> list[Task]:
         f"SELECT {_COLUMNS} FROM tasks t WHERE t.resource_id = ? AND t.deleted_at IS NULL ORDER BY t.created_at, t.pk",
         (resource_id,),
     ).fetchall()
-    return [Task(*r) for r in rows]
+    return [_task(r) for r in rows]
 
 
 _WHERE = {
@@ -179,7 +194,7 @@ def column(db: Database, resource_id: str, name: str, limit: int) -> list[Task]:
         " ORDER BY t.priority, t.created_at, t.pk LIMIT ?",
         (resource_id, limit),
     ).fetchall()
-    return [Task(*r) for r in rows]
+    return [_task(r) for r in rows]
 
 
 def column_count(db: Database, resource_id: str, name: str) -> int:
@@ -198,7 +213,7 @@ def closed_since(db: Database, resource_id: str, since: int, limit: int) -> tupl
         (resource_id, since, limit),
     ).fetchall()
     (total,) = db.execute_sql(f"SELECT count(*) FROM tasks t WHERE {where}", (resource_id, since)).fetchone()
-    return [Task(*r) for r in rows], total
+    return [_task(r) for r in rows], total
 
 
 def select(
@@ -233,7 +248,7 @@ def select(
         (*values, limit, offset),
     ).fetchall()
     (total,) = db.execute_sql(f"SELECT count(*) FROM {source} WHERE {clause}", tuple(values)).fetchone()
-    return [Task(*r) for r in rows], total
+    return [_task(r) for r in rows], total
 
 
 def matching(db: Database, resource_id: str, text: str, *, deleted: bool = False) -> list[Task]:
@@ -250,7 +265,7 @@ def matching(db: Database, resource_id: str, text: str, *, deleted: bool = False
         rows = db.execute_sql(
             f"SELECT {_COLUMNS} FROM tasks t WHERE {mine} AND {clause} AND {alive} LIMIT 20", (resource_id, *values)
         ).fetchall()
-        found.update((r[0], Task(*r)) for r in rows)
+        found.update((r[0], _task(r)) for r in rows)
         if rows and len(values) == 1:
             break
     return list(found.values())[:20]
@@ -280,7 +295,7 @@ def finished_containers(db: Database, task_id: str) -> list[Task]:
         " AND t.held = 0 ORDER BY t.created_at",
         (task_id,),
     ).fetchall()
-    return [Task(*r) for r in rows]
+    return [_task(r) for r in rows]
 
 
 def containers(db: Database, task_ids: Iterable[str]) -> set[str]:
@@ -341,17 +356,6 @@ def set_labels(db: Database, task_id: str, labels: Sequence[str]) -> None:
         db.execute_sql("INSERT INTO task_labels (task_id, label) VALUES (?, ?)", (task_id, label))
 
 
-def labels(db: Database, task_ids: Iterable[str]) -> dict[str, list[str]]:
-    """The labels of these tasks, sorted."""
-    out: dict[str, list[str]] = {}
-    for task_id, label in db.execute_sql(
-        "SELECT l.task_id, l.label FROM json_each(?) j JOIN task_labels l ON l.task_id = j.value ORDER BY l.label",
-        (json.dumps(list(task_ids)),),
-    ).fetchall():
-        out.setdefault(task_id, []).append(label)
-    return out
-
-
 def claim(db: Database, task_id: str, session_id: str, thread_id: str | None, now: int, expires: int) -> bool:
     """One conditional UPDATE: true where this session holds the task afterwards."""
     db.execute_sql(
@@ -402,15 +406,15 @@ def linked_messages(db: Database, task_id: str, limit: int = 50) -> list[Json]:
 def add_event(
     db: Database, task: Task, action: str, actor: str, now: int, before: Json | None, after: Json | None
 ) -> None:
-    TaskEventRow.insert(
-        task_id=task.id,
-        resource_id=task.resource_id,
-        action=action,
-        actor=actor,
-        before=before,
-        after=after,
-        created_at=now,
-    ).execute(db)
+    db.execute_sql(
+        "INSERT INTO task_events (task_id, resource_id, action, actor, before, after, created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (task.id, task.resource_id, action, actor, _text(before), _text(after), now),
+    )
+
+
+def _text(values: Json | None) -> str | None:
+    return None if values is None else json.dumps(values, ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,7 +462,7 @@ def rows_of(db: Database, resource_id: str) -> Iterator[tuple[Task, str | None]]
         " ORDER BY t.created_at, t.pk",
         (resource_id,),
     ).fetchall():
-        yield Task(*row[:-1]), row[-1]
+        yield _task(row[:-1]), row[-1]
 
 
 def last_event(db: Database, resource_id: str) -> int:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sakti.core.errors import TaskError
-from sakti.core.types import Json
 from sakti.store import task_graph, task_search
 from sakti.store import tasks as store
 from sakti.store.connection import Database
 from sakti.store.tasks import Task
 from sakti.tasks import graph as g
+
+if TYPE_CHECKING:
+    from sakti.core.types import Json
 
 COLUMN_LIMIT = 200  # cards of a column that are drawn; its title counts all
 
@@ -75,7 +78,7 @@ def reasons(db: Database, task_ids: Iterable[str]) -> dict[str, tuple[str, ...]]
     return {root: tuple(name(root, *pair) for pair in pairs) for root, pairs in found.items()}
 
 
-def describe(task: Task, labels: Sequence[str] = ()) -> Json:
+def describe(task: Task) -> Json:
     """A task as tools and `--json` show it."""
     out: Json = {
         "id": task.id,
@@ -91,14 +94,9 @@ def describe(task: Task, labels: Sequence[str] = ()) -> Json:
         "claimedBy": task.session_id if task.status == "in_progress" else None,
         "close_reason": task.close_reason,
         "summary": task.summary,
-        "labels": list(labels),
+        "labels": list(task.labels),
     }
     return out | {k: v for k, v in optional.items() if v}
-
-
-def describe_all(db: Database, tasks: Sequence[Task]) -> list[Json]:
-    labels = store.labels(db, [t.id for t in tasks])
-    return [describe(t, labels.get(t.id, ())) for t in tasks]
 
 
 def ready(db: Database, resource_id: str, limit: int) -> Json:
@@ -106,9 +104,7 @@ def ready(db: Database, resource_id: str, limit: int) -> Json:
     tasks = store.column(db, resource_id, "ready", limit)
     finished = store.containers(db, [t.id for t in tasks])
     return {
-        "tasks": [
-            {**shown, "readyToClose": True} if shown["id"] in finished else shown for shown in describe_all(db, tasks)
-        ],
+        "tasks": [describe(t) | ({"readyToClose": True} if t.id in finished else {}) for t in tasks],
         "readyCount": store.column_count(db, resource_id, "ready"),
         "blockedCount": store.column_count(db, resource_id, "blocked"),
     }
@@ -121,7 +117,7 @@ def show(db: Database, resource_id: str, text: str) -> Json:
     edges = store.edges_of(db, task.id)
     names = store.get_many(db, {t for a, b, _ in edges for t in (a, b)})
     return {
-        "task": describe_all(db, [task])[0],
+        "task": describe(task),
         "isBlocked": bool(why),
         "blockingTasks": list(why),
         "dependencies": [
@@ -147,13 +143,13 @@ def list_tasks(
     tasks, total = store.select(
         db, resource_id, status=status, type=type, label=label, assignee=assignee, limit=limit, offset=offset
     )
-    return {"tasks": describe_all(db, tasks), "total": total}
+    return {"tasks": [describe(t) for t in tasks], "total": total}
 
 
 def search(db: Database, resource_id: str, query: str, limit: int, include_messages: bool = False) -> Json:
     """Tasks whose title, description or closing summary match; with messages, what was said that matches too."""
     tasks = list(store.get_many(db, task_search.search(db, resource_id, query, limit)).values())
-    out: Json = {"tasks": describe_all(db, tasks)}
+    out: Json = {"tasks": [describe(t) for t in tasks]}
     if include_messages:
         from sakti.store import search as search_store
 

@@ -86,9 +86,9 @@ def create(
         actor.now,
         actor.now,
         None,
+        labels=tuple(clean_labels(labels)),
     )
     store.insert(db, task)
-    store.set_labels(db, task.id, clean_labels(labels))
     if parent:
         _connect(db, actor, task, find(db, actor.resource_id, parent), g.PARENT)
     for other in depends_on:
@@ -116,11 +116,9 @@ def update(db: Database, actor: Actor, text: str, changes: Json) -> Task:
     fields = {k: v for k, v in changes.items() if k in allowed}
     if "title" in fields:
         fields["title"] = clean_title(fields["title"])
-    before = store.labels(db, [task.id]).get(task.id, [])
-    after = clean_labels(changes["labels"]) if "labels" in changes else before
-    if after != before:
-        store.set_labels(db, task.id, after)
-    return _changed(db, actor, task, "update", {"labels": before}, {"labels": after}, **fields)
+    if "labels" in changes:
+        store.set_labels(db, task.id, clean_labels(changes["labels"]))
+    return _changed(db, actor, task, "update", **fields)
 
 
 def claim(db: Database, actor: Actor, text: str) -> tuple[Task, str | None]:
@@ -249,7 +247,7 @@ def link(db: Database, actor: Actor, text: str, message_id: str) -> Task:
 
 def set_labels(db: Database, actor: Actor, text: str, add: Sequence[str], remove: Sequence[str] = ()) -> Task:
     task = find(db, actor.resource_id, text)
-    kept = [label for label in store.labels(db, [task.id]).get(task.id, []) if label not in remove]
+    kept = [label for label in task.labels if label not in remove]
     return update(db, actor, task.id, {"labels": [*kept, *add]})
 
 
@@ -332,19 +330,10 @@ def restore(db: Database, actor: Actor, text: str) -> Task:
 # --- helpers ----------------------------------------------------------------------------------------------
 
 
-def _changed(
-    db: Database,
-    actor: Actor,
-    task: Task,
-    action: str,
-    before: Json | None = None,
-    after: Json | None = None,
-    **changes: Any,
-) -> Task:
+def _changed(db: Database, actor: Actor, task: Task, action: str, **changes: Any) -> Task:
     store.unshrink(db, task.id, actor.now)
     now, _ = store.update(db, task.id, **changes, updated_at=actor.now)
-    values = _json(task) | (before or {}), _json(now) | (after or {})
-    store.add_event(db, now, action, actor.name, actor.now, *values)
+    store.add_event(db, now, action, actor.name, actor.now, _json(task), _json(now))
     return now
 
 

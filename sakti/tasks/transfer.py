@@ -46,7 +46,6 @@ class Imported:
 def export(db: Database, resource_id: str) -> list[Json]:
     """Every task of the workspace, the oldest first, with its whole text. Claims belong to a session and stay here."""
     rows = list(store.rows_of(db, resource_id))
-    labels = store.labels(db, [t.id for t, _ in rows])
     edges: dict[str, list[Json]] = {}
     for task, on, kind in store.edges(db, resource_id):
         edges.setdefault(task, []).append({"on": on, "type": kind})
@@ -55,20 +54,20 @@ def export(db: Database, resource_id: str) -> list[Json]:
         line: Json = {f: getattr(task, f) for f in _FIELDS} | (json.loads(original) if original else {})
         if line["status"] == "in_progress":
             line["status"] = "open"
-        line["labels"] = labels.get(task.id, [])
+        line["labels"] = list(task.labels)
         line["dependencies"] = edges.get(task.id, [])
         line["messages"] = [m["id"] for m in store.linked_messages(db, task.id, limit=100_000)]
         out.append({k: v for k, v in line.items() if v not in (None, "", [])})
     return out
 
 
-def parse(lines: Iterable[str]) -> Iterator[Json]:
+def parse(lines: Iterable[Json | str]) -> Iterator[Json]:
     """The objects of a JSON Lines text. Raises `TaskError` with the number of a line that is none."""
     for number, line in enumerate(lines, 1):
-        if not line.strip():
+        if isinstance(line, str) and not line.strip():
             continue
         try:
-            value: Any = json.loads(line)
+            value: Any = json.loads(line) if isinstance(line, str) else line
         except ValueError as e:
             raise TaskError(f"Line {number} is not JSON: {e}.", code="invalid") from e
         if not isinstance(value, dict) or not cast("Json", value).get("id"):
@@ -76,17 +75,17 @@ def parse(lines: Iterable[str]) -> Iterator[Json]:
         yield cast("Json", value)
 
 
-def bring_in(db: Database, actor: service.Actor, lines: Iterable[Json]) -> Imported:
-    """Add what is not there yet: all of it or, where a value or a cycle is refused, nothing."""
+def bring_in(db: Database, actor: service.Actor, lines: Iterable[Json | str]) -> Imported:
+    """Add what is not there yet, from the lines of an export or their objects: all of it or, where a value or a cycle
+    is refused, nothing."""
     made: list[tuple[Task, Json]] = []
     known = 0
-    for line in lines:
+    for line in parse(lines):
         if store.exists(db, str(line["id"])):
             known += 1
             continue
         task = _task(db, actor, line)
         store.insert(db, task)
-        store.set_labels(db, task.id, service.clean_labels(line.get("labels") or ()))
         made.append((task, line))
     edges = 0
     for task, line in made:
@@ -143,6 +142,7 @@ def _task(db: Database, actor: service.Actor, line: Json) -> Task:
         created_at=created,
         updated_at=_time(line, "updated_at", created),
         closed_at=_time(line, "closed_at", actor.now) if closed else None,
+        labels=tuple(service.clean_labels(line.get("labels") or ())),
     )
 
 

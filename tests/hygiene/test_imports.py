@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,15 @@ def loaded_after(code: str) -> set[str]:
         check=True,
     )
     return set(out.stdout.split("\n")[-2].split())
+
+
+def test_a_question_about_tasks_costs_no_more_than_its_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAKTI_DB", str(tmp_path / "x.db"))
+    monkeypatch.chdir(tmp_path)
+    subprocess.run([sys.executable, "-m", "sakti", "tasks", "create", "one"], check=True)
+    for command in ("ready", "list", "board", "explain t", "show t", "search one"):
+        loaded = loaded_after(f"from sakti.cli import run_cli\nrun_cli(['tasks', *'{command}'.split()])")
+        assert loaded & (SDKS | SCREEN | {"peewee", "asyncio", "typer", "rich", "logging"}) == set(), command
 
 
 @pytest.mark.parametrize(

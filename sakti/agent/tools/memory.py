@@ -130,7 +130,7 @@ def make_tools(
                         depends_on=on,
                         message_id=run.message_id,
                     )
-                    result: Json = {"task": service.describe(task, labels or [])}
+                    result: Json = {"task": service.describe(task)}
                 case "claim":
                     task, previous = await store.write(service.claim, who, id)
                     result = {"task": service.describe(task)}
@@ -156,7 +156,7 @@ def make_tools(
                     task = await store.write(
                         service.update, who, id, {k: v for k, v in changes.items() if v is not None}
                     )
-                    result = {"task": service.describe(task, labels or [])}
+                    result = {"task": service.describe(task)}
                 case "reopen":
                     result = {"task": service.describe(await store.write(service.reopen, who, id))}
                 case "dep":

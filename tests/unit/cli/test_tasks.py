@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from sakti.cli.tasks import app
+from sakti.cli import run_cli
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     (tmp_path / "w").mkdir()
     monkeypatch.chdir(tmp_path / "w")
     monkeypatch.setenv("SAKTI_DB", str(tmp_path / "x.db"))
 
     def call(*args: str, code: int = 0, stdin: str | None = None) -> Any:
-        result = CliRunner().invoke(app, list(args), input=stdin)
-        assert result.exit_code == code, result.output
-        return json.loads(result.stdout) if "--json" in args else result.stdout
+        monkeypatch.setattr("sys.stdin", io.StringIO(stdin or ""))
+        ended = 0
+        try:
+            run_cli(["tasks", *args])
+        except SystemExit as e:
+            ended = e.code
+        out, err = capsys.readouterr()
+        assert ended == code, out + err
+        return json.loads(out) if "--json" in args else out + err
 
     return call
 
@@ -63,6 +69,43 @@ def test_wrong_usage_is_two_and_a_refusal_one(run: Any) -> None:
     run("import", "nowhere.jsonl", code=2)
     run("import", "-", code=1, stdin="not json\n")
     run("link", "nothing", "nothing", code=1)
+
+
+def test_the_line_may_be_written_in_any_order(run: Any) -> None:
+    assert "Usage: sakti tasks COMMAND" in run(code=2)
+    assert "  ready " in run("--help")
+    assert "Did you mean `sakti tasks ready`" in run("raedy", code=2)
+    assert "--priority" in run("create", "--help")
+    assert "'x' is not a whole number" in run("ready", "--limit", "x", code=2)
+    assert "unrecognized" in run("ready", "--lim", "3", code=2)
+    task = run("create", "--", "--title of dashes")
+    assert "--title of dashes" in task
+    handle = task.split()[1]
+    assert run("label", "--json", handle, "b", "--as", "ann", "a")["task"]["labels"] == ["a", "b"]
+    assert [u["action"] for u in run("undo", "--json", "2")["undone"]] == ["update", "create"]
+
+
+def test_every_change_answers_with_the_whole_task(run: Any) -> None:
+    """Labels too, whatever was changed."""
+    other = run("create", "other", "--json")["task"]["handle"]
+    task = run("create", "one", "-l", "b", "-l", "a", "--json")["task"]["handle"]
+    for change in (
+        ("claim", task),
+        ("release", task),
+        ("update", task, "-p", "1"),
+        ("dep", task, other),
+        ("close", task, "-s", "done", "--force"),
+        ("reopen", task),
+        ("delete", task),
+        ("restore", task),
+    ):
+        assert run(*change, "--json")["task"]["labels"] == ["a", "b"], change
+
+
+def test_a_question_works_without_a_database_and_says_what_is_wrong_with_it(run: Any, tmp_path: Path) -> None:
+    assert run("ready", "--json") == {"success": True, "tasks": [], "readyCount": 0, "blockedCount": 0}
+    (tmp_path / "x.db").write_bytes(b"no database at all" * 100)
+    assert "cannot be opened" in run("ready", code=1)
 
 
 def test_an_export_comes_back_in_another_workspace(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

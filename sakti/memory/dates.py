@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -191,5 +192,10 @@ def clock_text(time: int, timezone: str | None) -> str:
 
 def noon(time: int, timezone: str | None) -> int:
     """Noon (as UTC) of the local day: a `now` that gives the same distances all day long."""
-    local = datetime.fromtimestamp(time / 1000, zone(timezone))
+    return _noon(time // 60_000, timezone)
+
+
+@lru_cache(16)
+def _noon(minute: int, timezone: str | None) -> int:
+    local = datetime.fromtimestamp(minute * 60, zone(timezone))
     return int(datetime(local.year, local.month, local.day, 12, tzinfo=UTC).timestamp()) * 1000

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from sakti.memory import lines
 
@@ -22,7 +23,7 @@ _QUOTED = re.compile(r"`([^`\n]{2,200})`|\"([^\"\n]{3,200})\"|“([^”\n]{3,200
 _SYMBOL = re.compile(
     r"(?<![\w./-])(?:_*[a-z0-9]+(?:_[A-Za-z0-9]+)+|[A-Z]{2,}(?:_[A-Z0-9]+)+|[a-z]+[A-Z]\w*|[A-Z][a-z]+[A-Z]\w*)\b"
 )
-_SPACE = re.compile(r"\s+")
+_MARKS = "`'\"“”.,:;!?()[]{}<>*"
 _WORD = re.compile(r"[\w./-]{4,}")
 KEPT_SHARE = 0.7  # of a line's words: so many in one line of the reflection, and it was kept in other words
 LISTED = 100
@@ -33,16 +34,21 @@ class Source:
 
     def __init__(self, *texts: str) -> None:
         self._text = _plain("\n".join(texts))
-        self._close = self._text.replace(" ", "")
+        words = set(self._text.split())
+        self._words = words | {w.strip(_MARKS) for w in words}  # most of what is looked up: no need to read all
 
     def has(self, claim: str) -> bool:
         """Whether a claim stands there, whatever its case and spaces."""
         wanted = _plain(claim)
-        return wanted in self._text or wanted.replace(" ", "") in self._close
+        return wanted in self._words or wanted in self._text or wanted.replace(" ", "") in self._close
+
+    @cached_property
+    def _close(self) -> str:
+        return self._text.replace(" ", "")
 
 
 def _plain(text: str) -> str:
-    return _SPACE.sub(" ", text).casefold().strip()
+    return " ".join(text.split()).casefold()
 
 
 def claims(content: str) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ def trim(text: str) -> str:
 
 def length(text: str) -> int:
     """UTF-16 units."""
-    return len(text) if text.isascii() else len(text) + sum(c > "\uffff" for c in text)
+    return len(text) if text.isascii() else len(units(text)) // 2
 
 
 def units(text: str) -> bytes:

@@ -79,9 +79,7 @@ def _lines(db: Database, group_id: str) -> list[tuple[str, str]]:
 
 
 def _discard(db: Database, target: Group, now: int) -> None:
-    db.execute_sql(
-        "UPDATE observation_groups SET state = 'discarded', discarded_at = ? WHERE id = ?", (now, target.id)
-    )
+    db.execute_sql("UPDATE observation_groups SET state = 'discarded', discarded_at = ? WHERE id = ?", (now, target.id))
     for line_id, _ in _lines(db, target.id):
         search_index.remove(db, "reflection", line_id)
 

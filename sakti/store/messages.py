@@ -10,7 +10,8 @@ from typing import Any
 from sakti.core.types import Json, Message, Usage, plain_text
 from sakti.store import codec, search_index, tasks
 from sakti.store.connection import Database
-from sakti.store.models import MessageRow, StepRow, ThreadRow
+from sakti.store.models import MessageRow, StepRow
+from sakti.store.rows import insert
 
 _COLUMNS = (
     "id, thread_id, resource_id, role, parts, created_at, message_index, token_count, part_tokens, token_counter,"
@@ -28,7 +29,9 @@ def append(db: Database, message: Message, *, index_text: str | None = None, pat
     (index,) = db.execute_sql(
         "SELECT coalesce(max(message_index), -1) + 1 FROM messages WHERE thread_id = ?", (message.thread_id,)
     ).fetchone()
-    MessageRow.insert(
+    insert(
+        db,
+        MessageRow,
         id=message.id,
         thread_id=message.thread_id,
         resource_id=message.resource_id,
@@ -46,8 +49,8 @@ def append(db: Database, message: Message, *, index_text: str | None = None, pat
         state=message.state,
         metadata=message.metadata,
         created_at=message.created_at,
-    ).execute(db)
-    ThreadRow.update(updated_at=message.created_at).where(ThreadRow.id == message.thread_id).execute(db)
+    )
+    db.execute_sql("UPDATE threads SET updated_at = ? WHERE id = ?", (message.created_at, message.thread_id))
     if message.task_id is not None:
         tasks.link(db, message.task_id, message.id, "output", message.created_at)
     if message.state == "saved":
@@ -106,29 +109,29 @@ def _index(db: Database, message: Message, index: int, text: str, paths: Sequenc
 
 def page(db: Database, thread_id: str, *, before: int | None = None, limit: int = 200) -> list[Message]:
     """The `limit` newest messages of a thread whose index is below `before`, oldest first."""
-    rows = db.execute_sql(
+    found = db.execute_sql(
         f"SELECT {_COLUMNS} FROM messages WHERE thread_id = ? AND message_index < ?"
         " ORDER BY message_index DESC LIMIT ?",
         (thread_id, 1 << 62 if before is None else before, limit),
     ).fetchall()
-    return [from_row(r) for r in reversed(rows)]
+    return [from_row(r) for r in reversed(found)]
 
 
 def after(db: Database, thread_id: str, index: int, *, limit: int = 1 << 30) -> list[Message]:
     """Messages of a thread with an index above `index`, oldest first."""
-    rows = db.execute_sql(
+    found = db.execute_sql(
         f"SELECT {_COLUMNS} FROM messages WHERE thread_id = ? AND message_index > ? ORDER BY message_index LIMIT ?",
         (thread_id, index, limit),
     ).fetchall()
-    return [from_row(r) for r in rows]
+    return [from_row(r) for r in found]
 
 
 def between(db: Database, thread_id: str, first: int, last: int) -> list[Message]:
-    rows = db.execute_sql(
+    found = db.execute_sql(
         f"SELECT {_COLUMNS} FROM messages WHERE thread_id = ? AND message_index BETWEEN ? AND ? ORDER BY message_index",
         (thread_id, first, last),
     ).fetchall()
-    return [from_row(r) for r in rows]
+    return [from_row(r) for r in found]
 
 
 def get(db: Database, message_id: str) -> Message | None:
@@ -138,14 +141,14 @@ def get(db: Database, message_id: str) -> Message | None:
 
 def get_many(db: Database, ids: Sequence[str]) -> list[Message]:
     """Those of `ids` that exist, in the order of their threads and indexes."""
-    rows: list[Any] = []
+    found: list[Any] = []
     for start in range(0, len(ids), 500):
         some = list(ids[start : start + 500])
         marks = ",".join("?" * len(some))
-        rows += db.execute_sql(
+        found += db.execute_sql(
             f"SELECT {_COLUMNS} FROM messages WHERE id IN ({marks}) ORDER BY thread_id, message_index", some
         ).fetchall()
-    return [from_row(r) for r in rows]
+    return [from_row(r) for r in found]
 
 
 def count(db: Database, thread_id: str) -> int:
@@ -163,9 +166,9 @@ def last_of_user(db: Database, thread_id: str) -> Message | None:
 def seal(db: Database, ids: Sequence[str], now: int) -> None:
     """Messages that a buffering is about to read: from here on they never change."""
     for start in range(0, len(ids), 500):
-        MessageRow.update(sealed_at=now).where(
-            MessageRow.id.in_(list(ids[start : start + 500])), MessageRow.sealed_at.is_null()
-        ).execute(db)
+        some = ids[start : start + 500]
+        marks = ",".join("?" * len(some))
+        db.execute_sql(f"UPDATE messages SET sealed_at = ? WHERE id IN ({marks}) AND sealed_at IS NULL", (now, *some))
 
 
 def add_metadata(db: Database, message_id: str, changes: Json) -> None:
@@ -228,7 +231,9 @@ def add_step(
     stop_reason: str = "",
 ) -> None:
     """Record one model call: its tokens as the provider reported them, beside our own count of the input."""
-    StepRow.insert(
+    insert(
+        db,
+        StepRow,
         id=id,
         thread_id=thread_id,
         message_id=message_id,
@@ -244,7 +249,7 @@ def add_step(
         duration_ms=duration_ms,
         stop_reason=stop_reason,
         created_at=now,
-    ).execute(db)
+    )
 
 
 def usage_of(db: Database, thread_id: str, *, purpose: str | None = None) -> Usage:

@@ -15,9 +15,8 @@ TEXT_LIMIT = 100_000  # characters of one text that are indexed; what is stored 
 PREVIOUS_LIMIT = 1_000
 TABLES = ("search_words", "search_trigrams")
 
-_COMPOUND = re.compile(
-    r"[A-Za-z0-9]+(?:[_.\-/:][A-Za-z0-9]+)+|[A-Za-z]*[a-z0-9][A-Z][A-Za-z0-9]*|[A-Z]{2,}[a-z][A-Za-z0-9]*"
-)
+_TOKEN = re.compile(r"[A-Za-z0-9]+(?:[_.\-/:][A-Za-z0-9]+)*")
+_COMPOUND = re.compile(r"[_.\-/:]|[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 _PIECE = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 
@@ -30,7 +29,9 @@ def identifiers(text: str) -> str:
     """Pieces and joined form of every compound token in `text`, each once: `getUserId` gives
     `get user id getuserid`."""
     out: dict[str, None] = {}
-    for token in dict.fromkeys(_COMPOUND.findall(text)):
+    for token in dict.fromkeys(_TOKEN.findall(text)):
+        if token.islower() and token.isalpha() or not _COMPOUND.search(token):
+            continue
         parts = pieces(token)
         if len(parts) > 1:
             out.update(dict.fromkeys(parts))

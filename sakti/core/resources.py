@@ -43,6 +43,7 @@ def read_prompt(name: str) -> str:
     raise FileNotFoundError(f"prompts/{name}.md is neither installed nor in {config_home() / 'prompts'}")
 
 
+@lru_cache(maxsize=256)
 def has_prompt(name: str) -> bool:
     return any((folder / f"{name}.md").is_file() for folder in folders("prompts"))
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from sakti.core.resources import read_prompt
 from sakti.core.text import one_line
 from sakti.core.tokens import Counter
-from sakti.core.types import Message, plain_text
 from sakti.memory import dates
+from sakti.store.memory_log import Said
 
 SHARE = 0.2  # of the message threshold: so much of a request it may take
 LINE_CHARACTERS = 600
@@ -21,26 +21,26 @@ def obscured(thread_id: str) -> str:
     return hashlib.sha256(thread_id.encode()).hexdigest()[:8]
 
 
-def text(messages: Sequence[Message], counter: Counter, limit: int, timezone: str) -> str:
+def text(said: Sequence[Said], counter: Counter, limit: int, timezone: str) -> str:
     """A delimited block of the newest messages that fit `limit` tokens, by thread, the thread that was last
     talked in last; empty where nothing fits."""
     head = read_prompt("memory-other-threads")
     used = counter.count(head) + 20
     kept: dict[str, list[str]] = {}
-    for message in sorted(messages, key=lambda m: (m.created_at, m.index), reverse=True):
-        said = one_line(plain_text(message.parts), LINE_CHARACTERS)
-        if not said or message.role == "system" or "synthetic" in message.metadata:
+    for one in sorted(said, key=lambda s: (s.created_at, s.index), reverse=True):
+        words = one_line(one.text, LINE_CHARACTERS)
+        if not words:
             continue
-        line = f"{_ROLES.get(message.role, message.role)} ({dates.clock_text(message.created_at, timezone)}): {said}"
-        size = counter.count(line) + (1 if message.thread_id in kept else 20)
+        line = f"{_ROLES.get(one.role, one.role)} ({dates.clock_text(one.created_at, timezone)}): {words}"
+        size = counter.count(line) + (1 if one.thread_id in kept else 20)
         if used + size > limit:
             break
-        kept.setdefault(message.thread_id, []).append(line)
+        kept.setdefault(one.thread_id, []).append(line)
         used += size
     if not kept:
         return ""
     parts = [
-        "\n".join([f'<thread id="{obscured(thread)}">', *reversed(said), "</thread>"])
-        for thread, said in reversed(kept.items())
+        "\n".join([f'<thread id="{obscured(thread)}">', *reversed(lines), "</thread>"])
+        for thread, lines in reversed(kept.items())
     ]
     return "\n".join(["<other-threads>", head, *parts, "</other-threads>"])

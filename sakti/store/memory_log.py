@@ -6,8 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sakti.core.types import Json, Message
-from sakti.store import messages
+from sakti.core.types import Json
 from sakti.store.connection import Database
 
 
@@ -158,19 +157,45 @@ def find_message(db: Database, resource_id: str, text: str) -> tuple[str, str, i
     return None if row is None else (row[0], row[1], row[2])
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The beginning of a message's text, and who said it where and when."""
+
+    thread_id: str
+    index: int
+    role: str
+    text: str
+    created_at: int
+
+
 def unobserved_elsewhere(
-    db: Database, record_id: str, resource_id: str, thread_id: str, *, recent: int = 8, limit: int = 40
-) -> list[Message]:
-    """The newest saved messages of a workspace's other threads that a record has not observed: of the `recent`
-    threads last talked in, at most `limit` of each, oldest first."""
+    db: Database,
+    record_id: str,
+    resource_id: str,
+    thread_id: str,
+    *,
+    recent: int = 8,
+    limit: int = 40,
+    characters: int = 1_000,
+) -> list[Said]:
+    """What was last said in a workspace's other threads that a record has not observed: of the `recent` threads
+    last talked in, at most `limit` messages of each, the newest first."""
     threads = db.execute_sql(
         "SELECT t.id, coalesce(c.last_index, -1) FROM threads t LEFT JOIN observation_cursors c"
         " ON c.thread_id = t.id AND c.record_id = ? WHERE t.resource_id = ? AND t.id != ? AND t.parent_id IS NULL"
         " ORDER BY t.updated_at DESC LIMIT ?",
         (record_id, resource_id, thread_id, recent),
     ).fetchall()
-    found = [m for t, last in threads for m in messages.page(db, t, limit=limit) if m.index > last]
-    return [m for m in found if m.state == "saved"]
+    return [
+        Said(thread, *row)
+        for thread, last in threads
+        for row in db.execute_sql(
+            "SELECT message_index, role, substr(raw_content, 1, ?), created_at FROM messages"
+            " WHERE thread_id = ? AND message_index > ? AND state = 'saved' AND role != 'system'"
+            " AND instr(metadata, '\"synthetic\"') = 0 ORDER BY message_index DESC LIMIT ?",
+            (characters, thread, last, limit),
+        ).fetchall()
+    ]
 
 
 # --- what a new thread begins with ----------------------------------------------------------------------

@@ -30,7 +30,7 @@ def identifiers(text: str) -> str:
     `get user id getuserid`."""
     out: dict[str, None] = {}
     for token in dict.fromkeys(_TOKEN.findall(text)):
-        if token.islower() and token.isalpha() or not _COMPOUND.search(token):
+        if (token.islower() and token.isalpha()) or not _COMPOUND.search(token):
             continue
         parts = pieces(token)
         if len(parts) > 1:

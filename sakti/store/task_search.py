@@ -1,7 +1,8 @@
 """Search over tasks alone: an index of their own, so that neither a million messages nor a word that every task has
 makes it slow.
 
-Words that all stand in a task come first, then tasks with some of them. Of a word that more than `COMMON` tasks have
+Words that all stand in a task come first, then those that begin words there, then tasks with some of them; what finds
+nothing so is looked for as everything else is, with slips of the finger. Of a word that more than `COMMON` tasks have
 only the newest `COMMON` are ranked; rarer words are always looked up whole.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sakti.store import search_index
+from sakti.store import search_index, search_query
 from sakti.store.connection import Database
 
 COMMON = 1_000
@@ -26,20 +27,38 @@ def put(db: Database, pk: int, title: str, text: str) -> None:
 
 def search(db: Database, resource_id: str, text: str, limit: int) -> list[str]:
     """The ids of the best tasks, best first. Whatever is typed is a query, never an error."""
-    from sakti.store import search as search_store  # costs a program that lists tasks a tenth of its time
+    query = search_query.parse_query(text)
+    plain = [w.lower() for w in search_query.WORD.findall(query.text[: search_query.MAX_TEXT])]
+    words = list(dict.fromkeys(w for w in plain if w not in search_query.STOP_WORDS)) or list(dict.fromkeys(plain))
+    wanted = [*map(_quoted, (*query.phrases, *words[: search_query.MAX_TERMS])), *map(_beginning, query.prefixes)]
+    without = "".join(f" NOT {_quoted(e)}" for e in query.excluded)
+    found: list[str] = []
 
-    words = search_store.terms(search_store.parse_query(text).text)
-    quoted = ['"' + w.replace('"', '""') + '"' for w in words]
-    if not quoted:
-        return []
-    found = _ranked(db, resource_id, " AND ".join(quoted), limit)
-    if len(found) < limit and len(quoted) > 1:
-        rare = [q for q in quoted if _newest(db, q) is None]
-        found += _ranked(db, resource_id, " OR ".join(rare or quoted), limit)
+    def add(parts: Sequence[str], glue: str) -> None:
+        if parts and len(found) < limit:
+            match = f"({glue.join(parts)}){without}"
+            found.extend(i for i in _ranked(db, resource_id, match, limit) if i not in found)
+
+    add(wanted, " AND ")
+    if words and all(len(w) >= 3 for w in words):
+        add([*map(_quoted, query.phrases), *map(_beginning, (*words, *query.prefixes))], " AND ")
+    some = [*wanted, *map(_quoted, search_query.terms(query.text))]
+    if len(set(some)) > 1:
+        add([q for q in dict.fromkeys(some) if _newest(db, q) is None] or some, " OR ")
     if not found:
-        scope = search_store.Scope(resource_id, kinds=("task",))
-        found = [h.id for h in search_store.search(db, text, scope, limit=limit).hits]
-    return list(dict.fromkeys(found))[:limit]
+        from sakti.store import search as everything  # costs a program that lists tasks a tenth of its time
+
+        scope = everything.Scope(resource_id, kinds=("task",))
+        found = [h.id for h in everything.search(db, text, scope, limit=limit).hits]
+    return found[:limit]
+
+
+def _quoted(word: str) -> str:
+    return '"' + word.replace('"', '""') + '"'
+
+
+def _beginning(word: str) -> str:
+    return f"{_quoted(word)} *"
 
 
 def _newest(db: Database, match: str) -> int | None:

@@ -36,6 +36,7 @@ _FIELDS = (
 )
 _LABELS = "(SELECT json_group_array(l.label ORDER BY l.label) FROM task_labels l WHERE l.task_id = t.id)"
 _COLUMNS = f"{', '.join(f't.{f}' for f in _FIELDS)}, {_LABELS}"
+FEW = 1_000
 _STATE = {"status", "deleted_at"}  # what other tasks' readiness depends on
 
 
@@ -238,13 +239,16 @@ def select(
         if value is not None:
             where.append(f"t.{name} = ?")
             values.append(value)
-    if label is not None:
-        where.append("t.id IN (SELECT l.task_id FROM task_labels l WHERE l.label = ?)")
-        values.append(label)
     clause = " AND ".join(where)
-    source = "tasks t INDEXED BY tasks_by_priority" if label is None else "tasks t"
+    source = ranked = "tasks t INDEXED BY tasks_by_priority"
+    if label is not None:
+        # few have it: begin at the label; many have it: the first of the order are found soon
+        source = "task_labels l CROSS JOIN tasks t ON t.id = l.task_id AND l.label = ?"
+        (have,) = db.execute_sql("SELECT count(*) FROM task_labels WHERE label = ?", (label,)).fetchone()
+        ranked = source if have <= FEW else f"{ranked} JOIN task_labels l ON l.task_id = t.id AND l.label = ?"
+        values.insert(0, label)
     rows = db.execute_sql(
-        f"SELECT {_COLUMNS} FROM {source} WHERE {clause} ORDER BY t.priority, t.created_at, t.pk LIMIT ? OFFSET ?",
+        f"SELECT {_COLUMNS} FROM {ranked} WHERE {clause} ORDER BY t.priority, t.created_at, t.pk LIMIT ? OFFSET ?",
         (*values, limit, offset),
     ).fetchall()
     (total,) = db.execute_sql(f"SELECT count(*) FROM {source} WHERE {clause}", tuple(values)).fetchone()

@@ -113,7 +113,8 @@ def ready(db: Database, resource_id: str, limit: int) -> Json:
 def show(db: Database, resource_id: str, text: str) -> Json:
     """One task: what blocks it, its edges, what was said about it, what was done to it."""
     task = find(db, resource_id, text)
-    why = reasons(db, [task.id]).get(task.id, ()) if task.status != "closed" else ()
+    held, _ = store.state(db, task.id)
+    why = reasons(db, [task.id])[task.id] if held and task.status != "closed" else ()
     edges = store.edges_of(db, task.id)
     names = store.get_many(db, {t for a, b, _ in edges for t in (a, b)})
     return {

@@ -124,11 +124,11 @@ def update(db: Database, actor: Actor, text: str, changes: Json) -> Task:
 def claim(db: Database, actor: Actor, text: str) -> tuple[Task, str | None]:
     """Claim a task; returns it and the handle of the task that was active before, if another was."""
     task = find(db, actor.resource_id, text)
-    if task.status == "closed":
-        raise TaskError(f"{task.handle} is closed; reopen it first.", code="closed")
-    if why := reasons(db, [task.id]).get(task.id):
-        raise TaskError(f"{task.handle} is blocked by {', '.join(why)}.", code="blocked")
     if not store.claim(db, task.id, actor.session_id, actor.thread_id, actor.now, actor.now + actor.lease_ms):
+        if task.status == "closed":
+            raise TaskError(f"{task.handle} is closed; reopen it first.", code="closed")
+        if why := _why_held(db, task):
+            raise TaskError(f"{task.handle} is blocked by {', '.join(why)}.", code="blocked")
         raise TaskError(f"{task.handle} is already claimed by {task.session_id}.", code="already_claimed")
     previous = None
     if actor.thread_id:
@@ -179,7 +179,7 @@ def close(
     if task.status == "closed":
         raise TaskError(f"{task.handle} is closed already.", code="closed")
     if not force:
-        if why := reasons(db, [task.id]).get(task.id):
+        if why := _why_held(db, task):
             raise TaskError(
                 f"{task.handle} is blocked by {', '.join(why)}. Close that first, or force it.", code="blocked"
             )
@@ -328,6 +328,11 @@ def restore(db: Database, actor: Actor, text: str) -> Task:
 
 
 # --- helpers ----------------------------------------------------------------------------------------------
+
+
+def _why_held(db: Database, task: Task) -> tuple[str, ...]:
+    held, _ = store.state(db, task.id)
+    return reasons(db, [task.id])[task.id] if held else ()
 
 
 def _changed(db: Database, actor: Actor, task: Task, action: str, **changes: Any) -> Task:

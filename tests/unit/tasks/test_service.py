@@ -240,3 +240,44 @@ async def test_tasks_go_out_and_come_in_whole(store: Store, actor: Actor) -> Non
         await store.write(transfer.bring_in, copy, cyclic)
     assert e.value.code == "cycle"
     assert len(await store.read(tasks.all_live, "/copy")) == 2
+
+
+async def test_search_finds_all_words_first_then_beginnings_then_some(store: Store, actor: Actor) -> None:
+    for name, title in (
+        ("a", "refresh the token of a session"),
+        ("b", "token budget"),
+        ("c", "session windows refreshing slowly"),
+        ("d", "write refreshTokenStore"),
+    ):
+        await store.write(service.create, actor, name, title)
+
+    async def found(query: str, limit: int = 5) -> list[str]:
+        return [t["id"] for t in (await store.read(queries.search, "/w", query, limit))["tasks"]]
+
+    assert await found("token session", 1) == ["a"]
+    assert set(await found("session budget")) == {"a", "b", "c"}
+    assert await found('"token of a session"') == ["a"]
+    assert set(await found("token -budget")) == {"a", "d"}
+    assert await found("refreshtok") == ["d"]
+    assert set(await found("refr*")) >= {"a", "c"}
+    assert await found("refreshTokenStore", 1) == ["d"]
+    assert await found("sesion windos", 1) == ["c"]  # slips of the finger
+    for query in ("", "   ", '"', "-", "*", "NEAR(", "a" * 10_000, "-token", "修复", "path:x", "C++ (", "{title}: x"):
+        await found(query)
+
+
+async def test_a_label_of_many_and_of_few_gives_the_same_list(
+    store: Store, actor: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(12):
+        labels = ["even"] if n % 2 == 0 else []
+        await store.write(service.create, actor, f"t{n}", f"task {n}", priority=n % 5, labels=labels)
+    await store.write(service.close, actor, "t4", "completed", "done")
+
+    async def listed() -> Any:
+        return await store.read(queries.list_tasks, "/w", label="even", limit=3, offset=1)
+
+    few = await listed()
+    monkeypatch.setattr(tasks, "FEW", 0)
+    assert await listed() == few
+    assert ([t["id"] for t in few["tasks"]], few["total"]) == (["t10", "t6", "t2"], 5)

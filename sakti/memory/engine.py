@@ -25,7 +25,7 @@ from sakti.core.events import (
 from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Block, Message, Thread
-from sakti.memory import compaction, context, corrections, elsewhere, failpoints, modes, policy, status
+from sakti.memory import compaction, context, corrections, elsewhere, failpoints, levels, modes, policy, status
 from sakti.memory.flow import Flow, Trigger, load
 from sakti.memory.protocol import Observer, Reflector
 from sakti.memory.window import Window, newest_that_fit, sync_cut
@@ -42,6 +42,7 @@ from sakti.store.memory_corrections import Action, Corrected
 
 # A thread that is opened with more than so many thresholds pending is caught up with in the background.
 BACKLOG_FACTOR = 2
+NO_WINDOW = 1 << 60  # where nothing is observed no message is in the way of its summary
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ class MemoryEngine:
             reflector=reflector,
         )
         self._builder = context.ContextBuilder(counter, mode=mode, tagged=settings.retrieval)
+        self._levels = levels.Levels(store, counter)
         self._flow: Flow | None = None
         self._step = 0
         self._actor = ""
@@ -243,6 +245,8 @@ class MemoryEngine:
         if self._new_thread:
             await self._carry_over(flow)
         await self._catch_up(flow)
+        if not self._settings.enabled:
+            await self._levels.load(flow.window.thread)
         await self._read_elsewhere(flow)
         actor = f"{provider}/{model}"
         trigger: Trigger | None = None
@@ -277,27 +281,23 @@ class MemoryEngine:
         known = window.messages[-1].index if window.messages else window.cursor
         waiting = [m.id for m in window.messages if m.state == "provisional"]
 
-        def read(db: Database) -> tuple[list[Message], list[Message], tuple[int, int], tuple[str, int] | None]:
+        def read(db: Database) -> tuple[list[Message], list[Message], tuple[str, int] | None]:
             page = pages.working_memory(db, "thread", window.thread.id) or pages.working_memory(
                 db, "resource", window.thread.resource_id
             )
             return (
                 message_store.after(db, window.thread.id, known),
                 message_store.get_many(db, waiting),
-                (
-                    memory_store.cursor(db, window.record.id, window.thread.id),
-                    memory_corrections.count(db, window.record.id),
-                ),
                 page,
             )
 
-        new, settled, state, page = await self._store.read(read)
+        new, settled, page = await self._store.read(read)
         self._working_memory = page[0] if page else ""
         window.replace({m.id: m for m in settled})
         for message in new:
             window.add(message)
-        if self._settings.enabled and state != (window.cursor, window.corrections):
-            await flow.reload()
+        if self._settings.enabled:
+            await flow.refresh()
 
     def add(self, message: Message) -> None:
         """A message that was just made durable enters the window."""
@@ -377,6 +377,8 @@ class MemoryEngine:
         flow = self._open()
         self._step = 0
         self._room = None
+        if not self._settings.read_only and not self._store.read_only_reason:
+            self._levels.start(flow.window, flow.window.cursor + 1 if self._settings.enabled else NO_WINDOW)
         if self._observes and flow.hold_until is None:
             numbers = flow.numbers()
             flow.start_buffering(numbers, at_end=True)
@@ -411,7 +413,9 @@ class MemoryEngine:
         window = flow.window
         messages = [m for m in window.messages if m.tokens or m.parts]
         if not self._settings.enabled:
-            return tuple(_newest(messages, self._last_messages, window.turn_users))
+            raw = self._levels.uncovered(messages, window.turn_users)
+            sent = [*self._levels.blocks(window.thread), *_newest(raw, self._last_messages, window.turn_users)]
+            return tuple(sorted(sent, key=lambda m: m.index))
         gone = window.cursor >= 0 and bool(window.active)
         head = [m for m in window.turn_users if m.index <= window.cursor]
         messages = [*head, *messages]
@@ -529,7 +533,7 @@ class MemoryEngine:
     async def wait_idle(self) -> None:
         """Until no background work runs."""
         flow = self._open()
-        while tasks := flow.tasks():
+        while tasks := [*flow.tasks(), *self._levels.running()]:
             await asyncio.wait(tasks)
 
     async def close(self) -> None:
@@ -538,7 +542,7 @@ class MemoryEngine:
         flow = self._flow
         if flow is None:
             return
-        tasks = flow.tasks()
+        tasks = [*flow.tasks(), *self._levels.running()]
         for task in tasks:
             task.cancel()
         if tasks:

@@ -67,12 +67,13 @@ def index_missing(db: Database) -> int:
         "SELECT m.id, m.resource_id, m.thread_id, m.task_id, m.role, m.message_index, m.created_at,"
         " coalesce(m.search_text, m.raw_content), m.paths,"
         " coalesce((SELECT coalesce(p.search_text, p.raw_content) FROM messages p WHERE p.thread_id = m.thread_id"
-        " AND p.message_index < m.message_index AND p.state = 'saved' ORDER BY p.message_index DESC LIMIT 1), '')"
+        " AND p.message_index < m.message_index AND p.state = 'saved' ORDER BY p.message_index DESC LIMIT 1), ''),"
+        " coalesce(m.summary, '')"
         " FROM messages m WHERE m.state = 'saved' AND trim(coalesce(m.search_text, m.raw_content)) != ''"
         " AND NOT EXISTS (SELECT 1 FROM search_docs d WHERE d.kind = 'message' AND d.doc_id = m.id) ORDER BY m.pk"
     ).fetchall()
     added = 0
-    for doc_id, resource_id, thread_id, task_id, role, position, created_at, text, paths, prev in rows:
+    for doc_id, resource_id, thread_id, task_id, role, position, created_at, text, paths, prev, summary in rows:
         if not text.strip():  # SQL's trim knows the space alone
             continue
         search_index.put(
@@ -89,6 +90,7 @@ def index_missing(db: Database) -> int:
             prev=prev,
             paths=json.loads(paths),
         )
+        search_index.summarise(db, "message", doc_id, summary)
         added += 1
     return added
 

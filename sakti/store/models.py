@@ -259,6 +259,7 @@ class SearchDocRow(Model):
     text = TextField()
     idents = TextField(default="")
     prev = TextField(default="")
+    summary = TextField(default="")
     paths = TextField(default="")
 
     class Meta:

@@ -78,6 +78,14 @@ def put(
     )
 
 
+def summarise(db: Database, kind: str, doc_id: str, text: str) -> None:
+    """Let a text be found by what a summary took from it, too; a hit is the text itself all the same."""
+    db.execute_sql(
+        "UPDATE search_docs SET summary = ? WHERE kind = ? AND doc_id = ? AND summary != ?",
+        (masked(text), kind, doc_id, masked(text)),
+    )
+
+
 def optimize(db: Database) -> None:
     """Merge each index into one segment: searches are faster (FTS5 'optimize')."""
     for table in TABLES:

@@ -40,6 +40,7 @@ CREATE TABLE messages (
   UNIQUE (thread_id, message_index)
 );
 CREATE INDEX messages_by_task ON messages (task_id) WHERE task_id IS NOT NULL;
+CREATE INDEX messages_summarised ON messages (thread_id, message_index) WHERE injection_text IS NOT NULL;
 CREATE INDEX messages_by_resource ON messages (resource_id, created_at);
 
 -- One row for every model call: what the provider reported beside what we counted.
@@ -302,13 +303,14 @@ CREATE TABLE search_docs (
   text TEXT NOT NULL,
   idents TEXT NOT NULL DEFAULT '',
   prev TEXT NOT NULL DEFAULT '',
+  summary TEXT NOT NULL DEFAULT '',
   paths TEXT NOT NULL DEFAULT '',
   UNIQUE (kind, doc_id)
 );
 CREATE INDEX search_docs_by_thread ON search_docs (thread_id, kind, position);
 
 CREATE VIRTUAL TABLE search_words USING fts5 (
-  text, idents, prev,
+  text, idents, prev, summary,
   content = 'search_docs', content_rowid = 'pk',
   tokenize = 'porter unicode61 remove_diacritics 2'
 );
@@ -318,20 +320,28 @@ CREATE VIRTUAL TABLE search_trigrams USING fts5 (
 );
 CREATE VIRTUAL TABLE search_vocabulary USING fts5vocab (search_words, row);
 CREATE TRIGGER search_docs_inserted AFTER INSERT ON search_docs BEGIN
-  INSERT INTO search_words (rowid, text, idents, prev) VALUES (new.pk, new.text, new.idents, new.prev);
+  INSERT INTO search_words (rowid, text, idents, prev, summary)
+    VALUES (new.pk, new.text, new.idents, new.prev, new.summary);
   INSERT INTO search_trigrams (rowid, text) VALUES (new.pk, new.text);
 END;
 CREATE TRIGGER search_docs_deleted AFTER DELETE ON search_docs BEGIN
-  INSERT INTO search_words (search_words, rowid, text, idents, prev)
-    VALUES ('delete', old.pk, old.text, old.idents, old.prev);
+  INSERT INTO search_words (search_words, rowid, text, idents, prev, summary)
+    VALUES ('delete', old.pk, old.text, old.idents, old.prev, old.summary);
   INSERT INTO search_trigrams (search_trigrams, rowid, text) VALUES ('delete', old.pk, old.text);
 END;
 CREATE TRIGGER search_docs_updated AFTER UPDATE OF text, idents, prev ON search_docs BEGIN
-  INSERT INTO search_words (search_words, rowid, text, idents, prev)
-    VALUES ('delete', old.pk, old.text, old.idents, old.prev);
+  INSERT INTO search_words (search_words, rowid, text, idents, prev, summary)
+    VALUES ('delete', old.pk, old.text, old.idents, old.prev, old.summary);
   INSERT INTO search_trigrams (search_trigrams, rowid, text) VALUES ('delete', old.pk, old.text);
-  INSERT INTO search_words (rowid, text, idents, prev) VALUES (new.pk, new.text, new.idents, new.prev);
+  INSERT INTO search_words (rowid, text, idents, prev, summary)
+    VALUES (new.pk, new.text, new.idents, new.prev, new.summary);
   INSERT INTO search_trigrams (rowid, text) VALUES (new.pk, new.text);
+END;
+CREATE TRIGGER search_docs_summarised AFTER UPDATE OF summary ON search_docs BEGIN
+  INSERT INTO search_words (search_words, rowid, text, idents, prev, summary)
+    VALUES ('delete', old.pk, old.text, old.idents, old.prev, old.summary);
+  INSERT INTO search_words (rowid, text, idents, prev, summary)
+    VALUES (new.pk, new.text, new.idents, new.prev, new.summary);
 END;
 
 -- Small things of the user's: prompt history, approval rules that "always" saved, the state of the panes.

@@ -1,0 +1,80 @@
+"""What ten older messages came to: a summary kept beside them, in the search index and for requests. Their text stays.
+
+The first of the ten holds the whole summary, with where it ends; each message holds, and is found by, what was taken
+from it. How far a thread is summarised stands in its metadata: the first message that level 1, and 2, has not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sakti.core.types import Message
+from sakti.store import search_index, threads
+from sakti.store.connection import Database
+
+KEY = "levels"
+
+
+@dataclass(frozen=True, slots=True)
+class Summarised:
+    """Messages `first` to `last` of a thread and their summary. Tokens: of the messages, and of `text`."""
+
+    first: int
+    last: int
+    message_tokens: int
+    text: str
+    tokens: int
+
+
+def done(metadata: Mapping[str, object]) -> tuple[int, int]:
+    """Index of the first message of a thread that has no level 1, and no level 2."""
+    marks = metadata.get(KEY)
+    return (int(marks[0]), int(marks[1])) if isinstance(marks, list | tuple) else (0, 0)  # pyright: ignore
+
+
+def count(db: Database, thread_id: str) -> int:
+    """Messages of a thread."""
+    row = db.execute_sql(
+        "SELECT coalesce(max(message_index), -1) + 1 FROM messages WHERE thread_id = ?", (thread_id,)
+    ).fetchone()
+    return row[0]
+
+
+def put(
+    db: Database,
+    messages: Sequence[Message],
+    level: int,
+    text: str,
+    tokens: int,
+    taken: Mapping[str, str],
+    marks: tuple[int, int],
+) -> None:
+    """Store the summary of some consecutive messages. `taken`: message id → what was taken from it."""
+    first, last = messages[0], messages[-1]
+    for message in messages:
+        part = taken.get(message.id, "")
+        db.execute_sql(
+            "UPDATE messages SET compaction_level = ?, summary = ? WHERE id = ?", (level, part or None, message.id)
+        )
+        search_index.summarise(db, "message", message.id, part)
+    kept = {"last": last.index, "message_tokens": sum(m.tokens for m in messages), "tokens": tokens}
+    db.execute_sql(
+        "UPDATE messages SET injection_text = ?, metadata = json_set(metadata, '$.summary', json(?)) WHERE id = ?",
+        (text, json.dumps(kept), first.id),
+    )
+    threads.update_metadata(db, first.thread_id, {KEY: list(marks)})
+
+
+def summaries(db: Database, thread_id: str, *, above: int, limit: int) -> list[Summarised]:
+    """The newest `limit` summaries of a thread that stand for more than `above` tokens, oldest first."""
+    rows = db.execute_sql(
+        "SELECT message_index, json_extract(metadata, '$.summary.last'),"
+        " json_extract(metadata, '$.summary.message_tokens'), injection_text,"
+        " json_extract(metadata, '$.summary.tokens') FROM messages"
+        " WHERE thread_id = ? AND injection_text IS NOT NULL AND json_extract(metadata, '$.summary.message_tokens') > ?"
+        " ORDER BY message_index DESC LIMIT ?",
+        (thread_id, above, limit),
+    ).fetchall()
+    return [Summarised(*r) for r in reversed(rows)]

@@ -5,7 +5,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-COMMANDS = ("run", "search", "threads", "tasks", "memory", "bench", "db", "local", "config", "models", "doctor")
+COMMANDS = (
+    "run",
+    "search",
+    "threads",
+    "tasks",
+    "import",
+    "memory",
+    "bench",
+    "db",
+    "local",
+    "config",
+    "models",
+    "doctor",
+)
 
 
 def main() -> None:

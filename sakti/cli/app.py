@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -121,6 +122,25 @@ def tasks(context: typer.Context) -> None:
     from sakti.cli import tasks as commands  # reads its line itself; `run_cli` goes there without typer
 
     commands.run(context.args)
+
+
+imports = typer.Typer(help="Bring in what other tools know.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(imports, name="import", rich_help_panel=MEMORY)
+
+
+@imports.command()
+def beads(
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A repository, its .beads folder, an issues.jsonl, or the database.")
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
+    as_: Annotated[str | None, typer.Option("--as", metavar="ACTOR", help="Who acts; SAKTI_ACTOR, else you.")] = None,
+    json_: Json = False,
+) -> None:
+    """Tasks of beads (bd). Repeated, it brings in only what changed there since. Exit: 1 refused, 2 nothing found."""
+    from sakti.cli import tasks as commands
+
+    commands.import_beads(path, dry_run=dry_run, as_=as_, json_=json_)
 
 
 # The commands that live in files of their own: `app` in a file is a group, `show` a command.

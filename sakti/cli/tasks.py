@@ -129,11 +129,11 @@ def _actor(name: str | None) -> Actor:
     return Actor(str(common.workspace()), f"shell:{who}", now, name=who, lease_ms=SHELL_CLAIM_MS)
 
 
-def _refuse(error: TaskError, as_json: bool) -> NoReturn:
+def _refuse(error: TaskError, as_json: bool, exit_code: int = common.FAILED) -> NoReturn:
     if as_json:
         common.say_json({"success": False, "error": error.message, "code": error.code})
-        raise SystemExit(common.FAILED)
-    common.fail(error.message)
+        raise SystemExit(exit_code)
+    common.fail(error.message, exit_code)
 
 
 def _change(fn: Callable[..., Any], as_json: bool, name: str | None, *args: Any, **kwargs: Any) -> Any:
@@ -550,3 +550,31 @@ def import_(path: Path, as_: str | None, json_: bool) -> None:
         common.say_json({"success": True, **values})
     else:
         common.say(f"{done.tasks} tasks and {done.dependencies} dependencies; {done.known} were there already")
+
+
+def import_beads(path: Path, *, dry_run: bool, as_: str | None, json_: bool) -> None:
+    """`sakti import beads`."""
+    from sakti.core.clock import SystemClock
+    from sakti.core.ids import TimeIds
+    from sakti.tasks import beads
+
+    try:
+        issues = beads.read(path)
+    except TaskError as e:
+        _refuse(e, json_, common.USAGE if e.code == "no_input" else common.FAILED)
+    try:
+        report = _change(beads.bring_in, json_, as_, TimeIds(SystemClock()), issues, dry_run)
+    except beads.DryRun as e:
+        report = e.report
+    if json_:
+        common.say_json({"success": True, "dryRun": dry_run, **beads.describe(report)})
+        return
+    for name, why in (*report.skipped, *report.notes):
+        common.say(f"{name}: {why}")
+    for cycle in report.cycles:
+        common.say(f"left out, it would be a cycle: {' → '.join(cycle)}")
+    begin = "Would be: " if dry_run else ""
+    common.say(
+        f"{begin}{report.imported} imported, {report.updated} updated, {report.unchanged} unchanged,"
+        f" {len(report.skipped)} skipped; {report.dependencies} dependencies, {len(report.cycles)} cycles refused"
+    )

@@ -285,6 +285,29 @@ def has_handle(db: Database, resource_id: str, handle: str) -> bool:
     return row is not None
 
 
+@dataclass(frozen=True, slots=True)
+class Sourced:
+    """A task that came from another program; `original` is what it came from."""
+
+    task_id: str
+    deleted: bool
+    original: Json
+
+
+def set_metadata(db: Database, task_id: str, metadata: Json) -> None:
+    db.execute_sql("UPDATE tasks SET metadata = ? WHERE id = ?", (json.dumps(metadata, ensure_ascii=False), task_id))
+
+
+def by_source(db: Database, resource_id: str, source: str) -> dict[str, Sourced]:
+    """The tasks that came from `source`, deleted ones too, by their id there."""
+    rows = db.execute_sql(
+        "SELECT metadata ->> '$.source_id', id, deleted_at IS NOT NULL, metadata -> '$.original' FROM tasks"
+        " WHERE resource_id = ? AND metadata != '{}' AND metadata ->> '$.source' = ?",
+        (resource_id, source),
+    ).fetchall()
+    return {name: Sourced(task, bool(deleted), json.loads(original)) for name, task, deleted, original in rows}
+
+
 def state(db: Database, task_id: str) -> tuple[bool, int]:
     """Whether a task or an ancestor waits for an open task, and how many open children it has."""
     held, children = db.execute_sql("SELECT held, open_children FROM tasks WHERE id = ?", (task_id,)).fetchone()

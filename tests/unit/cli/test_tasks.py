@@ -118,3 +118,32 @@ def test_an_export_comes_back_in_another_workspace(run: Any, tmp_path: Path, mon
     assert (done["tasks"], done["dependencies"], done["known"]) == (2, 1, 0)
     assert run("ready", "--json")["blockedCount"] == 1
     assert run("import", str(tmp_path / "out.jsonl"), "--json")["known"] == 2
+
+
+def test_tasks_of_beads_come_in_by_their_own_command(
+    run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def bring(*args: str, code: int = 0) -> Any:
+        with pytest.raises(SystemExit) as e:
+            run_cli(["import", "beads", *args])
+        out, err = capsys.readouterr()
+        assert (e.value.code or 0) == code, out + err
+        return json.loads(out) if "--json" in args else out + err
+
+    assert bring(str(tmp_path), "--json", code=2)["code"] == "no_input"
+    folder = tmp_path / ".beads"
+    folder.mkdir()
+    lines = [
+        {"id": "bd-1", "title": "one"},
+        {"id": "bd-2", "title": "two", "dependencies": [{"issue_id": "bd-2", "depends_on_id": "bd-1"}]},
+        {"id": "bd-3"},
+    ]
+    (folder / "issues.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    dry = bring(str(tmp_path), "--dry-run", "--json")
+    assert (dry["success"], dry["dryRun"], dry["imported"], dry["skipped"][0]["id"]) == (True, True, 2, "bd-3")
+    assert run("list", "--json")["total"] == 0
+    assert "2 imported, 0 updated" in bring(str(folder))
+    assert [t["handle"] for t in run("ready", "--json")["tasks"]] == ["bd-1"]
+    assert "0 imported, 0 updated, 2 unchanged" in bring(str(folder / "issues.jsonl"))
+    (folder / "issues.jsonl").write_text("{")
+    assert bring(str(folder), "--json", code=1)["code"] == "invalid"

@@ -620,9 +620,10 @@ class Session:
 
     async def note(self, text: str) -> None:
         """Add a line to the workspace's working memory."""
-        from sakti.memory import working_memory
+        from sakti.memory import page_schema, working_memory
 
-        await working_memory.add_note(self.store, self.counter, owner_id=self.resource_id, note=text, actor="user")
+        schema = page_schema.load(self.config.memory.working_memory.schema, self.workspace)
+        await working_memory.add_note(self.store, self.counter, owner_id=self.resource_id, note=text, schema=schema)
         self.emit(Notice("information", "Noted", one_line(text, 120)))
 
     # --- memory ---------------------------------------------------------------------------------------------

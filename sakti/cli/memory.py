@@ -272,13 +272,16 @@ def working(
         str | None, typer.Option("--update", metavar="TEXT", help="Sections to put in; - reads standard input.")
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Put TEXT in place of the whole page.")] = False,
+    set_: Set = None,
     json_: Json = False,
 ) -> None:
     """The workspace's page of stable facts."""
     import sys
 
     from sakti.core.tokens import O200k
-    from sakti.memory import working_memory
+    from sakti.memory import page_schema, working_memory
+
+    schema = page_schema.load(common.settings(set_ or ()).config.memory.working_memory.schema, common.workspace())
 
     text = sys.stdin.read() if update == "-" else update
 
@@ -287,7 +290,7 @@ def working(
         if text is None:
             return await working_memory.read(store, scope="resource", owner_id=owner), ()
         return await working_memory.update(
-            store, O200k(), scope="resource", owner_id=owner, content=text, replace=replace, actor="user"
+            store, O200k(), scope="resource", owner_id=owner, content=text, replace=replace, actor="user", schema=schema
         )
 
     page, changed = common.with_store(work)

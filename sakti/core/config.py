@@ -48,6 +48,13 @@ class ReflectionSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkingMemorySettings:
+    """`schema`: a file with the JSON schema that the page follows, relative to the workspace; none: Markdown."""
+
+    schema: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class MemorySettings:
     """`model` sets the Observer's and the Reflector's at once; "extractive" asks no model at all."""
 
@@ -63,6 +70,7 @@ class MemorySettings:
     last_messages: int | None = None
     observation: ObservationSettings = field(default_factory=ObservationSettings)
     reflection: ReflectionSettings = field(default_factory=ReflectionSettings)
+    working_memory: WorkingMemorySettings = field(default_factory=WorkingMemorySettings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from sakti.core.errors import MemoryFailure
 from sakti.core.resources import read_prompt
 from sakti.core.tokens import Counter
 from sakti.core.types import Json
+from sakti.memory import page_schema
 from sakti.store import working_memory as pages
 from sakti.store.database import Store
 
@@ -85,10 +86,14 @@ def as_json(text: str) -> Json | None:
     return cast("Json", value) if isinstance(value, dict) else None
 
 
-def _merged(page: str, update: str, *, known: bool, replace: bool) -> tuple[str, tuple[str, ...]]:
+def _merged(page: str, update: str, *, known: bool, replace: bool, ruled: bool) -> tuple[str, tuple[str, ...]]:
     """A page of JSON takes JSON, a page of Markdown takes Markdown; a new or replaced page is what it is
-    given."""
+    given. `ruled` by a schema it is JSON in any case."""
     new, old = as_json(update), as_json(page)
+    if ruled and new is None:
+        raise MemoryFailure("The page follows a JSON schema: give a JSON object.", code="bad_json")
+    if ruled and known and old is None and not replace:
+        raise MemoryFailure("The page is Markdown, its schema wants JSON: replace the whole page.", code="bad_json")
     if replace or not known:
         if new is not None:
             merged, changed = merge_json({}, new)
@@ -130,20 +135,24 @@ async def update(
     replace: bool = False,
     actor: str = "",
     resource_id: str | None = None,
+    schema: Json | None = None,
 ) -> tuple[str, tuple[str, ...]]:
     """Merge `content` into the page (or put it in its place) and keep a version. Returns the page and the
     headings that changed; nothing changed, nothing written. A page that is a JSON object is merged in depth,
-    null deletes. Raises `MemoryFailure`: empty, too_long, conflict, bad_json."""
+    null deletes; with a `schema` it must follow it. Raises `MemoryFailure`: empty, too_long, conflict, bad_json,
+    schema."""
     if not content.strip():
         raise MemoryFailure("There is no content: give Markdown sections, each with its heading.", code="empty")
     current = await store.read(pages.working_memory, scope, owner_id)
     before, version = current or (read_prompt("working-memory"), 0)
-    page, changed = _merged(before, content, known=current is not None, replace=replace)
+    page, changed = _merged(before, content, known=current is not None, replace=replace, ruled=schema is not None)
     if replace and page == before:
         changed = ()
     if not changed:
         return before, ()
     tokens = check_size(page, counter)
+    if schema is not None:
+        page_schema.check(page, schema)
     await store.write(
         pages.put_working_memory,
         id=store.ids.new(),
@@ -162,15 +171,18 @@ async def update(
 NOTES = "Notes"
 
 
-async def add_note(store: Store, counter: Counter, *, owner_id: str, note: str, actor: str = "user") -> str:
+async def add_note(
+    store: Store, counter: Counter, *, owner_id: str, note: str, actor: str = "user", schema: Json | None = None
+) -> str:
     """Add a line to the section "Notes" of a workspace's page, which is made where there is none; returns
     the page. Raises as `update`."""
     page = await read(store, scope="resource", owner_id=owner_id)
     body = next((b for h, b in sections(page) if _name(h) == NOTES.casefold()), "")
     line = f"- {' '.join(note.split())}"
     content = f"# {NOTES}\n{f'{body}{chr(10)}{line}' if body else line}"
-    if (facts := as_json(page)) is not None:
-        old: Any = facts.get(NOTES)
+    facts = as_json(page)
+    if facts is not None or schema is not None:
+        old: Any = (facts or {}).get(NOTES)
         notes = [*(cast("list[Any]", old) if isinstance(old, list) else []), " ".join(note.split())]
         content = json.dumps({NOTES: notes}, ensure_ascii=False)
     changed, _ = await update(
@@ -181,5 +193,6 @@ async def add_note(store: Store, counter: Counter, *, owner_id: str, note: str, 
         content=content,
         actor=actor,
         resource_id=owner_id,
+        schema=schema,
     )
     return changed

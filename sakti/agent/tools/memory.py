@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Literal
 
 import pydantic
@@ -14,8 +16,8 @@ from sakti.core.errors import SaktiError
 from sakti.core.events import Event, TasksChanged
 from sakti.core.tokens import Counter
 from sakti.core.types import Json
+from sakti.memory import page_schema, working_memory
 from sakti.memory import recall as recall_module
-from sakti.memory import working_memory
 from sakti.store import search as search_store
 from sakti.store.database import Store
 from sakti.tasks import queries, service
@@ -44,6 +46,8 @@ def make_tools(
     in_window: Callable[[], set[str]],
 ) -> list[Tool]:
     """The three tools of one session. `in_window` gives the ids of the messages that the model sees already."""
+
+    schema = page_schema.load(settings.working_memory.schema, Path(resource_id))
 
     def actor(run: ToolRun) -> service.Actor:
         return service.Actor(resource_id, session_id, store.clock.now(), run.thread_id)
@@ -107,7 +111,7 @@ def make_tools(
         force: bool = False,
         add: bool = True,
         messageId: str | None = None,
-        content: Annotated[str | None, "on update_context: Markdown sections"] = None,
+        content: Annotated[str | None, "on update_context: Markdown sections, or a JSON object"] = None,
         scope: Literal["resource", "thread"] = "resource",
         replace: bool = False,
     ) -> Outcome:
@@ -174,6 +178,7 @@ def make_tools(
                         content=content or "",
                         replace=replace,
                         actor="agent",
+                        schema=schema,
                     )
                     result = {"workingMemory": page, "changed": list(changed)}
         except SaktiError as e:
@@ -218,6 +223,9 @@ def make_tools(
         except SaktiError as e:
             return _refusal(e)
 
+    if schema is not None:
+        described = f"{task_mutate.description}\n\n{page_schema.told(schema)}"
+        task_mutate = dataclasses.replace(task_mutate, description=described)
     return [task_query, task_mutate, memory_search]
 
 

@@ -30,7 +30,7 @@ from sakti.memory.flow import Flow, Trigger, load
 from sakti.memory.protocol import Observer, Reflector
 from sakti.memory.window import Window, newest_that_fit, sync_cut
 from sakti.memory.work import Worker
-from sakti.store import leases, memory_corrections, memory_log
+from sakti.store import leases, memory_log
 from sakti.store import memory as memory_store
 from sakti.store import messages as message_store
 from sakti.store import threads as thread_store

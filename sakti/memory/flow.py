@@ -527,6 +527,22 @@ class Flow:
         if self.window.record.scope == "resource":
             await self.reload()
 
+    async def refresh(self) -> None:
+        """Read the window anew if the record is no longer as we know it."""
+
+        def state(db: Database) -> tuple[int, int, frozenset[str]]:
+            record, thread = self.window.record.id, self.window.thread.id
+            return (
+                memory_store.cursor(db, record, thread),
+                memory_corrections.count(db, record),
+                memory_store.current_ids(db, record, thread),
+            )
+
+        async with self._lock:  # what is committed but not followed yet is no news
+            window = self.window
+            if await self.store.read(state) != (window.cursor, window.corrections, window.group_ids()):
+                await self.reload()
+
     async def reload(self) -> None:
         """Read the window anew: another process or an undo has changed the record."""
         old = self.window

@@ -65,6 +65,11 @@ class Window:
         self.messages = [n for m in self.messages if (n := fresh.get(m.id, m)).state != "withheld"]
         self.pending = sum(m.tokens for m in self.messages)
 
+    def group_ids(self) -> frozenset[str]:
+        """Ids of the groups in the log and of those that wait to enter it."""
+        waiting = [*self.buffered, *([self.reflection] if self.reflection else [])]
+        return frozenset(g.id for g in (*self.active, *waiting))
+
     def ready(self) -> list[Group]:
         """Buffered groups that can be activated: from the cursor on without a hole."""
         out: list[Group] = []

@@ -208,6 +208,17 @@ def groups(db: Database, record_id: str, state: GroupState) -> list[Group]:
     return [_group(r) for r in rows]
 
 
+def current_ids(db: Database, record_id: str, thread_id: str) -> frozenset[str]:
+    """Ids of the groups that the window of a thread is made of: the log, and what waits to enter it."""
+    rows = db.execute_sql(
+        "SELECT id FROM observation_groups WHERE record_id = ? AND state = 'active' UNION ALL"
+        " SELECT id FROM observation_groups WHERE record_id = ? AND state = 'buffered'"
+        " AND (thread_id = ? OR kind = 'reflection')",
+        (record_id, record_id, thread_id),
+    ).fetchall()
+    return frozenset(i for (i,) in rows)
+
+
 def groups_by_id(db: Database, ids: Sequence[str]) -> list[Group]:
     marks = ",".join("?" * len(ids))
     rows = db.execute_sql(

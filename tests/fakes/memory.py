@@ -14,7 +14,7 @@ from sakti.core.errors import ProviderError
 from sakti.core.events import Event
 from sakti.core.tokens import Counter, Estimator, count_parts, message_tokens
 from sakti.core.types import Message, Part, TextPart, Thread, ToolCallPart, ToolResultPart
-from sakti.memory import dates
+from sakti.memory import dates, failpoints
 from sakti.memory.engine import MemoryEngine, Prepared
 from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
 from sakti.store import messages, threads
@@ -89,6 +89,7 @@ class Driver:
         assert isinstance(clock, FakeClock)
         self.clock = clock
         self.step_number = 0
+        self.failpoint: failpoints.Hook = failpoints.nothing
 
     @classmethod
     async def make(
@@ -100,8 +101,10 @@ class Driver:
         reflector: Any = None,
         counter: Counter | None = None,
         thread_id: str = "t1",
+        failpoint: failpoints.Hook = failpoints.nothing,
+        clock: FakeClock | None = None,
     ) -> Driver:
-        clock = FakeClock()
+        clock = clock or FakeClock()
         store = await Store.open(path, clock=clock, synchronous="NORMAL")
         driver = cls(
             store,
@@ -110,6 +113,7 @@ class Driver:
             reflector or ScriptedReflector(),
             counter or Estimator(),
         )
+        driver.failpoint = failpoint
         await driver.open(thread_id)
         return driver
 
@@ -131,6 +135,7 @@ class Driver:
             reflector=self.reflector,
             emit=self.events.append,
             timezone="UTC",
+            failpoint=self.failpoint,
         )
         await self.engine.open(thread)
 
@@ -178,6 +183,10 @@ class Driver:
             await self.prepare()
             await self.step(step, f"c{len(self.said)}-{number}")
         await self.engine.end_turn()
+
+    async def step_result(self, message: Message) -> None:
+        """Answer the calls of a message that was left without results."""
+        await self.say("tool", *(ToolResultPart(c.id, c.name, "interrupted") for c in message.tool_calls))
 
     async def step(self, step: dict[str, Any], call_id: str) -> None:
         tool = step.get("tool")

@@ -1,6 +1,6 @@
 """`sakti bench memory`: what is still known after many generations of a log.
 
-Coding sessions are generated with facts planted in them, some of them replaced or taken back later. Each session runs
+Generated coding sessions (see `planted`) tell facts, some of which they replace or take back later. Each session runs
 through the real engine; after each generation, and at the end, every fact told so far is asked for: in what the
 model would see, then in what the search finds. Beside it stand plain summarising, at the same budget, and no memory,
 asked after the same turns as the scripted Observer.
@@ -8,14 +8,14 @@ asked after the same turns as the scripted Observer.
 
 from __future__ import annotations
 
-import random
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from sakti.bench.bench_store import BenchClock
+from sakti.bench.planted import CATEGORIES, Fact, Session, generate
 from sakti.core.clock import SystemClock
 from sakti.core.config import MemorySettings, ObservationSettings, ReflectionSettings
 from sakti.core.resources import fill_prompt
@@ -23,8 +23,9 @@ from sakti.core.tokens import Counter, count_parts, message_tokens
 from sakti.core.types import Json, Message, Part, Role, TextPart, Thread, ToolCallPart, ToolResultPart, plain_text
 from sakti.memory import dates
 from sakti.memory.asking import Asker
+from sakti.memory.condensing import ExtractiveReflector
 from sakti.memory.engine import MemoryEngine
-from sakti.memory.extractive import ExtractiveObserver, ExtractiveReflector
+from sakti.memory.extractive import ExtractiveObserver
 from sakti.memory.observer import ModelObserver
 from sakti.memory.protocol import ObserveInput, Observer, ObserveResult, ReflectInput, Reflector, ReflectResult
 from sakti.memory.reflector import ModelReflector
@@ -35,155 +36,13 @@ from sakti.store.database import Store
 
 WORKSPACE = "/bench"
 SESSIONS = 20
-WINDOW, LOG = 1_500, 500  # tokens of messages and of the log, at which memory moves
+WINDOW, LOG = (
+    1_500,
+    700,
+)  # tokens at which memory moves: of messages, and of the log (280 of them stand round its lines)
 HITS = 5
 MAX_OUTPUT_TOKENS = 4_000
 OUTCOMES = ("log", "search", "lost", "wrong")
-CATEGORIES = ("facts", "updated", "retracted", "dates", "paths", "decisions")
-TURNS = 30
-_TOPICS = (
-    "staging host", "queue name", "API prefix", "cache key", "release branch", "default region", "bucket name",
-    "service account", "log level", "session cookie", "metrics namespace", "feature flag",
-)  # fmt: skip
-_PARTS = ("parser", "scheduler", "importer", "rate limiter", "mailer", "exporter", "session store", "webhook handler")
-_THINGS = ("storage", "caching", "rendering", "routing", "the job queue", "full text search", "packaging", "tracing")
-_WORDS = ("amber", "basalt", "cobalt", "dune", "ember", "fjord", "garnet", "heron", "indigo", "juniper", "krill")
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_SMALL = (
-    "Please run the tests.", "Could you look at the output again?", "Go on.", "What does this function do?",
-    "Tidy up the imports there.", "Explain the last change in a sentence.", "Can you show me the diff?",
-)  # fmt: skip
-_OVER = ("no longer", "not ", "n't", "drop", "retract", "remov", "cancel", "withdr", "off the table", "any more")
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """One sentence that a fact is told with: in which turn, by whom."""
-
-    turn: int
-    role: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """`value` is what a right answer holds; `stale` what a wrong one does, where something was replaced. Of a
-    retracted fact a right answer says that it no longer holds."""
-
-    category: str
-    question: str
-    value: str
-    said: tuple[Said, ...]
-    stale: str = ""
-
-    def answered(self, text: str) -> bool:
-        """Whether the answer can be read from `text`."""
-        if self.category != "retracted":
-            return self.value.casefold() in text.casefold()
-        return any(any(word in line for word in _OVER) for line in self._lines(text, self.value))
-
-    def misled(self, text: str) -> bool:
-        """Whether `text`, which does not hold the answer, holds what was true before."""
-        return bool(self.stale) and bool(list(self._lines(text, self.stale)))
-
-    @staticmethod
-    def _lines(text: str, value: str) -> Iterator[str]:
-        return (line for line in text.casefold().split("\n") if value.casefold() in line)
-
-
-@dataclass(frozen=True, slots=True)
-class Talk:
-    """One turn: the prompt, a tool call (path, output) and the answer."""
-
-    user: str
-    path: str
-    output: str
-    answer: str
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """What is said, and what can be asked of it."""
-
-    seed: int
-    facts: tuple[Fact, ...]
-    turns: tuple[Talk, ...]
-
-
-def generate(seed: int) -> Session:
-    """The session of a seed: two facts of every category, told in the first two thirds of it."""
-    source = random.Random(seed)
-    topics = source.sample(_TOPICS, 8)
-    parts, things = source.sample(_PARTS, 2), source.sample(_THINGS, 2)
-    numbers = iter(source.sample(range(100, 1_000), 40))
-
-    def name() -> str:
-        return f"{source.choice(_WORDS)}-{next(numbers)}"
-
-    facts: list[Fact] = []
-    for number in range(2):
-        early, late = source.randint(0, 9), source.randint(11, 19)
-        topic, used, needed, due = topics[number::2]
-        facts += [
-            _fact("facts", f"What is our {topic}?", name(), early, "Remember that our {} is {}.", topic),
-            _updated(used, name(), name(), early, late),
-            _retracted(needed, name(), early, late),
-            _fact("dates", f"When is the deadline of the {due} change?", _date(source), early,
-                  "The deadline of our {} change is {}.", due),
-            _path(parts[number], f"src/{name()}/{parts[number].replace(' ', '_')}.py", late),
-            _fact("decisions", f"What did we decide on for {things[number]}?", name(), late,
-                  "We decided that for {} we use the library {}.", things[number]),
-        ]  # fmt: skip
-    return Session(seed, tuple(facts), tuple(_turn(source, n, facts) for n in range(TURNS)))
-
-
-def _date(source: random.Random) -> str:
-    return f"{source.choice(_MONTHS)} {source.randint(1, 28)}, 2027"
-
-
-def _fact(category: str, question: str, value: str, turn: int, sentence: str, topic: str) -> Fact:
-    return Fact(category, question, value, (Said(turn, "user", sentence.format(topic, value)),))
-
-
-def _updated(topic: str, old: str, new: str, early: int, late: int) -> Fact:
-    return Fact(
-        "updated",
-        f"What is our {topic} now?",
-        new,
-        (
-            Said(early, "user", f"Our {topic} is {old}."),
-            Said(late, "user", f"Actually our {topic} is now {new}, it replaces the one I named before."),
-        ),
-        old,
-    )
-
-
-def _retracted(topic: str, value: str, early: int, late: int) -> Fact:
-    return Fact(
-        "retracted",
-        f"Do we need the {topic} {value}?",
-        value,
-        (
-            Said(early, "user", f"We need the {topic} {value} as well."),
-            Said(late, "user", f"Correction: we don't need the {topic} {value} any more."),
-        ),
-        value,
-    )
-
-
-def _path(part: str, path: str, turn: int) -> Fact:
-    return Fact("paths", f"Where is the {part}?", path, (Said(turn, "assistant", f"I created the {part} in {path}."),))
-
-
-def _turn(source: random.Random, number: int, facts: list[Fact]) -> Talk:
-    def told(role: str) -> list[str]:
-        return [s.text for f in facts for s in f.said if s.turn == number and s.role == role]
-
-    user = [*told("user"), source.choice(_SMALL)]
-    path = f"src/{source.choice(_WORDS)}/{source.choice(_WORDS)}.py"
-    lines = [f"    {source.choice(_WORDS)} = {source.choice(_WORDS)}({source.randint(0, 99)})" for _ in range(14)]
-    answer = [*told("assistant"), f"I looked at {path}: {source.choice(_WORDS)} calls {source.choice(_WORDS)}."]
-    return Talk(" ".join(user), path, "\n".join([f"def {source.choice(_WORDS)}():", *lines]), " ".join(answer))
 
 
 # --- who observes ---------------------------------------------------------------------------------------
@@ -206,7 +65,7 @@ class HonestObserver:
                 out.append(f"Date: {day}")
             time = dates.clock_text(message.created_at, request.timezone)
             out += [f"* 🔴 ({time}) {text}" for text in self._said if text in message.text]
-            out += [f"* 🟢 ({time}) Agent read {c.arguments.get('path')}" for c in message.tool_calls if c.arguments]
+            out += [f"* 🟢 ({time}) Agent used {c.name}" for c in message.tool_calls]
         return ObserveResult("\n".join(out), model=self.name)
 
 
@@ -281,8 +140,8 @@ async def ask(session: Session, memory: Memory, tally: Tally, at: Collection[int
     asked: list[int] = []
     for number, turn in enumerate(session.turns):
         await memory.add("user", TextPart(turn.user))
-        await memory.add("assistant", ToolCallPart(f"c{number}", "read", {"path": turn.path}))
-        await memory.add("tool", ToolResultPart(f"c{number}", "read", turn.output))
+        await memory.add("assistant", ToolCallPart(f"c{number}", turn.tool, turn.arguments))
+        await memory.add("tool", ToolResultPart(f"c{number}", turn.tool, turn.output))
         await memory.add("assistant", TextPart(turn.answer))
         now = await memory.turn_ends(number == len(session.turns) - 1)
         if not (now if at is None else number in at):

@@ -1,48 +1,31 @@
 """Observing and reflecting without a model: lines are taken from the messages word for word, nothing is
 invented.
 
-Milliseconds, deterministic, about an eighth of the input's tokens: the lines with the highest weight that
-fit, in the order in which they happened.
+Milliseconds, deterministic. What the user lays down goes first and may take much of the room, what is only the trace of
+work gets what is left; all of it in the order in which it happened.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from sakti.core.errors import MemoryFailure
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter
 from sakti.core.types import FilePart, ImagePart, Json, Message, TextPart, ToolCallPart, ToolResultPart
 from sakti.memory import dates
-from sakti.memory.lines import SIGNS, references
-from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
+from sakti.memory.protocol import ObserveInput, ObserveResult
+from sakti.memory.sentences import CHANGE, CODE_BLOCK, SPECIFIC, agent_kind, kind, sentences
 
 NAME = "extractive"
-SHARE, LEAST_TOKENS = 0.12, 40
-LINE_CHARACTERS, COMMAND_CHARACTERS = 260, 120
+# (least weight, tokens of the log per token of messages, room where there are few): what lines of that weight may take,
+# with what those above them left. What a user lays down is seldom much; a long text of theirs gets a smaller share.
+ROOMS = ((7.0, 0.5, 60), (4.0, 0.12, 40), (0.0, 0.06, 20))
+LONG, LONG_SHARE = 400, 0.2
+LINE_TOKENS = 12  # sign, time and speaker of a line
+SENTENCE_CHARACTERS, COMMAND_CHARACTERS, FILES = 400, 120, 12
 
-_SENTENCE = re.compile(r"(?<=[.!?…])\s+(?=[\"'`(\[]?[A-Z0-9`])|\n+|(?<=[。！？])")
-_CODE_BLOCK = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-_LIST_SIGN = re.compile(r"^\s*(?:[-*•+]|\d+[.)])\s+")
-_QUESTION = re.compile(
-    r"\?\s*$|^(?:how|what|why|where|when|which|who|can|could|does|do|is|are|should)\b[^.!]*\?", re.IGNORECASE
-)
-# What someone says of themselves and their code, or lays down.
-_ASSERTION = re.compile(
-    r"\b(?:i'm|i am|i've|i have|i use|i prefer|i like|i hate|i want|i need|we're|we are|we've|we have|we use|"
-    r"we need|we want|my|our|ours|always|never|must|mustn't|should not|shouldn't|don't|do not|no longer|"
-    r"instead of|rather than|decided|decision|let's|prefer|important|remember|note that|actually|"
-    r"correct(?:ion)?|deadline|requires?)\b",
-    re.IGNORECASE,
-)
-_CONCLUSION = re.compile(
-    r"\b(?:root cause|because|decid\w+|conclu\w+|the (?:problem|issue|bug|error|cause|fix) (?:is|was)|"
-    r"turns out|found|fixed|implemented|created|added|renamed|removed|moved|replaced|migrated|installed|"
-    r"updated|blocked|cannot|failed|passes|passed|next step|remaining|recommend\w*|plan)\b",
-    re.IGNORECASE,
-)
 _ERROR = re.compile(
     r"\b(?:[A-Z]\w*(?:Error|Exception)\b|error(?:\[\w+\])?:|fatal:|panic:|traceback|E\d{3,}\b|FAILED|FAIL\b|"
     r"command not found|no such file|permission denied|segmentation fault|undefined reference)",
@@ -55,18 +38,22 @@ _TESTS = re.compile(
 )
 _COMMAND_KEYS = ("command", "cmd", "script")
 _PATH_KEYS = ("path", "file_path", "file", "filename", "pattern", "query", "url")
+_CHANGES_FILES = re.compile(r"write|edit|create|patch|replace|insert|save|rename|delete", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A line that could be kept: higher `weight` first. `group` joins what one action wrote."""
+    """A sentence that could be kept: higher `weight` first. Those of one message that begin alike (`lead`) share a
+    line."""
 
     order: int
+    message: str
     weight: float
     sign: str
     time: int
+    lead: str
     text: str
-    tokens: int = 0
+    tokens: int
 
 
 class ExtractiveObserver:
@@ -82,88 +69,97 @@ class ExtractiveObserver:
         """The observations of the request's messages; never raises."""
         count = self._counter.count
         size = sum(m.tokens for m in request.messages) or sum(count(m.text) for m in request.messages)
-        limit = max(LEAST_TOKENS, int(size * SHARE))
-        seen: set[str] = set()
-        candidates: list[Candidate] = []
-        for found in _candidates(request.messages):
-            text = _clip(found.text, LINE_CHARACTERS)
-            if text and text.casefold() not in seen:
-                seen.add(text.casefold())
-                candidates.append(replace(found, text=text, tokens=count(text) + 8))  # sign, time and newline
         chosen: list[Candidate] = []
-        used = 0
-        for candidate in sorted(candidates, key=lambda c: (-c.weight, -c.order)):
-            if used + candidate.tokens <= limit or not chosen:
-                chosen.append(candidate)
-                used += candidate.tokens
+        lines: set[tuple[str, str]] = set()
+        candidates = sorted(self._candidates(request.messages), key=lambda c: (-c.weight, -c.order))
+        room, above = 0, float("inf")
+        for least, share, few in ROOMS:
+            room += max(few, int(min(size * share, LONG + size * LONG_SHARE)))
+            for found in (c for c in candidates if least <= c.weight < above):
+                cost = found.tokens + (0 if (found.message, found.lead) in lines else LINE_TOKENS)
+                if cost <= room or not chosen:
+                    chosen.append(found)
+                    lines.add((found.message, found.lead))
+                    room -= cost
+            above = least
         chosen.sort(key=lambda c: c.order)
         return ObserveResult(_log(chosen, request.timezone), _task(request), model=NAME, prompt_hash=NAME)
 
+    def _candidates(self, messages: Sequence[Message]) -> list[Candidate]:
+        seen: set[tuple[str, str]] = set()
+        out: list[Candidate] = []
+        for message, weight, sign, lead, text in _found(messages):
+            text = _clip(text, SENTENCE_CHARACTERS)
+            if text and (lead, text.casefold()) not in seen:
+                seen.add((lead, text.casefold()))
+                tokens = self._counter.count(text) + 1
+                out.append(Candidate(len(out), message.id, weight, sign, message.created_at, lead, text, tokens))
+        return out
 
-def _candidates(messages: Sequence[Message]) -> Iterator[Candidate]:
+
+Found = tuple[float, str, str, str]  # weight, sign, lead, text
+
+
+def _found(messages: Sequence[Message]) -> Iterator[tuple[Message, float, str, str, str]]:
     calls: dict[str, ToolCallPart] = {}
-    order = 0
+    asked = False  # whether the agent's last words were a question
     for message in messages:
         for part in message.parts:
-            found: Iterator[tuple[float, str, str]]
+            found: Iterator[Found]
             match part:
                 case TextPart(text) if message.role == "user":
-                    found = _of_user(text)
+                    found, asked = _of_user(text, asked), False
                 case TextPart(text) if message.role == "assistant":
-                    found = _of_agent(text)
+                    found, asked = _of_agent(text), text.rstrip("*_`) ").endswith("?")
                 case ToolCallPart(id=identifier):
                     calls[identifier] = part
                     continue
                 case ToolResultPart(call_id=identifier):
                     found = _of_tool(calls.pop(identifier, None), part)
                 case FilePart(path, _):
-                    found = iter([(3.0, "🟡", f"User attached {path}")])
+                    found = iter([(4.5, "🟡", "User attached", path)])
                 case ImagePart(name=name):
-                    found = iter([(3.0, "🟡", f"User attached the image {name}".rstrip())])
+                    found = iter([(4.5, "🟡", "User attached the image", name or "without a name")])
                 case _:
                     continue
-            for weight, sign, text in found:
-                yield Candidate(order, weight, sign, message.created_at, text)
-                order += 1
+            for weight, sign, lead, text in found:
+                yield message, weight, sign, lead, text
 
 
-def _sentences(text: str) -> list[str]:
-    plain = _CODE_BLOCK.sub("\n", clean_surrogates(text))
-    return [t for s in _SENTENCE.split(plain) if (t := _LIST_SIGN.sub("", s).strip()) and any(map(str.isalnum, t))]
+def _of_user(text: str, answers: bool) -> Iterator[Found]:
+    for sentence in sentences(text):
+        exact = 0.5 if SPECIFIC.search(sentence) else 0.0
+        match kind(sentence):
+            case "statement":
+                yield 8.0 + exact + (1.0 if CHANGE.search(sentence) else 0.0), "🔴", "User stated:", sentence
+            case "request":
+                yield 5.0 + exact, "🟡", "User asked for:", sentence
+            case "question":
+                yield 4.5 + exact, "🟡", "User asked:", sentence
+            case "remark":
+                yield (5.0 if answers else 3.5) + exact, "🟡", "User said:", sentence
+            case "chatter":
+                yield 4.0 if answers else 0.5, "🟢", "User said:", sentence
+    for block in CODE_BLOCK.findall(text):
+        lines = [line for line in str(block).split("\n") if line.strip()]
+        wanted = lines if len(lines) <= 2 else [line for line in lines if _ERROR.search(line)][:1]
+        for line in wanted:
+            yield 6.5, "🟡", "User quoted:", line
 
 
-def _of_user(text: str) -> Iterator[tuple[float, str, str]]:
-    sentences = _sentences(text)
-    for number, sentence in enumerate(sentences):
-        place = 1.0 if number == 0 else 0.0 if number < len(sentences) - 1 else 0.5
-        if _QUESTION.search(sentence):
-            yield 6.0 + place, "🟡", f"User asked: {sentence}"
-        elif _ASSERTION.search(sentence):
-            yield 8.0 + place, "🔴", f"User stated: {sentence}"
-        else:
-            yield 5.0 + place, "🟡", f"User said: {sentence}"
-    for block in _CODE_BLOCK.findall(text):
-        for line in str(block).split("\n"):
-            if _ERROR.search(line):
-                yield 6.5, "🟡", f"User quoted: {line.strip()}"
-                break
+def _of_agent(text: str) -> Iterator[Found]:
+    found = sentences(text)
+    for number, sentence in enumerate(found):
+        last = number == len(found) - 1
+        if last and sentence.endswith("?"):
+            yield 4.0, "🟡", "Agent asked:", sentence
+            continue
+        weight = {"work": 4.5, "finding": 2.5, "intent": 1.0}[agent_kind(sentence)]
+        weight += (0.5 if last else 0.0) - (0.0 if SPECIFIC.search(sentence) else 1.0)
+        yield weight, "🟡" if weight >= 3 else "🟢", "Agent:", sentence
 
 
-def _of_agent(text: str) -> Iterator[tuple[float, str, str]]:
-    sentences = _sentences(text)
-    for number, sentence in enumerate(sentences):
-        weight = 1.0
-        if _CONCLUSION.search(sentence):
-            weight += 2.0
-        if references(sentence)[0] or "`" in sentence:
-            weight += 1.0
-        if number == len(sentences) - 1:
-            weight += 0.5
-        if weight > 1.5 or number == 0:
-            yield weight, "🟡" if weight > 2 else "🟢", f"Agent: {sentence}"
-
-
-def _of_tool(call: ToolCallPart | None, result: ToolResultPart) -> Iterator[tuple[float, str, str]]:
+def _of_tool(call: ToolCallPart | None, result: ToolResultPart) -> Iterator[Found]:
     arguments: Json = (call.arguments if call else None) or {}
     command = next((str(arguments[k]) for k in _COMMAND_KEYS if arguments.get(k)), "")
     target = next((str(arguments[k]) for k in _PATH_KEYS if arguments.get(k)), "")
@@ -171,138 +167,63 @@ def _of_tool(call: ToolCallPart | None, result: ToolResultPart) -> Iterator[tupl
     error = next((line for line in lines if _ERROR.search(line)), "")
     last_error = next((line for line in reversed(lines) if re.match(r"\w*(?:Error|Exception)\b", line)), error)
     tests = next((line for line in reversed(lines) if _TESTS.search(line)), "")
-    outcome = tests or last_error
-    failed = result.is_error or bool(result.details.get("exit_code")) or (bool(error) and not tests)
-    if not outcome and result.is_error and lines:
-        outcome = lines[0]
-    what = (
-        f"ran `{_clip(' '.join(command.split()), COMMAND_CHARACTERS)}`"
-        if command
-        else (f"used {result.name}{f' {_clip(target, COMMAND_CHARACTERS)}' if target else ''}")
-    )
-    said = f"Agent {what}" + (f": {_clip(outcome, 160)}" if outcome else " (failed)" if failed else "")
-    yield (5.5 if tests or failed else 3.0 if command else 2.0), "🟡", said
+    bad = result.is_error or bool(result.details.get("exit_code"))
+    if not command and not bad:  # what was looked at says nothing about what went wrong
+        changes = bool(_CHANGES_FILES.search(result.name)) and bool(target)
+        what = _clip(target, COMMAND_CHARACTERS) or "without a target"
+        yield (4.5, "🟡", "Agent changed", what) if changes else (2.0, "🟢", f"Agent used {result.name}", what)
+        return
+    outcome = tests or last_error or (lines[0] if bad and lines else "")
+    failed = bad or (bool(error) and not tests)
+    said = f"`{_clip(' '.join(command.split()), COMMAND_CHARACTERS)}`" if command else _clip(target, COMMAND_CHARACTERS)
+    said += f": {_clip(outcome, 160)}" if outcome else " (failed)" if failed else ""
+    yield 5.5 if tests or failed else 3.0, "🟡", "Agent ran" if command else f"Agent used {result.name}", said
 
 
 def _task(request: ObserveInput) -> str | None:
     """What the user last asked for, in their words."""
     for message in reversed(request.messages):
-        if message.role == "user" and (sentences := _sentences(message.text)):
-            wish = next((s for s in sentences if not _QUESTION.search(s)), sentences[0])
-            return f"Primary: {_clip(wish, LINE_CHARACTERS)}"
+        if message.role != "user":
+            continue
+        found = [(s, kind(s)) for s in sentences(message.text)]
+        for wanted in ("request", "statement", "question", "remark"):
+            if wish := next((s for s, k in found if k == wanted), None):
+                return f"Primary: {_clip(wish, SENTENCE_CHARACTERS)}"
     return request.current_task
 
 
 def _log(chosen: Sequence[Candidate], timezone: str) -> str:
+    """Sentences of a message that begin alike in one line, the files of one tool in a row as well."""
+    lines: dict[tuple[str, str], list[Candidate]] = {}
+    run = ""  # the key under which files of the same tool still gather
+    for candidate in chosen:
+        tool = not candidate.lead.endswith(":")
+        listed = candidate.lead == "Agent changed" or (tool and candidate.sign == "🟢")
+        run = (run or candidate.message) if listed else "" if candidate.lead.startswith("User") else run
+        key = run if listed else f"{candidate.order}" if tool else candidate.message
+        lines.setdefault((key, candidate.lead), []).append(candidate)
     out: list[str] = []
     day = ""
-    for candidate in chosen:
-        if (today := dates.day_text(candidate.time, timezone)) != day:
+    for (_, lead), parts in lines.items():
+        first = parts[0]
+        if (today := dates.day_text(first.time, timezone)) != day:
             day = today
             out.append(f"Date: {day}")
-        out.append(f"* {candidate.sign} ({dates.clock_text(candidate.time, timezone)}) {candidate.text}")
+        time = dates.clock_text(first.time, timezone)
+        out.append(f"* {first.sign} ({time}) {lead} {_joined(lead, [c.text for c in parts])}")
     return "\n".join(out)
+
+
+def _joined(lead: str, texts: Sequence[str]) -> str:
+    if not lead.endswith(":"):
+        names = list(dict.fromkeys(texts))
+        return ", ".join(names[:FILES]) + (f" and {len(names) - FILES} more" if len(names) > FILES else "")
+    out = texts[0]
+    for text in texts[1:]:
+        out += (" " if out.endswith((".", "!", "?", "…", "。")) else "; ") + text
+    return out
 
 
 def _clip(text: str, limit: int) -> str:
-    text = " ".join(text.split())
+    text = " ".join(clean_surrogates(text).split())
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
-
-
-# --- reflection -----------------------------------------------------------------------------------------
-
-_COMMAND_LINE = re.compile(r"Agent (?:ran `[^`]*`|used \S+(?: \S+)?)")
-_TIME = re.compile(r"\(\d{1,2}:\d{2}\)\s*")
-_ORDER = {"low": 0, "none": 1, "medium": 2, "done": 3, "high": 4}
-
-
-@dataclass(slots=True)
-class _Line:
-    text: str
-    rank: int
-    tokens: int
-    position: int
-    header: str
-    pinned: bool = False
-    dropped: bool = False
-
-
-class ExtractiveReflector:
-    name = NAME
-
-    def __init__(self, counter: Counter) -> None:
-        self._counter = counter
-
-    async def reflect(self, request: ReflectInput) -> ReflectResult:
-        """Repeated lines and superseded outcomes go first, then 🟢, nested and 🟡 lines, oldest first, until
-        the target is met; pinned lines stay. Raises `MemoryFailure` (not_smaller) where nothing could go."""
-        text = "\n".join(t for _, t in request.groups)
-        before = sum(self._counter.count(t) for _, t in request.groups)
-        rows = self._rows(text, {_bare(p) for p in request.pinned})
-        _drop_repeated(rows)
-        total = sum(r.tokens for r in rows if not r.dropped)
-        for row in sorted(rows, key=lambda r: (r.rank, r.position)):
-            if total <= request.target_tokens:
-                break
-            if row.dropped or row.pinned:
-                continue
-            if row.rank == _ORDER["high"] and total < before * 0.9:
-                break  # what the user stated goes last, and only as far as it must
-            row.dropped = True
-            total -= row.tokens
-        out = _write(rows)
-        if not out or self._counter.count(out) >= before:
-            raise MemoryFailure("The log cannot be condensed further without a model: it stays.", code="not_smaller")
-        return ReflectResult(out, model=NAME, prompt_hash=NAME, level=request.start_level)
-
-    def _rows(self, text: str, pinned: set[str]) -> list[_Line]:
-        out: list[_Line] = []
-        header = ""
-        for raw in text.split("\n"):
-            line = raw.rstrip()
-            if not line.strip():
-                continue
-            if line.startswith("Date:"):
-                header = line
-                continue
-            sign = next((name for s, name in SIGNS.items() if s in line[:16]), "none")
-            rank = _ORDER["low"] if sign == "none" and line.startswith((" ", "\t")) else _ORDER[sign]
-            out.append(_Line(line, rank, self._counter.count(line) + 1, len(out), header, _bare(line) in pinned))
-        return out
-
-
-def _bare(line: str) -> str:
-    text = line.strip().lstrip("*- ")
-    for sign in SIGNS:
-        text = text.replace(sign, "")
-    return _TIME.sub("", text).strip().casefold()
-
-
-def _drop_repeated(rows: list[_Line]) -> None:
-    """Of equal lines the first stays; of outcomes of the same command or tool the newest."""
-    seen: dict[str, _Line] = {}
-    newest: dict[str, _Line] = {}
-    for row in rows:
-        key = _bare(row.text)
-        if key in seen and not row.pinned:
-            row.dropped = True
-            continue
-        seen[key] = row
-        if match := _COMMAND_LINE.search(row.text):
-            older = newest.get(match[0])
-            if older is not None and not older.pinned:
-                older.dropped = True
-            newest[match[0]] = row
-
-
-def _write(rows: list[_Line]) -> str:
-    out: list[str] = []
-    header = ""
-    for row in rows:
-        if row.dropped:
-            continue
-        if row.header != header:
-            header = row.header
-            out.append(header)
-        out.append(row.text)
-    return "\n".join(out)

@@ -6,7 +6,8 @@ from sakti.core.clock import Clock
 from sakti.core.config import MemorySettings
 from sakti.core.tokens import Counter
 from sakti.memory.asking import Asker
-from sakti.memory.extractive import ExtractiveObserver, ExtractiveReflector
+from sakti.memory.condensing import ExtractiveReflector
+from sakti.memory.extractive import ExtractiveObserver
 from sakti.memory.fallback import FallbackObserver, FallbackReflector
 from sakti.memory.observer import ModelObserver
 from sakti.memory.protocol import Observer, Reflector

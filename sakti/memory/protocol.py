@@ -53,7 +53,8 @@ class ObserveResult:
 @dataclass(frozen=True, slots=True)
 class ReflectInput:
     """Log texts to condense, oldest first, each with its group's id; `pinned` lines must survive word for
-    word. `target_tokens` is what to come down to, `start_level` how hard to try first (0–4)."""
+    word. `target_tokens` is what to come down to, `limit_tokens` what the result may hold at most before the log is too
+    long again (None: not known), `start_level` how hard to try first (0–4)."""
 
     thread_id: str
     groups: tuple[tuple[str, str], ...]
@@ -62,6 +63,7 @@ class ReflectInput:
     pinned: tuple[str, ...] = ()
     mode: str = "default"
     focus: str = ""
+    limit_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

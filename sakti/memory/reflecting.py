@@ -114,6 +114,7 @@ class Reflecting:
                     level,
                     tuple(pinned),
                     self.flow.mode,
+                    limit_tokens=max(1, numbers.reflect_at - rest),
                 )
                 group, rows = await self.flow.worker.reflect(
                     window.record, groups, request, held=held, operation=operation

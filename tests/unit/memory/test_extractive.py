@@ -1,0 +1,228 @@
+"""Observing and condensing by rules: what a sentence is, what a later one replaces, what goes first."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import pytest
+
+from sakti.core.errors import MemoryFailure
+from sakti.core.tokens import Estimator, count_parts, message_tokens
+from sakti.core.types import Message, Part, Role, TextPart, ToolCallPart, ToolResultPart
+from sakti.memory.condensing import ExtractiveReflector
+from sakti.memory.extractive import ExtractiveObserver
+from sakti.memory.protocol import ObserveInput, ReflectInput
+from sakti.memory.sentences import agent_kind, kind
+from sakti.memory.superseding import superseded
+
+COUNTER = Estimator()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sentence"),
+    [
+        ("statement", "I'm working on the checkout service, it runs on Node 20."),
+        ("statement", "tests go into tests/unit, never next to the code"),
+        ("statement", "Indentation is two spaces in this repo."),
+        ("statement", "please always run prettier before committing"),
+        ("statement", "Please remember that the client's timezone is Asia/Tokyo."),
+        ("statement", "The launch date slipped to 14 May."),
+        ("statement", "Nope, we're sticking with REST."),
+        ("statement", "Max upload size: 25 MB"),
+        ("statement", "No tabs please."),
+        ("statement", "Let's not use ORMs at all."),
+        ("statement", "Our mascot is a walrus called Gerald."),
+        ("statement", "The secret word is pineapple."),
+        ("statement", "Wir benutzen Postgres 16 in src/db/pool.py."),
+        ("request", "Can you add a retry to fetchUser in src/api/client.ts?"),
+        ("request", "Could you please explain how the cache works?"),
+        ("request", "Now run the linter"),
+        ("request", "Let's look at the logs first."),
+        ("question", "What port does the dev server use?"),
+        ("question", "why did you delete that file?"),
+        ("remark", "That looks rather odd to me."),
+        ("chatter", "ok thanks"),
+        ("chatter", "go on"),
+    ],
+)
+def test_what_a_user_does_with_a_sentence(wanted: str, sentence: str) -> None:
+    assert kind(sentence) == wanted
+
+
+def test_what_an_agents_sentence_tells() -> None:
+    assert agent_kind("The root cause was a missing await in login.ts:40.") == "work"
+    assert agent_kind("The retry logic lives in src/net/retry.go") == "work"
+    assert agent_kind("All 42 tests are green.") == "finding"
+    assert agent_kind("Let me check src/a.py first.") == "intent"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict"),
+    [
+        ("The port is 8080.", "The port is 9090.", "replaced"),
+        ("The log level is debug.", "The log level is now info.", "replaced"),
+        ("We use Redis for caching.", "We switched caching to Memcached.", "replaced"),
+        ("We use Redis for caching.", "Instead of Redis we use Memcached for caching.", "replaced"),
+        ("The CI runs on Jenkins.", "We moved CI from Jenkins to GitHub Actions.", "replaced"),
+        ("max_retries is 5.", "max_retries should now be 8.", "replaced"),
+        ("The release is due on Friday.", "The release has been pushed back to Monday.", "replaced"),
+        ("The deadline of our audit is Mar 3, 2027.", "The deadline of the audit moved to April 9, 2027.", "replaced"),
+        (
+            "The rate limit is 50 requests per second.",
+            "They raised the rate limit to 200 requests per second.",
+            "replaced",
+        ),
+        ("Production runs in Frankfurt.", "Production moved to Dublin last week.", "replaced"),
+        ("We will support Python 3.9.", "Support for Python 3.9 is cancelled.", "replaced"),
+        ("I want tabs for indentation.", "Use spaces instead of tabs for indentation.", "replaced"),
+        ("We need the cache key krill-812 as well.", "We don't need the cache key krill-812.", "replaced"),
+        ("We need the feature flag amber-12.", "Scrap amber-12.", "doubtful"),
+        ("Anna owns the billing service.", "Ben owns the billing service now.", "doubtful"),
+        ("The port is 8080.", "The port of the metrics server is now 9191.", None),
+        ("The staging database is pg-stage-1.", "The production database is pg-prod-2 now.", None),
+        ("We use Postgres 16 in src/db/pool.py.", "Postgres is now slow.", None),
+        ("The parser config is in config/p.toml.", "Don't touch the parser config.", None),
+        ("The build is run with make.", "The build is now green.", None),
+        ("One test is tests/a.py.", "Another test is tests/b.py.", None),
+        ("Tests live in tests/unit.", "Tests for the parser live in tests/parser now.", None),
+        ("Alice reviews the backend.", "Bob reviews the frontend now.", None),
+        ("The API is GraphQL", "How do I write a GraphQL query?", None),
+    ],
+)
+def test_what_a_later_statement_replaces(old: str, new: str, verdict: str | None) -> None:
+    assert superseded(["Something else stands first.", old, new]).get(1) == verdict
+    assert 2 not in superseded([old, "Nothing of this.", new]), "the newest stays"
+
+
+def messages(*said: tuple[Role, Part]) -> tuple[Message, ...]:
+    out: list[Message] = []
+    for number, (role, part) in zip(count(), said, strict=False):
+        counted = count_parts(COUNTER, (part,))
+        at = 1_768_478_400_000 + number * 60_000
+        out.append(
+            Message(
+                f"m{number}",
+                "t",
+                "r",
+                role,
+                (part,),
+                at,
+                index=number,
+                tokens=message_tokens(counted),
+                part_tokens=counted,
+            )
+        )
+    return tuple(out)
+
+
+def observed(*said: tuple[Role, Part]) -> list[str]:
+    return ExtractiveObserver(COUNTER).extract(ObserveInput("t", messages(*said), "UTC")).text.split("\n")
+
+
+def test_what_is_laid_down_outlives_the_noise_round_it() -> None:
+    """Ninety lines of tool output for each sentence of the user: no statement is lost, no output is repeated."""
+    said: list[Any] = []
+    for number in range(12):
+        said += [
+            ("user", TextPart(f"Service {number} listens on port {7000 + number}. Have a look at it.")),
+            ("assistant", ToolCallPart(f"c{number}", "read", {"path": f"src/s{number}.py"})),
+            ("tool", ToolResultPart(f"c{number}", "read", f"noise_{number} = compute()\n" * 90)),
+            ("assistant", TextPart(f"I will look further. I fixed the socket in src/s{number}.py.")),
+        ]
+    lines = observed(*said)
+    for number in range(12):
+        assert f"* 🔴 (12:{4 * number:02}) User stated: Service {number} listens on port {7000 + number}." in lines
+        assert any(f"I fixed the socket in src/s{number}.py." in line for line in lines)
+    assert not any("noise" in line for line in lines)
+    assert COUNTER.count("\n".join(lines)) < 0.25 * sum(m.tokens for m in messages(*said))
+
+
+def test_sentences_of_one_message_share_a_line_and_files_of_one_tool_too() -> None:
+    lines = observed(
+        ("user", TextPart("The queue is called ingest_v2.\n- Retries: 5\nOur region is eu-2. Why is it slow?")),
+        ("assistant", ToolCallPart("c", "edit", {"path": "src/a.py"})),
+        ("tool", ToolResultPart("c", "edit", "done")),
+        ("assistant", ToolCallPart("d", "edit", {"path": "src/b.py"})),
+        ("tool", ToolResultPart("d", "edit", "done")),
+    )
+    assert lines == [
+        "Date: Jan 15, 2026",
+        "* 🔴 (12:00) User stated: The queue is called ingest_v2. Retries: 5; Our region is eu-2.",
+        "* 🟡 (12:00) User asked: Why is it slow?",
+        "* 🟡 (12:02) Agent changed src/a.py, src/b.py",
+    ]
+
+
+def test_a_short_answer_is_kept_with_the_question_it_answers() -> None:
+    lines = observed(
+        ("assistant", TextPart("Both work. Shall I delete the old table?")),
+        ("user", TextPart("yes")),
+    )
+    assert "* 🟡 (12:00) Agent asked: Shall I delete the old table?" in lines
+    assert "* 🟡 (12:01) User said: yes" in lines
+
+
+def test_what_was_read_is_no_failure() -> None:
+    lines = observed(
+        ("assistant", ToolCallPart("c", "read", {"path": "notes.md"})),
+        ("tool", ToolResultPart("c", "read", "TypeError: this is only an example\n3 failed")),
+        ("assistant", ToolCallPart("d", "bash", {"command": "make"})),
+        ("tool", ToolResultPart("d", "bash", "cc main.c\nfatal: no rule", True)),
+    )
+    assert "* 🟢 (12:01) Agent used read notes.md" in lines
+    assert "* 🟡 (12:03) Agent ran `make`: fatal: no rule" in lines
+
+
+LOG = """Date: Jan 15, 2026
+* 🔴 (9:00) User stated: The port is 8080. Our region is eu-2.
+* 🔴 (9:01) User stated: We need the flag amber-12 for the importer.
+  * -> it is read in src/flags.py
+* 🟡 (9:02) User asked for: Please run the tests.
+* 🟡 (9:03) Agent ran `pytest`: 3 failed
+* 🟡 (9:04) Agent: Let me look at src/a.py. I created the importer in src/importer.py.
+* 🟢 (9:05) Agent used read src/a.py
+* 🟡 (9:06) Agent ran `pytest`: 9 passed
+Date: Jan 16, 2026
+* 🔴 (9:00) User stated: The port is now 9090. We no longer need the flag amber-12."""
+
+
+async def reflected(log: str, target: int, limit: int | None = None, pinned: tuple[str, ...] = ()) -> list[str]:
+    request = ReflectInput("t", (("g", log),), target, pinned=pinned, limit_tokens=limit)
+    return (await ExtractiveReflector(COUNTER).reflect(request)).text.split("\n")
+
+
+async def test_what_was_replaced_goes_and_what_replaced_it_stays() -> None:
+    lines = await reflected(LOG, 1_000)
+    assert lines == [
+        "Date: Jan 15, 2026",
+        "* 🔴 (9:00) User stated: Our region is eu-2.",
+        "* 🟡 (9:02) User asked for: Please run the tests.",
+        "* 🟡 (9:04) Agent: Let me look at src/a.py. I created the importer in src/importer.py.",
+        "* 🟢 (9:05) Agent used read src/a.py",
+        "* 🟡 (9:06) Agent ran `pytest`: 9 passed",
+        "Date: Jan 16, 2026",
+        "* 🔴 (9:00) User stated: The port is now 9090. We no longer need the flag amber-12.",
+    ]
+
+
+async def test_traces_go_first_and_what_was_stated_last() -> None:
+    whole = COUNTER.count(LOG)
+    some = await reflected(LOG, whole // 3, limit=whole)
+    assert "* 🟡 (9:04) Agent: I created the importer in src/importer.py." in some
+    assert not any("src/a.py" in line for line in some)
+    few = await reflected(LOG, 1, limit=whole // 4)
+    assert few == [
+        "Date: Jan 16, 2026",
+        "* 🔴 (9:00) User stated: The port is now 9090. We no longer need the flag amber-12.",
+    ]
+
+
+async def test_a_pinned_line_is_never_replaced() -> None:
+    pinned = "* 🔴 (9:01) User stated: We need the flag amber-12 for the importer."
+    assert pinned in await reflected(LOG, 1, limit=1, pinned=(pinned,))
+
+
+async def test_nothing_to_let_go_of_is_said() -> None:
+    with pytest.raises(MemoryFailure, match="cannot be condensed"):
+        await reflected("* 🔴 (9:00) User stated: Our region is eu-2.", 1, limit=1_000)

@@ -280,10 +280,11 @@ def _undo_one(db: Database, actor: Actor, event: store.TaskEvent) -> Task:
         case "create":
             return store.update(db, task_id, deleted_at=actor.now)[0]
         case "delete":
-            return store.update(db, task_id, deleted_at=None)[0]
+            return _bring_back(db, task_id)
         case "dep" if values["add"]:
             store.remove_edge(db, task_id, values["on"], values["type"])
         case "dep":
+            _refuse_cycle(db, task_id, values["on"], values["type"])
             store.add_edge(db, task_id, values["on"], values["type"], actor.now)
         case "link":
             store.unlink(db, task_id, values["message"])
@@ -318,7 +319,7 @@ def restore(db: Database, actor: Actor, text: str) -> Task:
     except TaskError:
         task = find(db, actor.resource_id, text, deleted=True)
         store.add_event(db, task, "restore", actor.name, actor.now, None, None)
-        return store.update(db, task.id, deleted_at=None)[0]
+        return _bring_back(db, task.id)
     if not store.unshrink(db, task.id, actor.now):
         raise TaskError(f"{task.handle} shows everything it has.", code="invalid")
     store.add_event(db, task, "restore", actor.name, actor.now, None, None)
@@ -342,10 +343,23 @@ def _changed(db: Database, actor: Actor, task: Task, action: str, **changes: Any
     return now
 
 
-def _connect(db: Database, actor: Actor, task: Task, target: Task, kind: str) -> bool:
-    if kind in (g.BLOCKS, g.PARENT) and (cycle := task_graph.find_cycle(db, task.id, target.id)):
+def _bring_back(db: Database, task_id: str) -> Task:
+    """Undelete. What was connected while it was gone may close a cycle with its own edges: that is refused."""
+    task, _ = store.update(db, task_id, deleted_at=None)
+    for waiting, on, kind in store.edges_of(db, task_id):
+        if waiting == task_id:
+            _refuse_cycle(db, task_id, on, kind)
+    return task
+
+
+def _refuse_cycle(db: Database, task_id: str, on: str, kind: str) -> None:
+    if kind in (g.BLOCKS, g.PARENT) and (cycle := task_graph.find_cycle(db, task_id, on)):
         names = store.get_many(db, set(cycle))
         raise TaskError(f"That would be a cycle: {' → '.join(names[t].handle for t in cycle)}.", code="cycle")
+
+
+def _connect(db: Database, actor: Actor, task: Task, target: Task, kind: str) -> bool:
+    _refuse_cycle(db, task.id, target.id, kind)
     if task.id == target.id:
         raise TaskError(f"{task.handle} cannot be connected to itself.", code="cycle")
     return store.add_edge(db, task.id, target.id, kind, actor.now)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import multiprocessing as mp
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from sakti.store.database import Store
 from sakti.tasks import graph, service
 from sakti.tasks.service import Actor
 
-PROCESSES, ROUNDS = 8, 10
+PROCESSES, ROUNDS = 8, 50
 SPAWN = mp.get_context("spawn")
 
 
@@ -62,6 +65,24 @@ def test_one_of_eight_processes_wins_every_claim(tmp_path: Path) -> None:
     assert sorted(turn for turn, _ in got if isinstance(turn, int)) == list(range(ROUNDS))
     taken = [task for turn, task in got if isinstance(turn, str)]
     assert len(set(taken)) == len(taken)
+
+
+def test_shells_that_ask_at_once_get_a_task_each(tmp_path: Path) -> None:
+    env = {**os.environ, "SAKTI_DB": str(tmp_path / "x.db")}
+    program = [sys.executable, "-m", "sakti", "tasks"]
+
+    def start(*arguments: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([*program, *arguments], cwd=tmp_path, env=env, stdout=subprocess.PIPE)
+
+    for number in range(3):
+        subprocess.run([*program, "create", f"task {number}"], cwd=tmp_path, env=env, check=True)
+    shells = [start("ready", "--claim", "--json", "--as", f"shell-{n}") for n in range(5)]
+    told = [json.loads(shell.communicate(timeout=60)[0]) for shell in shells]
+    assert [shell.returncode for shell in shells] == [0 if t["success"] else 1 for t in told]
+    won = [t["task"] for t in told if t["success"]]
+    assert len({t["id"] for t in won}) == len(won) == 3
+    assert {t["code"] for t in told if not t["success"]} == {"nothing_ready"}
+    assert all(t["task"]["claimedBy"] == f"shell:shell-{n}" for n, t in enumerate(told) if t["success"])
 
 
 def _die(path: Path, change: str) -> None:

@@ -281,3 +281,19 @@ async def test_a_label_of_many_and_of_few_gives_the_same_list(
     monkeypatch.setattr(tasks, "FEW", 0)
     assert await listed() == few
     assert ([t["id"] for t in few["tasks"]], few["total"]) == (["t10", "t6", "t2"], 5)
+
+
+async def test_what_was_connected_while_a_task_was_gone_never_closes_a_cycle(store: Store, actor: Actor) -> None:
+    for name in "abc":
+        await store.write(service.create, actor, name, name)
+    await store.write(service.depend, actor, "a", "b", "blocks")
+    await store.write(service.depend, actor, "b", "c", "parent-child")
+    await store.write(service.delete, actor, "b")
+    await store.write(service.depend, actor, "c", "a", "blocks")
+    with pytest.raises(TaskError, match="cycle") as e:
+        await store.write(service.restore, actor, "b")
+    assert e.value.code == "cycle"
+    with pytest.raises(TaskError, match="no task"):
+        await store.read(service.find, "/w", "b")  # nothing of it was done
+    await store.write(service.undo, actor, 2)  # the newest first: the edge, then the deletion
+    assert [t.id for t in (await store.read(service.board, "/w", 0)).blocked] == ["a"]

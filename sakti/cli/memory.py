@@ -334,6 +334,61 @@ def export(thread: Thread = None, set_: Set = None, json_: Json = False) -> None
     _say_lines([x for x in lines if x.state == "active" and not x.forgotten], False)
 
 
+@app.command()
+def capture(
+    file: Annotated[
+        str | None, typer.Argument(metavar="[FILE]", help="A new file; - is standard output.", show_default=False)
+    ] = None,
+    blank: Annotated[
+        bool, typer.Option("--blank", help="No text at all: each becomes filler of as many tokens.")
+    ] = False,
+    thread: Thread = None,
+    set_: Set = None,
+    json_: Json = False,
+) -> None:
+    """Write a thread without its secrets into a file that `sakti bench replay` plays."""
+    import json
+    import os
+    import sys
+    from pathlib import Path
+
+    from sakti.core.errors import SaktiError
+    from sakti.core.ids import short
+    from sakti.core.tokens import O200k
+    from sakti.memory import capture as recording
+    from sakti.memory import modes
+
+    redactor = recording.Redactor(O200k() if blank else None, str(Path.home()))
+
+    async def work(engine: Any, session: Any) -> Any:
+        from sakti.store import memory_log, messages
+
+        read, name = session.store.read, session.thread.id
+        said = await read(messages.after, name, -1)
+        settings = modes.settings_for(session.config.memory, session.mode)
+        lines = recording.bundle(said, await read(memory_log.actors, name), settings, redactor)
+        return [json.dumps(x, ensure_ascii=False) for x in lines], name
+
+    lines, name = _with_engine(work, thread, set_)
+    text = "\n".join(lines) + "\n"
+    if file == "-":
+        sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+        return
+    path = Path(file or f"sakti-capture-{short(name)}.jsonl")
+    try:
+        with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "wb") as out:
+            out.write(text.encode("utf-8", "backslashreplace"))
+    except FileExistsError as e:
+        raise SaktiError(f"{path} exists already; name another file.", title="Capture") from e
+    except OSError as e:
+        raise SaktiError(f"{path} cannot be written: {e.strerror}.", title="Capture") from e
+    if json_:
+        common.say_json({"path": str(path), "turns": len(lines) - 1, "masked": redactor.found})
+        return
+    common.say(f"{len(lines) - 1} turns in {path}, {redactor.found} secrets masked. Read it before you pass it on;")
+    common.say(f"`sakti bench replay {path}` plays it.")
+
+
 # --- shared -------------------------------------------------------------------------------------------------
 
 

@@ -198,6 +198,14 @@ def unobserved_elsewhere(
     ]
 
 
+def actors(db: Database, thread_id: str) -> list[tuple[int, str]]:
+    """(time, model) of the agent's calls in a thread, in order."""
+    rows = db.execute_sql(
+        "SELECT created_at, model FROM steps WHERE thread_id = ? AND purpose = 'actor' ORDER BY pk", (thread_id,)
+    ).fetchall()
+    return [(r[0], r[1]) for r in rows]
+
+
 # --- what a new thread begins with ----------------------------------------------------------------------
 
 

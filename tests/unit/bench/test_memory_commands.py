@@ -150,3 +150,16 @@ def test_a_reflection_and_an_observation_are_taken_back(home: Path) -> None:
     assert told("memory", "log")["lines"] == []
     assert sakti("memory", "undo", "everything").exit_code == 2
     assert sakti("memory", "undo", "observation", "--generation", "1").exit_code == 2
+
+
+def test_a_thread_is_captured_and_played(home: Path) -> None:
+    asyncio.run(talk(home))
+    done = told("memory", "capture", "talk.jsonl")
+    assert done == {"path": "talk.jsonl", "turns": 5, "masked": 0}
+    assert Path("talk.jsonl").stat().st_mode & 0o777 == 0o600
+    assert told("bench", "replay", "talk.jsonl")["violations"] == 0
+    assert sakti("memory", "capture", "talk.jsonl").exit_code == 1
+    assert sakti("memory", "capture", "no/such/folder.jsonl").exit_code == 1
+    blank = sakti("memory", "capture", "--blank", "-")
+    assert "decided" not in blank.stdout
+    assert blank.stdout.count("\n") == 6

@@ -1,0 +1,109 @@
+"""A thread as a file that `sakti bench replay` plays: what was said and when, under which settings, without secrets.
+
+One JSON object a line: a `config` line, then a line a turn. A step is one text or tool call of the agent with its
+result; several calls of one answer become steps of their own. Thinking, images and what a guardrail withheld stay out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from sakti.core.config import MemorySettings
+from sakti.core.tokens import Counter
+from sakti.core.types import Json, Message, TextPart, ToolCallPart, ToolResultPart, plain_text
+from sakti.store.secrets import MASK, masked
+
+WORD = "word"  # one token, as is each " word" behind it, in o200k_base
+
+
+class Redactor:
+    """Masks keys, tokens and passwords, and the user's home folder; `counter`: texts are blanked, to as many tokens.
+    `found` counts the secrets."""
+
+    def __init__(self, counter: Counter | None = None, home: str = "") -> None:
+        self._counter, self._home = counter, home.rstrip("/")
+        self.found = 0
+
+    def text(self, text: str) -> str:
+        clean = masked(text)
+        self.found += clean.count(MASK) - text.count(MASK)
+        if self._counter is not None:
+            return " ".join([WORD] * self._counter.count(text))
+        return clean.replace(self._home, "~") if self._home else clean
+
+    def value(self, value: Any, name: str = "") -> Any:
+        """A tool's argument; `name` tells a password from other texts."""
+        if isinstance(value, dict):
+            return {k: self.value(v, k) for k, v in cast("Json", value).items()}
+        if isinstance(value, list):
+            return [self.value(v, name) for v in cast("list[Any]", value)]
+        if not isinstance(value, str):
+            return value
+        said = f"{name}: "
+        return self.text(said + value).removeprefix(said) if self._counter is None and name else self.text(value)
+
+
+def bundle(
+    messages: Sequence[Message], actors: Sequence[tuple[int, str]], settings: MemorySettings, redactor: Redactor
+) -> Iterator[Json]:
+    """The lines of the file. `actors`: (time, model) of the agent's calls. `settings` as they are in force."""
+    yield {"type": "config", "config": config(settings)}
+    said = [m for m in messages if m.state == "saved" and m.role in ("user", "assistant")]
+    results = {r.call_id: r for m in messages if m.state == "saved" for r in m.tool_results}
+    starts = [i for i, m in enumerate(said) if i == 0 or m.role == "user"]
+    for number, (start, end) in enumerate(itertools.pairwise([*starts, len(said)])):
+        first, answers = said[start], said[start:end]
+        turn: Json = {
+            "type": "input",
+            "turn": number,
+            "gapMs": max(0, first.created_at - said[start - 1].created_at) if start else 0,
+            "user": redactor.text(plain_text(first.parts)) if first.role == "user" else "",
+            "steps": [s for m in answers if m.role == "assistant" for s in _steps(m, results, redactor)],
+        }
+        until = said[end].created_at if end < len(said) else math.inf
+        if models := [model for time, model in actors if first.created_at <= time < until]:
+            turn["model"] = models[-1]
+        yield turn
+
+
+def _steps(message: Message, results: Mapping[str, ToolResultPart], redactor: Redactor) -> Iterator[Json]:
+    text = ""
+    for part in message.parts:
+        match part:
+            case TextPart(more):
+                text = f"{text}\n{more}" if text else more
+            case ToolCallPart(identifier, name, arguments, raw):
+                result = results.get(identifier)
+                args = redactor.value(arguments) if arguments is not None else {"input": redactor.text(raw)}
+                step: Json = {"text": redactor.text(text)} if text else {}
+                answer = redactor.text(result.content) if result else ""
+                yield {**step, "tool": {"name": name, "args": args, "result": answer}}
+                text = ""
+            case _:
+                pass
+    if text:
+        yield {"text": redactor.text(text)}
+
+
+def config(settings: MemorySettings) -> Json:
+    """The settings that the engine goes by, as the recorded format names them."""
+
+    def camel(name: str) -> str:
+        head, *rest = name.split("_")
+        return head + "".join(w.capitalize() for w in rest)
+
+    def some(values: Any, *left_out: str) -> Json:
+        found = dataclasses.asdict(values)
+        return {camel(k): v for k, v in found.items() if k not in left_out and not isinstance(v, dict)}
+
+    observation = {**some(settings.observation, "model"), "threadTitle": settings.thread_title}
+    general = ("scope", "retrieval", "share_token_budget", "activate_after_idle")
+    return {
+        **{camel(name): getattr(settings, name) for name in general},
+        "observation": observation,
+        "reflection": some(settings.reflection, "model"),
+    }

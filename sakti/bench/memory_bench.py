@@ -17,7 +17,7 @@ from typing import Protocol
 from sakti.bench.bench_store import BenchClock
 from sakti.bench.planted import CATEGORIES, Fact, Session, generate
 from sakti.core.clock import SystemClock
-from sakti.core.config import MemorySettings, ObservationSettings, ReflectionSettings
+from sakti.core.config import MemorySettings, ModelSettings, ObservationSettings, ReflectionSettings
 from sakti.core.resources import fill_prompt
 from sakti.core.tokens import Counter, count_parts, message_tokens
 from sakti.core.types import Json, Message, Part, Role, TextPart, Thread, ToolCallPart, ToolResultPart, plain_text
@@ -288,7 +288,7 @@ async def run(seeds: Iterable[int], counter: Counter, model: tuple[Provider, str
     summarise as well."""
     asker = None
     if model is not None:
-        asker = Asker(*model, counter, SystemClock(), temperature=0.0, max_output_tokens=MAX_OUTPUT_TOKENS)
+        asker = Asker(*model, counter, SystemClock(), settings=ModelSettings(0.0, MAX_OUTPUT_TOKENS))
     names = ["scripted", "extractive", *([asker.full_name] if asker else []), "summary", "none"]
     tallies = {name: Tally(name) for name in names}
     for seed in seeds:

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 
 from sakti.core.clock import Clock
+from sakti.core.config import ModelSettings
 from sakti.core.errors import ProviderError
 from sakti.core.tokens import Counter
 from sakti.core.types import Message, plain_text
@@ -79,7 +80,7 @@ class ScriptedObserver:
         fail_rate: float,
         seed: int,
     ) -> None:
-        asker = Asker(provider, "scripted", counter, clock, temperature=0, max_output_tokens=1)
+        asker = Asker(provider, "scripted", counter, clock, settings=ModelSettings())
         self._prompt = ModelObserver(asker, previous_tokens=previous_tokens).prompt
         self._gate, self._counter, self._clock = gate, counter, clock
         self._source, self._fail_rate = random.Random(seed), fail_rate

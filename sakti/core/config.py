@@ -27,6 +27,18 @@ ApprovalMode: TypeAlias = Literal["plan", "ask", "edits", "auto"]
 APPROVAL_MODES: tuple[ApprovalMode, ...] = ("plan", "ask", "edits", "auto")  # from strict to free
 
 
+MAX_OUTPUT_TOKENS = 100_000  # of an Observer's or a Reflector's answer
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """How a model that works for memory is asked; what it does not take is left out. Tokens; None: the API's own."""
+
+    temperature: float | None = None
+    max_output_tokens: int = MAX_OUTPUT_TOKENS
+    thinking_tokens: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class ObservationSettings:
     """Numbers as in docs; fractions are of the message threshold."""
@@ -37,6 +49,7 @@ class ObservationSettings:
     block_after: float = 1.2
     previous_observer_tokens: int = 2_000
     model: str | None = None
+    model_settings: ModelSettings = ModelSettings(temperature=0.3, thinking_tokens=215)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +58,7 @@ class ReflectionSettings:
     buffer_activation: float = 0.5
     block_after: float = 1.2
     model: str | None = None
+    model_settings: ModelSettings = ModelSettings(temperature=0.0, thinking_tokens=1_024)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +368,23 @@ def check(config: Config) -> None:
             raise ConfigError(
                 f"{name} = {value} must be a factor from 1 to 100 or at least the threshold of {threshold} tokens."
             )
+    for role, settings in (("observation", observation.model_settings), ("reflection", reflection.model_settings)):
+        _check_model_settings(f"memory.{role}.model_settings", settings)
     if not 0 < reflection.buffer_activation <= 1:
         raise ConfigError(
             f"memory.reflection.buffer_activation = {reflection.buffer_activation} must be a share from 0 to 1."
+        )
+
+
+def _check_model_settings(name: str, settings: ModelSettings) -> None:
+    if settings.temperature is not None and not 0 <= settings.temperature <= 2:
+        raise ConfigError(f"{name}.temperature = {settings.temperature} must be from 0 to 2.")
+    if not 1_000 <= settings.max_output_tokens <= MAX_OUTPUT_TOKENS:
+        raise ConfigError(
+            f"{name}.max_output_tokens = {settings.max_output_tokens} must be from 1000 to {MAX_OUTPUT_TOKENS}."
+        )
+    if settings.thinking_tokens is not None and not 0 <= settings.thinking_tokens < settings.max_output_tokens:
+        raise ConfigError(
+            f"{name}.thinking_tokens = {settings.thinking_tokens} must be less than "
+            f"{name}.max_output_tokens = {settings.max_output_tokens}, 0 for none."
         )

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import AsyncGenerator
 
 from sakti.core.clock import Clock
+from sakti.core.config import MAX_OUTPUT_TOKENS, ModelSettings
 from sakti.core.errors import MemoryFailure, ProviderError
 from sakti.core.tokens import Counter, message_tokens
 from sakti.core.types import Block, Message, Request, TextPart
 from sakti.memory.protocol import ModelCall
+from sakti.providers.accepts import accepted
 from sakti.providers.protocol import Completed, Provider, TextChunk
 
 MAX_RETRIES = 8
 FIRST_DELAY, LONGEST_DELAY = 1.0, 120.0
-# Claude 2.x SDKs take no temperature; other providers do.
-_NO_TEMPERATURE = ("anthropic",)
+log = logging.getLogger(__name__)
 
 
 class Asker:
-    """A model that memory asks. `full_name` is provider/name."""
+    """A model that memory asks. `full_name` is provider/name.
+
+    `max_output`: tokens that an answer may have where its model or window is known to allow less than the settings; a
+    limit that nobody has narrowed is not sent, because APIs refuse one above their model's own. `left_out` names the
+    settings that the model does not take.
+    """
 
     def __init__(
         self,
@@ -28,11 +35,15 @@ class Asker:
         counter: Counter,
         clock: Clock,
         *,
-        temperature: float,
-        max_output_tokens: int,
+        settings: ModelSettings,
+        max_output: int | None = None,
     ) -> None:
         self.provider, self.model, self.counter, self.clock = provider, model, counter, clock
-        self.temperature, self.max_output_tokens = temperature, max_output_tokens
+        self.max_output_tokens = min(settings.max_output_tokens, max_output or settings.max_output_tokens)
+        self._takes = accepted(provider.name, model, settings.temperature, settings.thinking_tokens)
+        self.left_out = self._takes.left_out
+        if self.left_out:
+            log.info("%s is asked without %s", self.full_name, " and ".join(self.left_out))
 
     @property
     def full_name(self) -> str:
@@ -57,8 +68,9 @@ class Asker:
             self.model,
             (Block("system", system, edge=True),),
             (message,),
-            max_output_tokens=self.max_output_tokens,
-            temperature=None if self.provider.name in _NO_TEMPERATURE else self.temperature,
+            max_output_tokens=self.max_output_tokens if self.max_output_tokens < MAX_OUTPUT_TOKENS else None,
+            temperature=self._takes.temperature,
+            thinking_tokens=self._takes.thinking_tokens,
         )
         delay = FIRST_DELAY
         for attempt in range(MAX_RETRIES + 1):

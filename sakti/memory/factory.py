@@ -15,8 +15,6 @@ from sakti.memory.reflector import ModelReflector
 from sakti.providers.protocol import Provider
 
 EXTRACTIVE = "extractive"
-OBSERVER_TEMPERATURE, REFLECTOR_TEMPERATURE = 0.3, 0.0
-MAX_OUTPUT_TOKENS = 100_000
 
 
 def build_observers(
@@ -42,10 +40,11 @@ def build_observers(
     wanted = settings.model or settings.observation.model
     if provider is None or not model_name or not fit or wanted == EXTRACTIVE:
         return extractive
-    output = min(MAX_OUTPUT_TOKENS, max_output or MAX_OUTPUT_TOKENS)
     if window is not None:
-        output = min(output, max(1_000, window // 4))
-    asker = Asker(provider, model_name, counter, clock, temperature=OBSERVER_TEMPERATURE, max_output_tokens=output)
+        max_output = min(max_output or window, max(1_000, window // 4))
+    asker = Asker(
+        provider, model_name, counter, clock, settings=settings.observation.model_settings, max_output=max_output
+    )
     observer = FallbackObserver(
         ModelObserver(asker, previous_tokens=settings.observation.previous_observer_tokens, window=window),
         extractive[0],
@@ -57,8 +56,8 @@ def build_observers(
         reflector_model or model_name,
         counter,
         clock,
-        temperature=REFLECTOR_TEMPERATURE,
-        max_output_tokens=output,
+        settings=settings.reflection.model_settings,
+        max_output=max_output,
     )
     same = reflector_model is None or (reflector_provider in (None, provider) and reflector_model == model_name)
     return observer, FallbackReflector(ModelReflector(reflecting, window=window if same else None), extractive[1])

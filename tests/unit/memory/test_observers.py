@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sakti.core.config import MemorySettings, ObservationSettings
+from sakti.core.config import MemorySettings, ModelSettings, ObservationSettings
 from sakti.core.errors import MemoryFailure, ProviderError
 from sakti.core.tokens import Estimator, O200k, count_parts, message_tokens
 from sakti.core.types import (
@@ -168,13 +168,53 @@ async def test_the_model_is_told_messages_log_and_how_things_stand() -> None:
     assert (result.current_task, result.title, len(result.calls)) == ("Primary: the API", "GraphQL API", 1)
 
 
+@pytest.mark.parametrize(
+    ("name", "model", "observer", "reflector", "left_out"),
+    [
+        ("anthropic", "claude-haiku-4-5", (None, None), (None, 1_024), "temperature 0.3"),
+        ("anthropic", "claude-3-5-haiku-latest", (None, None), (None, None), "does not think"),
+        ("openai", "gpt-5-mini", (None, 215), (None, 1_024), "models that think take none"),
+        ("openai", "gpt-4.1-mini", (0.3, None), (0.0, None), "215 thinking tokens"),
+        ("ollama", "qwen3", (0.3, None), (0.0, None), "215 thinking tokens"),
+    ],
+)
+async def test_settings_go_where_they_are_taken(
+    name: str,
+    model: str,
+    observer: tuple[float | None, int | None],
+    reflector: tuple[float | None, int | None],
+    left_out: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    provider = Answers(GOOD, GOOD)
+    provider.name = name
+    with caplog.at_level("INFO", "sakti.memory.asking"):
+        observing, reflecting = build_observers(
+            MemorySettings(), provider, model, True, counter=COUNTER, clock=FakeClock()
+        )
+    await observing.observe(asked())
+    await reflecting.reflect(ReflectInput("t", (("g", LOG),), 1_000))
+    assert [(r.temperature, r.thinking_tokens) for r in provider.requests] == [observer, reflector]
+    assert [r.max_output_tokens for r in provider.requests] == [None, None], "an API refuses more than its model gives"
+    assert left_out in caplog.text
+
+
+async def test_model_settings_of_ones_own() -> None:
+    provider = Answers(GOOD)
+    own = ObservationSettings(model_settings=ModelSettings(1.0, 5_000, 0))
+    observer, _ = built(provider, observation=own)
+    await observer.observe(asked())
+    (request,) = provider.requests
+    assert (request.temperature, request.max_output_tokens, request.thinking_tokens) == (1.0, 5_000, None)
+
+
 async def test_a_small_window_gets_its_input_in_slices() -> None:
     texts = [
         f"<observations>\n* 🔴 (12:00) part {n}\n</observations>\n<current-task>\nPrimary: {n}\n</current-task>"
         for n in range(9)
     ]
     provider = Answers(*texts)
-    asker = Asker(provider, "m", COUNTER, FakeClock(), temperature=0, max_output_tokens=500)  # pyright: ignore
+    asker = Asker(provider, "m", COUNTER, FakeClock(), settings=ModelSettings(0, 500))  # pyright: ignore
     observer = ModelObserver(asker, previous_tokens=200, window=4_000)
     said = tuple(message(n, "user", TextPart("word " * 400)) for n in range(12))
     result = await observer.observe(ObserveInput("t", said, "UTC"))
@@ -190,9 +230,7 @@ async def test_a_small_window_gets_its_input_in_slices() -> None:
 async def test_a_small_window_condenses_a_log_in_slices() -> None:
     answers = ["<observations>\n* 🔴 short\n</observations>"] * 8
     provider = Answers(*answers)
-    reflector = ModelReflector(
-        Asker(provider, "m", COUNTER, FakeClock(), temperature=0, max_output_tokens=500), window=4_000
-    )  # pyright: ignore
+    reflector = ModelReflector(Asker(provider, "m", COUNTER, FakeClock(), settings=ModelSettings(0, 500)), window=4_000)  # pyright: ignore
     groups = tuple((f"g{n}", f"* 🔴 part {n} " + "word " * 400) for n in range(8))
     result = await reflector.reflect(ReflectInput("t", groups, 2_000))
     calls = len(provider.requests)

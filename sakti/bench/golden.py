@@ -100,7 +100,7 @@ async def check(paths: Sequence[Path]) -> Report:
                         store = store or await Store.open(
                             Path(folder) / "tasks.db", clock=SystemClock(), synchronous="NORMAL"
                         )
-                        good = await golden_tasks.passes(store, f"/{path.name}/{number}", case)
+                        good = await golden_tasks.passes(store, f"/{path}/{number}", case)
                     else:
                         good = _good(case, report)
                     if good:

@@ -30,20 +30,22 @@ def wanted(case: Json) -> Json:
             t: (sorted(b["by"]), sorted((i["via"], i["by"]) for i in b["inherited"]))
             for t, b in want["blocked"].items()
         },
-        "errors": [(e["op"], e["class"]) for e in want["errors"]],
+        "errors": [(e["op"], e["class"], e.get("path")) for e in want["errors"]],
     }
 
 
 async def outcome(store: Store, workspace: str, case: Json) -> Json:
     """The same of the task graph. Raises KeyError for an operation that there is not."""
     actor = Actor(workspace, "s1", store.clock.now())
-    errors: list[tuple[int, str]] = []
+    errors: list[tuple[int, str, list[str] | None]] = []
+    with_path = {e["op"] for e in case["sakti"]["errors"] if "path" in e}
     prefix = f"{workspace}:"
     for number, op in enumerate(case["ops"]):
         try:
             await store.write(_play, replace(actor, now=actor.now + number), op, prefix)
         except TaskError as e:
-            errors.append((number, e.code))
+            path = [t.removeprefix(prefix) for t in e.path] if isinstance(e, service.CycleError) else []
+            errors.append((number, e.code, path if number in with_path else None))
     _, state = await store.read(service.load, workspace)
 
     def name(task_id: str) -> str:
@@ -70,9 +72,9 @@ def _play(db: Database, actor: Actor, op: Json, prefix: str) -> None:
                 db, actor, at("id"), op["title"], priority=op.get("priority", 2), type=op.get("type", "task")
             )
         case "dep":
-            service.depend(db, actor, at("task"), at("on"), op.get("type", graph.BLOCKS))
+            service.depend(db, actor, at("task"), at("on"), op.get("type"))
         case "undep":
-            service.depend(db, actor, at("task"), at("on"), op.get("type", graph.BLOCKS), add=False)
+            service.depend(db, actor, at("task"), at("on"), op.get("type"), add=False)
         case "close":
             service.close(db, actor, at("id"), op.get("reason", "completed"), "done", force=bool(op.get("force")))
         case "reopen":
@@ -91,6 +93,7 @@ def _play(db: Database, actor: Actor, op: Json, prefix: str) -> None:
 
 def _set_status(db: Database, actor: Actor, text: str, status: str) -> Any:
     task = service.find(db, actor.resource_id, text)
+    service.check("status", status, service.STATUSES)
     if status == "closed":
         return service.close(db, actor, task.id, "completed", "done")
     if task.status == "closed":

@@ -457,9 +457,9 @@ def update(
     "dep",
     TASK,
     _arg("on", metavar="ON", help="The task that it waits for."),
-    _arg("--type", dest="type_", default="blocks", metavar="TYPE",
-         help="blocks, parent-child (TASK is the child), related or discovered-from."),
-    _flag("--remove", "Take the dependency away."),
+    _arg("--type", dest="type_", metavar="TYPE",
+         help="blocks, parent-child (TASK is the child), related or discovered-from; blocks."),
+    _flag("--remove", "Take the dependency away, whatever its type where none is given."),
     AS,
     JSON,
 )  # fmt: skip

@@ -35,6 +35,16 @@ UNDOABLE = ("create", "update", "claim", "takeover", "release", "close", "reopen
 _KEPT = ("id", "resource_id", "handle", "compaction_level", "created_at")  # no undo changes these
 
 
+class CycleError(TaskError):
+    """An edge that would close a cycle; `path` are the ids `a, b, …, a` of the tasks on it."""
+
+    code = "cycle"
+
+    def __init__(self, message: str, path: Sequence[str]) -> None:
+        super().__init__(message)
+        self.path = tuple(path)
+
+
 @dataclass(frozen=True, slots=True)
 class Actor:
     """Who acts, where and when. `session_id` holds claims for `lease_ms`; `thread_id` is the conversation."""
@@ -67,6 +77,8 @@ def create(
     title = clean_title(title)
     check("type", type, TYPES)
     check_priority(priority)
+    if store.exists(db, id):
+        raise TaskError(f"There is a task {id!r} already.", code="duplicate")
     task = Task(
         id,
         actor.resource_id,
@@ -215,20 +227,27 @@ def reopen(db: Database, actor: Actor, text: str) -> Task:
     return _changed(db, actor, task, "reopen", status="open", closed_at=None, close_reason=None, claimed_at=None)
 
 
-def depend(db: Database, actor: Actor, text: str, on: str, kind: str, *, add: bool = True) -> Task:
-    """Add or remove an edge. One that is there already is no change."""
+def depend(db: Database, actor: Actor, text: str, on: str, kind: str | None = None, *, add: bool = True) -> Task:
+    """Add an edge (`blocks` where no type is given), or remove one (every one between the two). An edge that is there
+    already is no change."""
     task, target = find(db, actor.resource_id, text), find(db, actor.resource_id, on)
-    check("type", kind, g.EDGE_TYPES)
+    if kind is not None:
+        check("type", kind, g.EDGE_TYPES)
     if add:
-        if not _connect(db, actor, task, target, kind):
-            return task
-    elif not store.remove_edge(db, task.id, target.id, kind)[0]:
-        raise TaskError(f"{task.handle} has no {kind} edge to {target.handle}.", code="not_found")
-    store.add_event(db, task, "dep", actor.name, actor.now, None, {"on": target.id, "type": kind, "add": add})
+        kind = kind or g.BLOCKS
+        changed = [kind] if _connect(db, actor, task, target, kind) else []
+    else:
+        kinds = [kind] if kind else g.EDGE_TYPES
+        changed = [k for k in kinds if store.remove_edge(db, task.id, target.id, k)[0]]
+        if not changed:
+            what = f"has no {kind} edge to" if kind else "does not depend on"
+            raise TaskError(f"{task.handle} {what} {target.handle}.", code="not_found")
+    for each in changed:
+        store.add_event(db, task, "dep", actor.name, actor.now, None, {"on": target.id, "type": each, "add": add})
     return task
 
 
-def depend_all(db: Database, actor: Actor, text: str, on: Sequence[str], kind: str, *, add: bool = True) -> Task:
+def depend_all(db: Database, actor: Actor, text: str, on: Sequence[str], kind: str | None, *, add: bool = True) -> Task:
     """The same for several targets: all of it or nothing."""
     if not on:
         raise TaskError("Say what it depends on (dependsOn).", code="invalid")
@@ -355,13 +374,13 @@ def _bring_back(db: Database, task_id: str) -> Task:
 def _refuse_cycle(db: Database, task_id: str, on: str, kind: str) -> None:
     if kind in (g.BLOCKS, g.PARENT) and (cycle := task_graph.find_cycle(db, task_id, on)):
         names = store.get_many(db, set(cycle))
-        raise TaskError(f"That would be a cycle: {' → '.join(names[t].handle for t in cycle)}.", code="cycle")
+        raise CycleError(f"That would be a cycle: {' → '.join(names[t].handle for t in cycle)}.", cycle)
 
 
 def _connect(db: Database, actor: Actor, task: Task, target: Task, kind: str) -> bool:
     _refuse_cycle(db, task.id, target.id, kind)
     if task.id == target.id:
-        raise TaskError(f"{task.handle} cannot be connected to itself.", code="cycle")
+        raise CycleError(f"{task.handle} cannot be connected to itself.", (task.id, task.id))
     return store.add_edge(db, task.id, target.id, kind, actor.now)
 
 
@@ -401,7 +420,7 @@ def clean_title(value: Any) -> str:
     """One line of 1 to 500 characters. Raises `TaskError`."""
     title = " ".join(str(value or "").split())
     if not title:
-        raise TaskError("A task needs a title.", code="no_title")
+        raise TaskError("A task needs a title.", code="empty_title")
     if len(title) > 500:
         raise TaskError(f"The title has {len(title)} characters; at most 500.", code="title_too_long")
     return title
@@ -416,7 +435,7 @@ def check_priority(priority: Any) -> None:
 def check(name: str, value: Any, allowed: Sequence[str]) -> None:
     """Raises `TaskError` for a value that is not one of those allowed."""
     if value not in allowed:
-        raise TaskError(f"{name} must be one of {', '.join(allowed)}, not {value!r}.", code="invalid")
+        raise TaskError(f"{name} must be one of {', '.join(allowed)}, not {value!r}.", code=f"bad_{name}")
 
 
 def _json(task: Task) -> Json:

@@ -69,3 +69,10 @@ def test_what_is_no_file_of_vectors_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("[1]")
     (tmp_path / "b.json").write_text("{")
     assert [golden.cases(f) for f in golden.files([tmp_path, tmp_path / "missing"])] == [[], []]
+
+
+async def test_scripts_of_tasks_of_our_own() -> None:
+    path = REPOSITORY / "tests" / "golden_sample" / "tasks_neighbours.json"
+    report = await golden.check([path])
+    assert report.ok, [f.failed_ids for f in report.functions]
+    assert report.functions[0].total >= 30

@@ -164,7 +164,7 @@ def make_tools(
                 case "reopen":
                     result = {"task": service.describe(await store.write(service.reopen, who, id))}
                 case "dep":
-                    task = await store.write(service.depend_all, who, id, on, type or "blocks", add=add)
+                    task = await store.write(service.depend_all, who, id, on, type, add=add)
                     result = {"task": service.describe(task)}
                 case "link":
                     task = await store.write(service.link, who, id, messageId or "")

@@ -1,4 +1,4 @@
-"""Whatever is done in whatever order, by two sessions, with crashes in between: the board is what a plain model says."""
+"""Whatever is done, by two sessions, with crashes in between: the board is what a plain model says."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -26,6 +26,7 @@ _PATH = re.compile(
     rf"(?<![\w./-])((?:[\w.@~-]+/)+[\w.@-]*\.\w{{1,8}}|/?(?:[\w.@~-]+/)+[\w.@-]+\.\w{{1,8}}|[\w@-][\w.@-]*\.(?:{_EXTENSION}))"
     r"(?::(\d+)(?:-(\d+))?)?(?![\w/])"
 )
+_FIELD = re.compile(r"\s*([A-Za-z][\w -]{0,30}):\s+(\S.*)")
 _LINES = re.compile(r"\blines?\s+(\d+)(?:\s*[-–]\s*(\d+))?")
 
 
@@ -91,6 +92,28 @@ def corrected(text: str, changes: Mapping[int, str | None]) -> str:
         or next((not _HEADER.fullmatch(n.strip()) for n in out[i + 1 :] if n.strip()), False)
     ]
     return "\n".join(kept).strip("\n")
+
+
+def with_sections(text: str, sections: Iterable[tuple[str, str]]) -> tuple[str, dict[str, str]]:
+    """A log with the lines of its sections (name, line) behind it, those left out that it has already; and the name of
+    the section of each line, by the line's content."""
+    have = {row.content for row in rows(text)}
+    out, names = [text] if text else [], dict[str, str]()
+    for name, line in sections:
+        row = next(rows(line), None)
+        if row is None:
+            continue
+        if row.content not in have:
+            have.add(row.content)
+            out.append(line if row.priority != "none" else line.replace("* ", "* 🟡 ", 1))
+        names[row.content] = name
+    return "\n".join(out), names
+
+
+def fields(content: str) -> dict[str, str]:
+    """What a line of a mode's section says by name behind its text: ` | outcome: failed | file: a.py`."""
+    _, *pieces = content.split(" | ")
+    return {found[1].strip().lower(): found[2].strip() for piece in pieces if (found := _FIELD.fullmatch(piece))}
 
 
 def references(text: str) -> tuple[list[str], list[str]]:

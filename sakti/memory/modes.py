@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
 from dataclasses import dataclass
 from functools import lru_cache
@@ -39,6 +40,12 @@ def prompt(mode: str, name: str) -> str:
         if has_prompt(f"modes/{folder}/{name}"):
             return read_prompt(f"modes/{folder}/{name}")
     return ""
+
+
+@lru_cache(maxsize=64)
+def sections(mode: str) -> tuple[str, ...]:
+    """The names of the sections that a mode asks its Observer for beside the observations: the tags in its `output`."""
+    return tuple(dict.fromkeys(re.findall(r"^<([a-z][a-z-]*)>", prompt(mode, "output"), re.MULTILINE)))
 
 
 def settings_for(settings: MemorySettings, mode: str) -> MemorySettings:

@@ -7,7 +7,7 @@ import dataclasses
 from sakti.core.errors import MemoryFailure
 from sakti.core.resources import fill_prompt, read_prompt
 from sakti.core.types import Message
-from sakti.memory import modes, parse
+from sakti.memory import lines, modes, parse
 from sakti.memory.asking import Asker, prompt_hash
 from sakti.memory.protocol import ModelCall, ObserveInput, ObserveResult
 from sakti.memory.transcript import format_messages, log_tail
@@ -92,6 +92,7 @@ class ModelObserver:
             last,
             text="\n".join(r.text for r in results),
             calls=tuple(c for r in results for c in r.calls),
+            categories={content: name for r in results for content, name in r.categories.items()},
             title=next((r.title for r in reversed(results) if r.title), None),
         )
 
@@ -112,9 +113,12 @@ class ModelObserver:
         for _ in range(2):
             text, call = await self._asker.ask(system, prompt)
             calls.append(call)
-            parsed = parse.parse_observer_output(text)
-            observations = parse.clean(parsed.observations)
-            if not parsed.degenerate and observations:
+            if parse.detect_degenerate_repetition(text):
+                continue
+            body, own = parse.take_sections(text, modes.sections(request.mode))
+            parsed = parse.parse_observer_output(body)
+            observations, categories = lines.with_sections(parse.clean(parsed.observations), own)
+            if observations:
                 return ObserveResult(
                     observations,
                     parsed.current_task,
@@ -123,5 +127,6 @@ class ModelObserver:
                     self.name,
                     prompt_hash(system),
                     tuple(calls),
+                    categories=categories,
                 )
         raise MemoryFailure(f"{self.name} gave no usable observations twice.", code="malformed")

@@ -7,6 +7,7 @@ vectors say. `clean` is a step of our own behind them: no tag ever reaches the s
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sakti.memory import js
@@ -107,6 +108,31 @@ def _observations(text: str, otherwise: str) -> str:
         return js.trim("\n".join(t for b in blocks if (t := js.trim(b))))
     items = [line for line in text.split("\n") if _ITEM.match(line)]
     return js.trim("\n".join(items)) if items else otherwise
+
+
+_OTHER_TAGS = "observations|current-task|suggested-response|thread-title"
+
+
+def take_sections(text: str, names: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:
+    """An answer without the sections of these names, and (name, line) of every line in them. A section that is not
+    closed ends where the next one begins; a tag without its other half goes as well."""
+    if not names:
+        return text, []
+    any_name = "|".join(map(re.escape, names))
+    section = re.compile(
+        rf"<({any_name})\b[^<>\n]*>(.*?)(?:</\1[ \t]*>|(?=</?(?:{any_name}|{_OTHER_TAGS})\b)|\Z)",
+        re.IGNORECASE | re.DOTALL,
+    )
+    lines: list[tuple[str, str]] = []
+
+    def take(match: re.Match[str]) -> str:
+        for line in clean(match[2]).split("\n"):
+            if (body := line.strip().removeprefix("*").strip()) and not body.startswith("Date:"):
+                lines.append((match[1].lower(), f"* {body.removeprefix('->').strip()}"))
+        return "\n"
+
+    rest = section.sub(take, text)
+    return re.sub(rf"</?(?:{any_name})\b[^<>\n]*>", "", rest, flags=re.IGNORECASE), lines
 
 
 # --- groups -------------------------------------------------------------------------------------------------

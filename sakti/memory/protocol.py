@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from sakti.core.types import Message, Usage
@@ -38,7 +39,8 @@ class ObserveInput:
 
 @dataclass(frozen=True, slots=True)
 class ObserveResult:
-    """`text` is a cleaned log; empty where nothing was worth a line. `note` is for the user."""
+    """`text` is a cleaned log; empty where nothing was worth a line. `note` is for the user. `categories`: the section
+    of the mode that a line stands in, by the line's content."""
 
     text: str
     current_task: str | None = None
@@ -48,6 +50,7 @@ class ObserveResult:
     prompt_hash: str = ""
     calls: tuple[ModelCall, ...] = ()
     note: str = ""
+    categories: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)

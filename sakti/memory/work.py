@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -173,7 +173,7 @@ class Worker:
             suggested_response=parse.clean_line(result.suggested_response),
             metadata=metadata,
         )
-        return group, self.rows(text, source_of(request))
+        return group, self.rows(text, source_of(request), result.categories)
 
     async def reflect(
         self,
@@ -199,6 +199,7 @@ class Worker:
                 code="not_smaller",
             )
         inputs = [t for _, t in request.groups]
+        merged = [g.id for g in groups]
         lost = dropped(inputs, text)
         firsts = [g.first_index for g in groups if g.first_index is not None]
         lasts = [g.last_index for g in groups if g.last_index is not None]
@@ -218,7 +219,7 @@ class Worker:
             message_tokens=sum(g.message_tokens for g in groups),
             observation_tokens=after,
             generation=record.generation_count + 1,
-            merged_group_ids=tuple(g.id for g in groups),
+            merged_group_ids=tuple(merged),
             cycle_id=operation.cycle_id,
             operation_id=held.operation_id,
             model=result.model,
@@ -236,12 +237,13 @@ class Worker:
             dataclasses.replace(
                 r, pinned=memory_store.as_line(r.content, r.priority, r.time).lstrip("* ").strip() in pinned
             )
-            for r in self.rows(text, Source(*inputs))
+            for r in self.rows(text, Source(*inputs), await self.store.read(memory_store.categories, merged))
         ]
         return group, rows
 
-    def rows(self, text: str, source: Source) -> list[NewLine]:
-        """The lines of a log, each marked with what it claims that its source does not have."""
+    def rows(self, text: str, source: Source, categories: Mapping[str, str]) -> list[NewLine]:
+        """The lines of a log, each marked with what it claims that its source does not have, and with the section of
+        its mode that it stands in (`categories`, by content)."""
         return [
             NewLine(
                 self.ids.new(),
@@ -251,8 +253,9 @@ class Worker:
                 r.time,
                 r.priority,
                 r.content,
-                r.metadata,
+                r.metadata | ({"mode_specific": lines.fields(r.content)} if r.content in categories else {}),
                 flags=flags(r.content, source),
+                category=categories.get(r.content, ""),
             )
             for r in lines.rows(text)
         ]

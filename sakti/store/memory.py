@@ -90,6 +90,7 @@ class NewLine:
     metadata: Json
     pinned: bool = False
     flags: tuple[str, ...] = ()
+    category: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +257,8 @@ def insert_group(
         # written out: building it for every line costs more than running it
         db.execute_sql(
             "INSERT INTO observations (id, group_id, thread_id, resource_id, line, depth, mode, observed_date, time,"
-            " priority, content, metadata, pinned, flags, created_at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " priority, category, content, metadata, pinned, flags, created_at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 line.id,
                 group.id,
@@ -269,6 +270,7 @@ def insert_group(
                 line.date,
                 line.time,
                 line.priority,
+                line.category,
                 line.content,
                 json.dumps(line.metadata, ensure_ascii=False),
                 int(line.pinned),
@@ -407,6 +409,15 @@ def pinned_lines(db: Database, group_ids: Sequence[str]) -> list[str]:
         list(group_ids),
     ).fetchall()
     return [as_line(content, priority, time) for content, priority, time in rows]
+
+
+def categories(db: Database, group_ids: Sequence[str]) -> dict[str, str]:
+    """The section of its mode that a line of these groups stands in, by its content; lines without one are left out."""
+    marks = ",".join("?" * len(group_ids))
+    rows = db.execute_sql(
+        f"SELECT content, category FROM observations WHERE group_id IN ({marks}) AND category != ''", list(group_ids)
+    )
+    return dict(rows.fetchall())
 
 
 def as_line(content: str, priority: str, time: str) -> str:

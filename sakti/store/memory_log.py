@@ -30,6 +30,7 @@ class LogLine:
     metadata: Json
     first_index: int | None
     last_index: int | None
+    category: str = ""
 
 
 def log_lines(db: Database, record_id: str, *, states: Sequence[str] = ("active",)) -> list[LogLine]:
@@ -44,7 +45,7 @@ def lines_where(db: Database, where: str, values: Sequence[object]) -> list[tupl
     rows = db.execute_sql(
         "SELECT o.id, o.group_id, g.kind, g.state, o.observed_date, o.time, o.priority, o.depth,"
         " coalesce(o.edited, o.content), o.flags, o.pinned, o.edited IS NOT NULL, o.forgotten, o.metadata,"
-        " g.first_index, g.last_index, o.content"
+        " g.first_index, g.last_index, o.content, o.category"
         " FROM observation_groups g JOIN observations o ON o.group_id = g.id"
         f" WHERE {where}"
         " ORDER BY g.state = 'buffered', g.kind = 'observation', g.pk, o.line",
@@ -69,6 +70,7 @@ def lines_where(db: Database, where: str, values: Sequence[object]) -> list[tupl
                 metadata=json.loads(r[13]),
                 first_index=r[14],
                 last_index=r[15],
+                category=r[17],
             ),
             r[16],
         )

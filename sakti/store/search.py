@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache
 from typing import Any
-
-import apsw
 
 from sakti.store import search_rank
 from sakti.store.connection import Database
@@ -33,6 +31,7 @@ from sakti.store.search_query import (
     terms,
 )
 from sakti.store.search_rank import Candidate
+from sakti.store.stems import stems
 
 __all__ = [
     "KINDS", "Hit", "Query", "Scope", "SearchPage", "looks_like_identifier", "parse_query", "search", "snippet_of",
@@ -45,6 +44,8 @@ QUESTION = 3  # from so many words on, the answer may stand beside what matches
 ENTERING = 50  # hits whose neighbours may enter the list
 HEAD = 4_000  # characters of a candidate that are read for ranking
 SNIPPET = 160
+READ, SPOTS = 20_000, 20  # characters of a text, and places of each word, that are looked at for its snippet
+MARKED = 64  # words that are marked in it
 WEIGHTS = "bm25(search_words, 1.0, 0.5, 0.3, 0.3)"  # text, pieces of identifiers, message before, its summary
 BUDGET = {"search_words": 30_000, "search_trigrams": 15_000}  # postings that one query may rank, about 1 µs each
 SAMPLE = 10_000  # newest texts from which the number of postings is estimated
@@ -126,7 +127,7 @@ def search(
     search_rank.prefer_recent(found, int(time.time() * 1000) if now is None else now)
     found = search_rank.without_duplicates(found)
     top = max((c.score for c in found), default=1.0) or 1.0
-    marked = [*words, *query.prefixes, *query.phrases, query.text[:SNIPPET]]
+    marked = (*words, *query.prefixes, *query.phrases, query.text[:SNIPPET])
     page = found[offset : offset + limit]
     rows = _rows(db, [c.pk for c in page])
     hits = tuple(
@@ -139,25 +140,35 @@ def search(
 
 
 def _by_words(db: Database, words: list[str], query: Query, place: _Place) -> tuple[list[Candidate], bool]:
-    looked_up, floor = _within_budget(db, words, "search_words")
+    newest, documents = _documents(db, words)
+    looked_up, floor = _within_budget(words, documents, newest, BUDGET["search_words"])
     match = _word_match(looked_up, query)
     if not match:
         return [], False
     found = _candidates(db, "search_words", WEIGHTS, match, replace(place, floor=floor))
     question = len(query.text.split()) >= QUESTION and not query.phrases and not looks_like_identifier(query.text)
     entering = _neighbours(db, found[:ENTERING], place) if question else []
-    search_rank.rerank(found, entering, words, partial(_stems, db))
+    search_rank.rerank(found, entering, search_rank.words_of(words, documents, newest))
     return found, floor > 0
 
 
-def _within_budget(db: Database, words: list[str], table: str) -> tuple[list[str], int]:
-    """The words to look up, and the lowest key to look at: rare words everywhere; where all are common, all of
-    them among the newest. Estimated from the newest texts, since counting would cost what it is to save."""
+def _documents(db: Database, words: Sequence[str], table: str = "search_words") -> tuple[int, dict[str, int]]:
+    """How many texts there are, and in how many each word is: estimated from the newest, since counting all would
+    cost what it is to save."""
     newest = db.execute_sql("SELECT coalesce(max(pk), 0) FROM search_docs").fetchone()[0]
-    budget = BUDGET[table]
-    if newest * max(1, len(words)) <= budget:
+    floor = max(0, newest - SAMPLE)
+    share = max(1.0, newest / SAMPLE)
+    sql = f"SELECT count(*) FROM {table} WHERE {table} MATCH ? AND rowid > ?"
+    counts = {w: db.execute_sql(sql, (_quoted(w), floor)).fetchone()[0] for w in words}
+    return newest, {w: round(n * share) or (1 if floor else 0) for w, n in counts.items()}
+
+
+def _within_budget(words: list[str], documents: Mapping[str, int], newest: int, budget: int) -> tuple[list[str], int]:
+    """The words to look up, and the lowest key to look at: rare words everywhere; where all are common, all of
+    them among the newest."""
+    cost = {w: documents[w] for w in words}
+    if sum(cost.values()) <= budget:
         return words, 0
-    cost = {w: _count_newest(db, table, w, newest - SAMPLE) * max(1, newest // SAMPLE) for w in words}
     kept: list[str] = []
     spent = 0
     for word in sorted(words, key=lambda w: cost[w]):
@@ -170,11 +181,6 @@ def _within_budget(db: Database, words: list[str], table: str) -> tuple[list[str
     return words, max(1, newest - newest * budget // max(1, sum(cost.values())))
 
 
-def _count_newest(db: Database, table: str, word: str, floor: int) -> int:
-    sql = f"SELECT count(*) FROM {table} WHERE {table} MATCH ? AND rowid > ?"
-    return db.execute_sql(sql, (_quoted(word), floor)).fetchone()[0]
-
-
 def _corrected(db: Database, words: list[str]) -> list[str]:
     """`words` with each that no text has replaced by the nearest one letter away, if there is one (one edit or
     transposition: 80 % of slips, Damerau 1964). The first two letters are taken as right."""
@@ -185,7 +191,7 @@ def _corrected(db: Database, words: list[str]) -> list[str]:
         if tried == CORRECTED or len(word) < 5 or not word.isalpha() or not word.isascii() or _exists(db, word):
             continue
         tried += 1
-        stem = (_stems(db, word) or [word])[0]
+        stem = (stems(word) or [word])[0]
         rows = db.execute_sql(
             "SELECT term, doc FROM search_vocabulary WHERE term >= ? AND term < ? AND length(term) BETWEEN ? AND ?"
             " LIMIT ?",
@@ -221,16 +227,6 @@ def _one_edit(a: str, b: str) -> bool:
     return rest_a[1:] == rest_b if len(a) > len(b) else rest_a == rest_b[1:]
 
 
-def _stems(db: Database, text: str) -> Sequence[str]:
-    """The tokens of `text` as the word index has them."""
-    connection: Any = db.connection()
-    tokenizer = connection.fts5_tokenizer("porter", ["unicode61", "remove_diacritics", "2"])
-    return tokenizer(
-        text.encode("utf-8", "replace"), apsw.FTS5_TOKENIZE_DOCUMENT, None, include_offsets=False,
-        include_colocated=False,
-    )  # fmt: skip
-
-
 def _word_match(words: Sequence[str], query: Query) -> str:
     optional = [*map(_quoted, words), *(f"{_quoted(p)}*" for p in query.prefixes)]
     required = [_quoted(p) for p in query.phrases]
@@ -251,7 +247,7 @@ def _by_trigrams(db: Database, query: Query, place: _Place) -> tuple[list[Candid
     tokens = [t for t in dict.fromkeys(TOKEN.findall(query.text)) if len(t) >= 3 and t.lower() not in STOP_WORDS]
     if not tokens:
         return [], False
-    looked_up, floor = _within_budget(db, tokens[:MAX_TERMS], "search_trigrams")
+    looked_up, floor = _trigrams_within_budget(db, tokens[:MAX_TERMS])
     found = _candidates(
         db,
         "search_trigrams",
@@ -263,7 +259,7 @@ def _by_trigrams(db: Database, query: Query, place: _Place) -> tuple[list[Candid
         return found, floor > 0
     letters = "".join(tokens)[: MAX_TERMS + 2]
     grams = list(dict.fromkeys(letters[i : i + 3] for i in range(len(letters) - 2)))
-    looked_up, floor = _within_budget(db, grams, "search_trigrams")
+    looked_up, floor = _trigrams_within_budget(db, grams)
     found = _candidates(
         db,
         "search_trigrams",
@@ -274,9 +270,17 @@ def _by_trigrams(db: Database, query: Query, place: _Place) -> tuple[list[Candid
     return found, floor > 0
 
 
+def _trigrams_within_budget(db: Database, parts: list[str]) -> tuple[list[str], int]:
+    newest, documents = _documents(db, parts, "search_trigrams")
+    return _within_budget(parts, documents, newest, BUDGET["search_trigrams"])
+
+
 # --- rows ---------------------------------------------------------------------------------------------------
 
-_RANKED = f"d.pk, d.kind, d.thread_id, d.position, d.created_at, substr(d.text, 1, {HEAD}), length(d.text)"
+_RANKED = (
+    f"d.pk, d.kind, d.thread_id, d.position, d.created_at, substr(d.text, 1, {HEAD}), length(d.text),"
+    f" substr(d.idents, 1, {HEAD}), d.prev"
+)
 _COLUMNS = (
     "d.pk, d.kind, d.doc_id, d.thread_id, coalesce(t.title, ''), d.task_id, d.role, d.created_at, d.position, d.text,"
     " CASE WHEN d.kind != 'message' THEN d.kind WHEN EXISTS (SELECT 1 FROM compaction_records c"
@@ -400,7 +404,7 @@ def _without_excluded(db: Database, found: list[Candidate], query: Query) -> lis
     return [c for c in found if not any(e in str(texts[c.pk][9]).lower() for e in unwanted)]
 
 
-def _hit(row: tuple[Any, ...], words: Iterable[str], score: float, rank: int) -> Hit:
+def _hit(row: tuple[Any, ...], words: Sequence[str], score: float, rank: int) -> Hit:
     _, kind, doc_id, thread_id, title, task_id, role, created, position, text, source = row
     snippet, marks = snippet_of(text, words)
     return Hit(
@@ -421,16 +425,35 @@ def _hit(row: tuple[Any, ...], words: Iterable[str], score: float, rank: int) ->
     )
 
 
-def snippet_of(text: str, words: Iterable[str]) -> tuple[str, tuple[tuple[int, int], ...]]:
+def snippet_of(text: str, words: Sequence[str]) -> tuple[str, tuple[tuple[int, int], ...]]:
     """About 160 characters of `text` on one line where most of `words` stand, and where they stand in it."""
-    wanted = sorted({w.lower() for w in words if w.strip()}, key=len, reverse=True)
-    pattern = re.compile("|".join(map(re.escape, wanted[:64])), re.IGNORECASE) if wanted else None
-    spots = [m.start() for m in pattern.finditer(text[:50_000])] if pattern else []
-    start = 0
-    if spots:
-        best = max(spots[:500], key=lambda s: sum(s <= x < s + SNIPPET for x in spots[:500]))
-        start = max(0, best - 30)
+    start, most, first = 0, 0, 0
+    spots = _spots(text[:READ].lower(), words)
+    for last, spot in enumerate(spots):
+        while spot - spots[first] >= SNIPPET:
+            first += 1
+        if last - first + 1 > most:
+            start, most = max(0, spots[first] - 30), last - first + 1
     cut = " ".join(text[start : start + SNIPPET].split())
     snippet = ("…" if start else "") + cut + ("…" if start + SNIPPET < len(text) else "")
-    marks = tuple((m.start(), m.end()) for m in pattern.finditer(snippet)) if pattern else ()
-    return snippet, marks
+    pattern = _marker(tuple(words))
+    return snippet, tuple((m.start(), m.end()) for m in pattern.finditer(snippet)) if pattern else ()
+
+
+def _spots(text: str, words: Sequence[str]) -> list[int]:
+    """Where the words stand in a text in lower case, at most some places of each."""
+    out: list[int] = []
+    for word in {w.lower() for w in words[:MARKED] if w.strip()}:
+        at = -1
+        for _ in range(SPOTS):
+            at = text.find(word, at + 1)
+            if at < 0:
+                break
+            out.append(at)
+    return sorted(out)
+
+
+@lru_cache(maxsize=4)
+def _marker(words: tuple[str, ...]) -> re.Pattern[str] | None:
+    wanted = sorted({w.lower() for w in words[:MARKED] if w.strip()}, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, wanted)), re.IGNORECASE) if wanted else None

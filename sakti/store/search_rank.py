@@ -1,25 +1,38 @@
-"""The order of what was found: adjacent words, neighbours, threads, recency. Pure but for the tokenizer it is given."""
+"""The order of what was found: words, adjacent and near words, what stands round it, recency. Pure."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sakti.store.stems import stems
+
+# Chosen on recorded conversations, issues and functions; what each is worth there is in the comments of `rerank`.
+K1 = 1.1
+LENGTH = 0.8  # BM25's b for a message of a conversation: there a long one says more
+LENGTH_ALONE = 0.95  # for a text that stands alone
+IDENTIFIERS, BEFORE = 0.4, 0.4  # what a word counts in the pieces of identifiers, and in the message before
+BEFORE_LENGTH = 1.5  # what a word of the message before adds to the length
+PAIR = 0.5  # all adjacent words of the query are adjacent in the text
+NEAR = 0.6  # all words of the query are near each other
+NEIGHBOUR = 0.3  # of the score of the message before and after
+ANSWER = 0.35  # of the score of the question before
+QUESTION = 0.3  # what a text loses that asks something itself
+THREAD = 0.9  # of the mean of the thread's three best
+RANKED = 100  # candidates whose text is read
+OCCURRENCES = 60  # of the query's words in one text that are looked at
+
 RRF_K = 60
-PAIR = 0.3  # all adjacent words of the query are adjacent in the text
-NEIGHBOUR = 0.1  # of the score of the message before or after
-THREAD = 0.5  # of the mean of the thread's three best
 RECENT = 0.1  # at most, for what was said just now
 HALF_LIFE_MS = 30 * 86_400_000
-PAIRS_IN = 100  # candidates whose text is read for adjacent words
-
-Tokenize = Callable[[str], Sequence[str]]  # as the word index does: lower case, stems
 
 
 @dataclass(slots=True)
 class Candidate:
-    """`head` is the beginning of its text, `length` the length of the whole (they tell duplicates apart)."""
+    """`head` is the beginning of its text, `length` the length of the whole (they tell duplicates apart); `idents`
+    and `before` what is indexed beside it: pieces of identifiers, the message before."""
 
     pk: int
     score: float
@@ -29,39 +42,128 @@ class Candidate:
     created_at: int = 0
     head: str = ""
     length: int = 0
+    idents: str = ""
+    before: str = ""
 
     @property
     def place(self) -> tuple[str | None, int] | None:
         return (self.thread_id, self.position) if self.kind == "message" else None
 
+    @property
+    def asks(self) -> bool:
+        return self.length == len(self.head) and self.head.rstrip().endswith("?")
 
-def rerank(found: list[Candidate], entering: Iterable[Candidate], words: Sequence[str], tokenize: Tokenize) -> None:
-    """Sort `found`, which is in bm25 order, and let the `entering` messages next to its best into the list.
 
-    score = bm25 / best + 0.3 · share of the query's adjacent pairs that are adjacent in the text (stems; bigram
-    features as in Metzler and Croft 2005) + 0.1 · the neighbours' scores + 0.5 · mean of the thread's three best.
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words of a query: how rare each stem is (its idf), which stand side by side, and what it is worth that
+    all are near each other: each word with each rarer one counts as much as the more common of the two."""
+
+    rarity: Mapping[str, float]
+    pairs: frozenset[tuple[str, str]]
+    nearness: float
+
+
+def words_of(query: Sequence[str], documents: Mapping[str, int], total: int) -> Words:
+    """`documents`: in how many of `total` texts each word of the query is."""
+    rarity: dict[str, float] = {}
+    order: list[str] = []
+    for word in query:
+        for stem in stems(word):
+            order.append(stem)
+            if documents.get(word):
+                rarity[stem] = max(1e-6, math.log((total - documents[word] + 0.5) / (documents[word] + 0.5)))
+    rare = sorted(rarity.values())
+    nearness = sum(value * (len(rare) - 1 - i) for i, value in enumerate(rare))
+    return Words(rarity, frozenset(p for p in itertools.pairwise(order) if p[0] != p[1]), nearness)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Of one text: how often each word counts, its length, the shares of adjacent and near words."""
+
+    counts: dict[str, float]
+    length: float
+    pairs: float
+    near: float
+
+
+def rerank(found: list[Candidate], entering: Iterable[Candidate], words: Words) -> None:
+    """Sort `found`, which is in the order of the index, and let the `entering` messages next to its best in.
+
+    score = BM25 (Robertson and Zaragoza 2009) over text, identifiers and message before, of the best = 1
+    + the share of adjacent words that are adjacent, and how near words are (bigrams and windows as in Metzler and
+    Croft 2005) + what the messages around it and its thread score: where much of a thread fits, more of it is meant,
+    and what follows on a question that fits is its answer.
     """
     if not found:
         return
-    top = found[0].score or 1.0
-    base = {c.pk: c.score / top for c in found}
-    at = {c.place: base[c.pk] for c in found if c.kind == "message"}
-    best_of_thread: dict[str | None, list[float]] = {}
-    for c in found:
-        best_of_thread.setdefault(c.thread_id if c.thread_id else f"\0{c.pk}", []).append(base[c.pk])
-    stems = [t for w in words for t in tokenize(w)[:1]]
-    pairs = {p for p in itertools.pairwise(stems) if p[0] != p[1]}
-    for c in found[:PAIRS_IN] if pairs else ():
-        tokens = tokenize(c.head)
-        c.score = top * (base[c.pk] + PAIR * len(pairs.intersection(itertools.pairwise(tokens))) / len(pairs))
-    found.extend(c for c in entering if c.pk not in base)
-    for c in found:
-        c.score /= top
+    ranked = found[:RANKED]
+    seen = [_look(c, words) for c in ranked]
+    mean = sum(s.length for s in seen) / len(seen) or 1.0
+    base = [_bm25(s, words, LENGTH if c.before else LENGTH_ALONE, mean) for c, s in zip(ranked, seen, strict=True)]
+    top = max(base) or 1.0
+    at: dict[tuple[str | None, int] | None, float] = {}
+    threads: dict[str, list[float]] = {}
+    for c, s, score in zip(ranked, seen, base, strict=True):
+        score /= top
+        at[c.place] = score
+        threads.setdefault(c.thread_id or f"\0{c.pk}", []).append(score)
+        c.score = score + PAIR * s.pairs + NEAR * s.near
+    known = {c.pk for c in ranked}
+    fresh = [c for c in entering if c.pk not in known]
+    for c in fresh:
+        c.score = 0.0
+    asked = {c.place for c in (*ranked, *fresh) if c.asks}
+    best = {thread: sum(sorted(scores, reverse=True)[:3]) / 3 for thread, scores in threads.items()}
+    for c in (*ranked, *fresh):
         if c.kind == "message":
-            around = at.get((c.thread_id, c.position - 1), 0.0) + at.get((c.thread_id, c.position + 1), 0.0)
-            c.score += NEIGHBOUR * around
-        c.score += THREAD * sum(best_of_thread.get(c.thread_id if c.thread_id else f"\0{c.pk}", [])[:3]) / 3
-    found.sort(key=lambda c: -c.score)
+            previous = (c.thread_id, c.position - 1)
+            c.score += NEIGHBOUR * (at.get(previous, 0.0) + at.get((c.thread_id, c.position + 1), 0.0))
+            if previous in asked:
+                c.score += ANSWER * at.get(previous, 0.0)
+        c.score += THREAD * best.get(c.thread_id or f"\0{c.pk}", 0.0)
+        if c.asks:
+            c.score -= QUESTION
+    rest = [c for c in found[RANKED:] if c.pk not in {f.pk for f in fresh}]
+    lowest = min((c.score for c in ranked), default=0.0)
+    for number, c in enumerate(rest, 1):  # in the order of the index, behind all that was read
+        c.score = lowest - number * 1e-6
+    found[:] = sorted([*ranked, *fresh, *rest], key=lambda c: -c.score)
+
+
+def _look(c: Candidate, words: Words) -> _Seen:
+    tokens, idents, before = stems(c.head), stems(c.idents), stems(c.before)
+    places = [(i, t) for i, t in enumerate(tokens) if t in words.rarity]
+    counts: dict[str, float] = {}
+    for _, token in places:
+        counts[token] = counts.get(token, 0.0) + 1.0
+    for others, weight in ((idents, IDENTIFIERS), (before, BEFORE)):
+        for token in words.rarity.keys() & set(others):
+            counts[token] = counts.get(token, 0.0) + weight * others.count(token)
+    length = len(tokens) + len(idents) + BEFORE_LENGTH * len(before)
+    return _Seen(counts, length, *_together(places[:OCCURRENCES], words))
+
+
+def _together(places: Sequence[tuple[int, str]], words: Words) -> tuple[float, float]:
+    """(share of the query's adjacent words that are adjacent here, how near its words are: 1 where all stand side by
+    side; rare words count more)."""
+    adjacent: set[tuple[str, str]] = set()
+    nearest: dict[tuple[str, str], int] = {}
+    for (i, a), (j, b) in itertools.pairwise(places):
+        if a == b:
+            continue
+        if j - i == 1 and (a, b) in words.pairs:
+            adjacent.add((a, b))
+        pair = (a, b) if a < b else (b, a)
+        nearest[pair] = min(nearest.get(pair, 1 << 30), j - i)
+    near = sum(min(words.rarity[a], words.rarity[b]) / distance for (a, b), distance in nearest.items())
+    return len(adjacent) / len(words.pairs) if words.pairs else 0.0, near / words.nearness if words.nearness else 0.0
+
+
+def _bm25(seen: _Seen, words: Words, b: float, mean: float) -> float:
+    norm = K1 * (1 - b + b * seen.length / mean)
+    return sum(words.rarity[t] * n / (n + norm) for t, n in seen.counts.items())
 
 
 def fuse(*lists: list[Candidate]) -> list[Candidate]:

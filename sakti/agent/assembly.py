@@ -52,7 +52,22 @@ def make_engine(session: Session) -> MemoryEngine:
         reflector=reflector,
         emit=session.emit,
         timezone=local_timezone(),
+        reason=why_observer(session),
     )
+
+
+def why_observer(session: Session) -> str:
+    """Why the model that observes was chosen, or why none was."""
+    memory, models = session.config.memory, session.models
+    if memory.model or memory.observation.model:
+        return "set by memory.model" if memory.model else "set by memory.observation.model"
+    if models.info is None:
+        return "no model at hand"
+    if models.info.small:
+        return f"{models.info.name} is too small to observe"
+    if models.observing() == models.info.full_name:
+        return "the model that answers"
+    return f"the small model of {models.info.provider}"
 
 
 def make_toolbox(session: Session) -> Toolbox:

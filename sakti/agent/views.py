@@ -10,6 +10,7 @@ from sakti.core.types import Message, ModelInfo, Thread, plain_text
 
 if TYPE_CHECKING:
     from sakti.agent.session import Session
+    from sakti.store.memory_figures import Figures
     from sakti.store.memory_log import LogLine
     from sakti.store.search import SearchPage
     from sakti.tasks.service import Board
@@ -59,6 +60,15 @@ class Views:
         if session.thread is None:
             return []
         return await session.store.read(memory_log.log_lines, session.engine.record_id)
+
+    async def memory_figures(self) -> Figures:
+        """How this thread's memory does, by its stored rows."""
+        from sakti.store import memory_figures
+
+        session = self._session
+        if session.thread is None:
+            return memory_figures.Figures()
+        return await session.store.read(memory_figures.figures, session.engine.record_id)
 
     async def sources(self, group_id: str) -> list[Message]:
         """The raw messages that an observation group was made from."""

@@ -21,31 +21,38 @@ Set = Annotated[
 ]
 
 
-async def _session(store: Any, thread: str | None, overrides: list[str] | None) -> Any:
-    """A session on that thread, without a model: it only looks."""
+async def _session(store: Any, thread: str | None, overrides: list[str] | None, *, choose: bool = False) -> Any:
+    """A session on that thread that only looks; `choose`: it knows its model, else it has none."""
     from sakti.agent.session import Session
 
     session = Session(common.options(overrides=overrides or (), resume=thread, interactive=False), store=store)
+    if choose:
+        await session.models.select(None)
     await session.look()
     return session
 
 
 @app.command()
 def status(thread: Thread = None, set_: Set = None, json_: Json = False) -> None:
-    """The token windows, as `data-om-status` has them."""
+    """The token windows, as `data-om-status` has them; who observes and why; what became of it so far."""
+    from dataclasses import asdict
 
-    async def work(store: Any) -> Any:
-        session = await _session(store, thread, set_)
-        return session.status
-
+    from sakti.agent.figures import rows
     from sakti.core.events import to_json
     from sakti.core.text import count_k
 
-    found = common.with_store(work)
+    async def work(store: Any) -> Any:
+        session = await _session(store, thread, set_, choose=True)
+        try:
+            return session.status, await session.views.memory_figures()
+        finally:
+            await session.close()
+
+    found, figures = common.with_store(work)
     if found is None:
         common.fail("There is no thread in this workspace yet.")
     if json_:
-        common.say_json(to_json(found))
+        common.say_json({**to_json(found), "figures": asdict(figures)})
         return
     b, r = found.buffered_observations, found.buffered_reflection
     common.say(
@@ -53,19 +60,36 @@ def status(thread: Thread = None, set_: Set = None, json_: Json = False) -> None
         f"observed  {count_k(found.observations.tokens)} / {count_k(found.observations.threshold)}\n"
         f"buffered  {b.chunks} chunks {count_k(b.message_tokens)} → {count_k(b.observation_tokens)}, "
         f"frees {count_k(b.projected_message_removal)} ({b.status})\n"
-        f"reflect   {r.status}, generation {found.generation_count}"
+        f"reflect   {r.status}, generation {found.generation_count}\n"
+        f"observer  {found.observer}{f' ({found.reason})' if found.reason else ''}\n"
+        f"reflector {found.reflector}"
     )
+    if found.note:
+        common.say(f"note      {found.note}")
+    for name, text in rows(figures):
+        common.say(f"{name:<9} {text}")
 
 
 @app.command("log")
-def log_(thread: Thread = None, set_: Set = None, json_: Json = False) -> None:
+def log_(
+    thread: Thread = None,
+    category: Annotated[
+        str | None, typer.Option("--category", help="Only lines of that section of a mode: attempts, findings …")
+    ] = None,
+    set_: Set = None,
+    json_: Json = False,
+) -> None:
     """The observation log; the last eight characters of a line's id name it in other commands."""
 
     async def work(store: Any) -> Any:
         session = await _session(store, thread, set_)
         return await session.views.observations() if session.thread else []
 
-    _say_lines([x for x in common.with_store(work) if json_ or not x.forgotten], json_)
+    lines = [x for x in common.with_store(work) if json_ or not x.forgotten]
+    known = sorted({x.category for x in lines if x.category})
+    if category is not None and category not in known:
+        common.fail(f"No line is in the category {category!r}; there are: {', '.join(known) or 'none'}.")
+    _say_lines([x for x in lines if category in (None, x.category)], json_)
 
 
 @app.command()

@@ -207,7 +207,7 @@ class BufferedReflection:
 
 @dataclass(frozen=True, slots=True)
 class MemoryStatus:
-    """The windows, once a step and whenever background work starts or ends."""
+    """The windows, once a step and whenever background work starts or ends. `reason`: why this Observer."""
 
     name = "data-om-status"
     record_id: str
@@ -223,6 +223,7 @@ class MemoryStatus:
     approximate: bool = False
     next_buffer_at: int | None = None
     note: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +332,9 @@ def to_json(event: Event) -> Json:
                     },
                 },
                 "observer": event.observer,
+                "observer_reason": event.reason,
                 "reflector": event.reflector,
+                "note": event.note,
                 "approximate": event.approximate,
             }
         case MemoryOperation():

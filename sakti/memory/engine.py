@@ -57,7 +57,7 @@ class Prepared:
 
 
 class MemoryEngine:
-    """The memory of one open thread. `owner` names this engine in the leases."""
+    """The memory of one open thread. `owner` names this engine in the leases; `reason` says why this Observer."""
 
     def __init__(
         self,
@@ -74,6 +74,7 @@ class MemoryEngine:
         owner: str | None = None,
         timezone: str | None = None,
         goal: str = "",
+        reason: str = "",
         failpoint: failpoints.Hook = failpoints.nothing,
     ) -> None:
         self._store, self._counter, self._clock, self._ids = store, counter, clock, ids
@@ -83,6 +84,7 @@ class MemoryEngine:
         self._emit = emit
         self._owner = owner or leases.new_owner()
         self._timezone, self._goal, self._failpoint = timezone, goal, failpoint
+        self._chosen, self._reason = observer.name, reason
         self._worker = Worker(
             store=store,
             counter=counter,
@@ -442,13 +444,14 @@ class MemoryEngine:
 
     def status(self) -> MemoryStatus:
         """The windows as they are now; the same numbers as in the request."""
-        flow = self._open()
+        observer = self._worker.observer.name
         return status.status(
-            flow,
+            self._open(),
             self._step,
-            self._worker.observer.name,
+            observer,
             self._worker.reflector.name,
             approximate=self._counter.approximate,
+            reason=self._reason if observer == self._chosen else f"{self._chosen} could not observe",
         )
 
     def _announce(self) -> None:

@@ -8,7 +8,9 @@ from sakti.memory.flow import Flow
 from sakti.memory.window import sync_cut
 
 
-def status(flow: Flow, step: int, observer: str, reflector: str, *, approximate: bool) -> MemoryStatus:
+def status(
+    flow: Flow, step: int, observer: str, reflector: str, *, approximate: bool, reason: str = ""
+) -> MemoryStatus:
     window, numbers = flow.window, flow.numbers()
     ready = window.ready()
     chunks = [g.message_tokens for g in ready]
@@ -40,6 +42,7 @@ def status(flow: Flow, step: int, observer: str, reflector: str, *, approximate:
         approximate,
         next_boundary(window.pending, flow.buffered_at, numbers),
         flow.note or _held_up(flow, numbers, waits=running or bool(ready)) or numbers.why,
+        reason,
     )
 
 

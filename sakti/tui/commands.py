@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from sakti.agent.commands import Typed, parse
+from sakti.agent.figures import rows
 from sakti.core.config import APPROVAL_MODES
 from sakti.core.errors import SaktiError
 from sakti.core.text import count_k, one_line
@@ -79,14 +80,16 @@ class Commands:
     async def do_memory(self, argument: str) -> None:
         if argument.strip() == "undo":
             await self._app.session.undo_reflection()
+            self._app.load_observations()
             return
         status = self._app.session.status
         if status is None:
             self._app.say("No window yet: it fills as you talk.")
             return
         buffered, reflection = status.buffered_observations, status.buffered_reflection
+        figures = self._app.sidebar.memory.figures
         about = "about " if status.approximate else ""
-        rows = [
+        found = [
             (
                 "messages",
                 f"{about}{status.messages.tokens:,} of {status.messages.threshold:,} tokens before they are observed",
@@ -106,11 +109,12 @@ class Commands:
                 f"{reflection.input_observation_tokens:,} → {reflection.observation_tokens:,} ({reflection.status})",
             ),
             ("generation", str(status.generation_count)),
-            ("observer", status.observer),
+            *(rows(figures) if figures is not None else ()),
+            ("observer", f"{status.observer} ({status.reason})" if status.reason else status.observer),
             ("reflector", status.reflector),
             ("note", status.note),
         ]
-        self._app.transcript.live.add_block(CardBlock(title="Memory", rows=tuple((k, v) for k, v in rows if v)))
+        self._app.transcript.live.add_block(CardBlock(title="Memory", rows=tuple((k, v) for k, v in found if v)))
 
     async def do_context(self, _: str) -> None:
         from sakti.tui.screens.text import ContextScreen

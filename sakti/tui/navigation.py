@@ -66,6 +66,7 @@ class Navigation:
 
     async def _load_observations(self) -> None:
         self._me.sidebar.observations.show(await self._me.session.views.observations())
+        self._me.sidebar.memory.figures = await self._me.session.views.memory_figures()
 
     # --- panes ------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from sakti.core.events import (
     TurnStarted,
 )
 from sakti.core.types import Message, TextPart, Thread, Usage
+from sakti.store.memory_figures import Figures
 
 NOW = 1_768_478_400_000  # 2026-01-15 12:00 UTC
 
@@ -46,6 +47,7 @@ class FakeClock:
 class FakeViews:
     messages: dict[str, list[Message]] = field(default_factory=dict)
     lines: list = field(default_factory=list)
+    figures: Figures = field(default_factory=Figures)
     tasks: SimpleNamespace = field(default_factory=lambda: board())
     state: dict[str, str] = field(default_factory=dict)
     typed: list[str] = field(default_factory=list)
@@ -61,6 +63,9 @@ class FakeViews:
 
     async def observations(self):
         return self.lines
+
+    async def memory_figures(self):
+        return self.figures
 
     async def sources(self, group_id):
         return [m for ms in self.messages.values() for m in ms][:3]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sakti.core.events import BufferedObservations, BufferedReflection, Gauge, MemoryStatus
 from sakti.core.types import Message, TextPart, ToolCallPart, ToolResultPart, Usage
+from sakti.store.memory_figures import Figures, Pass
 from sakti.store.memory_log import LogLine
 from sakti.tasks.service import BoardTask
 from tests.tui.fakes import NOW, FakeSession, board
@@ -132,6 +133,13 @@ def scene(workspace: Path) -> FakeSession:
         observer="anthropic/claude-haiku-4-5",
         reflector="anthropic/claude-haiku-4-5",
         next_buffer_at=24_000,
+    )
+    session.views.figures = Figures(
+        Pass(6_100, 640, "anthropic/claude-haiku-4-5", 0),
+        Pass(8_200, 3_000, "anthropic/claude-haiku-4-5", 0),
+        marked_lines=1,
+        claims=1,
+        dropped_paths=2,
     )
     session.usage = Usage(412_000, 375_000, 20_000, 9_100, 0, 0.42)
     return session

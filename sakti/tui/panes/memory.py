@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -12,6 +13,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
+from sakti.agent.figures import guarded, sizes
 from sakti.core.events import Gauge, MemoryOperation, MemoryStatus
 from sakti.core.text import count_k, one_line
 from sakti.core.types import Usage
@@ -19,14 +21,19 @@ from sakti.tui.palette import Palette, make_palette
 from sakti.tui.transcript.wrap import Line, line_width, shorten
 from sakti.tui.widgets.lines import app_of
 
+if TYPE_CHECKING:
+    from sakti.store.memory_figures import Figures
+
 LABEL = 9
 
 
 class MemoryPane(Widget):
-    """Drawn from the last `MemoryStatus` and the thread's usage; no number is made up here."""
+    """Drawn from the last `MemoryStatus`, the memory's stored figures and the thread's usage; no number is made up
+    here."""
 
     status: reactive[MemoryStatus | None] = reactive(None)
     usage: reactive[Usage] = reactive(Usage())
+    figures: reactive[Figures | None] = reactive(None)
     failed: reactive[str] = reactive("")
     title_style = Style()
 
@@ -34,6 +41,9 @@ class MemoryPane(Widget):
         app_of(self).theme_changed_signal.subscribe(self, lambda _: self.refresh())
 
     def watch_status(self) -> None:
+        self._fit()
+
+    def watch_figures(self) -> None:
         self._fit()
 
     def watch_failed(self) -> None:
@@ -69,10 +79,12 @@ class MemoryPane(Widget):
         app = app_of(self)
         palette = make_palette(app.theme_variables, app.current_theme.dark)
         self.title_style = palette.cursor
-        return memory_lines(self.status, self.usage, self.failed, max(10, width - 2), palette)
+        return memory_lines(self.status, self.figures, self.usage, self.failed, max(10, width - 2), palette)
 
 
-def memory_lines(status: MemoryStatus | None, usage: Usage, failed: str, width: int, palette: Palette) -> list[Line]:
+def memory_lines(
+    status: MemoryStatus | None, figures: Figures | None, usage: Usage, failed: str, width: int, palette: Palette
+) -> list[Line]:
     """The pane's lines, its title first."""
     title: Line = [Segment("Memory", palette.bold)]
     if status is None:
@@ -97,17 +109,25 @@ def memory_lines(status: MemoryStatus | None, usage: Usage, failed: str, width: 
         lines.append(
             _row("buffered", buffered.status if buffered.status != "complete" else "nothing", palette, buffered.status)
         )
+    if figures is not None and figures.observation is not None:
+        lines.append(_row("last", sizes(figures.observation.tokens_before, figures.observation.tokens_after), palette))
     reflection = status.buffered_reflection
     text = reflection.status
+    if reflection.status == "idle" and figures is not None and figures.reflection is not None:
+        text = sizes(figures.reflection.tokens_before, figures.reflection.tokens_after)
     if reflection.input_observation_tokens and reflection.observation_tokens:
         ratio = reflection.observation_tokens / reflection.input_observation_tokens
         text = (
             f"{count_k(reflection.input_observation_tokens)} → {count_k(reflection.observation_tokens)} ({ratio:.0%})"
         )
     lines.append(_row("reflect", text, palette, reflection.status))
+    if figures is not None and (found := guarded(figures)):
+        lines.append([Segment("guard".ljust(LABEL), palette.muted), Segment(found, palette.warn)])
     lines.append(_row("cache", _cost(usage), palette))
     if status.observer:
         names = one_line(status.observer, 60)
+        if status.observer == "extractive" and status.reason:
+            names += f": {one_line(status.reason, 60)}"
         if status.reflector and status.reflector != status.observer:
             names += f" / {one_line(status.reflector, 60)}"
         lines.append(_row("by", names, palette))

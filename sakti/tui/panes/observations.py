@@ -186,7 +186,8 @@ class ObservationsPane(Vertical):
         total = len(self._lines)
         count = f"{shown} of {total}" if shown != total else f"{total}" if total else ""
         self.title.update(f"Observations  {count}".rstrip())
-        self.log_list.set_rows(rows, cursor=len(rows) - 1 if keep_end else None, keep_end=keep_end)
+        follow = keep_end and not self.log_list.has_focus  # who reads a line keeps it
+        self.log_list.set_rows(rows, cursor=len(rows) - 1 if follow else None, keep_end=follow)
 
     @on(Input.Changed, "#observations-filter")
     def _filter_changed(self) -> None:

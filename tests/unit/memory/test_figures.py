@@ -1,0 +1,69 @@
+"""What the panes say of how memory does: every number is a stored one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sakti.agent.figures import guarded, rows, sizes
+from sakti.memory.protocol import ObserveInput, ObserveResult
+from sakti.store import memory, memory_figures, memory_log
+from sakti.store.memory_figures import Figures, figures
+from tests.fakes.memory import Driver, ScriptedObserver, settings
+
+
+class Inventing(ScriptedObserver):
+    """Claims a file that nobody named."""
+
+    async def observe(self, request: ObserveInput) -> ObserveResult:
+        result = await super().observe(request)
+        return ObserveResult(f"{result.text}\n* 🔴 (10:00) see src/invented.py and 12 ms", model="honest")
+
+
+async def test_the_figures_are_those_of_the_rows(tmp_path: Path) -> None:
+    driver = await Driver.make(tmp_path / "m.db", settings(observation_tokens=4_000), observer=Inventing())
+    assert await driver.store.read(figures, driver.engine.record_id) == Figures()
+    assert rows(Figures()) == []
+    for number in range(8):
+        await driver.turn(f"part {number} " + "word " * 200, [{"text": f"answer {number} " * 40}])
+        await driver.engine.wait_idle()
+    record = driver.engine.record_id
+    active = await driver.store.read(memory.groups, record, "active")
+    buffered = await driver.store.read(memory.groups, record, "buffered")
+    found = await driver.store.read(figures, record)
+    last = [*active, *buffered][-1]
+    assert found.observation is not None
+    assert (found.observation.tokens_before, found.observation.tokens_after) == (
+        last.message_tokens,
+        last.observation_tokens,
+    )
+    flags = [x.flags for x in await driver.store.read(memory_log.log_lines, record) if x.flags]
+    assert (found.marked_lines, found.claims) == (len(flags), sum(map(len, flags)))
+    assert "path: src/invented.py" in flags[0]
+    assert (found.reflection, found.generations, found.dropped_lines) == (None, (), 0)
+
+    assert await driver.engine.reflect_now()
+    found = await driver.store.read(figures, record)
+    (generation,) = found.generations
+    assert found.reflection is not None
+    assert found.reflection.tokens_before == generation.input_tokens == sum(g.observation_tokens for g in active)
+    assert found.reflection.ratio < 1
+    reflection = driver.engine.flow.window.active[0]
+    assert found.dropped_lines == len(reflection.metadata["dropped"]["lines"])
+    named = dict(rows(found))
+    assert named["last"].endswith("by honest")
+    assert named["gen 1"].startswith(sizes(generation.input_tokens, generation.tokens))
+    assert guarded(found)
+
+    await driver.engine.undo_reflection()
+    found = await driver.store.read(memory_figures.figures, record)
+    assert (found.reflection, found.generations, found.dropped_lines) == (None, (), 0)
+    await driver.close()
+
+
+async def test_the_observer_is_named_with_the_reason(tmp_path: Path) -> None:
+    driver = await Driver.make(tmp_path / "m.db")
+    driver.engine._reason = "set by memory.model"
+    assert driver.engine.status().reason == "set by memory.model"
+    driver.observer.name = "extractive"  # as it is when a model has failed for good
+    assert driver.engine.status().reason == "scripted could not observe"
+    await driver.close()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sakti.agent.session import Session
+    from sakti.tasks.queries import Branch
 
 
 class BoardActions:
@@ -54,6 +55,20 @@ class BoardActions:
 
         task = await self._write(service.depend, task_id, on, "blocks")
         return f"{task.handle} waits for {on}."
+
+    async def delete_task(self, task_id: str) -> str:
+        from sakti.tasks import service
+
+        task, freed = await self._write(service.delete, task_id)
+        more = f" Unblocked: {', '.join(t.handle for t in freed)}." if freed else ""
+        return f"{task.handle} was deleted.{more} Undo brings it back."
+
+    async def tree(self, task_id: str) -> tuple[Branch, ...]:
+        """What a task waits for and what waits for it, the task itself first."""
+        from sakti.tasks import queries
+
+        session = self._session
+        return await session.store.read(queries.tree, session.resource_id, task_id)
 
     async def undo_task(self) -> str:
         from sakti.tasks import service

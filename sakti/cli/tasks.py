@@ -307,6 +307,24 @@ def explain(task: str, json_: bool) -> None:
         common.say(f"{'  ' * depth}{why}{_line(step)}")
 
 
+@_command("tree", TASK, JSON)
+def tree(task: str, json_: bool) -> None:
+    """What a task waits for and what waits for it, all the way."""
+    from sakti.tasks import queries
+
+    found = _ask(queries.tree, json_, task)
+    if json_:
+        lines = [
+            {"depth": b.depth, "relation": b.relation, **queries.describe(b.task), "isBlocked": b.held} for b in found
+        ]
+        common.say_json({"success": True, "task": queries.describe(found[0].task), "tree": lines})
+        return
+    for branch in found:
+        relation = f"{branch.relation} " if branch.relation else ""
+        again = "  (see above)" if branch.again else ""
+        common.say(f"{'  ' * branch.depth}{relation}{_line(queries.describe(branch.task))}{again}")
+
+
 @_command("board", JSON)
 def board(json_: bool) -> None:
     """The columns: in progress, ready, blocked and by what, done today."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -45,6 +45,18 @@ class Board:
     in_progress: tuple[BoardTask, ...] = ()
     closed_today: tuple[BoardTask, ...] = ()
     counts: tuple[int, int, int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A line of a task's dependency tree: how deep, how it is related to the line above it ("" for the task itself),
+    and whether an open task keeps it. `again`: it stands above already, with what hangs on it."""
+
+    depth: int
+    relation: str
+    task: Task
+    held: bool
+    again: bool = False
 
 
 def load(db: Database, resource_id: str) -> tuple[dict[str, Task], g.Graph]:
@@ -173,6 +185,49 @@ def explain(db: Database, resource_id: str, text: str) -> Json:
     names = store.get_many(db, [t for t, _ in chain or ()])
     steps = [{**describe(names[t]), "because": why} for t, why in chain or ()]
     return {"task": describe(task), "chain": steps}
+
+
+# (what the edge says, its type, whether it is walked from the task to what it depends on)
+_UP = (("waits for", g.BLOCKS, True), ("part of", g.PARENT, True))
+_DOWN = (("has part", g.PARENT, False), ("blocks", g.BLOCKS, False))
+_BESIDE = (("found while", g.DISCOVERED, True), ("led to", g.DISCOVERED, False), ("related", g.RELATED, True),
+           ("related", g.RELATED, False))  # fmt: skip
+
+
+def tree(db: Database, resource_id: str, text: str, *, depth: int = 8, limit: int = 200) -> tuple[Branch, ...]:
+    """What a task waits for and is a part of, all the way; then what is a part of it or waits for it, all the way; then
+    what is only related. At most `limit` lines."""
+    root = find(db, resource_id, text)
+    out = [_branch(db, 0, "", root)]
+    for relations, levels in ((_UP, depth), (_DOWN, depth), (_BESIDE, 1)):
+        seen = {root.id}
+        stack = _next(db, root.id, relations, 1)[::-1]
+        while stack and len(out) < limit:
+            level, relation, task = stack.pop()
+            out.append(_branch(db, level, relation, task, again=task.id in seen))
+            if task.id not in seen and level < levels:
+                stack += _next(db, task.id, relations, level + 1)[::-1]
+            seen.add(task.id)
+    return tuple(out)
+
+
+def _branch(db: Database, depth: int, relation: str, task: Task, *, again: bool = False) -> Branch:
+    held, _ = store.state(db, task.id)
+    return Branch(depth, relation, task, held and task.status != "closed", again)
+
+
+def _next(
+    db: Database, task_id: str, relations: Sequence[tuple[str, str, bool]], depth: int
+) -> list[tuple[int, str, Task]]:
+    edges = store.edges_of(db, task_id)
+    found = [
+        (relation, on if up else task)
+        for relation, wanted, up in relations
+        for task, on, kind in edges
+        if kind == wanted and (task if up else on) == task_id
+    ]
+    tasks = store.get_many(db, {t for _, t in found})
+    return [(depth, relation, tasks[t]) for relation, t in found]
 
 
 def _is_ready(db: Database) -> Callable[[str], bool]:

@@ -10,6 +10,7 @@ from sakti.store import messages, threads
 from sakti.tasks import service
 from sakti.tasks.service import Actor
 from sakti.tui.screens.board import BoardScreen
+from sakti.tui.screens.task_tree import TreeScreen
 from sakti.tui.screens.text import SourceScreen
 from tests.tui.conftest import screen_text, settle
 
@@ -33,7 +34,7 @@ async def open_board(app, pilot):
 
 async def look(app, pilot):
     """What the clock does once a second."""
-    app.screen._look()
+    app.screen.look()
     await settle(app, pilot)
 
 
@@ -117,3 +118,131 @@ async def test_enter_shows_what_was_said_and_nothing_is_markup(running, board, s
         await settle(app, pilot)
         assert isinstance(app.screen, SourceScreen)
         assert "about it" in screen_text(app)
+
+
+async def click_on(app, pilot, words, times=1):
+    """Click the place on the screen where `words` stand."""
+    for y, line in enumerate(screen_text(app).split("\n")):
+        if words in line:
+            await pilot.click(offset=(line.index(words) + 1, y), times=times)
+            await settle(app, pilot)
+            return
+    raise AssertionError(f"{words!r} is not on the screen")
+
+
+async def test_everything_goes_by_mouse_too(running, board, store):
+    await store.write(service.create, board, "a", "alpha")
+    await store.write(service.create, board, "b", "beta")
+    async with running((100, 24)) as (app, pilot):
+        screen = await open_board(app, pilot)
+        await click_on(app, pilot, "beta")
+        assert screen._list("ready").current.title == "beta"
+        await click_on(app, pilot, "c claim")
+        assert "is yours" in screen_text(app)
+        await click_on(app, pilot, "beta")  # in its new column
+        assert screen.column.id == "board-in_progress"
+        assert "you · just now" in screen_text(app)
+        await click_on(app, pilot, "r release")
+        assert "In progress  0" in screen_text(app)
+        await click_on(app, pilot, "alpha")
+        await click_on(app, pilot, "x close")
+        await pilot.press(*"done", "enter")
+        await settle(app, pilot)
+        assert "Done today  1" in screen_text(app)
+        await click_on(app, pilot, "alpha")
+        await click_on(app, pilot, "o reopen")
+        assert "Done today  0" in screen_text(app)
+        await click_on(app, pilot, "n new")
+        await pilot.press(*"gamma", "enter")
+        await settle(app, pilot)
+        await click_on(app, pilot, "gamma")
+        await click_on(app, pilot, "del delete")
+        assert "Undo brings it back" in screen_text(app)
+        assert "gamma" not in screen_text(app)
+        await click_on(app, pilot, "u undo")
+        assert "gamma" in screen_text(app)
+        await click_on(app, pilot, "esc back")
+        assert app.screen is not screen
+
+
+async def test_a_task_is_deleted_and_its_dependants_are_free_until_undo(running, board, store):
+    await store.write(service.create, board, "a", "alpha")
+    await store.write(service.create, board, "b", "beta", depends_on=["a"])
+    async with running((120, 30)) as (app, pilot):
+        await open_board(app, pilot)
+        await pilot.press("delete")
+        await settle(app, pilot)
+        assert "was deleted. Unblocked: t" in screen_text(app)
+        assert "Ready  1" in screen_text(app)
+        assert "Blocked  0" in screen_text(app)
+        await pilot.press("u")
+        await settle(app, pilot)
+        assert "Blocked  1" in screen_text(app)
+
+
+async def test_the_tree_of_a_task_shows_both_ways_and_goes_on(running, board, store):
+    await store.write(service.create, board, "e", "epic", type="epic")
+    await store.write(service.create, board, "a", "alpha")
+    await store.write(service.create, board, "b", "beta", depends_on=["a"], parent="e")
+    await store.write(service.create, board, "c", "gamma [/red]", depends_on=["b"])
+    await store.write(service.depend, board, "c", "a", "blocks")
+    await store.write(service.depend, board, "b", "c", "related")
+    async with running((100, 24)) as (app, pilot):
+        await open_board(app, pilot)
+        await pilot.press("t")  # alpha is the only one ready
+        await settle(app, pilot)
+        assert isinstance(app.screen, TreeScreen)
+        text = screen_text(app)
+        assert "Dependencies of t" in text
+        rows = [(b.depth, b.relation, b.task.title, b.again) for b in app.screen.branches.rows]
+        assert rows == [
+            (0, "", "alpha", False),
+            (1, "blocks", "beta", False),
+            (2, "blocks", "gamma [/red]", False),
+            (1, "blocks", "gamma [/red]", True),
+        ]
+        assert "gamma [/red]  (see above)" in text
+        await pilot.press("down", "enter")
+        await settle(app, pilot)
+        rows = [(b.relation, b.task.title) for b in app.screen.branches.rows]
+        assert rows == [
+            ("", "beta"), ("waits for", "alpha"), ("part of", "epic"), ("blocks", "gamma [/red]"),
+            ("related", "gamma [/red]"),
+        ]  # fmt: skip
+        await click_on(app, pilot, "epic", times=2)
+        assert [b.relation for b in app.screen.branches.rows] == ["", "has part", "blocks"]
+        await pilot.press("escape")
+        await click_on(app, pilot, "t tree")
+        assert isinstance(app.screen, TreeScreen)
+
+
+async def test_what_the_agent_makes_shows_at_once(running, board, store):
+    async with running((120, 30)) as (app, pilot):
+        await open_board(app, pilot)
+        await store.write(service.create, board, "a", "made by the agent")
+        app.load_board()  # what its event does
+        await settle(app, pilot)
+        assert "made by the agent" in screen_text(app)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 10), (200, 50), (1, 1)])
+async def test_it_fits_and_nothing_breaks(running, board, store, size):
+    await store.write(service.create, board, "a", "a very long title that does not fit on a line 修复 🐛 " * 5)
+    async with running(size) as (app, pilot):
+        screen = await open_board(app, pilot)
+        for key in ("right", "left", "t", "escape", "n", "escape"):
+            await pilot.press(key)
+            await settle(app, pilot)
+        assert app.screen is screen
+        if size[0] >= 80:
+            text = screen_text(app)
+            assert "enter messages" in text
+            assert "esc back" in text
+            assert "…" in text
+
+
+async def test_the_pane_names_who_works(running, board, store):
+    await store.write(service.create, board, "a", "alpha")
+    await store.write(service.claim, board, "a")
+    async with running((120, 30)) as (app, _):
+        assert "agent-1" in screen_text(app)

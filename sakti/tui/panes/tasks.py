@@ -18,8 +18,9 @@ from sakti.tui.transcript.wrap import Line, shorten
 from sakti.tui.widgets.line_list import LineList
 
 if TYPE_CHECKING:
-    from sakti.tasks.service import Board
+    from sakti.tasks.service import Board, BoardTask
     from sakti.tui.app import SaktiApp
+    from sakti.tui.screens.board import BoardScreen
 
 POLL = 2.0  # seconds between looks at whether another process changed a task, while the pane shows
 
@@ -44,11 +45,19 @@ def task_rows(board: Board) -> list[TaskRow]:
         for task in getattr(board, state):
             blockers = ", ".join(one_line(str(b), 30) for b in task.blocked_by)
             note = f"← {blockers}" if state == "blocked" and blockers else ""
-            if state == "in_progress" and task.assignee:
-                note = one_line(str(task.assignee), 24)
+            if state == "in_progress":
+                note = who(task)
             rows.append(TaskRow(state, _priority(task.priority), one_line(str(task.title), 200), note))
     rows += [TaskRow("closed", _priority(t.priority), one_line(str(t.title), 200), "") for t in board.closed_today]
     return rows
+
+
+def who(task: BoardTask) -> str:
+    """Who works on it: the assignee, a shell's or the window's user by name, a chat, which has an id, as "agent"."""
+    if task.assignee:
+        return one_line(task.assignee, 24)
+    name = (task.held_by or "").rpartition(":")[2]
+    return "agent" if name.count("-") == 4 and len(name) == 36 else one_line(name, 24)
 
 
 def _priority(value: object) -> str:
@@ -85,6 +94,7 @@ class TasksPane(Vertical):
 
     def on_mount(self) -> None:
         self._version = -1
+        self._board: BoardScreen | None = None
         self.set_interval(POLL, self._look)
 
     def _look(self) -> None:
@@ -111,10 +121,13 @@ class TasksPane(Vertical):
         """The columns, over the whole screen."""
         from sakti.tui.screens.board import BoardScreen
 
-        cast("SaktiApp", self.app).push_screen(BoardScreen())  # pyright: ignore[reportUnknownMemberType]
+        self._board = BoardScreen()
+        cast("SaktiApp", self.app).push_screen(self._board)  # pyright: ignore[reportUnknownMemberType]
 
     def show(self, board: Board) -> None:
         counts = board.counts or (len(board.ready), len(board.blocked), len(board.in_progress), len(board.closed_today))
         parts = [f"{n} {v}" for n, v in (("ready", counts[0]), ("blocked", counts[1]), ("done", counts[3])) if v]
         self.title.update(f"Tasks  {' · '.join(parts)}".rstrip())
         self.task_list.set_rows(task_rows(board))
+        if self._board is not None and self._board.is_attached:
+            self._board.look()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.segment import Segment
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.content import Content
 from textual.getters import query_one
 from textual.widgets import Input, Static
 
@@ -17,15 +18,39 @@ from sakti.agent.board import BoardActions
 from sakti.core.errors import TaskError
 from sakti.core.text import one_line
 from sakti.tui.palette import Palette
+from sakti.tui.panes.tasks import who
 from sakti.tui.screens.panel import Panel
-from sakti.tui.transcript.wrap import Line, shorten
+from sakti.tui.transcript.wrap import Line, shorten, wrap
 from sakti.tui.widgets.line_list import LineList
 
 if TYPE_CHECKING:
     from sakti.tasks.queries import Board, BoardTask
 
-POLL = 1.0  # seconds between looks at whether another process changed something
+POLL = 1.0  # seconds between looks at whether another process changed something; our own changes show at once
 COLUMNS = {"ready": "Ready", "blocked": "Blocked", "in_progress": "In progress", "closed_today": "Done today"}
+# What can be done with a card, by column: what is written below, and the action that it stands for.
+ACTIONS = {
+    "ready": ("claim", "close", "depend", "tree", "delete", "messages"),
+    "blocked": ("depend", "close", "tree", "delete", "messages"),
+    "in_progress": ("release", "close", "depend", "tree", "delete", "messages"),
+    "closed_today": ("reopen", "tree", "delete", "messages"),
+}
+LABELS = {
+    "claim": ("c claim", "claim"),
+    "release": ("r release", "release"),
+    "close": ("x close", "ask('close')"),
+    "reopen": ("o reopen", "reopen"),
+    "depend": ("d waits for", "ask('depend')"),
+    "tree": ("t tree", "tree"),
+    "delete": ("del delete", "delete"),
+    "messages": ("enter messages", "messages"),
+    "create": ("n new", "ask('create')"),
+    "undo": ("u undo", "undo"),
+    "filter": ("/ filter", "ask('filter')"),
+    "left": ("← →", "column(1)"),
+    "back": ("esc back", "close"),
+}
+ALWAYS = ("create", "undo", "filter", "left", "back")
 ASKS = {
     "filter": "show only what contains",
     "create": "title of the new task",
@@ -37,7 +62,7 @@ ASKS = {
 class BoardScreen(Panel[None]):
     """Columns of cards; a line below asks for a title, a summary, a handle or a filter."""
 
-    HELP = "The board. Arrows move, Enter shows what was said about a task; the line below names the other keys."
+    HELP = "The board. Arrows move, Enter shows what was said about a task; the lines below name the other keys."
     CSS_PATH = "../styles/board.tcss"
     AUTO_FOCUS = "#board-ready"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -49,10 +74,11 @@ class BoardScreen(Panel[None]):
         Binding("x", "ask('close')", "Close with a summary", show=False, id="board.close"),
         Binding("o", "reopen", "Reopen", show=False, id="board.reopen"),
         Binding("d", "ask('depend')", "Add a dependency", show=False, id="board.depend"),
+        Binding("t", "tree", "Dependency tree", show=False, id="board.tree"),
+        Binding("delete,backspace", "delete", "Delete", show=False, id="board.delete"),
         Binding("u", "undo", "Undo the last change", show=False, id="board.undo"),
         Binding("slash", "ask('filter')", "Filter", show=False, id="board.filter"),
     ]
-    keys = "n new · c claim · r release · x close · o reopen · d waits for · u undo · / filter · enter messages · esc"
     line = query_one("#board-input", Input)
 
     def __init__(self) -> None:
@@ -61,6 +87,7 @@ class BoardScreen(Panel[None]):
         self._board: Board | None = None
         self._filter = ""
         self._asked = ""
+        self._said = ""  # what came of the last change
         self._card: BoardTask | None = None
         self._back: LineList | None = None
 
@@ -71,11 +98,17 @@ class BoardScreen(Panel[None]):
                     yield Static(COLUMNS[name], id=f"board-title-{name}", classes="board-title", markup=False)
                     yield LineList(_drawer(name, self._now), id=f"board-{name}", empty="none")
         yield Input(id="board-input", compact=True)
+        yield Static("", id="board-actions", markup=False)
 
     def on_mount(self) -> None:
         self.line.display = False
-        self.set_interval(POLL, self._look)
-        self._look()
+        self.query_one("#panel-keys", Static).update(_clickable(ALWAYS))
+        self.set_interval(POLL, self.look)
+        self.look()
+
+    @on(events.DescendantFocus)
+    def _focused(self) -> None:
+        self.query_one("#board-actions", Static).update(_clickable(ACTIONS[self._name_of(self.column)]))
 
     def _now(self) -> int:
         return self.sakti.session.clock.now()
@@ -85,7 +118,8 @@ class BoardScreen(Panel[None]):
 
     # --- what it shows ----------------------------------------------------------------------------------------
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Show what changed since the last look."""
         if self.is_current:
             self.sakti.go(self._reload, group="board-screen", exclusive=True)
 
@@ -113,10 +147,15 @@ class BoardScreen(Panel[None]):
             before = column.current
             index = next((i for i, c in enumerate(shown) if before is not None and c.id == before.id), None)
             column.set_rows(shown, cursor=index if index is not None else max(0, min(column.cursor, len(shown) - 1)))
-        self.set_title(f"Tasks  filter: {self._filter}" if self._filter else "Tasks")
+        self._show_title()
+
+    def _show_title(self) -> None:
+        filtered = f"filter: {self._filter}" if self._filter else ""
+        self.set_title("  ".join(p for p in ("Tasks", filtered, self._said) if p))
 
     def _say(self, text: str) -> None:
-        self.query_one("#panel-keys", Static).update(one_line(text, 300))
+        self._said = one_line(text, 180)
+        self._show_title()
 
     # --- moving -----------------------------------------------------------------------------------------------
 
@@ -124,11 +163,15 @@ class BoardScreen(Panel[None]):
     def column(self) -> LineList:
         """The column that has the focus, or had it before the line below."""
         focused = self.focused
-        return focused if isinstance(focused, LineList) else self._list("ready")
+        return focused if isinstance(focused, LineList) else self._back or self._list("ready")
+
+    @staticmethod
+    def _name_of(column: LineList) -> str:
+        return (column.id or "board-ready").removeprefix("board-")
 
     def action_column(self, step: int) -> None:
         names = list(COLUMNS)
-        at = names.index((self.column.id or "board-ready").removeprefix("board-"))
+        at = names.index(self._name_of(self.column))
         self._list(names[(at + step) % len(names)]).focus()
 
     def action_close(self) -> None:
@@ -182,8 +225,20 @@ class BoardScreen(Panel[None]):
     def action_reopen(self) -> None:
         self._change_current("reopen_task")
 
+    def action_delete(self) -> None:
+        self._change_current("delete_task")
+
     def action_undo(self) -> None:
         self._change("undo_task")
+
+    def action_messages(self) -> None:
+        self.column.action_open()
+
+    def action_tree(self) -> None:
+        from sakti.tui.screens.task_tree import TreeScreen
+
+        if self.column.current is not None:
+            self.sakti.push_screen(TreeScreen(self.column.current.id))
 
     def _change_current(self, name: str) -> None:
         if self.column.current is not None:
@@ -218,51 +273,64 @@ class BoardScreen(Panel[None]):
             self._say(f"{card.handle}: nothing was said about it yet.")
 
 
+def _clickable(names: Sequence[str]) -> Content:
+    """Keys with what they do; each can be clicked."""
+    return Content.from_markup(" · ".join(f"[@click=screen.{LABELS[n][1]}]{LABELS[n][0]}[/]" for n in names))
+
+
 def _searched(card: BoardTask) -> str:
     return f"{card.handle} {card.title} {card.type} {card.assignee or ''} {card.held_by or ''}".lower()
 
 
 def _drawer(column: str, now: Callable[[], int]) -> Callable[[Any, int, Palette], list[Line]]:
     def draw(card: BoardTask, width: int, palette: Palette) -> list[Line]:
-        return draw_card(card, column, width, palette, now())
+        return draw_card(card, column, width - 1, palette, now())  # the last cell is the scroll bar's
 
     return draw
 
 
 def draw_card(card: BoardTask, column: str, width: int, palette: Palette, now: int) -> list[Line]:
-    """Priority and handle, the title, and a line that says what blocks it or who works on it since when."""
+    """Priority and handle, the title on one or two lines, what blocks it or who works on it since when."""
     handle = one_line(card.handle, 40)
     lines: list[Line] = [
         [
             Segment(f"P{card.priority} ", palette.faint),
             Segment(shorten(handle, max(4, width - 4)), palette.muted),
-            Segment(shorten(f"  {one_line(card.type, 12)}", max(0, width - 4 - len(handle))), palette.faint),
+            Segment("  ", palette.faint),
+            Segment(shorten(one_line(card.type, 12), max(0, width - 6 - len(handle))), palette.faint),
         ],
-        [Segment(shorten(one_line(card.title, 300), width), palette.text)],
+        *_title(one_line(card.title, 300), width, palette),
     ]
     note = ""
     if column == "blocked":
         note = f"← {', '.join(one_line(b, 60) for b in card.blocked_by)}"
     elif column == "in_progress":
-        who = one_line(card.assignee or _holder(card.held_by), 40)
-        note = " · ".join(p for p in (who, _since(card.since, now)) if p)
+        note = " · ".join(p for p in (who(card), _since(card.since, now)) if p)
+    elif column == "closed_today":
+        note = _since(card.since, now)
     elif column == "ready" and card.ready_to_close:
         note = "ready to close"
     if note:
-        lines.append([Segment(shorten(note, width), palette.bad if column == "blocked" else palette.ok)])
+        style = {"blocked": palette.bad, "closed_today": palette.faint}.get(column, palette.ok)
+        lines.append([Segment(shorten(note, width), style)])
     return [*lines, []]
 
 
-def _holder(session: str | None) -> str:
-    """Who holds a claim: a shell's user by name (`shell:me`), a chat, which has an id, as "agent"."""
-    name = (session or "").removeprefix("shell:")
-    return "agent" if name.count("-") == 4 and len(name) == 36 else name
+def _title(text: str, width: int, palette: Palette) -> list[Line]:
+    """At most two lines of it."""
+    first, *rest = wrap([(text, palette.text)], width)
+    if not rest:
+        return [first]
+    left = " ".join("".join(s.text for s in line).strip() for line in rest)
+    return [first, [Segment(shorten(left, width), palette.text)]]
 
 
 def _since(start: int | None, now: int) -> str:
     if start is None:
         return ""
     minutes = max(0, now - start) // 60_000
+    if minutes < 1:
+        return "just now"
     if minutes < 60:
         return f"{minutes} min"
     return f"{minutes // 60} h" if minutes < 48 * 60 else f"{minutes // 1440} d"

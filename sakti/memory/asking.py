@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 
 from sakti.core.clock import Clock
 from sakti.core.config import MAX_OUTPUT_TOKENS, ModelSettings
 from sakti.core.errors import MemoryFailure, ProviderError
-from sakti.core.tokens import Counter, message_tokens
-from sakti.core.types import Block, Message, Request, TextPart
+from sakti.core.tokens import Counter, count_parts, message_tokens
+from sakti.core.types import Block, ImagePart, Message, Part, Request, TextPart
 from sakti.memory.protocol import ModelCall
 from sakti.providers.accepts import accepted
+from sakti.providers.accepts import images as takes_images
 from sakti.providers.protocol import Completed, Provider, TextChunk
 
 MAX_RETRIES = 8
@@ -41,6 +42,7 @@ class Asker:
         self.provider, self.model, self.counter, self.clock = provider, model, counter, clock
         self.max_output_tokens = min(settings.max_output_tokens, max_output or settings.max_output_tokens)
         self._takes = accepted(provider.name, model, settings.temperature, settings.thinking_tokens)
+        self._images = takes_images(provider.name)
         self.left_out = self._takes.left_out
         if self.left_out:
             log.info("%s is asked without %s", self.full_name, " and ".join(self.left_out))
@@ -49,19 +51,33 @@ class Asker:
     def full_name(self) -> str:
         return f"{self.provider.name}/{self.model}"
 
-    async def ask(self, system: str, prompt: str) -> tuple[str, ModelCall]:
-        """The model's whole text. Raises `ProviderError` when it stays away, or for what waiting cannot
-        mend."""
-        tokens = self.counter.count(prompt)
+    async def ask(self, system: str, prompt: str, images: Sequence[ImagePart] = ()) -> tuple[str, ModelCall]:
+        """The model's whole text. `images` go with the prompt, each under its number, as far as the model takes any:
+        one that refuses them is asked without, from then on. Raises `ProviderError` when it stays away, or for what
+        waiting cannot mend."""
+        if images and self._images:
+            try:
+                return await self._ask(system, prompt, images)
+            except ProviderError as e:
+                if e.code != "invalid_request":
+                    raise
+                self._images = False
+                log.info("%s is asked without images: %s", self.full_name, e.message)
+        return await self._ask(system, prompt, ())
+
+    async def _ask(self, system: str, prompt: str, images: Sequence[ImagePart]) -> tuple[str, ModelCall]:
+        shown = (part for n, image in enumerate(images, 1) for part in (TextPart(f"Image #{n}:"), image))
+        parts: tuple[Part, ...] = (TextPart(prompt), *shown)
+        counted_parts = count_parts(self.counter, parts)
         message = Message(
             "observer-input",
             "",
             "",
             "user",
-            (TextPart(prompt),),
+            parts,
             self.clock.now(),
-            tokens=message_tokens((tokens,)),
-            part_tokens=(tokens,),
+            tokens=message_tokens(counted_parts),
+            part_tokens=counted_parts,
         )
         counted = self.counter.count(system) + message.tokens
         request = Request(

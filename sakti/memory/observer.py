@@ -6,7 +6,7 @@ import dataclasses
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.resources import fill_prompt, read_prompt
-from sakti.core.types import Message
+from sakti.core.types import ImagePart, Message
 from sakti.memory import lines, modes, parse
 from sakti.memory.asking import Asker, prompt_hash
 from sakti.memory.protocol import ModelCall, ObserveInput, ObserveResult
@@ -109,9 +109,10 @@ class ModelObserver:
         when it cannot be reached."""
         system = system_prompt(request.mode, condensed=self._condensed, want_title=request.want_title)
         prompt = self.prompt(request)
+        images = [p for m in request.messages if m.role != "system" for p in m.parts if isinstance(p, ImagePart)]
         calls: list[ModelCall] = []
         for _ in range(2):
-            text, call = await self._asker.ask(system, prompt)
+            text, call = await self._asker.ask(system, prompt, images)
             calls.append(call)
             if parse.detect_degenerate_repetition(text):
                 continue

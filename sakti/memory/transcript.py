@@ -22,8 +22,15 @@ from sakti.memory import dates
 
 RESULT_TOKENS = 10_000
 _ROLES = {"user": "User", "assistant": "Assistant", "tool": "Tool result"}
-# Base64 and the like: nothing to learn from it, and a great many tokens.
-_BINARY = re.compile(r"[A-Za-z0-9+/=_-]{400,}")
+# Base64 and the like, in one line or in many, keys and encrypted messages, control characters: nothing to learn from
+# them, and a great many tokens.
+_ENCODED = re.compile(
+    r"-----BEGIN (?P<name>[A-Z0-9 ]+)-----.*?-----END (?P=name)-----|(?:(?=[^\n]*[0-9+])[A-Za-z0-9+/]{60,76}\r?\n[ \t]*){5,}"
+    r"[A-Za-z0-9+/=]*|[A-Za-z0-9+/=_-]{400,}|[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]{8,}",
+    re.DOTALL,
+)
+_RAW = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
+_RAW_SHARE = 0.05  # of a text's characters: so many and it is no text
 
 
 def format_messages(messages: Sequence[Message], timezone: str, count: Callable[[str], int]) -> str:
@@ -68,7 +75,13 @@ def _part(part: Part, image: int, count: Callable[[str], int]) -> str:
 
 
 def _readable(text: str) -> str:
-    return _BINARY.sub(lambda m: f"[{len(m[0])} characters of encoded data]", text)
+    if len(_RAW.findall(text)) > len(text) * _RAW_SHARE:
+        return f"[{len(text)} characters of binary data]"
+    return _ENCODED.sub(_note, text)
+
+
+def _note(match: re.Match[str]) -> str:
+    return f"[{len(match[0])} characters of {(match['name'] or 'encoded data').lower()}]"
 
 
 def cut(text: str, limit: int, count: Callable[[str], int], *, tail: bool = False) -> str:

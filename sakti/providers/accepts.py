@@ -9,6 +9,15 @@ ANTHROPIC_LEAST_THINKING = 1_024
 ANTHROPIC_FIRST_THINKING = (3, 7)
 
 
+# Those whose models take images, as far as is known without asking: one that does not says so.
+_IMAGES = ("anthropic", "openai", "gemini", "openrouter")
+
+
+def images(provider: str) -> bool:
+    """Whether the models of a provider are sent images."""
+    return provider in _IMAGES
+
+
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """What may be sent; `left_out` says for the user what is not, and why."""

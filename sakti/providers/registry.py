@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from sakti.core.errors import ConfigError, NoModelError
 from sakti.core.provider_settings import ProviderSettings
 from sakti.core.types import ModelInfo
+from sakti.providers import accepts
 from sakti.providers.presets import PRESETS, Preset
 from sakti.providers.probe import is_loopback, served_models
 from sakti.providers.protocol import Provider
@@ -283,7 +284,7 @@ def model_info(full_name: str, settings: Mapping[str, ProviderSettings] = _NONE)
         return ModelInfo(model, name, window or 200_000)
     from sakti.providers import prices
 
-    remote = name in ("anthropic", "openai", "gemini", "openrouter")
+    remote = accepts.images(name)
     return prices.model_info(name, model, window=window, images=remote, thinking=remote)
 
 

@@ -294,6 +294,69 @@ def test_long_results_and_encoded_data_are_cut() -> None:
     assert "[Image #1: shot.png]\n[Image #2: b.png]" in text
 
 
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("-----BEGIN PGP MESSAGE-----\nhQEMA+abc\nxyz=\n-----END PGP MESSAGE-----", "characters of pgp message]"),
+        ("\n".join(["QUJDREV2" * 8] * 20), "characters of encoded data]"),
+        ("\x89PNG\x00\x00\x01\x02" * 50, "characters of binary data]"),
+        (
+            "size \ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd " + "end " * 99,
+            "[9 characters of encoded data]",
+        ),
+    ],
+)
+def test_what_nobody_can_read_is_a_note(text: str, note: str) -> None:
+    told = format_messages(
+        [message(0, "tool", ToolResultPart("c", "read", f"before {text} after"))], "UTC", COUNTER.count
+    )
+    assert note in told
+    assert len(told) < 600
+    plain = "a_long_identifier/" * 15 + "\n" + "| cell | cell |\n" * 30
+    told = format_messages([message(0, "tool", ToolResultPart("c", "read", plain))], "UTC", COUNTER.count)
+    assert plain.strip() in told
+
+
+def pictures(request: Request) -> list[str]:
+    return [p.name for p in request.messages[0].parts if isinstance(p, ImagePart)]
+
+
+SHOWN = ObserveInput(
+    "t",
+    (
+        message(0, "user", TextPart("Look"), ImagePart("image/png", "AAAA", "a.png", 100, 100)),
+        message(1, "tool", ImagePart("image/png", "BBBB", "b.png", 100, 100)),
+    ),
+    "UTC",
+)
+
+
+async def test_images_go_to_a_model_that_takes_them() -> None:
+    provider = Answers(GOOD)
+    provider.name = "anthropic"
+    observer, _ = built(provider)
+    await observer.observe(SHOWN)
+    (request,) = provider.requests
+    text = request.messages[0].text
+    assert "[Image #1: a.png]" in text and "[Image #2: b.png]" in text and text.endswith("Image #1:\nImage #2:")
+    assert pictures(request) == ["a.png", "b.png"]
+    assert request.messages[0].tokens > COUNTER.count(text) + 100
+    provider = Answers(GOOD)
+    observer, _ = built(provider)
+    await observer.observe(SHOWN)
+    assert pictures(provider.requests[0]) == [], "of this provider it is not known"
+
+
+async def test_a_model_that_refuses_images_is_asked_without_them() -> None:
+    refused = ProviderError("image input is not supported", code="invalid_request")
+    provider = Answers(refused, GOOD, GOOD)
+    provider.name = "openai"
+    observer, _ = built(provider)
+    assert (await observer.observe(SHOWN)).model == "openai/model"
+    await observer.observe(SHOWN)
+    assert [len(pictures(r)) for r in provider.requests] == [2, 0, 0]
+
+
 def test_the_tail_of_a_log_keeps_its_date() -> None:
     log = "Date: Jan 1, 2026\n* a\n* b\nDate: Jan 2, 2026\n* c\n* d"
     assert log_tail(log, 6, COUNTER.count) == "Date: Jan 2, 2026\n* c\n* d"

@@ -246,3 +246,15 @@ async def test_the_pane_names_who_works(running, board, store):
     await store.write(service.claim, board, "a")
     async with running((120, 30)) as (app, _):
         assert "agent-1" in screen_text(app)
+
+
+async def test_the_time_since_a_claim_goes_on(running, board, store, session, monkeypatch):
+    await store.write(service.create, board, "a", "alpha")
+    await store.write(service.claim, board, "a")
+    async with running((120, 30)) as (app, pilot):
+        await open_board(app, pilot)
+        assert "agent-1 · just now" in screen_text(app)
+        later = session.clock.now() + 5 * 60_000
+        monkeypatch.setattr(session.clock, "now", lambda: later)
+        await look(app, pilot)
+        assert "agent-1 · 5 min" in screen_text(app)

@@ -83,7 +83,7 @@ class BoardScreen(Panel[None]):
 
     def __init__(self) -> None:
         super().__init__("Tasks")
-        self._version = -1
+        self._version = self._minute = -1  # what was drawn: the board's version, and when
         self._board: Board | None = None
         self._filter = ""
         self._asked = ""
@@ -124,14 +124,15 @@ class BoardScreen(Panel[None]):
             self.sakti.go(self._reload, group="board-screen", exclusive=True)
 
     async def _reload(self) -> None:
-        """Read the board where something happened since it was drawn."""
+        """Read the board where something happened since it was drawn; a minute later, say how long it is since."""
         views = self.sakti.session.views
+        minute = self._now() // 60_000
         version = await views.board_version()
-        if version == self._version:
+        if (version, minute) == (self._version, self._minute):
             return
         board = await views.board()
         if self.is_attached:
-            self._version, self._board = version, board
+            self._version, self._minute, self._board = version, minute, board
             self._draw()
 
     def _draw(self) -> None:

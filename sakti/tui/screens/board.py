@@ -158,7 +158,7 @@ class BoardScreen(Panel[None]):
         self._said = one_line(text, 180)
         self._show_title()
 
-    # --- moving -----------------------------------------------------------------------------------------------
+    # --- moving (the focus at once: the next key may be there already) -----------------------------------------
 
     @property
     def column(self) -> LineList:
@@ -173,7 +173,7 @@ class BoardScreen(Panel[None]):
     def action_column(self, step: int) -> None:
         names = list(COLUMNS)
         at = names.index(self._name_of(self.column))
-        self._list(names[(at + step) % len(names)]).focus()
+        self.set_focus(self._list(names[(at + step) % len(names)]))
 
     def action_close(self) -> None:
         if self.line.display:
@@ -192,12 +192,12 @@ class BoardScreen(Panel[None]):
         self.line.placeholder = ASKS[what]
         self.line.value = self._filter if what == "filter" else ""
         self.line.display = True
-        self.line.focus()
+        self.set_focus(self.line)
 
     def _end_line(self) -> None:
         self.line.display = False
         self._asked = ""
-        (self._back or self._list("ready")).focus()
+        self.set_focus(self._back or self._list("ready"))
 
     @on(Input.Changed, "#board-input")
     def _typed(self, event: Input.Changed) -> None:

@@ -98,8 +98,7 @@ class Views:
         from sakti.store import messages, tasks
 
         store = self._session.store
-        linked = await store.read(tasks.linked_messages, task_id, 500)
-        return await store.read(messages.get_many, [m["id"] for m in linked])
+        return await store.read(messages.get_many, await store.read(tasks.said_about, task_id))
 
     async def search(
         self, query: str, *, scope: Literal["thread", "workspace", "all"] = "workspace", limit: int = 50

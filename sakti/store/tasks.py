@@ -430,6 +430,19 @@ def linked_messages(db: Database, task_id: str, limit: int = 50) -> list[Json]:
     ]
 
 
+def said_about(db: Database, task_id: str, limit: int = 500) -> list[str]:
+    """The ids of the messages linked to a task, oldest first, each call with its results though these be unlinked."""
+    rows = db.execute_sql(
+        "WITH linked AS (SELECT m.* FROM task_messages tm JOIN messages m ON m.id = tm.message_id WHERE tm.task_id = ?)"
+        " SELECT id, created_at, message_index FROM linked UNION"
+        " SELECT r.id, r.created_at, r.message_index FROM linked a JOIN messages r ON r.thread_id = a.thread_id"
+        " AND r.message_index = a.message_index + 1 AND r.role = 'tool' WHERE a.role = 'assistant'"
+        " ORDER BY 2, 3 LIMIT ?",
+        (task_id, limit),
+    ).fetchall()
+    return [r[0] for r in rows]
+
+
 def add_event(
     db: Database, task: Task, action: str, actor: str, now: int, before: Json | None, after: Json | None
 ) -> None:

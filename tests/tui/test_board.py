@@ -11,7 +11,7 @@ from sakti.tasks import service
 from sakti.tasks.service import Actor
 from sakti.tui.screens.board import BoardScreen
 from sakti.tui.screens.task_tree import TreeScreen
-from sakti.tui.screens.text import SourceScreen
+from sakti.tui.screens.text import ReadScreen
 from tests.tui.conftest import screen_text, settle
 
 
@@ -116,8 +116,9 @@ async def test_enter_shows_what_was_said_and_nothing_is_markup(running, board, s
         assert "\x1b" not in screen_text(app)
         await pilot.press("enter")
         await settle(app, pilot)
-        assert isinstance(app.screen, SourceScreen)
+        assert isinstance(app.screen, ReadScreen)
         assert "about it" in screen_text(app)
+        assert "Said about t" in screen_text(app)
 
 
 async def click_on(app, pilot, words, times=1):

@@ -265,11 +265,12 @@ class BoardScreen(Panel[None]):
         self.sakti.go(self._messages, event.row, group="board-messages", exclusive=True)
 
     async def _messages(self, card: BoardTask) -> None:
-        from sakti.tui.screens.text import SourceScreen
+        from sakti.tui.screens.text import ReadScreen
+        from sakti.tui.transcript.build import message_blocks
 
         found = await self.sakti.session.views.task_messages(card.id)
         if found:
-            self.sakti.push_screen(SourceScreen(f"{card.handle} {card.title}", found))
+            self.sakti.push_screen(ReadScreen(f"Said about {card.handle} {card.title}", message_blocks(found)))
         else:
             self._say(f"{card.handle}: nothing was said about it yet.")
 

@@ -129,6 +129,16 @@ async def test_links_need_a_message_that_exists(store: Store, actor: Actor) -> N
         await store.write(service.link, actor, "a", "nope")
 
 
+async def test_what_was_said_about_a_task_has_the_results_of_its_calls(store: Store, actor: Actor) -> None:
+    await store.write(threads.create, Thread("th", "/w", "", 1, 1))
+    await store.write(service.create, actor, "a", "x")
+    for n, (role, task) in enumerate((("user", None), ("assistant", "a"), ("tool", None), ("assistant", None))):
+        message = Message(f"m{n}", "th", "/w", role, (TextPart(role),), n, task_id=task)  # type: ignore[arg-type]
+        await store.write(messages.append, message)
+    assert await store.read(tasks.said_about, "a") == ["m1", "m2"]
+    assert [m["id"] for m in await store.read(tasks.linked_messages, "a")] == ["m1"]
+
+
 async def test_the_last_changes_are_undone_in_their_order(store: Store, actor: Actor) -> None:
     for name in ("a", "b"):
         await store.write(service.create, actor, name, f"task {name}", labels=["one"])

@@ -47,12 +47,12 @@ SNIPPET = 160
 READ, SPOTS = 20_000, 20  # characters of a text, and places of each word, that are looked at for its snippet
 MARKED = 64  # words that are marked in it
 WEIGHTS = "bm25(search_words, 1.0, 0.5, 0.3, 0.3)"  # text, pieces of identifiers, message before, its summary
-BUDGET = {"search_words": 30_000, "search_trigrams": 15_000}  # postings that one query may rank, about 1 µs each
+BUDGET = {"search_words": 15_000, "search_trigrams": 6_000}  # postings that one query may rank, about 1 µs each
 SAMPLE = 10_000  # newest texts from which the number of postings is estimated
 LIKE_ROWS = 100_000  # newest texts that LIKE goes through
-VOCABULARY = 5_000  # terms of like length that a correction is chosen from
+VOCABULARY = 20_000  # terms with the same beginning that a correction is chosen from
 CORRECTED = 3  # words of a query that may be corrected
-WIDE = 1_500  # hits taken without looking at the filters first
+WIDE = 600  # hits taken without looking at the filters first
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def search(
     """
     query = parse_query(text[:MAX_TEXT].encode("utf-8", "replace").decode().replace("\0", " "))
     place = _Place(*_filters(query, scope))
-    words = _corrected(db, terms(query.text))
+    words = _corrected(db, terms(query.text), _whole(query.text))
     found, newest_only = _by_words(db, words, query, place)
     if query.text and (looks_like_identifier(query.text) or len(found) < FEW):
         by_trigram, cut = _by_trigrams(db, query, place)
@@ -152,12 +152,14 @@ def _by_words(db: Database, words: list[str], query: Query, place: _Place) -> tu
     return found, floor > 0
 
 
-def _documents(db: Database, words: Sequence[str], table: str = "search_words") -> tuple[int, dict[str, int]]:
+def _documents(
+    db: Database, words: Sequence[str], table: str = "search_words", sample: int = SAMPLE
+) -> tuple[int, dict[str, int]]:
     """How many texts there are, and in how many each word is: estimated from the newest, since counting all would
     cost what it is to save."""
     newest = db.execute_sql("SELECT coalesce(max(pk), 0) FROM search_docs").fetchone()[0]
-    floor = max(0, newest - SAMPLE)
-    share = max(1.0, newest / SAMPLE)
+    floor = max(0, newest - sample)
+    share = max(1.0, newest / sample)
     sql = f"SELECT count(*) FROM {table} WHERE {table} MATCH ? AND rowid > ?"
     counts = {w: db.execute_sql(sql, (_quoted(w), floor)).fetchone()[0] for w in words}
     return newest, {w: round(n * share) or (1 if floor else 0) for w, n in counts.items()}
@@ -181,25 +183,43 @@ def _within_budget(words: list[str], documents: Mapping[str, int], newest: int, 
     return words, max(1, newest - newest * budget // max(1, sum(cost.values())))
 
 
-def _corrected(db: Database, words: list[str]) -> list[str]:
-    """`words` with each that no text has replaced by the nearest one letter away, if there is one (one edit or
-    transposition: 80 % of slips, Damerau 1964). The first two letters are taken as right."""
+def _whole(text: str) -> dict[str, list[str]]:
+    """The identifiers of a query: their joined form, and their pieces."""
+    found = [(token, pieces(token)) for token in TOKEN.findall(text)]
+    return {"".join(parts): parts for _, parts in found if len(parts) > 1}
+
+
+def _corrected(db: Database, words: list[str], whole: Mapping[str, list[str]]) -> list[str]:
+    """`words` with each that no text has followed by the nearest ones, one letter away (one edit or transposition:
+    80 % of slips, Damerau 1964). The first two letters are taken as right; an identifier whose pieces are all words
+    has no slip in it."""
     out: list[str] = []
     tried = 0
     for word in words:
         out.append(word)
         if tried == CORRECTED or len(word) < 5 or not word.isalpha() or not word.isascii() or _exists(db, word):
             continue
+        if word in whole and all(_exists(db, piece) for piece in whole[word]):
+            continue
         tried += 1
-        stem = (stems(word) or [word])[0]
-        rows = db.execute_sql(
-            "SELECT term, doc FROM search_vocabulary WHERE term >= ? AND term < ? AND length(term) BETWEEN ? AND ?"
-            " LIMIT ?",
-            (word[:2], word[:2] + "\U0010ffff", len(stem) - 1, len(word) + 1, VOCABULARY),
-        ).fetchall()
-        near = [(doc, term) for term, doc in rows for w in {stem, word} if _half_alike(w, term) and _one_edit(w, term)]
+        near = {row for form in {word, *stems(word)[:1]} for row in _near(db, form)}
         out.extend(term for _, term in sorted(near, reverse=True)[:2])
     return list(dict.fromkeys(out))[:MAX_TERMS]
+
+
+def _near(db: Database, word: str) -> list[tuple[int, str]]:
+    """(texts, term) of what the index has one letter away. One edit leaves the first or the last half (less one
+    letter, for a swap in the middle) as it is."""
+    half = len(word) // 2 - 1
+    rows = db.execute_sql(
+        "SELECT doc, term FROM (SELECT term, doc FROM search_vocabulary WHERE term >= ? AND term < ? LIMIT ?)"
+        " WHERE length(term) BETWEEN ? AND ? AND (substr(term, 1, ?) = ? OR substr(term, -?) = ?)",
+        (
+            word[:2], word[:2] + "\U0010ffff", VOCABULARY, len(word) - 1, len(word) + 1,
+            half, word[:half], half, word[-half:],
+        ),
+    ).fetchall()  # fmt: skip
+    return [(doc, term) for doc, term in rows if _one_edit(word, term)]
 
 
 def _exists(db: Database, word: str) -> bool:
@@ -208,12 +228,6 @@ def _exists(db: Database, word: str) -> bool:
         db.execute_sql(f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT 1", (_quoted(word),)).fetchone()
         for table in ("search_words", "search_trigrams")
     )
-
-
-def _half_alike(a: str, b: str) -> bool:
-    """One edit leaves the first or the last half (less one letter, for a swap in the middle) as it is."""
-    half = len(a) // 2 - 1
-    return a[:half] == b[:half] or a[-half:] == b[-half:]
 
 
 def _one_edit(a: str, b: str) -> bool:
@@ -255,7 +269,7 @@ def _by_trigrams(db: Database, query: Query, place: _Place) -> tuple[list[Candid
         " OR ".join(map(_quoted, looked_up)),
         replace(place, floor=floor),
     )
-    if found or not looks_like_identifier(query.text) or all(_exists(db, "".join(pieces(t))) for t in tokens):
+    if found or not looks_like_identifier(query.text) or all(_exists(db, p) for t in tokens for p in pieces(t)):
         return found, floor > 0
     letters = "".join(tokens)[: MAX_TERMS + 2]
     grams = list(dict.fromkeys(letters[i : i + 3] for i in range(len(letters) - 2)))
@@ -271,7 +285,7 @@ def _by_trigrams(db: Database, query: Query, place: _Place) -> tuple[list[Candid
 
 
 def _trigrams_within_budget(db: Database, parts: list[str]) -> tuple[list[str], int]:
-    newest, documents = _documents(db, parts, "search_trigrams")
+    newest, documents = _documents(db, parts, "search_trigrams", SAMPLE // 5)
     return _within_budget(parts, documents, newest, BUDGET["search_trigrams"])
 
 
@@ -383,15 +397,18 @@ def _like(db: Database, query: Query, place: _Place) -> list[Candidate]:
     needles = [w for w in (query.text, *query.phrases, *query.prefixes) if w]
     if not needles and place.where == "1 = 1":
         return []
-    clause = "".join(" AND d.text LIKE ? ESCAPE '\\'" for _ in needles)
-    escaped = [
-        f"%{n[:200].replace(chr(92), chr(92) * 2).replace('%', chr(92) + '%').replace('_', chr(92) + '_')}%"
-        for n in needles
-    ]
+    clause, values = "", list[str]()
+    for needle in (n[:200] for n in needles):
+        if len(needle) >= 3:  # the trigrams know it, or know that nothing has it
+            clause += " AND d.pk IN (SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ?)"
+            values.append(_quoted(needle))
+        else:
+            clause += " AND d.text LIKE ? ESCAPE '\\'"
+            values.append("%" + re.sub(r"([\\%_])", r"\\\1", needle) + "%")
     rows = db.execute_sql(
         f"SELECT {_RANKED} FROM {_FROM} WHERE {place.where}{clause}"
         " AND d.pk > (SELECT max(pk) FROM search_docs) - ? ORDER BY d.created_at DESC LIMIT ?",
-        (*place.values, *escaped, LIKE_ROWS if needles else 1 << 60, CANDIDATES // 3),
+        (*place.values, *values, LIKE_ROWS if needles else 1 << 60, CANDIDATES // 3),
     ).fetchall()
     return [Candidate(row[0], 1.0 - i / (len(rows) + 1), *row[1:]) for i, row in enumerate(rows)]
 

@@ -25,9 +25,10 @@ _ROLES = {"user": "User", "assistant": "Assistant", "tool": "Tool result"}
 # Base64 and the like, in one line or in many, keys and encrypted messages, control characters: nothing to learn from
 # them, and a great many tokens.
 _ENCODED = re.compile(
-    r"-----BEGIN (?P<name>[A-Z0-9 ]+)-----.*?-----END (?P=name)-----|(?:(?=[^\n]*[0-9+])[A-Za-z0-9+/]{60,76}\r?\n[ \t]*){5,}"
-    r"[A-Za-z0-9+/=]*|[A-Za-z0-9+/=_-]{400,}|[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]{8,}",
-    re.DOTALL,
+    r"-----BEGIN (?P<name>[A-Z0-9 ]+)-----(?:(?!-----).)*-----END (?P=name)-----|"
+    r"(?:^[ \t]*(?=[^\n]{0,75}[0-9+])[A-Za-z0-9+/]{60,76}[ \t\r]*\n){5,}[A-Za-z0-9+/=]*|"
+    r"[A-Za-z0-9+/=_-]{400,}|[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]{8,}",
+    re.DOTALL | re.MULTILINE,
 )
 _RAW = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
 _RAW_SHARE = 0.05  # of a text's characters: so many and it is no text

@@ -341,6 +341,7 @@ class Flow:
             focus,
             self.goal,
             self.settings.thread_title and not window.thread.title_pinned,
+            next((str(g.metadata["timezone"]) for g in reversed(known) if "timezone" in g.metadata), ""),
         )
         group, rows = await self._group(piece, request, held, operation)
         self.failpoint("observe.asked" if activate else "buffer.asked")

@@ -23,7 +23,8 @@ class ModelCall:
 @dataclass(frozen=True, slots=True)
 class ObserveInput:
     """Messages to observe and what the Observer may know of before: the log (its tail is shown), task and
-    suggested response as they stand, the user's `focus`, a sub-agent's `goal`."""
+    suggested response as they stand, the user's `focus`, a sub-agent's `goal`. Times are in `timezone`; `zone_before`
+    is that of the newest lines before, empty where there are none."""
 
     thread_id: str
     messages: tuple[Message, ...]
@@ -35,6 +36,7 @@ class ObserveInput:
     focus: str = ""
     goal: str = ""
     want_title: bool = False
+    zone_before: str = ""
 
 
 @dataclass(frozen=True, slots=True)

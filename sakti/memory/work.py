@@ -18,7 +18,7 @@ from sakti.core.events import Event, MemoryOperation, Notice
 from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, Message, plain_text
-from sakti.memory import lines, parse
+from sakti.memory import dates, lines, parse
 from sakti.memory.faithfulness import Source, dropped, flags
 from sakti.memory.protocol import ModelCall, ObserveInput, Observer, ReflectInput, Reflector
 from sakti.store import leases, messages
@@ -143,9 +143,9 @@ class Worker:
         await self._record_calls(request.thread_id, "observer", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
-        text = parse.sanitize_observation_lines(parse.clean(result.text))
+        text = with_zone(parse.sanitize_observation_lines(parse.clean(result.text)), request)
         first, last = request.messages[0], request.messages[-1]
-        metadata: Json = {}
+        metadata: Json = {"timezone": request.timezone} if text else {}
         if title := parse.clean_line(result.title, 80):
             metadata["title"] = " ".join(title.split())
         group = Group(
@@ -227,6 +227,7 @@ class Worker:
             current_task=parse.clean_line(result.current_task),
             suggested_response=parse.clean_line(result.suggested_response),
             metadata={
+                **{k: v for g in groups for k, v in g.metadata.items() if k == "timezone"},
                 "input_tokens": before,
                 "level": result.level,
                 "dropped": {"lines": list(lost.lines), "paths": list(lost.paths)},
@@ -281,7 +282,19 @@ class Worker:
 def source_of(request: ObserveInput) -> Source:
     """What an observation may draw on: the messages whole, and the log before them."""
     texts = [plain_text(m.parts) for m in request.messages]
-    return Source(*texts, request.log, request.current_task or "", request.goal, request.focus)
+    zones = f"{request.timezone} {request.zone_before}"
+    return Source(*texts, request.log, request.current_task or "", request.goal, request.focus, zones)
+
+
+def with_zone(text: str, request: ObserveInput) -> str:
+    """A log that begins by saying that its times are in another zone than those before it, where that is so: what was
+    written before stays as it is."""
+    if not text or request.zone_before in ("", request.timezone):
+        return text
+    time = dates.clock_text(request.messages[0].created_at, request.timezone)
+    line = f"* 🟡 ({time}) Times are in {request.timezone} from here on, those before in {request.zone_before}"
+    head, _, rest = text.partition("\n")
+    return f"{head}\n{line}\n{rest}" if head.startswith("Date:") else f"{line}\n{text}"
 
 
 def with_pinned(text: str, pinned: Sequence[str]) -> str:

@@ -77,6 +77,8 @@ def settings(message_tokens: int = 1_000, observation_tokens: int = 400, **value
 class Driver:
     """A thread, its engine, and what an agent does to them; every request is checked and kept."""
 
+    zone = "UTC"
+
     def __init__(self, store: Store, settings: MemorySettings, observer: Any, reflector: Any, counter: Counter) -> None:
         self.store, self.settings, self.observer, self.reflector = store, settings, observer, reflector
         self.counter = counter
@@ -134,7 +136,7 @@ class Driver:
             observer=self.observer,
             reflector=self.reflector,
             emit=self.events.append,
-            timezone="UTC",
+            timezone=self.zone,
             failpoint=self.failpoint,
         )
         await self.engine.open(thread)

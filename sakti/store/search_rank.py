@@ -11,7 +11,7 @@ from sakti.store.stems import stems
 
 # Chosen on recorded conversations, issues and functions; what each is worth there is in the comments of `rerank`.
 K1 = 1.1
-LENGTH = 0.8  # BM25's b for a message of a conversation: there a long one says more
+LENGTH = 0.45  # BM25's b for a message of a conversation: there a long one says more
 LENGTH_ALONE = 0.95  # for a text that stands alone
 IDENTIFIERS, BEFORE = 0.4, 0.4  # what a word counts in the pieces of identifiers, and in the message before
 BEFORE_LENGTH = 1.5  # what a word of the message before adds to the length

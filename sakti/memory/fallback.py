@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from sakti.core.errors import MemoryFailure, ProviderError, SaktiError
 from sakti.memory.protocol import (
     ObserveInput,
@@ -39,9 +41,9 @@ class FallbackObserver:
             if not self._gives_up(e):
                 raise
             self._switched = True
-            return _with_note(
+            return dataclasses.replace(
                 await self._extractive.observe(request),
-                f"{self._model.name} cannot observe ({e.message}) "
+                note=f"{self._model.name} cannot observe ({e.message}) "
                 "From now on observations are extracted without a model.",
             )
         self._malformed = 0
@@ -55,43 +57,29 @@ class FallbackObserver:
 
 
 class FallbackReflector:
-    """As `FallbackObserver`, for one call at a time: a reflection that a model cannot give is made by
-    code."""
+    """A reflection that a model cannot give is made by code; after three malformed ones in a row the model is not asked
+    again in this thread's life."""
 
     def __init__(self, model: Reflector, extractive: Reflector) -> None:
         self._model, self._extractive = model, extractive
+        self._malformed = 0
 
     @property
     def name(self) -> str:
-        return self._model.name
+        return self._extractive.name if self._malformed >= MALFORMED_LIMIT else self._model.name
 
     async def reflect(self, request: ReflectInput) -> ReflectResult:
+        if self._malformed >= MALFORMED_LIMIT:
+            return await self._extractive.reflect(request)
         try:
-            return await self._model.reflect(request)
+            result = await self._model.reflect(request)
         except SaktiError as e:
             if isinstance(e, ProviderError) and e.retryable:
                 raise
-            result = await self._extractive.reflect(request)
-            return ReflectResult(
-                result.text,
-                result.current_task,
-                result.suggested_response,
-                result.model,
-                result.prompt_hash,
-                result.level,
-                result.calls,
-                f"{e.message} The log was condensed without a model.",
-            )
-
-
-def _with_note(result: ObserveResult, note: str) -> ObserveResult:
-    return ObserveResult(
-        result.text,
-        result.current_task,
-        result.suggested_response,
-        result.title,
-        result.model,
-        result.prompt_hash,
-        result.calls,
-        note,
-    )
+            malformed = isinstance(e, MemoryFailure) and e.code == "malformed"
+            self._malformed = self._malformed + 1 if malformed else 0
+            switched = " From now on logs are condensed without a model." if self._malformed >= MALFORMED_LIMIT else ""
+            note = f"{e.message} The log was condensed without a model.{switched}"
+            return dataclasses.replace(await self._extractive.reflect(request), note=note)
+        self._malformed = 0
+        return result

@@ -13,6 +13,7 @@ from sakti.memory.protocol import ModelCall, ReflectInput, ReflectResult
 
 LEVELS = 4
 MORE_LEVELS = 3  # above the level it starts at
+GARBAGE_LIMIT = 1  # answers without any use: asked once more, harder
 # What stands round the log in a prompt, and what its anchors add to it.
 FRAME_TOKENS, LOG_SHARE, LEAST_ROOM = 300, 0.85, 500
 
@@ -101,7 +102,7 @@ class ModelReflector:
         calls: list[ModelCall] = []
         best: ReflectResult | None = None
         smallest = before
-        usable = False
+        garbage = 0
         for level in range(request.start_level, min(LEVELS, request.start_level + MORE_LEVELS) + 1):
             prompt = fill_prompt(
                 "reflector-input",
@@ -115,8 +116,10 @@ class ModelReflector:
             parsed = parse.parse_reflector_output(text)
             observations = parse.clean(parsed.observations)
             if parsed.degenerate or not observations:
+                garbage += 1
+                if garbage > GARBAGE_LIMIT:
+                    break
                 continue
-            usable = True
             size = count(observations)
             if size < smallest:
                 smallest = size
@@ -133,9 +136,9 @@ class ModelReflector:
         if best is None:
             raise MemoryFailure(
                 f"{self.name} gave nothing smaller than the log ({before} tokens) in {len(calls)} attempts."
-                if usable
+                if garbage < len(calls)
                 else f"{self.name} gave no usable reflection in {len(calls)} attempts: the log stays.",
-                code="not_smaller" if usable else "malformed",
+                code="not_smaller" if garbage < len(calls) else "malformed",
             )
         return ReflectResult(
             best.text,

@@ -438,6 +438,25 @@ async def test_an_answer_that_is_not_smaller_is_never_used() -> None:
     assert COUNTER.count(result.text) < COUNTER.count(LOG)
 
 
+async def test_garbage_of_the_reflector_is_asked_for_once_more_and_never_used() -> None:
+    half = "\n".join(LOG.split("\n")[:20])
+    provider = Answers("ab" * 30_000, f"<observations>\n{half}\n</observations>")
+    _, reflector = built(provider)
+    assert (await reflector.reflect(ReflectInput("t", (("g", LOG),), 1_000))).text == half
+    provider = Answers(*["ab" * 30_000] * 6)
+    _, reflector = built(provider)
+    for asked_for in (2, 4, 6):
+        result = await reflector.reflect(ReflectInput("t", (("g", LOG),), 300))
+        assert len(provider.requests) == asked_for
+        assert result.model == "extractive"
+        assert "abab" not in result.text
+        assert "no usable reflection" in result.note
+        assert ("From now on" in result.note) == (asked_for == 6)
+    assert reflector.name == "extractive"
+    assert not (await reflector.reflect(ReflectInput("t", (("g", LOG),), 300))).note
+    assert len(provider.requests) == 6, "three in a row: the model is not asked again"
+
+
 # --- lines and cleaning ---------------------------------------------------------------------------------
 
 

@@ -68,18 +68,22 @@ class BoardScreen(Panel[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left,h", "column(-1)", "Left", show=False, id="board.left"),
         Binding("right,l", "column(1)", "Right", show=False, id="board.right"),
-        Binding("n", "ask('create')", "New", show=False, id="board.create"),
+        Binding("n", "ask('create')", "New", show=False, priority=True, id="board.create"),
         Binding("c", "claim", "Claim", show=False, id="board.claim"),
         Binding("r", "release", "Release", show=False, id="board.release"),
-        Binding("x", "ask('close')", "Close with a summary", show=False, id="board.close"),
+        Binding("x", "ask('close')", "Close with a summary", show=False, priority=True, id="board.close"),
         Binding("o", "reopen", "Reopen", show=False, id="board.reopen"),
-        Binding("d", "ask('depend')", "Add a dependency", show=False, id="board.depend"),
+        Binding("d", "ask('depend')", "Add a dependency", show=False, priority=True, id="board.depend"),
         Binding("t", "tree", "Dependency tree", show=False, id="board.tree"),
         Binding("delete,backspace", "delete", "Delete", show=False, id="board.delete"),
         Binding("u", "undo", "Undo the last change", show=False, id="board.undo"),
-        Binding("slash", "ask('filter')", "Filter", show=False, id="board.filter"),
+        Binding("slash", "ask('filter')", "Filter", show=False, priority=True, id="board.filter"),
     ]
     line = query_one("#board-input", Input)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What opens the line below goes before all else, so that what is typed on lands in it; then it is text."""
+        return not (action == "ask" and self.line.display)
 
     def __init__(self) -> None:
         super().__init__("Tasks")

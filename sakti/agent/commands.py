@@ -22,7 +22,12 @@ COMMANDS: tuple[Command, ...] = (
     Command("compact", "observe now what is pending; `undo` brings the messages back", "[focus | undo]", ("undo",)),
     Command("search", "search everything that was ever said", "QUERY"),
     Command("tasks", "the task board"),
-    Command("memory", "the token windows, in words; `undo` takes the last reflection back", "[undo]", ("undo",)),
+    Command(
+        "memory",
+        "the token windows, in words; `undo` takes the last reflection back; `pause`, `resume` observing",
+        "[undo | pause | resume]",
+        ("undo", "pause", "resume"),
+    ),
     Command("observations", "the observation log"),
     Command("context", "exactly what would be sent now"),
     Command("threads", "all conversations of this workspace"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sakti.core.events import Backlog
 from sakti.core.text import count_k
 
 if TYPE_CHECKING:
@@ -16,6 +17,17 @@ def sizes(before: int, after: int) -> str:
     """`18.1k → 1.9k (10%)`: tokens of what went in and of what came out."""
     share = f" ({after / before:.0%})" if before else ""
     return f"{count_k(before)} → {count_k(after)}{share}"
+
+
+def in_words(backlog: Backlog) -> str:
+    """`84.0k · 3 calls · ≈$0.12`: tokens that are left to be observed, what that takes."""
+    parts = ["paused"] if backlog.paused else []
+    parts.append(count_k(backlog.tokens))
+    if backlog.calls:
+        parts.append(f"{backlog.calls} call{'s' * (backlog.calls != 1)}")
+    if backlog.calls and backlog.cost_usd is not None:
+        parts.append(f"≈${backlog.cost_usd:.2f}")
+    return " · ".join(parts)
 
 
 def guarded(figures: Figures) -> str:

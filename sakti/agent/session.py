@@ -636,6 +636,15 @@ class Session:
         """Bring the messages of the last compaction back; false where there is none."""
         return await self.engine.undo_compaction() is not None
 
+    async def pause_memory(self, *, pause: bool) -> None:
+        """Stop observing in the background, or go on with it. Raises `MemoryFailure` (off)."""
+        if pause:
+            await self.engine.pause()
+            self.emit(Notice("information", "Memory is paused", "Nothing is observed until it is resumed."))
+        else:
+            await self.engine.resume()
+            self.emit(Notice("information", "Memory goes on", "What is pending is observed in the background."))
+
     async def undo_reflection(self) -> None:
         """Take the newest reflection back. Raises `MemoryFailure` (not_found) where there is none."""
         done = await self.engine.undo_reflection()

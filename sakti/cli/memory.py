@@ -37,7 +37,7 @@ def status(thread: Thread = None, set_: Set = None, json_: Json = False) -> None
     """The token windows, as `data-om-status` has them; who observes and why; what became of it so far."""
     from dataclasses import asdict
 
-    from sakti.agent.figures import rows
+    from sakti.agent.figures import in_words, rows
     from sakti.core.events import to_json
     from sakti.core.text import count_k
 
@@ -64,6 +64,8 @@ def status(thread: Thread = None, set_: Set = None, json_: Json = False) -> None
         f"observer  {found.observer}{f' ({found.reason})' if found.reason else ''}\n"
         f"reflector {found.reflector}"
     )
+    if found.backlog:
+        common.say(f"backlog   {in_words(found.backlog)}")
     if found.note:
         common.say(f"note      {found.note}")
     for name, text in rows(figures):
@@ -247,6 +249,32 @@ def _reflection_undone(done: Any, after: Any) -> str:
     groups = f"{done.groups} group{'s' * (done.groups != 1)} of observations"
     lost = f" Changes to {done.corrected} of its lines went with it." if done.corrected else ""
     return f"Generation {done.generation} is taken back: {groups}, {after.observations.tokens} tokens in the log.{lost}"
+
+
+@app.command()
+def pause(thread: Thread = None, set_: Set = None, json_: Json = False) -> None:
+    """Observe nothing more in the background, in any window; the newest messages that fit are sent."""
+    _pause(True, thread, set_, json_)
+
+
+@app.command()
+def resume(thread: Thread = None, set_: Set = None, json_: Json = False) -> None:
+    """Go on observing: what is pending, oldest first, from the thread's next turn on."""
+    _pause(False, thread, set_, json_)
+
+
+def _pause(paused: bool, thread: str | None, overrides: list[str] | None, as_json: bool) -> None:
+    from sakti.core.events import to_json
+
+    async def work(engine: Any, session: Any) -> Any:
+        await (engine.pause() if paused else engine.resume(start=False))
+        return engine.status()
+
+    after = _with_engine(work, thread, overrides)
+    if as_json:
+        common.say_json(to_json(after))
+    else:
+        common.say("Memory is paused." if paused else "Memory goes on at the thread's next turn.")
 
 
 @app.command()

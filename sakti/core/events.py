@@ -206,6 +206,17 @@ class BufferedReflection:
 
 
 @dataclass(frozen=True, slots=True)
+class Backlog:
+    """What is still to be observed in the background: tokens of messages, model calls, an estimate of their cost in US
+    dollars (None: no price is known)."""
+
+    tokens: int
+    calls: int
+    cost_usd: float | None
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryStatus:
     """The windows, once a step and whenever background work starts or ends. `reason`: why this Observer."""
 
@@ -224,6 +235,7 @@ class MemoryStatus:
     next_buffer_at: int | None = None
     note: str = ""
     reason: str = ""
+    backlog: Backlog | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +347,7 @@ def to_json(event: Event) -> Json:
                 "observer_reason": event.reason,
                 "reflector": event.reflector,
                 "note": event.note,
+                "backlog": None if event.backlog is None else dataclasses.asdict(event.backlog),
                 "approximate": event.approximate,
             }
         case MemoryOperation():

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from sakti.core.clock import Clock
 from sakti.core.config import MemorySettings
-from sakti.core.errors import SaktiError, StoreError
+from sakti.core.errors import MemoryFailure, SaktiError, StoreError
 from sakti.core.events import (
     CompactionFinished,
     Event,
@@ -25,7 +25,7 @@ from sakti.core.events import (
 from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Block, Message, Thread
-from sakti.memory import compaction, context, corrections, elsewhere, failpoints, levels, modes, policy, status
+from sakti.memory import backlog, compaction, context, corrections, elsewhere, failpoints, levels, modes, policy, status
 from sakti.memory.flow import Flow, Trigger, load
 from sakti.memory.protocol import Observer, Reflector
 from sakti.memory.window import Window, newest_that_fit, sync_cut
@@ -97,6 +97,8 @@ class MemoryEngine:
         )
         self._builder = context.ContextBuilder(counter, mode=mode, tagged=settings.retrieval)
         self._levels = levels.Levels(store, counter)
+        self._rates: backlog.Rates | None = None
+        self._pricing: asyncio.Task[None] | None = None
         self._flow: Flow | None = None
         self._step = 0
         self._actor = ""
@@ -168,12 +170,19 @@ class MemoryEngine:
         )
         flow.goal = self._goal
         flow.backlog = window.pending > BACKLOG_FACTOR * flow.numbers().block_after
+        if flow.backlog and self._observes:
+            self._pricing = asyncio.create_task(self._find_rates())
         self._actor = str(record.metadata.get("actor") or "")
         newest = window.messages[-1:] or await self._store.read(message_store.page, thread.id, limit=1)
         self._last_message_at = newest[-1].created_at if newest else None
         await self._find_prompt(flow)
         self._new_thread = not newest
         await self._read_pages(flow)
+
+    async def _find_rates(self) -> None:
+        """What the Observer costs: the list of prices is slow to load, so nobody waits for it."""
+        self._rates = await backlog.rates(self._worker.observer.name)
+        self._announce()
 
     async def _record(self, thread: Thread) -> tuple[Record, list[leases.Lease]]:
         scope = self._settings.scope
@@ -346,14 +355,14 @@ class MemoryEngine:
             await self._write_quietly(flow, {"hold_until": None})
         await flow.activate_due()
         numbers = flow.numbers()
-        flow.backlog = flow.backlog and flow.window.pending > numbers.block_after
+        flow.backlog = (flow.backlog or flow.paused) and flow.window.pending > numbers.block_after
         flow.start_buffering(numbers)
         flow.reflecting.start(numbers)
         await self._wait_for_messages(flow)
         await flow.reflecting.settle()
 
     async def _wait_for_messages(self, flow: Flow) -> None:
-        while not flow.backlog:
+        while not (flow.backlog or flow.paused):
             numbers, window = flow.numbers(), flow.window
             running = flow.running()
             if window.pending < numbers.threshold:
@@ -452,6 +461,7 @@ class MemoryEngine:
             self._worker.reflector.name,
             approximate=self._counter.approximate,
             reason=self._reason if observer == self._chosen else f"{self._chosen} could not observe",
+            left=backlog.left(self._open(), observer, self._rates),
         )
 
     def _announce(self) -> None:
@@ -528,6 +538,20 @@ class MemoryEngine:
         not_found, conflict (a newer reflection was made from it)."""
         return await self._open().reflecting.undo(generation)
 
+    async def pause(self) -> None:
+        """Ask no model in the background, for this memory, until `resume`, in other windows and after a restart too;
+        the newest messages that fit are sent meanwhile. By hand (`compact`, `reflect_now`) everything goes."""
+        flow = self._open()
+        await backlog.pause(flow)
+        if self._pricing is None:
+            self._pricing = asyncio.create_task(self._find_rates())
+
+    async def resume(self, *, start: bool = True) -> None:
+        """Go on where `pause` stopped: oldest first, in the background, at once or with the next turn."""
+        if not self._observes:
+            raise MemoryFailure("Memory is off or read-only here: there is nothing to resume.", code="off")
+        await backlog.resume(self._open(), start=start)
+
     def compact_preview(self) -> tuple[int, int, int]:
         """(messages that /compact would observe, tokens of messages and log now, an estimate of them
         after)."""
@@ -546,6 +570,8 @@ class MemoryEngine:
         if flow is None:
             return
         tasks = [*flow.tasks(), *self._levels.running()]
+        if self._pricing is not None and not self._pricing.done():
+            tasks.append(self._pricing)
         for task in tasks:
             task.cancel()
         if tasks:

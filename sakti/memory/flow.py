@@ -36,6 +36,7 @@ T = TypeVar("T")
 Trigger: TypeAlias = Literal["threshold", "idle", "provider_change"]
 RETRY_AFTER_MS = 60_000
 LONGEST_RETRY = 8
+PAUSED = "paused"  # in a record's metadata: the user wants nothing asked in the background
 
 
 class Flow:
@@ -89,6 +90,10 @@ class Flow:
         if self._numbers is None or self._numbers[0] != state:  # asked for many times a step
             self._numbers = state, policy.effective_numbers(self.settings, *state)
         return self._numbers[1]
+
+    @property
+    def paused(self) -> bool:
+        return PAUSED in self.window.record.metadata
 
     def running(self) -> asyncio.Task[Any] | None:
         return next((t for t in (self.observing, self.buffering) if t is not None and not t.done()), None)
@@ -276,6 +281,8 @@ class Flow:
         """Begin a background observation if an interval was crossed (or, at the end of a turn, if an
         interval's worth is pending) and nothing runs."""
         window = self.window
+        if self.paused:
+            return
         # a backlog is always caught up with in the background, whatever the interval
         if (numbers.buffer is None and not self.backlog) or self.running() is not None or not self.may_try():
             return
@@ -309,6 +316,8 @@ class Flow:
                 self.emit(operation.event("start", started_at=started, tokens_to_buffer=tokens))
                 self.changed()
                 for piece in slices(found, numbers.threshold):
+                    if made and self.paused:
+                        break
                     group = await self._observe_piece(piece, held, operation, "")
                     made.append(group)
                 self.emit(
@@ -316,7 +325,7 @@ class Flow:
                         "end",
                         completed_at=self.clock.now(),
                         duration_ms=self.clock.now() - started,
-                        tokens_buffered=tokens,
+                        tokens_buffered=sum(g.message_tokens for g in made),
                         buffered_tokens=sum(g.observation_tokens for g in made),
                         observations="\n".join(g.text for g in made if g.text),
                     )
@@ -531,17 +540,19 @@ class Flow:
     async def refresh(self) -> None:
         """Read the window anew if the record is no longer as we know it."""
 
-        def state(db: Database) -> tuple[int, int, frozenset[str]]:
+        def state(db: Database) -> tuple[int, int, frozenset[str], bool]:
             record, thread = self.window.record.id, self.window.thread.id
             return (
                 memory_store.cursor(db, record, thread),
                 memory_corrections.count(db, record),
                 memory_store.current_ids(db, record, thread),
+                memory_store.is_marked(db, record, PAUSED),
             )
 
         async with self._lock:  # what is committed but not followed yet is no news
             window = self.window
-            if await self.store.read(state) != (window.cursor, window.corrections, window.group_ids()):
+            known = (window.cursor, window.corrections, window.group_ids(), self.paused)
+            if await self.store.read(state) != known:
                 await self.reload()
 
     async def reload(self) -> None:

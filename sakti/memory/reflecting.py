@@ -77,6 +77,8 @@ class Reflecting:
         it."""
         if numbers.reflect_from is None or self.flow.observation_tokens() < numbers.reflect_from or self.held():
             return
+        if self.flow.paused:
+            return
         self.begin(numbers, 1)
 
     def begin(self, numbers: policy.Numbers, level: int, *, whole: bool = False) -> bool:
@@ -158,7 +160,7 @@ class Reflecting:
         nothing is done in the background; then put it into the log."""
         flow = self.flow
         numbers, tokens = flow.numbers(), flow.observation_tokens()
-        if tokens < numbers.reflect_at or self.held():
+        if tokens < numbers.reflect_at or self.held() or flow.paused:
             return
         if self.running() is None and flow.window.reflection is None and not self.begin(numbers, 0):
             return

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from sakti.core.events import BufferedObservations, BufferedReflection, Gauge, MemoryStatus
+from sakti.core.events import Backlog, BufferedObservations, BufferedReflection, Gauge, MemoryStatus
 from sakti.memory import policy
 from sakti.memory.flow import Flow
 from sakti.memory.window import sync_cut
 
 
 def status(
-    flow: Flow, step: int, observer: str, reflector: str, *, approximate: bool, reason: str = ""
+    flow: Flow,
+    step: int,
+    observer: str,
+    reflector: str,
+    *,
+    approximate: bool,
+    reason: str = "",
+    left: Backlog | None = None,
 ) -> MemoryStatus:
     window, numbers = flow.window, flow.numbers()
     ready = window.ready()
@@ -43,6 +50,7 @@ def status(
         next_boundary(window.pending, flow.buffered_at, numbers),
         flow.note or _held_up(flow, numbers, waits=running or bool(ready)) or numbers.why,
         reason,
+        left,
     )
 
 
@@ -53,6 +61,8 @@ def _held_up(flow: Flow, numbers: policy.Numbers, *, waits: bool) -> str:
         return "a reflection was taken back: the log is condensed again when it has grown further"
     if window.pending < numbers.threshold or waits:
         return ""
+    if flow.paused:
+        return "observation is paused until it is resumed; the newest messages that fit are sent"
     if flow.hold_until is not None:
         return "an undo was asked for: automatic observation waits for one more interval"
     if flow.backlog:

@@ -165,6 +165,14 @@ def set_record_metadata(db: Database, record_id: str, changes: Json) -> None:
     MemoryRecordRow.update(metadata=merged).where(MemoryRecordRow.id == record_id).execute(db)
 
 
+def is_marked(db: Database, record_id: str, key: str) -> bool:
+    """Whether a record's metadata has that key."""
+    row = db.execute_sql(
+        "SELECT json_type(metadata, '$.' || ?) IS NOT NULL FROM observational_memory WHERE id = ?", (key, record_id)
+    ).fetchone()
+    return bool(row and row[0])
+
+
 def set_timezone(db: Database, record_id: str, timezone: str) -> None:
     MemoryRecordRow.update(observed_timezone=timezone).where(MemoryRecordRow.id == record_id).execute(db)
 

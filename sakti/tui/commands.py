@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from sakti.agent.commands import Typed, parse
-from sakti.agent.figures import rows
+from sakti.agent.figures import in_words, rows
 from sakti.core.config import APPROVAL_MODES
 from sakti.core.errors import SaktiError
 from sakti.core.text import count_k, one_line
@@ -78,6 +78,9 @@ class Commands:
         self._app.focus_pane("log")
 
     async def do_memory(self, argument: str) -> None:
+        if argument.strip() in ("pause", "resume"):
+            await self._app.session.pause_memory(pause=argument.strip() == "pause")
+            return
         if argument.strip() == "undo":
             await self._app.session.undo_reflection()
             self._app.load_observations()
@@ -108,6 +111,7 @@ class Commands:
                 "reflection",
                 f"{reflection.input_observation_tokens:,} → {reflection.observation_tokens:,} ({reflection.status})",
             ),
+            ("backlog", in_words(status.backlog) if status.backlog else ""),
             ("generation", str(status.generation_count)),
             *(rows(figures) if figures is not None else ()),
             ("observer", f"{status.observer} ({status.reason})" if status.reason else status.observer),

@@ -218,6 +218,12 @@ class FakeSession:
     async def compact(self, focus="") -> None:
         self.calls.append(("compact", focus))
 
+    async def pause_memory(self, *, pause) -> None:
+        self.calls.append(("pause", pause))
+
+    async def undo_reflection(self) -> None:
+        self.calls.append(("undo_reflection",))
+
     async def undo_compaction(self) -> bool:
         self.calls.append(("undo",))
         return False

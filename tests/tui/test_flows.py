@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 
 import pytest
 from textual import events
 
 from sakti.agent.views import ThreadSummary
 from sakti.core.errors import StoreError
-from sakti.core.events import ApprovalRequested, ModelChanged, RetryScheduled, TextDelta
+from sakti.core.events import ApprovalRequested, Backlog, ModelChanged, RetryScheduled, TextDelta
 from sakti.core.types import ModelInfo, Thread
 from sakti.store.search import Hit
+from sakti.tui.app import SaktiApp
 from sakti.tui.completion import file_choices, fuzzy, query_at
 from sakti.tui.log import log_path
 from tests.tui.conftest import chat_text, screen_text, settle
@@ -419,3 +421,25 @@ async def test_the_palette_runs_commands(running, session):
         await pilot.press("enter")
         await settle(app, pilot)
         assert "Cost of this thread" in chat_text(app)
+
+
+async def test_memory_is_explained_paused_and_its_last_reflection_taken_back(session):
+    session = scene(session.workspace)
+    session.status = dataclasses.replace(
+        session.status, backlog=Backlog(84_000, 3, 0.119), reason="the small model of anthropic"
+    )
+    app = SaktiApp(session)
+    async with app.run_test(size=(120, 35)) as pilot:
+        await settle(app, pilot)
+        assert "84.0k · 3 calls" in screen_text(app)
+        assert "6.1k → 640 (10%)" in screen_text(app)
+        assert "1 marked · 2 dropped" in screen_text(app)
+        for command in ("", " pause", " resume", " undo"):
+            await pilot.press(*f"/memory{command}", "enter")
+            await settle(app, pilot)
+        assert session.calls[-3:] == [("pause", True), ("pause", False), ("undo_reflection",)]
+        said = chat_text(app)
+        assert "84.0k · 3 calls · ≈$0.12" in said
+        assert "anthropic/claude-haiku-4-5 (the small model of anthropic)" in said
+        assert "1 line with 1 claims that their source does not have" in said
+        assert "0 important lines and 2 paths" in said

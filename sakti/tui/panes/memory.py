@@ -13,7 +13,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from sakti.agent.figures import guarded, sizes
+from sakti.agent.figures import guarded, in_words, sizes
 from sakti.core.events import Gauge, MemoryOperation, MemoryStatus
 from sakti.core.text import count_k, one_line
 from sakti.core.types import Usage
@@ -109,6 +109,9 @@ def memory_lines(
         lines.append(
             _row("buffered", buffered.status if buffered.status != "complete" else "nothing", palette, buffered.status)
         )
+    if status.backlog is not None:
+        style = palette.warn if status.backlog.paused else palette.text
+        lines.append([Segment("backlog".ljust(LABEL), palette.muted), Segment(in_words(status.backlog), style)])
     if figures is not None and figures.observation is not None:
         lines.append(_row("last", sizes(figures.observation.tokens_before, figures.observation.tokens_after), palette))
     reflection = status.buffered_reflection
@@ -126,11 +129,11 @@ def memory_lines(
     lines.append(_row("cache", _cost(usage), palette))
     if status.observer:
         names = one_line(status.observer, 60)
-        if status.observer == "extractive" and status.reason:
-            names += f": {one_line(status.reason, 60)}"
         if status.reflector and status.reflector != status.observer:
             names += f" / {one_line(status.reflector, 60)}"
         lines.append(_row("by", names, palette))
+        if "/" not in status.observer and status.reason:
+            lines.append([Segment(" " * LABEL), Segment(one_line(status.reason, 60), palette.muted)])
     if status.note:
         note = textwrap.wrap(one_line(status.note, 200), max(8, width))[:3]
         lines += [[Segment(line, palette.warn)] for line in note]

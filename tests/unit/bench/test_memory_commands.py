@@ -90,6 +90,9 @@ def test_a_log_is_made_read_put_right_and_brought_back(home: Path) -> None:
 
 def test_nothing_to_look_at() -> None:
     assert sakti("memory", "log").exit_code == 0
+    refused = sakti("memory", "log", "--category", "attempts")
+    assert refused.exit_code == 1
+    assert "there are: none" in refused.output
     assert sakti("memory", "export").exit_code == 1
 
 
@@ -163,3 +166,15 @@ def test_a_thread_is_captured_and_played(home: Path) -> None:
     blank = sakti("memory", "capture", "--blank", "-")
     assert "decided" not in blank.stdout
     assert blank.stdout.count("\n") == 6
+
+
+def test_memory_is_paused_and_goes_on(home: Path) -> None:
+    asyncio.run(talk(home))
+    paused = told("memory", "pause")
+    assert paused["backlog"] == {"tokens": 4_000, "calls": 0, "cost_usd": None, "paused": True}
+    status = told("memory", "status", "-o", 'memory.model="extractive"')
+    assert status["backlog"]["paused"] is True  # pyright: ignore
+    assert (status["observer"], status["observer_reason"]) == ("extractive", "set by memory.model")
+    assert "paused" in sakti("memory", "status").stdout
+    assert told("memory", "resume")["backlog"] is None
+    assert told("memory", "log")["lines"] == []

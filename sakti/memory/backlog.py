@@ -1,0 +1,79 @@
+"""What a long or late-enabled thread has still to observe: how much, in how many calls, at what price; its pause."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import math
+from dataclasses import dataclass
+
+from sakti.core.events import Backlog
+from sakti.core.types import Usage
+from sakti.memory.flow import PAUSED, Flow
+from sakti.providers import prices
+from sakti.store import memory as memory_store
+
+SAMPLE = 10_000  # tokens that a price is asked for: no tier for long inputs begins below
+USUAL_SHARE = 0.1  # what an observation comes to, as a share of its messages, until the log tells
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """US dollars a token."""
+
+    input: float
+    output: float
+
+
+async def rates(observer: str) -> Rates | None:
+    """What `observer` (provider/model) costs, None where no price is known; without a model nothing."""
+    provider, slash, model = observer.partition("/")
+    if not slash:
+        return Rates(0.0, 0.0)
+    sizes = Usage(input_tokens=SAMPLE), Usage(output_tokens=SAMPLE)
+    found = [await asyncio.to_thread(prices.cost, usage, provider, model) for usage in sizes]
+    costs = [cost / SAMPLE for cost in found if cost is not None]
+    return Rates(*costs) if len(costs) == len(sizes) else None
+
+
+def left(flow: Flow, observer: str, rates: Rates | None) -> Backlog | None:
+    """What is still to be observed in the background; None where the thread is up to date and not paused. The cost is
+    an estimate: what is left and the end of the log with each call in, as much out as observations took so far."""
+    if not (flow.backlog or flow.paused):
+        return None
+    numbers = flow.numbers()
+    tokens = sum(m.tokens for m in flow.window.observable())
+    if not tokens and not flow.paused:
+        return None
+    calls = math.ceil(tokens / numbers.threshold) if "/" in observer else 0
+    made = [g for g in (*flow.window.active, *flow.window.buffered) if g.kind == "observation" and g.message_tokens]
+    read, written = sum(g.message_tokens for g in made), sum(g.observation_tokens for g in made)
+    share = written / read if read else USUAL_SHARE
+    cost = None
+    if rates is not None:
+        told = tokens + calls * flow.settings.observation.previous_observer_tokens
+        cost = told * rates.input + tokens * share * rates.output
+    return Backlog(tokens, calls, cost, flow.paused)
+
+
+async def pause(flow: Flow) -> None:
+    """Nothing more is asked of a model in the background, on this record, until `resume`; what runs comes to the end of
+    its slice. The newest messages that fit are sent meanwhile."""
+    await _mark(flow, True)
+
+
+async def resume(flow: Flow, *, start: bool) -> None:
+    """Go on where `pause` stopped, at once or (not `start`) with the next turn."""
+    await _mark(flow, None)
+    if not start:
+        return
+    flow.backlog = flow.window.pending > flow.numbers().block_after
+    flow.start_buffering(flow.numbers())
+
+
+async def _mark(flow: Flow, paused: bool | None) -> None:
+    window = flow.window
+    await flow.store.write(memory_store.set_record_metadata, window.record.id, {PAUSED: paused})
+    kept = {k: v for k, v in window.record.metadata.items() if k != PAUSED}
+    window.record = dataclasses.replace(window.record, metadata={**kept, PAUSED: True} if paused else kept)
+    flow.changed()

@@ -8,6 +8,7 @@ import signal
 import sys
 from dataclasses import asdict
 
+from sakti.agent.leaving import observe_on_exit
 from sakti.agent.session import Options, Session
 from sakti.core.errors import NoModelError, SaktiError
 from sakti.core.events import (
@@ -68,6 +69,8 @@ async def _run(session: Session, prompt: str, output: str) -> int:
             status = "refused"
         thread_id, text, error = end.thread_id, end.text, end.error
         usage, steps = end.usage, end.steps
+        if status == "answered":
+            await observe_on_exit(session, lambda text: print(text, file=sys.stderr))
     except NoModelError as e:
         status, thread_id, text, error, usage, steps = "no_model", None, "", e.message, session.usage, 0
         print(f"sakti: {sanitise(e.message)}", file=sys.stderr)

@@ -82,6 +82,7 @@ class MemorySettings:
     read_only: bool = False
     thread_title: bool = True
     last_messages: int | None = None
+    observe_on_exit: bool = False
     observation: ObservationSettings = field(default_factory=ObservationSettings)
     reflection: ReflectionSettings = field(default_factory=ReflectionSettings)
     working_memory: WorkingMemorySettings = field(default_factory=WorkingMemorySettings)

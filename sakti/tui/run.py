@@ -19,6 +19,7 @@ def run(session: Session, *, prompt: str | None = None, pick_thread: bool = Fals
 
 
 async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
+    from sakti.agent.leaving import observe_on_exit
     from sakti.tui.app import SaktiApp
     from sakti.tui.log import log_error
 
@@ -28,6 +29,8 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
             asyncio.get_running_loop().add_signal_handler(number, app.exit, 128 + number)
     try:
         code = await app.run_async()
+        if not code and not app.crash_message:
+            await observe_on_exit(session, lambda text: print(text, file=sys.stderr))
     finally:
         try:
             await session.close()

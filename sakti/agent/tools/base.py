@@ -124,23 +124,34 @@ class Tool:
     function: ToolFunction
     read_only: bool
     internal: bool = False  # touches only sakti's own tasks and memory: never asks
+    refuse: Callable[[str], Outcome] | None = None  # the answer to wrong arguments, where that has a form of its own
 
     def spec(self) -> ToolSpec:
         schema = self.arguments.model_json_schema()
         return ToolSpec(self.name, self.description, _plain_schema(schema))
 
     async def __call__(self, run: ToolRun, arguments: Json) -> Outcome:
-        """Validate and run. Raises `ToolError` with a sentence for the model where the arguments do not fit."""
+        """Validate and run. Raises `ToolError` with a sentence for the model where the arguments do not fit and the
+        tool has no answer of its own to that."""
         try:
             checked = self.arguments.model_validate(arguments)
         except pydantic.ValidationError as e:
             problems = "; ".join(f"{'.'.join(str(p) for p in x['loc'])}: {x['msg']}" for x in e.errors())
-            raise ToolError(f"{self.name} was called with wrong arguments: {problems}.") from e
+            sentence = f"{self.name} was called with wrong arguments: {problems}."
+            if self.refuse is not None:
+                return self.refuse(sentence)
+            raise ToolError(sentence) from e
         values = {name: getattr(checked, name) for name in type(checked).model_fields}
         return await self.function(run, **values)
 
 
-def tool(*, name: str | None = None, read_only: bool = False, internal: bool = False) -> Callable[[ToolFunction], Tool]:
+def tool(
+    *,
+    name: str | None = None,
+    read_only: bool = False,
+    internal: bool = False,
+    refuse: Callable[[str], Outcome] | None = None,
+) -> Callable[[ToolFunction], Tool]:
     """Make a `Tool` of an async function. Its description is `prompts/tools/<name>.md` where there is one,
     else its docstring."""
 
@@ -158,7 +169,7 @@ def tool(*, name: str | None = None, read_only: bool = False, internal: bool = F
         description = read_prompt(prompt) if has_prompt(prompt) else inspect.cleandoc(function.__doc__ or "")
         config = pydantic.ConfigDict(extra="forbid")
         model = pydantic.create_model(f"{tool_name}_arguments", __config__=config, **fields)
-        return Tool(tool_name, description, model, function, read_only, internal)
+        return Tool(tool_name, description, model, function, read_only, internal, refuse)
 
     return make
 

@@ -35,6 +35,10 @@ def _refusal(error: SaktiError) -> Outcome:
     return Outcome(json.dumps(body, ensure_ascii=False), is_error=True)
 
 
+def _wrong(sentence: str) -> Outcome:
+    return _refusal(SaktiError(sentence, code="invalid"))
+
+
 def make_tools(
     store: Store,
     *,
@@ -52,7 +56,7 @@ def make_tools(
     def actor(run: ToolRun) -> service.Actor:
         return service.Actor(resource_id, session_id, store.clock.now(), run.thread_id)
 
-    @tool(name="task-query", read_only=True, internal=True)
+    @tool(name="task-query", read_only=True, internal=True, refuse=_wrong)
     async def task_query(
         run: ToolRun,
         action: Literal["ready", "show", "list", "search"],
@@ -92,7 +96,7 @@ def make_tools(
         except SaktiError as e:
             return _refusal(e)
 
-    @tool(name="task-mutate", internal=True)
+    @tool(name="task-mutate", internal=True, refuse=_wrong)
     async def task_mutate(
         run: ToolRun,
         action: Literal["create", "claim", "release", "close", "update", "reopen", "dep", "link", "update_context"],
@@ -186,7 +190,7 @@ def make_tools(
         emit(TasksChanged())
         return _answer(result)
 
-    @tool(name="memory-search", read_only=True, internal=True)
+    @tool(name="memory-search", read_only=True, internal=True, refuse=_wrong)
     async def memory_search(
         run: ToolRun,
         action: Literal["search", "recall"] = "search",

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,13 +25,18 @@ from playhouse.apsw_ext import APSWDatabase
 from sakti.core.clock import Clock, SystemClock
 from sakti.core.errors import StoreError
 from sakti.core.ids import Ids, TimeIds
-from sakti.store import migrate
+from sakti.store import migrate, search_index
 from sakti.store.connection import Database
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 Synchronous: TypeAlias = Literal["FULL", "NORMAL"]
+
+UPKEEP_EVERY = 32  # writes
+UPKEEP_S = 0.005
+LARGE_S = 0.1  # a write that took so long left much to do
+log = logging.getLogger(__name__)
 
 # 3.7.0 to 3.51.2 can corrupt a WAL that two connections write and checkpoint at once (sqlite.org/wal.html).
 WAL_SAFE_FROM = (3, 51, 3)
@@ -48,6 +55,7 @@ class Store:
         self.read_only_reason: str | None = None
         self.notices: list[str] = []
         self._db = db
+        self._writes = 0
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="sakti-writer")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="sakti-reader")
 
@@ -71,6 +79,7 @@ class Store:
                 "foreign_keys": 1,
                 "temp_store": "memory",
                 "cache_size": -8000,
+                "wal_autocheckpoint": 8000,  # pages; `_upkeep` comes first
             },
         )
         store = cls(path, db, clock, ids or TimeIds(clock))
@@ -83,9 +92,14 @@ class Store:
 
     async def write(self, fn: Callable[Concatenate[Database, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run `fn(db, …)` in one IMMEDIATE transaction on the writer's thread; an exception rolls it back."""
-        return await asyncio.get_running_loop().run_in_executor(
-            self._writer, lambda: self._in_transaction(fn, *args, **kwargs)
-        )
+        loop = asyncio.get_running_loop()
+        began = time.perf_counter()
+        result = await loop.run_in_executor(self._writer, lambda: self._in_transaction(fn, *args, **kwargs))
+        took = time.perf_counter() - began
+        self._writes += 1
+        if self._writes % UPKEEP_EVERY == 0 or took > LARGE_S:  # nobody waits for it
+            loop.run_in_executor(self._writer, self._upkeep, max(UPKEEP_S, took / 2))
+        return result
 
     async def read(self, fn: Callable[Concatenate[Database, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run `fn(db, …)` on the read-only connection; it sees everything that was committed before."""
@@ -140,6 +154,20 @@ class Store:
             raise StoreError(
                 f"Not saved: {e}. Nothing was lost; sakti tries again with the next change.", retryable=True
             ) from e
+
+    def _upkeep(self, seconds: float) -> None:
+        """What SQLite would do within some write, which then takes fifty times as long: merge the index's newest
+        pieces, for about so many seconds, and copy the write-ahead log into the file."""
+        end = time.perf_counter() + seconds
+        try:
+            while True:
+                with self._db.atomic():
+                    merged = search_index.merge(self._db)
+                if not merged or time.perf_counter() > end:
+                    break
+            self._db.execute_sql("PRAGMA wal_checkpoint(PASSIVE)")
+        except (peewee.OperationalError, apsw.Error) as e:
+            log.warning("the upkeep of %s waits for the next time: %s", self.path, e)
 
     def _with_reader(self, fn: Callable[Concatenate[Database, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         if self._db.is_closed():

@@ -19,10 +19,10 @@ def sizes(before: int, after: int) -> str:
     return f"{count_k(before)} → {count_k(after)}{share}"
 
 
-def in_words(backlog: Backlog) -> str:
-    """`84.0k · 3 calls · ≈$0.12`: tokens that are left to be observed, what that takes."""
+def in_words(backlog: Backlog, unit: str = " tokens left") -> str:
+    """`84.0k tokens left · 3 calls · ≈$0.12`; `unit` stands behind the number."""
     parts = ["paused"] if backlog.paused else []
-    parts.append(count_k(backlog.tokens))
+    parts.append(f"{count_k(backlog.tokens)}{unit}")
     if backlog.calls:
         parts.append(f"{backlog.calls} call{'s' * (backlog.calls != 1)}")
     if backlog.calls and backlog.cost_usd is not None:

@@ -111,7 +111,7 @@ def memory_lines(
         )
     if status.backlog is not None:
         style = palette.warn if status.backlog.paused else palette.text
-        lines.append([Segment("backlog".ljust(LABEL), palette.muted), Segment(in_words(status.backlog), style)])
+        lines.append([Segment("backlog".ljust(LABEL), palette.muted), Segment(in_words(status.backlog, ""), style)])
     if figures is not None and figures.observation is not None:
         lines.append(_row("last", sizes(figures.observation.tokens_before, figures.observation.tokens_after), palette))
     reflection = status.buffered_reflection

@@ -1,0 +1,55 @@
+"""What panes and memory ask for at every step or keystroke is found by an index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sakti.store import levels, memory, memory_corrections, memory_figures, memory_log
+from sakti.store.connection import Database
+from sakti.store.database import Store
+from tests.fakes.clock import FakeClock
+
+QUERIES: dict[str, Callable[[Any], object]] = {
+    "the log": lambda db: memory_log.log_lines(db, "r"),
+    "the log at a time": lambda db: memory_corrections.as_of(db, "r", 1),
+    "figures": lambda db: memory_figures.figures(db, "r"),
+    "groups": lambda db: memory.groups(db, "r", "active"),
+    "a mark": lambda db: memory.is_marked(db, "r", "paused"),
+    "summaries": lambda db: levels.summaries(db, "t", above=0, limit=9),
+    "count": lambda db: levels.count(db, "t"),
+    "actors": lambda db: memory_log.actors(db, "t"),
+}
+
+
+class Listening:
+    """A database that keeps what it was asked."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self.asked: list[tuple[str, Any]] = []
+
+    def execute_sql(self, sql: str, values: Any = ()) -> Any:
+        self.asked.append((sql, values))
+        return self._db.execute_sql(sql, values)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+async def test_no_table_is_walked_through(name: str, tmp_path: Path) -> None:
+    store = await Store.open(tmp_path / "m.db", clock=FakeClock(), synchronous="NORMAL")
+
+    def plans(db: Database) -> list[str]:
+        listening = Listening(db)
+        QUERIES[name](listening)
+        assert listening.asked
+        return [
+            row[3] for sql, values in listening.asked for row in db.execute_sql(f"EXPLAIN QUERY PLAN {sql}", values)
+        ]
+
+    steps = await store.read(plans)
+    assert steps
+    assert not [s for s in steps if s.startswith("SCAN") and "VIRTUAL TABLE" not in s]
+    await store.close()

@@ -39,11 +39,13 @@ class _Reader:
 def ask(path: Path, fn: Callable[Concatenate[Database, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
     """Run `fn(db, …)`, which only reads and in SQL, on the database at `path`. Raises `NotReady`."""
     try:
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        # not READONLY: such a connection leaves the files behind that it needs beside a database in WAL mode
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     except apsw.Error as e:
         raise NotReady from e
     try:
         connection.set_busy_timeout(5_000)
+        connection.execute("PRAGMA query_only = 1")
         db = cast("Database", _Reader(connection))
         if migrate.current_version(db) != migrate.LATEST:
             raise NotReady

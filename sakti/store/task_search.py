@@ -14,6 +14,7 @@ from sakti.store import search_index, search_query
 from sakti.store.connection import Database
 
 COMMON = 1_000
+COMMON_WORDS = 6  # of a query that has no other words
 
 
 def put(db: Database, pk: int, title: str, text: str) -> None:
@@ -44,7 +45,7 @@ def search(db: Database, resource_id: str, text: str, limit: int) -> list[str]:
         add([*map(_quoted, query.phrases), *map(_beginning, (*words, *query.prefixes))], " AND ")
     some = [*wanted, *map(_quoted, search_query.terms(query.text))]
     if len(set(some)) > 1:
-        add([q for q in dict.fromkeys(some) if _newest(db, q) is None] or some, " OR ")
+        add([q for q in dict.fromkeys(some) if _newest(db, q) is None] or some[:COMMON_WORDS], " OR ")
     if not found:
         from sakti.store import search as everything  # costs a program that lists tasks a tenth of its time
 

@@ -425,7 +425,7 @@ class MemoryEngine:
         messages = [m for m in window.messages if m.tokens or m.parts]
         if not self._settings.enabled:
             raw = self._levels.uncovered(messages, window.turn_users)
-            sent = [*self._levels.blocks(window.thread), *_newest(raw, self._last_messages, window.turn_users)]
+            sent = [*self._levels.blocks, *_newest(raw, self._last_messages, window.turn_users)]
             return tuple(sorted(sent, key=lambda m: m.index))
         gone = window.cursor >= 0 and bool(window.active)
         head = [m for m in window.turn_users if m.index <= window.cursor]

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sakti.core.errors import SaktiError
+from sakti.core.resources import read_prompt
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import MESSAGE_OVERHEAD, Counter
 from sakti.core.types import Message, TextPart, Thread, ToolCallPart, ToolResultPart
@@ -32,7 +33,7 @@ BEGIN = (30, 90)  # messages of a thread, counted from the ten on, at which they
 WORTH_TOKENS = 2_000  # ten messages of fewer tokens are sent as they are
 AT_ONCE = 3  # tens that are summarised behind one turn
 SENT = 40  # summaries in a request
-READ = 6_000  # characters of one text that are looked at
+READ = 4_000  # characters of one text that are looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +220,7 @@ def due(marks: tuple[int, int], count: int, seen: int) -> int:
     return 0
 
 
-def advance(db: Database, thread_id: str, counter: Counter, seen: int) -> tuple[int, int]:
+def advance(db: Database, thread_id: str, seen: int) -> tuple[int, int]:
     """Summarise the next tens of a thread, a few at most, in the transaction it is called in. Returns how far it is."""
     thread = threads.get(db, thread_id)
     marks = level_store.done(thread.metadata if thread else {})
@@ -233,7 +234,7 @@ def advance(db: Database, thread_id: str, counter: Counter, seen: int) -> tuple[
             break
         found = summarise(ten, level)
         marks = (ten[-1].index + 1, marks[1]) if level == 1 else (marks[0], ten[-1].index + 1)
-        level_store.put(db, ten, level, found.text, counter.count(found.text), found.taken, marks)
+        level_store.put(db, ten, level, found.text, found.taken, marks)
     return marks
 
 
@@ -244,13 +245,16 @@ class Levels:
         self._store, self._counter = store, counter
         self.task: asyncio.Task[None] | None = None
         self.shown: list[Summarised] = []
+        self.blocks: list[Message] = []  # what stands for older messages: never stored, shown, searched or observed
 
     def running(self) -> list[asyncio.Task[None]]:
         return [self.task] if self.task is not None and not self.task.done() else []
 
     async def load(self, thread: Thread) -> None:
         """What is sent in place of older messages from now on: between two turns only, so that a prefix stays."""
-        self.shown = await self._store.read(level_store.summaries, thread.id, above=WORTH_TOKENS, limit=SENT)
+        found = await self._store.read(level_store.summaries, thread.id, above=WORTH_TOKENS, limit=SENT)
+        if found != self.shown:
+            self.shown, self.blocks = found, [self._block(s, thread) for s in found]
 
     def start(self, window: Window, seen: int) -> None:
         """After a turn: summarise what is due, in the background."""
@@ -260,7 +264,7 @@ class Levels:
 
     async def _work(self, window: Window, seen: int) -> None:
         with contextlib.suppress(SaktiError):  # nothing is lost by it: it is due again after the next turn
-            marks = await self._store.write(advance, window.thread.id, self._counter, seen)
+            marks = await self._store.write(advance, window.thread.id, seen)
             changed = {**window.thread.metadata, level_store.KEY: list(marks)}
             window.thread = dataclasses.replace(window.thread, metadata=changed)
 
@@ -270,14 +274,10 @@ class Levels:
         covered = {i for s in self.shown for i in range(s.first, s.last + 1)}
         return [m for m in messages if m.index not in covered or m.id in kept]
 
-    def blocks(self, thread: Thread) -> list[Message]:
-        """What stands for older messages: never stored, shown, searched or observed."""
-        return [self._block(s, thread) for s in self.shown]
-
     def _block(self, summary: Summarised, thread: Thread) -> Message:
         head = f'<earlier-messages from="{summary.first}" to="{summary.last}">'
-        text = f"{head}\n{summary.text}\n</earlier-messages>"
-        tokens = summary.tokens + self._counter.count(head) + 6
+        text = f"{head}\n{read_prompt('earlier-messages')}\n\n{summary.text}\n</earlier-messages>"
+        tokens = self._counter.count(text)
         return Message(
             f"earlier-{summary.first}",
             thread.id,

@@ -19,13 +19,12 @@ KEY = "levels"
 
 @dataclass(frozen=True, slots=True)
 class Summarised:
-    """Messages `first` to `last` of a thread and their summary. Tokens: of the messages, and of `text`."""
+    """Messages `first` to `last` of a thread, their tokens and their summary."""
 
     first: int
     last: int
     message_tokens: int
     text: str
-    tokens: int
 
 
 def done(metadata: Mapping[str, object]) -> tuple[int, int]:
@@ -47,7 +46,6 @@ def put(
     messages: Sequence[Message],
     level: int,
     text: str,
-    tokens: int,
     taken: Mapping[str, str],
     marks: tuple[int, int],
 ) -> None:
@@ -59,7 +57,7 @@ def put(
             "UPDATE messages SET compaction_level = ?, summary = ? WHERE id = ?", (level, part or None, message.id)
         )
         search_index.summarise(db, "message", message.id, part)
-    kept = {"last": last.index, "message_tokens": sum(m.tokens for m in messages), "tokens": tokens}
+    kept = {"last": last.index, "message_tokens": sum(m.tokens for m in messages)}
     db.execute_sql(
         "UPDATE messages SET injection_text = ?, metadata = json_set(metadata, '$.summary', json(?)) WHERE id = ?",
         (text, json.dumps(kept), first.id),
@@ -71,8 +69,7 @@ def summaries(db: Database, thread_id: str, *, above: int, limit: int) -> list[S
     """The newest `limit` summaries of a thread that stand for more than `above` tokens, oldest first."""
     rows = db.execute_sql(
         "SELECT message_index, json_extract(metadata, '$.summary.last'),"
-        " json_extract(metadata, '$.summary.message_tokens'), injection_text,"
-        " json_extract(metadata, '$.summary.tokens') FROM messages"
+        " json_extract(metadata, '$.summary.message_tokens'), injection_text FROM messages"
         " WHERE thread_id = ? AND injection_text IS NOT NULL AND json_extract(metadata, '$.summary.message_tokens') > ?"
         " ORDER BY message_index DESC LIMIT ?",
         (thread_id, above, limit),

@@ -165,7 +165,8 @@ async def test_without_memory_ten_large_messages_are_sent_as_one_block_once(tmp_
     prepared = await talk(driver, 1, 300)
     block, *raw = prepared.messages
     assert block.metadata == {"synthetic": "earlier"}
-    assert block.text.startswith('<earlier-messages from="0" to="9">\nDone: I added part')
+    assert block.text.startswith('<earlier-messages from="0" to="9">\nA summary of older messages')
+    assert "Done: I added part" in block.text
     assert [m.index for m in raw] == list(range(10, 31))
     size = sum(m.tokens for m in driver.said[:10])
     assert size > levels.WORTH_TOKENS

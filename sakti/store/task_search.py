@@ -14,7 +14,7 @@ from sakti.store import search_index, search_query
 from sakti.store.connection import Database
 
 COMMON = 1_000
-COMMON_WORDS = 6  # of a query that has no other words
+COMMON_WORDS = 4  # of a query that has no other words
 
 
 def put(db: Database, pk: int, title: str, text: str) -> None:
@@ -41,12 +41,12 @@ def search(db: Database, resource_id: str, text: str, limit: int) -> list[str]:
             found.extend(i for i in _ranked(db, resource_id, match, limit) if i not in found)
 
     add(wanted, " AND ")
-    if words and all(len(w) >= 3 for w in words):
+    if 0 < len(words) <= 4 and all(len(w) >= 3 for w in words):
         add([*map(_quoted, query.phrases), *map(_beginning, (*words, *query.prefixes))], " AND ")
     some = [*wanted, *map(_quoted, search_query.terms(query.text))]
     if len(set(some)) > 1:
         add([q for q in dict.fromkeys(some) if _newest(db, q) is None] or some[:COMMON_WORDS], " OR ")
-    if not found:
+    if not found and not (len(text.strip()) == 1 and text.strip().isalnum() and text.isascii()):  # in nearly every task
         from sakti.store import search as everything  # costs a program that lists tasks a tenth of its time
 
         scope = everything.Scope(resource_id, kinds=("task",))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sakti.core.types import Json
 
 CATEGORIES = ("facts", "updated", "retracted", "dates", "paths", "decisions")
-TURNS = 36
+TURNS = 52
 
 _TOPICS = (
     "staging host", "queue name", "API prefix", "cache key", "release branch", "default region", "bucket name",

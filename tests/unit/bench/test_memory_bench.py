@@ -74,7 +74,7 @@ async def test_five_generations_without_a_model(monkeypatch: pytest.MonkeyPatch)
         return now
 
     monkeypatch.setattr(memory_bench.Observed, "turn_ends", turn_ends)
-    seeds = range(101, 105)
+    seeds = range(101, 104)
     rows = {row["name"]: row for row in await memory_bench.run(seeds, Estimator())}
     assert rows["scripted"]["retention"] == 1.0
     extractive = rows["extractive"]
@@ -83,7 +83,7 @@ async def test_five_generations_without_a_model(monkeypatch: pytest.MonkeyPatch)
         assert found["wrong"] == 0
         assert found["lost"] == 0, "search finds what the log let go of"
     assert len(generations) == 2 * len(seeds)
-    assert min(generations[1::2]) >= 5, "of the extractive Observer"
+    assert min(generations) >= 5
 
 
 async def test_a_model_observes_beside_them() -> None:

@@ -97,6 +97,7 @@ def search(
     all_workspaces: Annotated[bool, typer.Option("--all-workspaces", help="Not only this workspace.")] = False,
     since: Annotated[str | None, typer.Option("--since", help="2026-01-15, yesterday, 7d …")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=200)] = 10,
+    offset: Annotated[int, typer.Option("--offset", min=0, help="Leave out the first so many.")] = 0,
     json_: Json = False,
 ) -> None:
     """Search everything that was said, observed or planned."""
@@ -109,6 +110,7 @@ def search(
         everywhere=all_workspaces,
         since=since,
         limit=limit,
+        offset=offset,
         as_json=json_,
     )
 

@@ -17,6 +17,7 @@ def run(
     everywhere: bool,
     since: str | None,
     limit: int,
+    offset: int,
     as_json: bool,
 ) -> None:
     from sakti.store import search as search_store
@@ -30,7 +31,7 @@ def run(
             f"--since takes a date (2026-01-15), today, yesterday or an age such as 7d, not {since!r}.", common.USAGE
         )
     scope = search_store.Scope(None if everywhere else str(common.workspace()), thread, tuple(kinds))
-    page = common.with_store(lambda store: store.read(search_store.search, text, scope, limit=limit))
+    page = common.with_store(lambda store: store.read(search_store.search, text, scope, limit=limit, offset=offset))
     page = replace(page, query=query)
     if as_json:
         common.say_json(
@@ -55,7 +56,7 @@ def run(
         )
         return
     if not page.hits:
-        common.say(f"Nothing found for {query!r}.")
+        common.say(f"Only {page.total} found for {query!r}." if page.total else f"Nothing found for {query!r}.")
         return
     for hit in page.hits:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(hit.time / 1000))
@@ -63,6 +64,6 @@ def run(
         common.say(f"{hit.rank:>3}  {when}  {hit.kind:<11} {hit.role:<9} {where}\n     {hit.snippet}")
     common.say(
         f"{page.total} found"
-        + (f", {len(page.hits)} shown" if page.total > len(page.hits) else "")
+        + (f", {offset + 1}–{offset + len(page.hits)} shown" if page.total > len(page.hits) else "")
         + (" among the newest: the words are too common for all" if page.newest_only else "")
     )

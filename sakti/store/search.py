@@ -44,7 +44,7 @@ QUESTION = 3  # from so many words on, the answer may stand beside what matches
 ENTERING = 50  # hits whose neighbours may enter the list
 HEAD = 4_000  # characters of a candidate that are read for ranking
 SNIPPET = 160
-READ, SPOTS = 20_000, 20  # characters of a text, and places of each word, that are looked at for its snippet
+READ, SPOTS = 100_000, 20  # characters of a text, and places of each word, that are looked at for its snippet
 MARKED = 64  # words that are marked in it
 WEIGHTS = "bm25(search_words, 1.0, 0.5, 0.3, 0.3)"  # text, pieces of identifiers, message before, its summary
 BUDGET = {"search_words": 15_000, "search_trigrams": 6_000}  # postings that one query may rank, about 1 µs each
@@ -66,8 +66,8 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """`marks` are (start, end) in `snippet`; `score` is 0 to 1, `rank` counts from 1; `position` is a message's
-    index in its thread; `group_id` the group of an observation line;
+    """`marks` are (start, end) in `snippet`, which begins at `start` of `text`; `score` is 0 to 1, `rank` counts
+    from 1; `position` is a message's index in its thread, the first one behind an observation;
     `source`: raw or compacted (a message), observation, reflection, task, working_memory."""
 
     id: str
@@ -84,6 +84,7 @@ class Hit:
     score: float
     rank: int
     source: str = "raw"
+    start: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,8 @@ def search(
 
 
 def _by_words(db: Database, words: list[str], query: Query, place: _Place) -> tuple[list[Candidate], bool]:
-    newest, documents = _documents(db, words)
+    ranked = list(dict.fromkeys([*words, *terms(" ".join(query.phrases))]))[:MAX_TERMS]
+    newest, documents = _documents(db, ranked)
     looked_up, floor = _within_budget(words, documents, newest, BUDGET["search_words"])
     match = _word_match(looked_up, query)
     if not match:
@@ -148,7 +150,7 @@ def _by_words(db: Database, words: list[str], query: Query, place: _Place) -> tu
     found = _candidates(db, "search_words", WEIGHTS, match, replace(place, floor=floor))
     question = len(query.text.split()) >= QUESTION and not query.phrases and not looks_like_identifier(query.text)
     entering = _neighbours(db, found[:ENTERING], place) if question else []
-    search_rank.rerank(found, entering, search_rank.words_of(words, documents, newest))
+    search_rank.rerank(found, entering, search_rank.words_of(ranked, documents, newest))
     return found, floor > 0
 
 
@@ -243,7 +245,7 @@ def _one_edit(a: str, b: str) -> bool:
 
 def _word_match(words: Sequence[str], query: Query) -> str:
     optional = [*map(_quoted, words), *(f"{_quoted(p)}*" for p in query.prefixes)]
-    required = [_quoted(p) for p in query.phrases]
+    required = [f"{{text idents}} : {_quoted(p)}" for p in query.phrases]
     parts = [f"({' OR '.join(optional)})"] if optional and not required else []
     return " AND ".join([*required, *parts]) if required or parts else ""
 
@@ -423,7 +425,8 @@ def _without_excluded(db: Database, found: list[Candidate], query: Query) -> lis
 
 def _hit(row: tuple[Any, ...], words: Sequence[str], score: float, rank: int) -> Hit:
     _, kind, doc_id, thread_id, title, task_id, role, created, position, text, source = row
-    snippet, marks = snippet_of(text, words)
+    start = _best_place(text, words)
+    snippet, marks = _snippet(text, words, start)
     return Hit(
         doc_id,
         kind,
@@ -439,11 +442,17 @@ def _hit(row: tuple[Any, ...], words: Sequence[str], score: float, rank: int) ->
         round(score, 4),
         rank,
         source,
+        start,
     )
 
 
 def snippet_of(text: str, words: Sequence[str]) -> tuple[str, tuple[tuple[int, int], ...]]:
     """About 160 characters of `text` on one line where most of `words` stand, and where they stand in it."""
+    return _snippet(text, words, _best_place(text, words))
+
+
+def _best_place(text: str, words: Sequence[str]) -> int:
+    """Where the 160 characters begin in which most of `words` stand."""
     start, most, first = 0, 0, 0
     spots = _spots(text[:READ].lower(), words)
     for last, spot in enumerate(spots):
@@ -451,6 +460,10 @@ def snippet_of(text: str, words: Sequence[str]) -> tuple[str, tuple[tuple[int, i
             first += 1
         if last - first + 1 > most:
             start, most = max(0, spots[first] - 30), last - first + 1
+    return start
+
+
+def _snippet(text: str, words: Sequence[str], start: int) -> tuple[str, tuple[tuple[int, int], ...]]:
     cut = " ".join(text[start : start + SNIPPET].split())
     snippet = ("…" if start else "") + cut + ("…" if start + SNIPPET < len(text) else "")
     pattern = _marker(tuple(words))

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import pydantic
 
 from sakti.agent.tools.base import Outcome, Tool, ToolRun, tool
+from sakti.agent.tools.hits import Around, MessageRange, find
 from sakti.core.config import MemorySettings
 from sakti.core.errors import SaktiError
 from sakti.core.events import Event, TasksChanged
@@ -21,9 +22,6 @@ from sakti.memory import recall as recall_module
 from sakti.store import search as search_store
 from sakti.store.database import Store
 from sakti.tasks import queries, service
-
-FULL_HIT_TOKENS = 1_000
-ALL_HITS_TOKENS = 8_000
 
 
 def _answer(values: Json) -> Outcome:
@@ -196,8 +194,10 @@ def make_tools(
         action: Literal["search", "recall"] = "search",
         query: str | None = None,
         limit: Annotated[int, pydantic.Field(ge=1, le=20)] = 5,
-        kinds: list[Literal["message", "observation", "reflection", "task"]] | None = None,
+        offset: Annotated[int, pydantic.Field(ge=0), "go on from an earlier answer's `next`"] = 0,
+        kinds: list[Literal["message", "observation", "reflection", "task", "working_memory"]] | None = None,
         scope: Literal["thread", "workspace"] = "workspace",
+        messageRange: Annotated[Around | MessageRange, "messages round each hit that come with it"] = 0,
         id: Annotated[str | None, "on recall: message id, group id, or their short form"] = None,
         page: Annotated[
             int, "on recall: pages forward (1, 2 …) or back (-1, -2 …) from there; 0 is the place itself"
@@ -222,8 +222,21 @@ def make_tools(
                     )
                 )
             where = search_store.Scope(resource_id, run.thread_id if scope == "thread" else None, tuple(kinds or ()))
-            found = await store.read(search_store.search, query or "", where, limit=limit)
-            return _answer(_hits(found, counter, in_window()))
+            around = messageRange
+            if isinstance(around, int):
+                around = MessageRange(before=around, after=around)
+            return _answer(
+                await store.read(
+                    find,
+                    query or "",
+                    where,
+                    limit=limit,
+                    offset=offset,
+                    around=around,
+                    counter=counter,
+                    in_window=in_window(),
+                )
+            )
         except SaktiError as e:
             return _refusal(e)
 
@@ -231,34 +244,3 @@ def make_tools(
         described = f"{task_mutate.description}\n\n{page_schema.told(schema)}"
         task_mutate = dataclasses.replace(task_mutate, description=described)
     return [task_query, task_mutate, memory_search]
-
-
-def _hits(found: search_store.SearchPage, counter: Counter, in_window: set[str]) -> Json:
-    """Hits with their full text where it is short, else the passage round the match; bounded in all."""
-    results: list[Json] = []
-    room = ALL_HITS_TOKENS
-    for hit in found.hits:
-        entry: Json = {
-            "id": hit.id,
-            "source": hit.source,
-            "score": hit.score,
-            "time": hit.time,
-            "thread": hit.thread_title or hit.thread_id,
-            "role": hit.role,
-        }
-        if hit.task_id:
-            entry["task"] = hit.task_id
-        if hit.id in in_window:
-            results.append(entry | {"text": "[already in the conversation above]"})
-            continue
-        text = hit.text if len(hit.text) <= FULL_HIT_TOKENS * 6 else hit.text[: FULL_HIT_TOKENS * 6]
-        if counter.count(text) > min(FULL_HIT_TOKENS, room) or text != hit.text:
-            at = max(0, hit.text.lower().find(hit.snippet.strip("…").lower()[:30]))
-            start = max(0, at - 600)
-            text = hit.text[start : start + 2_000]
-            entry["charOffset"] = start
-        room -= counter.count(text)
-        if room < 0:
-            break
-        results.append(entry | {"text": text})
-    return {"results": results, "totalHits": found.total}

@@ -1,0 +1,117 @@
+"""What memory-search tells the model of what it found: bounded in tokens, nothing twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import pydantic
+
+from sakti.core.tokens import Counter
+from sakti.core.types import Json, plain_text
+from sakti.store import messages, search
+from sakti.store.connection import Database
+from sakti.store.search import Hit, Scope
+
+FULL_HIT_TOKENS = 1_000
+NEIGHBOUR_TOKENS = 400
+ALL_HITS_TOKENS = 8_000
+PASSAGE = 2_000  # characters round the match of a text that is too long to be shown whole
+NAMED = 3  # hits that the model sees already are named, so many of them
+
+Around = Annotated[int, pydantic.Field(ge=0, le=10)]
+
+
+class MessageRange(pydantic.BaseModel):
+    """How many messages before and after each hit come with it."""
+
+    before: Around = 0
+    after: Around = 0
+
+
+def find(
+    db: Database,
+    query: str,
+    scope: Scope,
+    *,
+    limit: int,
+    offset: int,
+    around: MessageRange,
+    counter: Counter,
+    in_window: set[str],
+) -> Json:
+    """`limit` hits that are not in the window, from the `offset`-th on, with their full text where it is short, else
+    the passage round the match. Ends early where all would be more than 8,000 tokens: `next` says where to go on."""
+    results: list[Json] = []
+    room = ALL_HITS_TOKENS
+    new = known = 0
+    at = offset
+    total = 0
+    while new < limit:
+        page = search.search(db, query, scope, limit=limit + NAMED, offset=at)
+        total = page.total
+        for hit in page.hits:
+            if new == limit:
+                break
+            entry, cost = _known(hit) if hit.id in in_window else _entry(db, hit, around, counter, room)
+            if cost > room:
+                return _found(results, total, at)
+            at += 1
+            if hit.id in in_window:
+                known += 1
+                results += [entry] if known <= NAMED else []
+                continue
+            new += 1
+            room -= cost
+            results.append(entry)
+        if at >= total or not page.hits:
+            break
+    return _found(results, total, at)
+
+
+def _found(results: Sequence[Json], total: int, at: int) -> Json:
+    return {"results": list(results), "totalHits": total, **({"next": at} if at < total else {})}
+
+
+def _head(hit: Hit) -> Json:
+    entry: Json = {
+        "id": hit.id,
+        "source": hit.source,
+        "score": hit.score,
+        "time": hit.time,
+        "thread": hit.thread_title or hit.thread_id,
+        "role": hit.role,
+    }
+    return entry | ({"task": hit.task_id} if hit.task_id else {})
+
+
+def _known(hit: Hit) -> tuple[Json, int]:
+    return _head(hit) | {"text": "[already in the conversation above]"}, 0
+
+
+def _entry(db: Database, hit: Hit, around: MessageRange, counter: Counter, room: int) -> tuple[Json, int]:
+    """A hit as it is told, and its tokens."""
+    entry = _head(hit)
+    text = hit.text
+    if len(text) > FULL_HIT_TOKENS * 6 or counter.count(text) > min(FULL_HIT_TOKENS, room):
+        start = max(0, hit.start - PASSAGE // 3)
+        text = hit.text[start : start + PASSAGE]
+        entry["charOffset"] = start
+    entry["text"] = text
+    cost = counter.count(text)
+    if hit.kind == "message" and hit.thread_id and (around.before or around.after):
+        rows = messages.between(db, hit.thread_id, hit.position - around.before, hit.position + around.after)
+        told: list[Json] = []
+        for row in rows:
+            whole = plain_text(row.parts)
+            if row.id == hit.id or row.state != "saved" or not whole.strip():
+                continue
+            one: Json = {"id": row.id, "position": row.index - hit.position, "role": row.role, "text": whole}
+            size = counter.count(whole)
+            if size > NEIGHBOUR_TOKENS:
+                one |= {"text": whole[: NEIGHBOUR_TOKENS * 4], "cut": True}
+                size = counter.count(one["text"])
+            told.append(one)
+            cost += size
+        entry["neighbours"] = told
+    return entry, cost

@@ -1,0 +1,99 @@
+"""What the model is told of what memory-search found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sakti.agent.tools.hits import ALL_HITS_TOKENS, MessageRange, find
+from sakti.core.tokens import Estimator
+from sakti.core.types import Message, Role, TextPart, Thread
+from sakti.store import messages, threads
+from sakti.store.connection import Database
+from sakti.store.database import Store
+from sakti.store.search import Scope
+
+COUNTER = Estimator()
+
+
+def fill(db: Database) -> None:
+    threads.create(db, Thread("t", "/w", "Queues", 1, 1))
+    for i in range(40):
+        role: Role = "assistant" if i % 2 else "user"
+        text = f"number {i} " + ("the queue drains at midnight" if i % 4 == 0 else "something else entirely")
+        messages.append(db, Message(f"m{i}", "t", "/w", role, (TextPart(text),), i * 60_000 + 1))
+    long = "start " + "filler words here " * 2_000 + "the walrus sings " + "and so on " * 2_000
+    messages.append(db, Message("long", "t", "/w", "user", (TextPart(long),), 9_000_000))
+
+
+@pytest.fixture
+async def filled(store: Store) -> Store:
+    await store.write(fill)
+    return store
+
+
+async def ask(store: Store, query: str, **values: Any) -> Any:
+    given: dict[str, Any] = {"limit": 5, "offset": 0, "around": MessageRange(), "in_window": set[str](), **values}
+    return await store.read(find, query, Scope("/w"), counter=COUNTER, **given)
+
+
+async def test_what_is_in_the_window_is_named_and_takes_no_place(filled: Store) -> None:
+    free = await ask(filled, "queue midnight", limit=3)
+    seen = {r["id"] for r in free["results"][:2]}
+    found = await ask(filled, "queue midnight", limit=3, in_window=seen)
+    told = [r for r in found["results"] if r["id"] not in seen]
+    assert len(told) == 3
+    assert all("queue drains" in r["text"] for r in told)
+    named = [r for r in found["results"] if r["id"] in seen]
+    assert {r["text"] for r in named} == {"[already in the conversation above]"}
+    everything = await ask(filled, "queue midnight", in_window={f"m{i}" for i in range(40)})
+    assert len(everything["results"]) == 3  # named, and no more than that
+
+
+async def test_pages_follow_on_each_other(filled: Store) -> None:
+    ids: list[str] = []
+    offset = 0
+    while True:
+        page = await ask(filled, "queue midnight", limit=4, offset=offset)
+        ids += [r["id"] for r in page["results"]]
+        if "next" not in page:
+            break
+        assert page["next"] > offset
+        offset = page["next"]
+    assert len(ids) == len(set(ids)) == page["totalHits"]
+
+
+async def test_neighbours_come_whole_and_in_order(filled: Store) -> None:
+    found = await ask(filled, '"number 20"', limit=1, around=MessageRange(before=2, after=1))
+    (hit,) = found["results"]
+    assert [(n["id"], n["position"]) for n in hit["neighbours"]] == [("m18", -2), ("m19", -1), ("m21", 1)]
+    assert hit["neighbours"][0]["text"].startswith("number 18")
+    first = await ask(filled, '"number 0"', limit=1, around=MessageRange(before=10))
+    assert first["results"][0]["neighbours"] == []
+
+
+async def test_a_long_text_is_a_passage_with_the_place_it_begins_at(filled: Store) -> None:
+    found = await ask(filled, "walrus sings")
+    hit = next(r for r in found["results"] if r["id"] == "long")
+    assert "walrus sings" in hit["text"]
+    assert hit["charOffset"] > 10_000
+    assert COUNTER.count(hit["text"]) < 1_000
+
+
+async def test_all_hits_together_are_bounded(filled: Store) -> None:
+    found = await ask(filled, "number", limit=20, around=MessageRange(before=10, after=10))
+    tokens = sum(
+        COUNTER.count(r["text"]) + sum(COUNTER.count(n["text"]) for n in r["neighbours"]) for r in found["results"]
+    )
+    assert 0 < tokens <= ALL_HITS_TOKENS
+    assert found["next"] == len(found["results"])
+
+
+@pytest.mark.parametrize("wrong", [{"before": 11}, {"after": -1}, {"around": 3}])
+def test_a_range_that_makes_no_sense_is_refused(wrong: dict[str, int]) -> None:
+    if "around" in wrong:
+        assert MessageRange.model_validate(wrong).before == 0
+        return
+    with pytest.raises(ValueError, match="before|after"):
+        MessageRange.model_validate(wrong)

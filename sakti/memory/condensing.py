@@ -13,7 +13,7 @@ from sakti.core.tokens import Counter
 from sakti.memory.extractive import NAME
 from sakti.memory.lines import SIGNS
 from sakti.memory.protocol import ReflectInput, ReflectResult
-from sakti.memory.sentences import SPECIFIC, agent_kind
+from sakti.memory.sentences import SPECIFIC, agent_kind, lasts
 from sakti.memory.superseding import superseded
 
 # What goes first when room is short. Of one rank the oldest goes first.
@@ -142,7 +142,7 @@ class ExtractiveReflector:
 def _rank(sign: str, lead: re.Match[str] | None, tool: re.Match[str] | None, text: str) -> int:
     exact = bool(SPECIFIC.search(text))
     if sign == "high":
-        return EXACT if exact else STATED
+        return EXACT if lasts(text) else STATED
     if sign == "done":
         return DONE
     if sign == "low":

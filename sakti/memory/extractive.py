@@ -15,13 +15,14 @@ from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter
 from sakti.core.types import FilePart, ImagePart, Json, Message, TextPart, ToolCallPart, ToolResultPart
 from sakti.memory import dates
+from sakti.memory.lines import references
 from sakti.memory.protocol import ObserveInput, ObserveResult
 from sakti.memory.sentences import CHANGE, CODE_BLOCK, SPECIFIC, agent_kind, kind, sentences
 
 NAME = "extractive"
 # (least weight, tokens of the log per token of messages, room where there are few): what lines of that weight may take,
 # with what those above them left. What a user lays down is seldom much; a long text of theirs gets a smaller share.
-ROOMS = ((7.0, 0.5, 60), (4.0, 0.12, 40), (0.0, 0.06, 20))
+ROOMS = ((7.0, 0.5, 60), (4.0, 0.15, 40), (0.0, 0.06, 20))
 LONG, LONG_SHARE = 400, 0.2
 LINE_TOKENS = 12  # sign, time and speaker of a line
 SENTENCE_CHARACTERS, COMMAND_CHARACTERS, FILES = 400, 120, 12
@@ -43,8 +44,8 @@ _CHANGES_FILES = re.compile(r"write|edit|create|patch|replace|insert|save|rename
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A sentence that could be kept: higher `weight` first. Those of one message that begin alike (`lead`) share a
-    line."""
+    """A sentence that could be kept: higher `weight` first. Those of one message that begin alike (`lead`, `sign`)
+    share a line."""
 
     order: int
     message: str
@@ -70,16 +71,16 @@ class ExtractiveObserver:
         count = self._counter.count
         size = sum(m.tokens for m in request.messages) or sum(count(m.text) for m in request.messages)
         chosen: list[Candidate] = []
-        lines: set[tuple[str, str]] = set()
+        lines: set[tuple[str, str, str]] = set()
         candidates = sorted(self._candidates(request.messages), key=lambda c: (-c.weight, -c.order))
         room, above = 0, float("inf")
         for least, share, few in ROOMS:
             room += max(few, int(min(size * share, LONG + size * LONG_SHARE)))
             for found in (c for c in candidates if least <= c.weight < above):
-                cost = found.tokens + (0 if (found.message, found.lead) in lines else LINE_TOKENS)
+                cost = found.tokens + (0 if (found.message, found.lead, found.sign) in lines else LINE_TOKENS)
                 if cost <= room or not chosen:
                     chosen.append(found)
-                    lines.add((found.message, found.lead))
+                    lines.add((found.message, found.lead, found.sign))
                     room -= cost
             above = least
         chosen.sort(key=lambda c: c.order)
@@ -148,13 +149,16 @@ def _of_user(text: str, answers: bool) -> Iterator[Found]:
 
 
 def _of_agent(text: str) -> Iterator[Found]:
-    found = sentences(text)
-    for number, sentence in enumerate(found):
-        last = number == len(found) - 1
+    said = sentences(text)
+    for number, sentence in enumerate(said):
+        last = number == len(said) - 1
         if last and sentence.endswith("?"):
             yield 4.0, "🟡", "Agent asked:", sentence
             continue
-        weight = {"work": 4.5, "finding": 2.5, "intent": 1.0}[agent_kind(sentence)]
+        found = agent_kind(sentence)
+        weight = {"work": 4.5, "finding": 2.5, "intent": 1.0}[found]
+        if found == "work" and references(sentence)[0]:
+            weight += 1.0
         weight += (0.5 if last else 0.0) - (0.0 if SPECIFIC.search(sentence) else 1.0)
         yield weight, "🟡" if weight >= 3 else "🟢", "Agent:", sentence
 
@@ -194,17 +198,17 @@ def _task(request: ObserveInput) -> str | None:
 
 def _log(chosen: Sequence[Candidate], timezone: str) -> str:
     """Sentences of a message that begin alike in one line, the files of one tool in a row as well."""
-    lines: dict[tuple[str, str], list[Candidate]] = {}
+    lines: dict[tuple[str, str, str], list[Candidate]] = {}
     run = ""  # the key under which files of the same tool still gather
     for candidate in chosen:
         tool = not candidate.lead.endswith(":")
         listed = candidate.lead == "Agent changed" or (tool and candidate.sign == "🟢")
         run = (run or candidate.message) if listed else "" if candidate.lead.startswith("User") else run
         key = run if listed else f"{candidate.order}" if tool else candidate.message
-        lines.setdefault((key, candidate.lead), []).append(candidate)
+        lines.setdefault((key, candidate.lead, candidate.sign), []).append(candidate)
     out: list[str] = []
     day = ""
-    for (_, lead), parts in lines.items():
+    for (_, lead, _), parts in lines.items():
         first = parts[0]
         if (today := dates.day_text(first.time, timezone)) != day:
             day = today

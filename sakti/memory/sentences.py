@@ -71,7 +71,7 @@ _LASTING_START = re.compile(
     r"keep|assume|"
     r"treat|forget|set aside|scrap|drop|ignore|replace|switch|rename|call|name|don't|do not|no longer|"
     r"let's (?:use|go with|take|"
-    r"pick|choose|stick|keep|drop|switch|call|name|not|move|skip|scrap|settle|agree|avoid))\b",
+    r"pick|choose|stick|keep|drop|switch|call|name|not|move|skip|scrap|settle|agree|avoid|forget|postpone|cancel))\b",
     re.IGNORECASE,
 )
 _VERB = re.compile(
@@ -111,6 +111,12 @@ _CONCLUSION = re.compile(
     r"is (?:now )?(?:in|at|under|defined|located|set))\b",
     re.IGNORECASE,
 )
+# What the agent says it did, or a place to the line.
+_DID = re.compile(
+    r"\b(?:I|we)(?:'ve| have)? (?:now |also |just )?(?:[a-z]{2,}ed|put|wrote|made|built|set|split|cut|kept|left)\b|"
+    r"\.[a-z]\w{0,5}:\d+",
+    re.IGNORECASE,
+)
 _INTENT = re.compile(
     r"^(?:(?:ok(?:ay)?|sure|great|now|next|then|so|first|right)[,.! ]+)*(?:i'll|i will|let me|let's|i am going to|"
     r"i'm going to|i looked|i read|i checked|i opened|i see|looking|reading|checking|here is|here's)\b",
@@ -123,6 +129,10 @@ _VAGUE = re.compile(
     re.IGNORECASE,
 )
 _DECLARES = 4  # words
+# A request that says how things are from then on.
+_CHANGES_FOR_GOOD = re.compile(
+    r"\b(?:instead|from now on|no longer|any ?more|for now|after all)\b|(?<=\w) now[.!]?$", re.IGNORECASE
+)
 _SHORT = 5  # words: what is no longer says little unless it is exact
 
 
@@ -140,6 +150,8 @@ def kind(sentence: str) -> Kind:
         return "statement"
     asks = sentence.rstrip("\"'`) ").endswith(("?", "？"))
     if _POLITE.search(sentence) or (not asks and _IMPERATIVE.search(sentence)):
+        if _CHANGES_FOR_GOOD.search(sentence) and (exact or not asks):
+            return "statement"
         if re.search(r"\b(?:remember|keep in mind|bear in mind|note that|never|always|from now on)\b", sentence, re.I):
             return "statement"
         return "chatter" if _CHATTER.search(sentence) and words <= _SHORT and not exact else "request"
@@ -158,4 +170,9 @@ def agent_kind(sentence: str) -> AgentKind:
     """What an agent's sentence tells: what was done or concluded, what was seen, or what it means to do."""
     if _INTENT.search(sentence):
         return "intent"
-    return "work" if _CONCLUSION.search(sentence) else "finding"
+    return "work" if _CONCLUSION.search(sentence) or _DID.search(sentence) else "finding"
+
+
+def lasts(sentence: str) -> bool:
+    """Whether a statement holds something exact or lasting: what nobody could tell again in other words."""
+    return bool(SPECIFIC.search(sentence) or _LASTING.search(sentence))

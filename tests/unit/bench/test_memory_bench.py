@@ -78,7 +78,7 @@ async def test_five_generations_without_a_model(monkeypatch: pytest.MonkeyPatch)
     rows = {row["name"]: row for row in await memory_bench.run(seeds, Estimator())}
     assert rows["scripted"]["retention"] == 1.0
     extractive = rows["extractive"]
-    assert extractive["retention"] >= 0.8
+    assert extractive["retention"] >= 0.85
     for found in extractive["categories"].values():
         assert found["wrong"] == 0
         assert found["lost"] == 0, "search finds what the log let go of"

@@ -36,6 +36,8 @@ COUNTER = Estimator()
         ("statement", "The secret word is pineapple."),
         ("statement", "Wir benutzen Postgres 16 in src/db/pool.py."),
         ("request", "Can you add a retry to fetchUser in src/api/client.ts?"),
+        ("statement", "Make that minimum password length 12 characters now."),
+        ("statement", "Let's forget about dark mode for now."),
         ("request", "Could you please explain how the cache works?"),
         ("request", "Now run the linter"),
         ("request", "Let's look at the logs first."),
@@ -53,6 +55,8 @@ def test_what_a_user_does_with_a_sentence(wanted: str, sentence: str) -> None:
 def test_what_an_agents_sentence_tells() -> None:
     assert agent_kind("The root cause was a missing await in login.ts:40.") == "work"
     assert agent_kind("The retry logic lives in src/net/retry.go") == "work"
+    assert agent_kind("I put the mailer into src/mailer.ts.") == "work"
+    assert agent_kind("The race happens at lib/retry.rb:88.") == "work"
     assert agent_kind("All 42 tests are green.") == "finding"
     assert agent_kind("Let me check src/a.py first.") == "intent"
 
@@ -151,6 +155,14 @@ def test_sentences_of_one_message_share_a_line_and_files_of_one_tool_too() -> No
         "* 🔴 (12:00) User stated: The queue is called ingest_v2. Retries: 5; Our region is eu-2.",
         "* 🟡 (12:00) User asked: Why is it slow?",
         "* 🟡 (12:02) Agent changed src/a.py, src/b.py",
+    ]
+
+
+def test_what_was_done_does_not_share_the_line_of_what_was_only_looked_at() -> None:
+    lines = observed(("assistant", TextPart("Let me look at src/b.py. I put the mailer into src/mailer.ts.")))
+    assert lines[1:] == [
+        "* 🟢 (12:00) Agent: Let me look at src/b.py.",
+        "* 🟡 (12:00) Agent: I put the mailer into src/mailer.ts.",
     ]
 
 

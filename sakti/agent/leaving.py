@@ -27,7 +27,7 @@ async def observe_on_exit(session: Session, say: Callable[[str], None], *, limit
     await session.interrupt()
     flow = session.engine.flow
     tokens = leaving.left(flow)
-    if not tokens or session.store.read_only_reason or "paused" in flow.window.record.metadata:
+    if not tokens or session.store.read_only_reason or flow.paused:
         return
     say(f"Observing {count_k(tokens)} tokens before leaving; ctrl+c skips it.")
     skipped = asyncio.Event()

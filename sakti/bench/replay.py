@@ -218,7 +218,7 @@ class _Player:
             self.run.kills += 1
             self.store.die()
             self.observer.answered.clear()
-        for task in self.engine.flow.tasks():
+        for task in self.engine.tasks():
             task.cancel()
         await self._settled(self.engine.close())
         await self.store.close()
@@ -384,7 +384,7 @@ class _Player:
 
     async def _quiet(self) -> None:
         """Until background work is done, or waits for a model that has not answered yet."""
-        while tasks := self.engine.flow.tasks():
+        while tasks := self.engine.tasks():
             if await self._stands_still(tasks[0]):
                 return
 

@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from sakti.core.clock import Clock
 from sakti.core.config import MemorySettings
@@ -557,10 +558,13 @@ class MemoryEngine:
         after)."""
         return compaction.preview(self._open())
 
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """All background work that goes on."""
+        return [*self._open().tasks(), *self._levels.running()]
+
     async def wait_idle(self) -> None:
         """Until no background work runs."""
-        flow = self._open()
-        while tasks := [*flow.tasks(), *self._levels.running()]:
+        while tasks := self.tasks():
             await asyncio.wait(tasks)
 
     async def close(self) -> None:
@@ -569,7 +573,7 @@ class MemoryEngine:
         flow = self._flow
         if flow is None:
             return
-        tasks = [*flow.tasks(), *self._levels.running()]
+        tasks = self.tasks()
         if self._pricing is not None and not self._pricing.done():
             tasks.append(self._pricing)
         for task in tasks:

@@ -129,50 +129,57 @@ class Flow:
         """Put what is ready into the log as long as the threshold is reached; without a model call."""
         done = False
         while True:
-            numbers, window = self.numbers(), self.window
-            ready = window.ready()
-            due = window.pending >= numbers.threshold or trigger != "threshold"
-            count = 0
-            if due and ready:
-                count = policy.choose_boundary(
-                    [g.message_tokens for g in ready], numbers.activation, numbers.threshold, window.pending
-                )
-            full = self.observation_tokens() >= numbers.reflect_at and not self.reflecting.held()
-            reflection = window.reflection is not None and full
-            if not count and not reflection:
-                return done
-            self.changed()  # what is projected now is what goes
-            if not await self.activate(ready[:count], trigger, with_reflection=reflection):
-                return done
+            async with self._lock:  # what is chosen here is what goes, whatever is buffered meanwhile
+                groups, reflection = self._due(trigger)
+                if not groups and not reflection:
+                    return done
+                self.changed()  # what is projected now is what goes
+                if not await self._activate(groups, trigger, with_reflection=reflection):
+                    return done
             done = True
             if trigger != "threshold":
                 return done
 
+    def _due(self, trigger: Trigger) -> tuple[list[Group], bool]:
+        """The groups whose time has come, and whether the waiting reflection's has."""
+        numbers, window = self.numbers(), self.window
+        ready = window.ready()
+        count = 0
+        if ready and (window.pending >= numbers.threshold or trigger != "threshold"):
+            count = policy.choose_boundary(
+                [g.message_tokens for g in ready], numbers.activation, numbers.threshold, window.pending
+            )
+        full = self.observation_tokens() >= numbers.reflect_at and not self.reflecting.held()
+        return ready[:count], window.reflection is not None and full
+
     async def activate(self, groups: Sequence[Group], trigger: Trigger, *, with_reflection: bool) -> bool:
         """Commit one activation and follow it in the window. False when the store refused or had moved on."""
         async with self._lock:
-            window = self.window
-            reflection = window.reflection if with_reflection else None
-            if reflection is not None and not {g.id for g in window.active}.issuperset(reflection.merged_group_ids):
-                await self.store.write(memory_store.discard, [reflection.id], self.clock.now())
-                window.reflection = reflection = None
-            if not groups and reflection is None:
-                return False
-            change, active = self._change(groups, reflection)
-            try:
-                await self.store.write(self._activate, change)
-            except MemoryFailure:
-                await self.reload()
-                return False
-            except StoreError as e:
-                self._tell(e)
-                return False
-            self.failpoint("activate.committed")
-            self._follow(groups, reflection, active, change, trigger)
-            await self._in_store_order()
+            return await self._activate(groups, trigger, with_reflection=with_reflection)
+
+    async def _activate(self, groups: Sequence[Group], trigger: Trigger, *, with_reflection: bool) -> bool:
+        window = self.window
+        reflection = window.reflection if with_reflection else None
+        if reflection is not None and not {g.id for g in window.active}.issuperset(reflection.merged_group_ids):
+            await self.store.write(memory_store.discard, [reflection.id], self.clock.now())
+            window.reflection = reflection = None
+        if not groups and reflection is None:
+            return False
+        change, active = self._change(groups, reflection)
+        try:
+            await self.store.write(self._write_activation, change)
+        except MemoryFailure:
+            await self.reload()
+            return False
+        except StoreError as e:
+            self._tell(e)
+            return False
+        self.failpoint("activate.committed")
+        self._follow(groups, reflection, active, change, trigger)
+        await self._in_store_order()
         return True
 
-    def _activate(self, db: Database, change: Activation) -> None:
+    def _write_activation(self, db: Database, change: Activation) -> None:
         memory_store.activate(db, change)
         self.failpoint("activate.written")
 

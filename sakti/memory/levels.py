@@ -31,6 +31,7 @@ from sakti.store.levels import Summarised
 TEN = 10
 BEGIN = (30, 90)  # messages of a thread, counted from the ten on, at which they get level 1, and 2
 WORTH_TOKENS = 2_000  # ten messages of fewer tokens are sent as they are
+BEHIND = 5  # messages read behind the ten: the tool results of the last of them
 AT_ONCE = 3  # tens that are summarised behind one turn
 SENT = 40  # summaries in a request
 READ = 4_000  # characters of one text that are looked at
@@ -220,22 +221,40 @@ def due(marks: tuple[int, int], count: int, seen: int) -> int:
     return 0
 
 
-def advance(db: Database, thread_id: str, seen: int) -> tuple[int, int]:
-    """Summarise the next tens of a thread, a few at most, in the transaction it is called in. Returns how far it is."""
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The next ten messages of a thread that get a level, and what they come to. `before` and `after`: how far the
+    thread is summarised now and then."""
+
+    level: int
+    messages: list[Message]
+    summary: Summary
+    before: tuple[int, int]
+    after: tuple[int, int]
+
+
+def next_due(db: Database, thread_id: str, seen: int) -> Due | None:
+    """What is to be summarised next; read and made without holding up a write."""
     thread = threads.get(db, thread_id)
     marks = level_store.done(thread.metadata if thread else {})
-    for _ in range(AT_ONCE):
-        level = due(marks, level_store.count(db, thread_id), seen)
-        if not level:
-            break
-        first = marks[level - 1]
-        ten = next_ten(message_store.between(db, thread_id, first, first + 3 * TEN), first)
-        if len(ten) < TEN or ten[-1].index >= seen or any(m.state == "provisional" for m in ten):
-            break
-        found = summarise(ten, level)
-        marks = (ten[-1].index + 1, marks[1]) if level == 1 else (marks[0], ten[-1].index + 1)
-        level_store.put(db, ten, level, found.text, found.taken, marks)
-    return marks
+    level = due(marks, level_store.count(db, thread_id), seen)
+    if not level:
+        return None
+    first = marks[level - 1]
+    ten = next_ten(message_store.between(db, thread_id, first, first + TEN + BEHIND), first)
+    if len(ten) < TEN or ten[-1].index >= seen or any(m.state == "provisional" for m in ten):
+        return None
+    after = (ten[-1].index + 1, marks[1]) if level == 1 else (marks[0], ten[-1].index + 1)
+    return Due(level, ten, summarise(ten, level), marks, after)
+
+
+def store_due(db: Database, found: Due) -> bool:
+    """Keep a summary; False when another process has summarised these messages meanwhile."""
+    thread = threads.get(db, found.messages[0].thread_id)
+    if thread is None or level_store.done(thread.metadata) != found.before:
+        return False
+    level_store.put(db, found.messages, found.level, found.summary.text, found.summary.taken, found.after)
+    return True
 
 
 class Levels:
@@ -264,9 +283,12 @@ class Levels:
 
     async def _work(self, window: Window, seen: int) -> None:
         with contextlib.suppress(SaktiError):  # nothing is lost by it: it is due again after the next turn
-            marks = await self._store.write(advance, window.thread.id, seen)
-            changed = {**window.thread.metadata, level_store.KEY: list(marks)}
-            window.thread = dataclasses.replace(window.thread, metadata=changed)
+            for _ in range(AT_ONCE):
+                found = await self._store.read(next_due, window.thread.id, seen)
+                if found is None or not await self._store.write(store_due, found):
+                    break
+                changed = {**window.thread.metadata, level_store.KEY: list(found.after)}
+                window.thread = dataclasses.replace(window.thread, metadata=changed)
 
     def uncovered(self, messages: Sequence[Message], keep: Sequence[Message]) -> list[Message]:
         """The messages that no block stands for, and those of `keep`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -60,7 +61,7 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
         Binding("ctrl+b", "panes", "All panes", show=False, id="app.panes"),
         Binding("ctrl+f", "search", "Search", show=False, id="app.search"),
         Binding("ctrl+t", "threads", "Threads", show=False, id="app.threads"),
-        Binding("ctrl+r", "retry", "Ask again after a failure", show=False, id="app.retry"),
+        Binding("f5", "retry", "Ask again after a failure", show=False, id="app.retry"),
         Binding("ctrl+o", "unfold", "Fold or unfold the newest", show=False, id="app.unfold"),
     ]
 
@@ -210,6 +211,10 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
         self.completions.move(event.step)
 
     @on(Prompt.Accepted)
+    @on(Prompt.Searching)
+    def _searching(self, event: Prompt.Searching) -> None:
+        self.status_line.hint = event.text
+
     def _accept(self, event: Prompt.Accepted) -> None:
         self._completer.accept(self.prompt, self.completions, send=event.send)
 
@@ -293,6 +298,15 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
 
     async def _interrupt(self) -> None:
         await self.session.interrupt()
+    def action_edit_prompt(self) -> None:
+        """ctrl+g: the prompt in the user's editor."""
+        self.go(self._edit_prompt, group="editor", exclusive=True)
+
+    async def _edit_prompt(self) -> None:
+        from sakti.tui import editor
+
+        self.prompt.put(await editor.edit(self, self.prompt.value, os.environ))
+
 
     def action_interrupt(self) -> None:
         """Esc: close what lies over the chat, else stop the agent; the partial answer is kept."""

@@ -165,6 +165,6 @@ def _turn_finished(app: SaktiApp, event: TurnFinished) -> None:
     title = event.error_title or _ENDS.get(event.status, event.status)
     text = event.error or ""
     if event.status == "error":
-        text = f"{text}\nctrl+r asks again; what was said so far is kept.".strip()
+        text = f"{text}\nF5 asks again; what was said so far is kept.".strip()
     tone = "error" if event.status in ("error", "no_model") else "warning"
     app.transcript.live.add_block(NoticeBlock(tone=tone, title=title, text=text))

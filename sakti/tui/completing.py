@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sakti.core.errors import SaktiError
 from sakti.core.text import count_k
-from sakti.tui.completion import Choice, Query, argument_choices, command_choices, file_choices
+from sakti.core.types import ModelInfo
+from sakti.tui.completion import Choice, Query, argument_choices, command_choices, file_choices, model_choices
 from sakti.tui.files import FileList
 
 if TYPE_CHECKING:
@@ -21,9 +23,12 @@ class Completer:
         self._session = session
         self._files = FileList(session.workspace)
         self._query: Query | None = None
+        self._models: list[ModelInfo] | None = None  # asked for once while a name is being written
 
     async def show(self, query: Query | None, prompt: Prompt, view: Completions) -> None:
         """Offer what fits `query`; None, or nothing that fits, hides the list."""
+        if query is None or query.command != "model":
+            self._models = None
         self._query = query
         choices: list[Choice] = []
         if query is not None:
@@ -34,6 +39,8 @@ class Completer:
                         choices = [Choice(choices[0].insert, choices[0].label, choices[0].hint)]
                 case "argument":
                     choices = argument_choices(query.command, query.text)
+                    if query.command == "model":
+                        choices = model_choices(query.text, await self._known_models())
                 case "file":
                     choices = file_choices(query.text, await self._files.paths())
         view.show(choices)
@@ -55,6 +62,14 @@ class Completer:
             prompt.apply(query, choice)
         if send and (complete or query.kind == "argument"):
             prompt.send()
+
+    async def _known_models(self) -> list[ModelInfo]:
+        if self._models is None:
+            try:
+                self._models = await self._session.views.models()
+            except SaktiError:
+                self._models = []  # a name can be typed all the same; /model alone says what is wrong
+        return self._models
 
     def _with_preview(self, choice: Choice) -> Choice:
         """/compact says beforehand what it will do."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sakti.agent.commands import BY_NAME, COMMANDS
+from sakti.core.text import count_k, sanitise
+from sakti.core.types import ModelInfo
 
 MAX_SHOWN = 8
 _FILE = re.compile(r"(?:^|(?<=\s))@([^\s@]*)$")
@@ -58,6 +60,16 @@ def command_choices(text: str) -> list[Choice]:
 def argument_choices(command: str, text: str) -> list[Choice]:
     known = BY_NAME.get(command)
     return [Choice(c, c) for c in (known.choices if known else ()) if c.startswith(text) and c != text]
+
+
+def model_choices(text: str, models: Iterable[ModelInfo]) -> list[Choice]:
+    """Models by name, with their window; one that is written out is not offered."""
+    known = {m.full_name: m for m in models if sanitise(m.full_name) == m.full_name}
+    return [
+        Choice(name, name, f"{count_k(known[name].context_window or 0)} window" if known[name].context_window else "")
+        for name in fuzzy(text, known, MAX_SHOWN)
+        if name != text
+    ]
 
 
 def file_choices(text: str, paths: Sequence[str]) -> list[Choice]:

@@ -9,8 +9,9 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import TextArea
 
-from sakti.core.text import clean_surrogates, sanitise
+from sakti.core.text import clean_surrogates, one_line, sanitise
 from sakti.tui.completion import Choice, Query, query_at
+from sakti.tui.history import HistorySearch
 
 PLACEHOLDER = "Message sakti"
 FOLD_CHARACTERS = 20_000
@@ -27,6 +28,8 @@ class Prompt(TextArea):
         Binding("up", "up", "Up, older input", show=False, id="prompt.up"),
         Binding("down", "down", "Down, newer input", show=False, id="prompt.down"),
         Binding("tab", "complete", "Complete", show=False, id="prompt.complete"),
+        Binding("ctrl+r", "search_history", "Search older input", show=False, id="prompt.history"),
+        Binding("ctrl+g", "app.edit_prompt", "Write in $VISUAL or $EDITOR", show=False, id="prompt.editor"),
         Binding("pageup", "app.scroll_chat(-1)", "Scroll up", show=False, id="prompt.pageup"),
         Binding("pagedown", "app.scroll_chat(1)", "Scroll down", show=False, id="prompt.pagedown"),
         Binding("ctrl+home", "app.scroll_chat(-2)", "Oldest", show=False, id="prompt.oldest"),
@@ -72,6 +75,13 @@ class Prompt(TextArea):
             super().__init__()
             self.send = send
 
+    class Searching(Message):
+        """Older input is being looked for; `text` says how it stands, "" at the end."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
     class FirstKey(Message):
         """The user began to type."""
 
@@ -82,6 +92,8 @@ class Prompt(TextArea):
         self._at: int | None = None  # where in the history
         self._draft = ""
         self._folds: dict[str, str] = {}
+        self._search: HistorySearch | None = None
+        self._before_search: tuple[str, dict[str, str], tuple[int, int]] = ("", {}, (0, 0))
         self._touched = False
 
     @property
@@ -112,6 +124,10 @@ class Prompt(TextArea):
         if not self._touched:
             self._touched = True
             self.post_message(self.FirstKey())
+        if self._search is not None and self._search_key(event):
+            event.stop()
+            event.prevent_default()
+            return
         if event.key == "escape" and self.completing:
             event.stop()
             event.prevent_default()
@@ -132,6 +148,9 @@ class Prompt(TextArea):
         event.stop()
         event.prevent_default()
         text = clean_surrogates(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        if self._search is not None:
+            self._look(self._search.type(one_line(text, 200)))
+            return
         self.add(text)
 
     def _fold(self, text: str) -> str:
@@ -149,7 +168,7 @@ class Prompt(TextArea):
     def on_text_area_changed(self) -> None:
         row, column = self.cursor_location
         before = self.document.get_line(row)[:column] if self.selection.is_empty else ""
-        query = query_at(before) if row == 0 or "@" in before else None
+        query = query_at(before) if self._search is None and (row == 0 or "@" in before) else None
         if query is not None and query.kind != "file" and row:
             query = None
         self.post_message(self.Wanted(query))
@@ -222,3 +241,49 @@ class Prompt(TextArea):
         self._at = at
         self.put(self.history_entries[at])
         self.completing = False
+
+    # --- looking for older input ------------------------------------------------------------------------------
+
+    def action_search_history(self) -> None:
+        """Incremental, newest first; what was typed comes back with Esc."""
+        self._before_search = (self.text, dict(self._folds), self.cursor_location)
+        self._look(HistorySearch(self.history_entries))
+
+    def _look(self, search: HistorySearch) -> None:
+        self._search = search
+        if (found := search.current) is not None:
+            self.put(found)
+        self.post_message(self.Searching(search.describe()))
+
+    def _search_key(self, event: events.Key) -> bool:
+        """Whether the key belongs to the search; any other takes what is shown and does what it always does."""
+        assert self._search is not None
+        match event.key:
+            case "ctrl+r" | "up":
+                self._look(self._search.step(1))
+            case "ctrl+s" | "down":
+                self._look(self._search.step(-1))
+            case "backspace":
+                self._look(self._search.erase())
+            case "escape" | "ctrl+g" | "ctrl+c":
+                text, folds, place = self._before_search
+                self._folds = folds
+                self.load_text(text)
+                self.move_cursor(place)
+                self._end_search()
+            case "enter":
+                self._end_search()
+            case _ if event.is_printable and event.character:
+                self._look(self._search.type(event.character))
+            case _:
+                self._end_search()
+                return False
+        return True
+
+    def _end_search(self) -> None:
+        if self._search is not None:
+            self._search = None
+            self.post_message(self.Searching(""))
+
+    def on_blur(self) -> None:
+        self._end_search()

@@ -1,0 +1,68 @@
+"""The prompt in the user's own editor. The screen is lent to it; the session goes on behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from textual.app import App, SuspendNotSupported
+
+from sakti.core.errors import SaktiError
+
+TITLE = "Editor"
+
+
+def command(env: Mapping[str, str]) -> list[str]:
+    """The words of $VISUAL, else $EDITOR, else what most systems have. Raises `SaktiError` where there is none."""
+    named = env.get("VISUAL") or env.get("EDITOR") or ""
+    try:
+        words = shlex.split(named)
+    except ValueError as e:
+        raise SaktiError(f"$VISUAL or $EDITOR cannot be read as a command: {e}.", title=TITLE) from e
+    words = words or [name for name in ("nano", "vi") if shutil.which(name)][:1]
+    if not words:
+        raise SaktiError("Set $VISUAL or $EDITOR to the editor that ctrl+g is to open.", title=TITLE)
+    return words
+
+
+async def edit(app: App[Any], text: str, env: Mapping[str, str]) -> str:
+    """Let the user edit `text`; returns what was saved. Raises `SaktiError` where the editor cannot be started or
+    fails: the caller keeps its text."""
+    words = command(env)
+    handle, name = tempfile.mkstemp(prefix="sakti-prompt-", suffix=".md")  # 0600
+    path = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        code = await _run(app, [*words, name])
+        if code:
+            raise SaktiError(f"{words[0]} ended with code {code}; the prompt is as it was.", title=TITLE)
+        return path.read_text("utf-8", "replace").removesuffix("\n")
+    except OSError as e:
+        why = e.strerror or str(e)
+        raise SaktiError(f"{words[0]}: {why}. Set $VISUAL or $EDITOR; the prompt is as it was.", title=TITLE) from e
+    finally:
+        path.unlink(missing_ok=True)
+
+
+async def _run(app: App[Any], words: list[str]) -> int:
+    loop = asyncio.get_running_loop()
+    # what is drawn meanwhile waits for the end of the batch: the screen belongs to the editor
+    with app.batch_update(), contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(app.suspend())
+        except SuspendNotSupported as e:
+            raise SaktiError("This terminal cannot be lent to an editor.", title=TITLE) from e
+        with contextlib.suppress(NotImplementedError, RuntimeError):
+            loop.add_signal_handler(signal.SIGINT, lambda: None)  # ctrl+c belongs to the editor as well
+            stack.callback(loop.remove_signal_handler, signal.SIGINT)
+        process = await asyncio.create_subprocess_exec(*words)
+        return await process.wait()

@@ -1,0 +1,47 @@
+"""Looking for older input while typing, as shells do with ctrl+r. A value, and what each key makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySearch:
+    """`entries` oldest first; `at` counts the matches from the newest."""
+
+    entries: Sequence[str]
+    query: str = ""
+    at: int = 0
+
+    @property
+    def matches(self) -> list[str]:
+        """Entries that hold the query, newest first, each once. A query in small letters finds capitals too."""
+        fold = self.query == self.query.lower()
+        found = (e for e in reversed(self.entries) if self.query in (e.lower() if fold else e))
+        return list(dict.fromkeys(found)) if self.query else []
+
+    @property
+    def current(self) -> str | None:
+        """The entry that is shown; None where nothing matches, or nothing is looked for yet."""
+        found = self.matches
+        return found[min(self.at, len(found) - 1)] if found else None
+
+    def type(self, text: str) -> HistorySearch:
+        return replace(self, query=self.query + text, at=0)
+
+    def erase(self) -> HistorySearch:
+        return replace(self, query=self.query[:-1], at=0)
+
+    def step(self, step: int) -> HistorySearch:
+        """To the next older (1) or newer (-1) match; it stays at the ends."""
+        return replace(self, at=max(0, min(self.at + step, len(self.matches) - 1)))
+
+    def describe(self) -> str:
+        """What the status line says."""
+        keys = "ctrl+r older · enter takes it · esc as before"
+        found = len(self.matches)
+        if not self.query:
+            return f"history: type what to look for · {keys}"
+        where = f"{min(self.at, found - 1) + 1} of {found}" if found else "nothing"
+        return f"history “{self.query}”: {where} · {keys}"

@@ -1,0 +1,165 @@
+"""The prompt beyond typing: looking for older input, the user's own editor, names of models."""
+
+from __future__ import annotations
+
+import contextlib
+import stat
+import sys
+
+import pytest
+
+from sakti.core.errors import SaktiError
+from sakti.core.types import ModelInfo
+from sakti.tui import editor
+from sakti.tui.app import SaktiApp
+from sakti.tui.history import HistorySearch
+from tests.tui.conftest import chat_text, screen_text, settle
+
+OLDER = ["run the tests", "fix login", "run the linter", "Fix Logout"]
+
+
+def test_a_search_finds_newest_first_and_stays_at_its_ends():
+    search = HistorySearch([*OLDER, "fix login"]).type("fix")
+    assert search.matches == ["fix login", "Fix Logout"]
+    assert search.step(1).current == search.step(1).step(1).current == "Fix Logout"
+    assert search.step(1).step(-1).step(-1).current == "fix login"
+    assert HistorySearch(OLDER).type("Fix").matches == ["Fix Logout"]
+    assert HistorySearch(OLDER).type("nowhere").current is None
+    assert HistorySearch(OLDER).type("x").erase().matches == []
+
+
+async def test_ctrl_r_looks_for_older_input_and_enter_takes_it(running, session):
+    session.views.typed = list(OLDER)
+    async with running() as (app, pilot):
+        await pilot.press("ctrl+r", *"run", "ctrl+r")
+        assert app.prompt.text == "run the tests"
+        assert "history “run”: 2 of 2" in screen_text(app)
+        await pilot.press("ctrl+s")
+        assert app.prompt.text == "run the linter"
+        await pilot.press("enter")
+        assert session.sent == []
+        assert app.status_line.hint == ""
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert session.sent == ["run the linter"]
+
+
+@pytest.mark.parametrize("key", ["escape", "ctrl+c", "ctrl+g"])
+async def test_leaving_the_search_leaves_the_text_as_it_was(running, session, key):
+    session.views.typed = [*OLDER, "line\n" * 60]
+    async with running() as (app, pilot):
+        pasted = "x\n" * 80
+        app.prompt.put(pasted)
+        app.prompt.add(" and this")
+        app.prompt.move_cursor((0, 3))
+        before = app.prompt.text
+        await pilot.press("ctrl+r", *"line")
+        assert "[pasted 61 lines]" in app.prompt.text
+        await pilot.press(key)
+        assert app.prompt.text == before
+        assert app.prompt.value == pasted + " and this"
+        assert app.prompt.cursor_location == (0, 3)
+        assert app.status_line.hint == ""
+        await pilot.press("escape")
+        assert app.is_running
+
+
+async def test_any_other_key_takes_what_was_found_and_works_on_it(running, session):
+    session.views.typed = [*OLDER, "/compact undo"]
+    async with running() as (app, pilot):
+        await pilot.press("ctrl+r", *"nothing like it", *["backspace"] * 15, *"und")
+        assert app.prompt.text == "/compact undo"
+        assert not app.prompt.completing
+        await pilot.press("home", "delete", "end", *"!")
+        assert app.prompt.text == "compact undo!"
+
+
+async def test_names_of_models_are_completed(running, session):
+    session.views.known_models = [
+        ModelInfo("gpt-5", "openai", 400_000),
+        ModelInfo("gpt-5-mini", "openai"),
+        ModelInfo("evil\x1b]0;x\x07", "openai"),
+    ]
+    async with running() as (app, pilot):
+        await pilot.press(*"/model mini")
+        await settle(app, pilot)
+        assert [c.label for c in app.completions.choices] == ["openai/gpt-5-mini"]
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert app.header.model == "openai/gpt-5-mini"
+        await pilot.press(*"/model ")
+        await settle(app, pilot)
+        assert [c.label for c in app.completions.choices] == ["openai/gpt-5", "openai/gpt-5-mini"]
+        assert "400.0k window" in screen_text(app)
+
+
+# --- the editor ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    """An editor that runs `code` with the file's path in `path`; the screen is lent to it."""
+    monkeypatch.setattr(SaktiApp, "suspend", contextlib.nullcontext)
+
+    def write(code: str) -> None:
+        file = tmp_path / "an editor.py"
+        file.write_text(f"import pathlib, sys\npath = pathlib.Path(sys.argv[-1])\n{code}\n")
+        monkeypatch.setenv("VISUAL", f"{sys.executable} '{file}' --wait")
+
+    return write
+
+
+async def test_ctrl_g_edits_the_prompt_elsewhere_and_the_text_comes_back(running, session, script, tmp_path):
+    script(
+        f"pathlib.Path({str(tmp_path / 'seen')!r}).write_text(f'{{path}} {{path.stat().st_mode}} {{path.read_text()}}')"
+        "\npath.write_text(path.read_text().upper() + '\\n')"
+    )
+    async with running() as (app, pilot):
+        await pilot.press(*"wörds")
+        await pilot.press("ctrl+g")
+        await settle(app, pilot)
+        assert app.prompt.text == "WÖRDS"
+        path, mode, text = (tmp_path / "seen").read_text().split(" ", 2)
+        assert text == "wörds"
+        assert stat.S_IMODE(int(mode)) == 0o600
+        assert not (tmp_path / path).exists()
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert session.sent == ["WÖRDS"]
+
+
+@pytest.mark.parametrize(
+    ("visual", "says"),
+    [
+        ("", "ended with code 3; the prompt is as it was"),
+        ("no-such-editor-here", "no-such-editor-here: No such file or directory. Set $VISUAL"),
+        ("vi 'unclosed", "cannot be read as a command"),
+    ],
+)
+async def test_an_editor_that_fails_says_so_and_loses_nothing(running, session, script, monkeypatch, visual, says):
+    script("path.write_text('half'); sys.exit(3)")
+    if visual:
+        monkeypatch.setenv("VISUAL", visual)
+    async with running((140, 30)) as (app, pilot):
+        await pilot.press(*"words", "ctrl+g")
+        await settle(app, pilot)
+        assert app.prompt.text == "words"
+        assert says in chat_text(app)
+
+
+async def test_a_terminal_that_cannot_be_lent_is_named(running, session, monkeypatch):
+    monkeypatch.setenv("EDITOR", "true")
+    async with running() as (app, pilot):
+        await pilot.press(*"words", "ctrl+g")
+        await settle(app, pilot)
+        assert "cannot be lent to an editor" in chat_text(app)
+        assert app.prompt.text == "words"
+
+
+def test_without_a_named_editor_a_usual_one_is_taken(monkeypatch):
+    monkeypatch.setattr(editor.shutil, "which", lambda name: f"/bin/{name}" if name == "vi" else None)
+    assert editor.command({}) == ["vi"]
+    assert editor.command({"EDITOR": "code --wait"}) == ["code", "--wait"]
+    monkeypatch.setattr(editor.shutil, "which", lambda name: None)
+    with pytest.raises(SaktiError, match="Set \\$VISUAL"):
+        editor.command({})

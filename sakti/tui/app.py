@@ -206,15 +206,15 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
         event.stop()
         self.go(self._completer.show, event.query, self.prompt, self.completions, group="complete", exclusive=True)
 
+    @on(Prompt.Searching)
+    def _searching(self, event: Prompt.Searching) -> None:
+        self.status_line.hint = event.text
+
     @on(Prompt.Moved)
     def _move_completion(self, event: Prompt.Moved) -> None:
         self.completions.move(event.step)
 
     @on(Prompt.Accepted)
-    @on(Prompt.Searching)
-    def _searching(self, event: Prompt.Searching) -> None:
-        self.status_line.hint = event.text
-
     def _accept(self, event: Prompt.Accepted) -> None:
         self._completer.accept(self.prompt, self.completions, send=event.send)
 
@@ -293,11 +293,6 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
         self.status_line.hint = "ctrl+c again quits"
         self.set_timer(TWICE, self.clear_hint)
 
-    def clear_hint(self) -> None:
-        self.status_line.hint = ""
-
-    async def _interrupt(self) -> None:
-        await self.session.interrupt()
     def action_edit_prompt(self) -> None:
         """ctrl+g: the prompt in the user's editor."""
         self.go(self._edit_prompt, group="editor", exclusive=True)
@@ -307,6 +302,11 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
 
         self.prompt.put(await editor.edit(self, self.prompt.value, os.environ))
 
+    def clear_hint(self) -> None:
+        self.status_line.hint = ""
+
+    async def _interrupt(self) -> None:
+        await self.session.interrupt()
 
     def action_interrupt(self) -> None:
         """Esc: close what lies over the chat, else stop the agent; the partial answer is kept."""

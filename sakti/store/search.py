@@ -48,6 +48,7 @@ READ, SPOTS = 100_000, 20  # characters of a text, and places of each word, that
 MARKED = 64  # words that are marked in it
 WEIGHTS = "bm25(search_words, 1.0, 0.5, 0.3, 0.3)"  # text, pieces of identifiers, message before, its summary
 BUDGET = {"search_words": 15_000, "search_trigrams": 6_000}  # postings that one query may rank, about 1 µs each
+LARGE = 300_000  # texts; from so many on they lie so far apart that a posting costs twice as much
 SAMPLE = 10_000  # newest texts from which the number of postings is estimated
 LIKE_ROWS = 100_000  # newest texts that LIKE goes through
 VOCABULARY = 20_000  # terms with the same beginning that a correction is chosen from
@@ -171,6 +172,7 @@ def _within_budget(words: list[str], documents: Mapping[str, int], newest: int, 
     """The words to look up, and the lowest key to look at: rare words everywhere; where all are common, all of
     them among the newest."""
     cost = {w: documents[w] for w in words}
+    budget //= 2 if newest > LARGE else 1
     if sum(cost.values()) <= budget:
         return words, 0
     kept: list[str] = []
@@ -309,9 +311,10 @@ _FROM = "search_docs d LEFT JOIN threads t ON t.id = d.thread_id"
 def _candidates(db: Database, table: str, rank: str, match: str, place: _Place) -> list[Candidate]:
     """The best in bm25 order. The filters are looked at for the best alone, unless those do not suffice: a join for
     each of 200,000 rows costs more than the ranking itself."""
+    wide = WIDE if len(place.values) <= 1 else 3 * WIDE
     best = db.execute_sql(
         f"SELECT rowid, {rank} AS score FROM {table} WHERE {table} MATCH ? AND rowid > ? ORDER BY score LIMIT ?",
-        (match, place.floor, WIDE),
+        (match, place.floor, wide),
     ).fetchall()
     found: list[Candidate] = []
     for start in range(0, len(best), CANDIDATES):
@@ -321,9 +324,9 @@ def _candidates(db: Database, table: str, rank: str, match: str, place: _Place) 
             tuple(place.values),
         ).fetchall()
         found += sorted((Candidate(r[0], -scores[r[0]], *r[1:]) for r in rows), key=lambda c: -c.score)
-        if len(found) >= CANDIDATES // 2:
+        if len(found) >= search_rank.RANKED:
             return found[:CANDIDATES]
-    if len(best) < WIDE or len(found) >= CANDIDATES // 6:
+    if len(best) < wide or len(found) >= CANDIDATES // 6:
         return found
     rows = db.execute_sql(
         f"SELECT {rank} AS score, {_RANKED} FROM {table} CROSS JOIN search_docs d ON d.pk = {table}.rowid"

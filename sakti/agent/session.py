@@ -463,7 +463,7 @@ class Session:
         except asyncio.CancelledError:
             pass
         except SaktiError as e:
-            if e.code == turn_lease.BUSY:
+            if e.code in (turn_lease.BUSY, turn_lease.DELETED):
                 self._task = None
                 _settle(taken, e)
                 return

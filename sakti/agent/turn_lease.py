@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 
 from sakti.core.errors import MemoryFailure, SaktiError
-from sakti.store import leases
+from sakti.store import leases, threads
 from sakti.store.connection import Database
 from sakti.store.database import Store
 
 BUSY = "thread_busy"
+DELETED = "thread_deleted"
 
 
 class TurnLease:
@@ -22,9 +23,16 @@ class TurnLease:
         self._heartbeat: asyncio.Task[None] | None = None
 
     async def take(self) -> None:
-        """Raises `SaktiError` (thread_busy) while another window holds it."""
+        """Raises `SaktiError`: thread_busy while another window holds it, thread_deleted where there is no such thread
+        any more."""
 
         def acquire(db: Database) -> bool:
+            if threads.is_deleted(db, self._thread_id):
+                raise SaktiError(
+                    "This thread was deleted in another window: ctrl+t and ctrl+y bring it back, /new starts another.",
+                    title="Thread deleted",
+                    code=DELETED,
+                )
             leases.clear_dead(db, self._thread_id)
             return leases.acquire(
                 db,

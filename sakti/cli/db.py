@@ -86,3 +86,34 @@ def backup(
         return await store.read(maintenance.backup, target or store.path.with_name(name))
 
     common.say(str(common.with_store(work)))
+
+
+@app.command()
+def purge(
+    days: Annotated[int, typer.Option("--days", help="Only what was deleted at least so many days ago.", min=0)] = 0,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it.")] = False,
+    json_: Json = False,
+) -> None:
+    """Remove deleted threads for good, of all workspaces. Without --yes it only says what would go."""
+    from sakti.store import maintenance, thread_removal
+
+    before = int(time.time() * 1000) - days * 86_400_000
+
+    async def work(store: Any) -> Any:
+        found = await store.read(thread_removal.deleted, before=before)
+        for gone in found if yes else ():
+            await store.write(thread_removal.purge, gone.thread.id)
+        if found and yes:
+            await store.write(maintenance.optimize)  # until then the index keeps words of what went
+        return found
+
+    found = common.with_store(work)
+    if json_:
+        common.say_json({"removed": yes, "threads": [c.as_json() for c in found]})
+        return
+    for c in found:
+        common.say(f"{'removed' if yes else 'would go'}  {c.in_words()}")
+    if not found:
+        common.say("No deleted thread.")
+    elif not yes:
+        common.say("Nothing was removed: --yes removes it for good.")

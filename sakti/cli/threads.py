@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -12,12 +13,21 @@ from sakti.cli import common
 
 app = typer.Typer(help="The conversations of this workspace.", no_args_is_help=True, rich_markup_mode=None)
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+Which = Annotated[str, typer.Argument(metavar="THREAD", help="Id, the end of it, or part of the title.")]
 
 
 @app.command("list")
-def list_(limit: Annotated[int, typer.Option("--limit", min=1)] = 20, json_: Json = False) -> None:
+def list_(
+    limit: Annotated[int, typer.Option("--limit", min=1)] = 20,
+    deleted: Annotated[bool, typer.Option("--deleted", help="Those that were deleted.")] = False,
+    json_: Json = False,
+) -> None:
     """The newest first."""
     from sakti.store import threads
+
+    if deleted:
+        _list_deleted(json_)
+        return
 
     rows = common.with_store(lambda s: s.read(threads.summaries, str(common.workspace()), limit))
     if json_:
@@ -34,6 +44,20 @@ def list_(limit: Annotated[int, typer.Option("--limit", min=1)] = 20, json_: Jso
         common.say(f"{thread.id[-8:]}  {when}  {messages:>5} messages {tokens:>8} tokens  {thread.title}")
     if not rows:
         common.say("No thread in this workspace yet.")
+
+
+def _list_deleted(as_json: bool) -> None:
+    from sakti.store import thread_removal
+
+    found = common.with_store(lambda s: s.read(thread_removal.deleted, str(common.workspace())))
+    if as_json:
+        common.say_json({"threads": [c.as_json() for c in found]})
+        return
+    for c in found:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime((c.deleted_at or 0) / 1000))
+        common.say(f"{c.thread.id[-8:]}  deleted {when}  {c.in_words()}")
+    if not found:
+        common.say("No deleted thread in this workspace.")
 
 
 @app.command()
@@ -71,12 +95,100 @@ def show(thread: Annotated[str, typer.Argument(help="Id, or part of the title.")
 
 
 @app.command()
-def rename(thread: str, title: str) -> None:
+def rename(thread: Which, title: str, json_: Json = False) -> None:
     """Give a thread a title that stays."""
+    from sakti.core.text import one_line
     from sakti.store import threads
 
-    found = common.with_store(lambda s: s.read(threads.find, str(common.workspace()), thread))
-    if len(found) != 1:
-        common.fail(f"{thread!r} matches {len(found)} threads; write its id.")
+    title = one_line(title, 200)
+    if not title:
+        common.fail("A title cannot be empty.", common.USAGE)
+    found = _one(thread)
     now = int(time.time() * 1000)
-    common.with_store(lambda s: s.write(threads.rename, found[0].id, title, now, by_user=True))
+    renamed = common.with_store(lambda s: s.write(threads.rename, found.id, title, now, by_user=True))
+    _done(json_, f"Renamed to {title!r}.", thread=asdict(renamed or found))
+
+
+@app.command()
+def fork(
+    thread: Which,
+    upto: Annotated[int | None, typer.Option("--upto", help="Index of the last message it has.", min=0)] = None,
+    json_: Json = False,
+) -> None:
+    """Begin a new thread with the messages of another one, and what is remembered of them."""
+    from sakti.store import thread_fork
+
+    found = _one(thread)
+
+    async def work(store: Any) -> Any:
+        return await store.write(
+            thread_fork.fork, found.id, id=store.ids.new(), ids=store.ids, now=store.clock.now(), upto=upto
+        )
+
+    made = common.with_store(work)
+    text = f"{made.id[-8:]}  {made.title}: {made.metadata['forked_at'] + 1} messages."
+    _done(json_, f"{text} `sakti -r {made.id[-8:]}` goes on with it.", thread=asdict(made))
+
+
+@app.command()
+def delete(thread: Which, json_: Json = False) -> None:
+    """Take a thread out of lists and search; `restore` brings it back, `sakti db purge` removes it for good."""
+    from sakti.store import thread_removal
+
+    found = _one(thread)
+    now = int(time.time() * 1000)
+    gone = common.with_store(lambda s: s.write(thread_removal.delete, found.id, now))
+    back = f"`sakti threads restore {found.id[-8:]}` brings it back."
+    _done(json_, f"Deleted {gone.in_words()}. {back}", **gone.as_json())
+
+
+@app.command()
+def restore(thread: Which, json_: Json = False) -> None:
+    """Bring a deleted thread back, as it was."""
+    from sakti.store import thread_removal
+
+    found = common.with_store(lambda s: s.read(thread_removal.find_deleted, str(common.workspace()), thread))
+    if len(found) != 1:
+        common.fail(f"{thread!r} matches {len(found)} deleted threads; `sakti threads list --deleted` shows them.")
+    restored = common.with_store(lambda s: s.write(thread_removal.restore, found[0].id))
+    _done(json_, f"{restored.title!r} is back.", thread=asdict(restored))
+
+
+@app.command()
+def export(
+    thread: Which,
+    form: Annotated[str, typer.Option("--format", help="md, json or html.")] = "md",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A new file; standard output without.")] = None,
+) -> None:
+    """A thread with its observation log as Markdown, JSON, or a page of HTML that needs nothing else."""
+    from sakti.agent import thread_actions
+
+    with common.plain_errors():
+        chosen = thread_actions.checked(form)
+        found = _one(thread)
+        text = common.with_store(lambda s: s.read(thread_actions.text_of, found.id, chosen))
+        if output is None:
+            print(text, end="")
+        else:
+            thread_actions.write_new(output, text)
+            common.say(str(output))
+
+
+def _one(text: str) -> Any:
+    """The thread that is meant."""
+    from sakti.store import threads
+
+    found = common.with_store(lambda s: s.read(threads.find, str(common.workspace()), text))
+    if not found:
+        common.fail(f"No thread of this workspace matches {text!r}. `sakti threads list` shows them.")
+    if len(found) > 1:
+        some = ", ".join(f"{t.id[-8:]} {t.title!r}" for t in found[:5])
+        common.fail(f"{text!r} matches {len(found)} threads ({some}); write an id.")
+    return found[0]
+
+
+def _done(as_json: bool, text: str, **values: Any) -> None:
+    if as_json:
+        common.say_json(values)
+    else:
+        common.say(text)

@@ -61,8 +61,8 @@ def check(db: Database) -> list[Finding]:
     return found
 
 
-def index_missing(db: Database) -> int:
-    """Add the messages that search should know and does not; returns how many."""
+def index_missing(db: Database, thread_id: str | None = None) -> int:
+    """Add the messages (of one thread) that search should know and does not; returns how many."""
     rows = db.execute_sql(
         "SELECT m.id, m.resource_id, m.thread_id, m.task_id, m.role, m.message_index, m.created_at,"
         " coalesce(m.search_text, m.raw_content), m.paths,"
@@ -70,10 +70,14 @@ def index_missing(db: Database) -> int:
         " AND p.message_index < m.message_index AND p.state = 'saved' ORDER BY p.message_index DESC LIMIT 1), ''),"
         " coalesce(m.summary, '')"
         " FROM messages m WHERE m.state = 'saved' AND trim(coalesce(m.search_text, m.raw_content)) != ''"
-        " AND NOT EXISTS (SELECT 1 FROM search_docs d WHERE d.kind = 'message' AND d.doc_id = m.id) ORDER BY m.pk"
+        " AND NOT EXISTS (SELECT 1 FROM search_docs d WHERE d.kind = 'message' AND d.doc_id = m.id)"
+        " AND m.thread_id NOT IN (SELECT id FROM threads WHERE deleted_at IS NOT NULL)"
+        + (" AND m.thread_id = ?" if thread_id else "")
+        + " ORDER BY m.pk",
+        (thread_id,) if thread_id else (),
     ).fetchall()
     added = 0
-    for doc_id, resource_id, thread_id, task_id, role, position, created_at, text, paths, prev, summary in rows:
+    for doc_id, resource_id, thread, task_id, role, position, created_at, text, paths, prev, summary in rows:
         if not text.strip():  # SQL's trim knows the space alone
             continue
         search_index.put(
@@ -81,7 +85,7 @@ def index_missing(db: Database) -> int:
             kind="message",
             doc_id=doc_id,
             resource_id=resource_id,
-            thread_id=thread_id,
+            thread_id=thread,
             task_id=task_id,
             role=role,
             position=position,

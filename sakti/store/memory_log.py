@@ -134,8 +134,8 @@ def find_group(db: Database, resource_id: str, text: str) -> tuple[str, str, int
     like = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     row = db.execute_sql(
         "SELECT g.id, g.thread_id, g.first_index, g.last_index FROM observation_groups g"
-        " JOIN threads t ON t.id = g.thread_id WHERE t.resource_id = ? AND g.id LIKE ? ESCAPE '\\'"
-        " AND g.first_index IS NOT NULL ORDER BY g.pk DESC LIMIT 1",
+        " JOIN threads t ON t.id = g.thread_id WHERE t.resource_id = ? AND t.deleted_at IS NULL"
+        " AND g.id LIKE ? ESCAPE '\\' AND g.first_index IS NOT NULL ORDER BY g.pk DESC LIMIT 1",
         (resource_id, f"%{like}"),
     ).fetchone()
     return None if row is None else (row[0], row[1], row[2], row[3])
@@ -146,12 +146,14 @@ def find_message(db: Database, resource_id: str, text: str) -> tuple[str, str, i
     like = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     row = (
         db.execute_sql(
-            "SELECT id, thread_id, message_index FROM messages WHERE id = ? AND resource_id = ?",
+            "SELECT id, thread_id, message_index FROM messages WHERE id = ? AND resource_id = ?"
+            " AND thread_id NOT IN (SELECT id FROM threads WHERE deleted_at IS NOT NULL)",
             (text, resource_id),
         ).fetchone()
         or db.execute_sql(
             "SELECT id, thread_id, message_index FROM messages"
             " WHERE resource_id = ? AND id LIKE ? ESCAPE '\\'"
+            " AND thread_id NOT IN (SELECT id FROM threads WHERE deleted_at IS NOT NULL)"
             " ORDER BY created_at DESC LIMIT 1",
             (resource_id, f"%{like}"),
         ).fetchone()
@@ -185,6 +187,7 @@ def unobserved_elsewhere(
     threads = db.execute_sql(
         "SELECT t.id, coalesce(c.last_index, -1) FROM threads t LEFT JOIN observation_cursors c"
         " ON c.thread_id = t.id AND c.record_id = ? WHERE t.resource_id = ? AND t.id != ? AND t.parent_id IS NULL"
+        " AND t.deleted_at IS NULL"
         " ORDER BY t.updated_at DESC LIMIT ?",
         (record_id, resource_id, thread_id, recent),
     ).fetchall()
@@ -226,6 +229,7 @@ def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 
     """What a new thread of a workspace may be told; None where there is no earlier thread."""
     threads = db.execute_sql(
         "SELECT id, title, metadata FROM threads WHERE resource_id = ? AND id != ? AND parent_id IS NULL"
+        " AND deleted_at IS NULL"
         " AND EXISTS (SELECT 1 FROM messages m WHERE m.thread_id = threads.id)"
         " ORDER BY updated_at DESC LIMIT ?",
         (resource_id, thread_id, recent),

@@ -36,6 +36,7 @@ class ThreadRow(Row):
     mode = TextField(default="default")
     created_at = IntegerField()
     updated_at = IntegerField()
+    deleted_at = IntegerField(null=True)
 
     class Meta:
         table_name = "threads"

@@ -37,8 +37,9 @@ def find(db: Database, resource_id: str, text: str) -> list[Thread]:
     """Threads of the workspace whose id begins or ends with `text`, or whose title contains it."""
     like = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     rows = db.execute_sql(
-        "SELECT id FROM threads WHERE resource_id = ? AND (id LIKE ? ESCAPE '\\' OR id LIKE ? ESCAPE '\\'"
-        " OR title LIKE ? ESCAPE '\\') ORDER BY updated_at DESC LIMIT 20",
+        "SELECT id FROM threads WHERE resource_id = ? AND deleted_at IS NULL"
+        " AND (id LIKE ? ESCAPE '\\' OR id LIKE ? ESCAPE '\\' OR title LIKE ? ESCAPE '\\')"
+        " ORDER BY updated_at DESC LIMIT 20",
         (resource_id, f"{like}%", f"%{like}", f"%{like}%"),
     ).fetchall()
     return [t for (i,) in rows if (t := get(db, i)) is not None]
@@ -46,11 +47,17 @@ def find(db: Database, resource_id: str, text: str) -> list[Thread]:
 
 def recent(db: Database, resource_id: str | None, limit: int = 50) -> list[Thread]:
     """The newest threads of a workspace (of all where None) that hold at least one message."""
-    query = ThreadRow.select().order_by(ThreadRow.updated_at.desc(), ThreadRow.pk.desc()).limit(limit)
+    newest = ThreadRow.updated_at.desc(), ThreadRow.pk.desc()
+    query = ThreadRow.select().where(ThreadRow.deleted_at.is_null()).order_by(*newest).limit(limit)
     if resource_id is not None:
         query = query.where(ThreadRow.resource_id == resource_id)
     held = MessageRow.select(MessageRow.pk).where(MessageRow.thread_id == ThreadRow.id)
     return [from_row(r) for r in query.where(fn.EXISTS(held)).dicts().execute(db)]
+
+
+def is_deleted(db: Database, thread_id: str) -> bool:
+    row = db.execute_sql("SELECT deleted_at IS NOT NULL FROM threads WHERE id = ?", (thread_id,)).fetchone()
+    return bool(row and row[0])
 
 
 def touch(db: Database, thread_id: str, now: int) -> None:

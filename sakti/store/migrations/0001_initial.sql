@@ -10,7 +10,8 @@ CREATE TABLE threads (
   parent_id TEXT,
   mode TEXT NOT NULL DEFAULT 'default',
   created_at INTEGER NOT NULL,
-  updated_at INTEGER NOT NULL
+  updated_at INTEGER NOT NULL,
+  deleted_at INTEGER
 );
 CREATE INDEX threads_by_resource ON threads (resource_id, updated_at DESC);
 
@@ -322,6 +323,15 @@ CREATE VIRTUAL TABLE search_trigrams USING fts5 (
 INSERT INTO search_words (search_words, rank) VALUES ('automerge', 0), ('crisismerge', 200);
 INSERT INTO search_trigrams (search_trigrams, rank) VALUES ('automerge', 0), ('crisismerge', 200);
 CREATE VIRTUAL TABLE search_vocabulary USING fts5vocab (search_words, row);
+-- What is still written to a deleted thread is not found; lines of a log that the workspace shares are not the thread's.
+CREATE TRIGGER search_docs_of_deleted BEFORE INSERT ON search_docs
+  WHEN new.kind IN ('message', 'observation', 'reflection')
+    AND EXISTS (SELECT 1 FROM threads WHERE id = new.thread_id AND deleted_at IS NOT NULL)
+    AND NOT EXISTS (SELECT 1 FROM observations o JOIN observation_groups g ON g.id = o.group_id
+      JOIN observational_memory r ON r.id = g.record_id WHERE o.id = new.doc_id AND r.scope = 'resource')
+BEGIN
+  SELECT RAISE(IGNORE);
+END;
 CREATE TRIGGER search_docs_inserted AFTER INSERT ON search_docs BEGIN
   INSERT INTO search_words (rowid, text, idents, prev, summary)
     VALUES (new.pk, new.text, new.idents, new.prev, new.summary);
@@ -363,6 +373,17 @@ CREATE TABLE approval_rules (
   created_at INTEGER NOT NULL,
   PRIMARY KEY (resource_id, rule)
 ) WITHOUT ROWID;
+
+-- What stands in a window's prompt and queue: it comes back when that window is gone. owner '' = it was left.
+CREATE TABLE unsent (
+  pk INTEGER PRIMARY KEY,
+  resource_id TEXT NOT NULL,
+  owner TEXT NOT NULL,
+  draft TEXT NOT NULL,
+  queued TEXT NOT NULL CHECK (json_valid(queued)),
+  updated_at INTEGER NOT NULL
+);
+CREATE INDEX unsent_by_resource ON unsent (resource_id, owner);
 
 CREATE TABLE ui_state (
   key TEXT PRIMARY KEY,

@@ -1,0 +1,133 @@
+"""What people do with threads as a whole: rename, fork, delete and bring back, export."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sakti.agent.thread_export import FORMATS, Format, file_name, render
+from sakti.core.errors import ConfigError, SaktiError
+from sakti.core.events import ThreadChanged
+from sakti.core.text import one_line
+from sakti.core.types import Message, Thread
+
+if TYPE_CHECKING:
+    from sakti.agent.session import Session
+    from sakti.store.connection import Database
+    from sakti.store.memory_log import LogLine
+    from sakti.store.thread_removal import Contents
+
+TITLE_LIMIT = 200
+
+
+class ThreadActions:
+    """Of a started session. Everything raises `SaktiError` with a sentence where it cannot be done."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def _is_open(self, thread_id: str) -> bool:
+        return self._session.thread is not None and self._session.thread.id == thread_id
+
+    async def rename(self, thread_id: str, title: str) -> str:
+        """Give a thread a title that stays; returns what to say."""
+        from sakti.store import threads
+
+        session = self._session
+        title = one_line(title, TITLE_LIMIT)
+        if not title:
+            raise ConfigError("A title cannot be empty.")
+        renamed = await session.store.write(threads.rename, thread_id, title, session.clock.now(), by_user=True)
+        if renamed is not None and self._is_open(thread_id):
+            session.emit(ThreadChanged(renamed))
+        return f"Renamed to {title!r}."
+
+    async def fork(self, thread_id: str, upto: int | None = None) -> Thread:
+        """A new thread of the messages up to index `upto` (all where None), with what is remembered of them."""
+        from sakti.store import thread_fork
+
+        session = self._session
+        return await session.store.write(
+            thread_fork.fork, thread_id, id=session.store.ids.new(), ids=session.store.ids, now=session.clock.now(),
+            upto=upto,
+        )  # fmt: skip
+
+    async def contents(self, thread_id: str) -> Contents:
+        """What would go with a thread."""
+        from sakti.store import thread_removal
+
+        return await self._session.store.read(thread_removal.contents, thread_id)
+
+    async def delete(self, thread_id: str) -> Contents:
+        """Take a thread out of sight; `restore` brings it back. Where it is the open one, a new one begins."""
+        from sakti.store import thread_removal
+
+        session = self._session
+        if self._is_open(thread_id) and session.busy:
+            raise SaktiError("The agent is at work in this thread: stop it with Esc, then delete it.", title="Threads")
+        gone = await session.store.write(thread_removal.delete, thread_id, session.clock.now())
+        if self._is_open(thread_id):
+            await session.new_thread()
+        return gone
+
+    async def restore(self, thread_id: str) -> Thread:
+        """Bring a deleted thread back, as it was."""
+        from sakti.store import thread_removal
+
+        return await self._session.store.write(thread_removal.restore, thread_id)
+
+    async def last_deleted(self) -> Thread | None:
+        """The thread of this workspace that was deleted last."""
+        from sakti.store import thread_removal
+
+        found = await self._session.store.read(thread_removal.deleted, self._session.resource_id)
+        return found[0].thread if found else None
+
+    async def export(self, thread_id: str, form: str, target: Path | None = None) -> Path:
+        """Write a thread into a file (in the workspace by default) that must not exist; returns its path."""
+        session = self._session
+        if target is None:
+            thread = (await self.contents(thread_id)).thread
+            target = session.workspace / file_name(thread, checked(form))
+        text = await session.store.read(text_of, thread_id, checked(form))
+        await asyncio.to_thread(write_new, target, text)
+        return target
+
+
+def checked(form: str) -> Format:
+    """Raises `ConfigError` for a form that threads are not exported in."""
+    if form not in FORMATS:
+        raise ConfigError(f"A thread is exported as {', '.join(FORMATS)}, not as {form!r}.")
+    return form
+
+
+def text_of(db: Database, thread_id: str, form: Format) -> str:
+    """A thread as text in that form, read at once. Raises `StoreError` where there is no such thread."""
+    from sakti.store import messages, thread_removal
+
+    thread = thread_removal.contents(db, thread_id).thread
+    said: list[Message] = [m for m in messages.after(db, thread_id, -1) if m.state != "provisional"]
+    return render(thread, said, own_log(db, thread_id), form)
+
+
+def own_log(db: Database, thread_id: str) -> list[LogLine]:
+    """The thread's own log as it is now, without what was forgotten."""
+    from sakti.store import memory, memory_log
+
+    record = memory.get_record(db, f"thread:{thread_id}")
+    if record is None:
+        return []
+    return [x for x in memory_log.log_lines(db, record.id) if not x.forgotten]
+
+
+def write_new(path: Path, text: str) -> None:
+    """A private file that did not exist. Raises `SaktiError`."""
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
+            out.write(text.encode("utf-8", "replace").decode("utf-8"))
+    except FileExistsError as e:
+        raise SaktiError(f"{path} exists already: name another file.", title="Export") from e
+    except OSError as e:
+        raise SaktiError(f"{path} cannot be written: {e.strerror}.", title="Export") from e

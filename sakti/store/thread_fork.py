@@ -1,0 +1,239 @@
+"""A fork: a new thread that begins with the messages of another one up to some message.
+
+Its memory is its own record. What the other's log says of those messages is carried over, so that nothing is observed
+twice; where a reflection reaches beyond the last message, what it was made from stands in its place. From the end of
+what was carried over on, the messages are unobserved.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from sakti.core.errors import StoreError
+from sakti.core.ids import Ids
+from sakti.core.types import Json, Thread
+from sakti.store import memory, threads
+from sakti.store.connection import Database
+from sakti.store.memory import Group
+from sakti.store.models import GroupRow
+from sakti.store.rows import insert
+
+_OF_TASK = ("active_task_id",)
+_LOG = ("away",)  # when a reflection that is not carried over stood in a group's place
+
+
+def fork(
+    db: Database, thread_id: str, *, id: str, ids: Ids, now: int, upto: int | None = None, title: str = ""
+) -> Thread:
+    """Make the thread `id` of the messages of another one up to index `upto` (all where None), with their log and
+    search rows; what was paid for them stays with the other. The messages of a turn that is not accepted yet are
+    left out. Raises `StoreError` where there is no such thread, or no message."""
+    parent = threads.get(db, thread_id)
+    if parent is None:
+        raise StoreError(f"There is no thread {thread_id}.")
+    last = _last(db, thread_id, upto)
+    if last is None:
+        raise StoreError("There is no message to begin the fork with.")
+    kept = {k: v for k, v in parent.metadata.items() if k not in _OF_TASK}
+    if (kept.get("task_index") or -1) > last:  # what came later said what is being worked on
+        kept = {k: v for k, v in kept.items() if k not in ("current_task", "suggested_response", "task_index")}
+    made = threads.create(
+        db,
+        Thread(
+            id,
+            parent.resource_id,
+            title or f"{parent.title} (fork)".strip(),
+            now,
+            now,
+            title_pinned=bool(title) or parent.title_pinned,
+            mode=parent.mode,
+            metadata={**kept, "forked_from": thread_id, "forked_at": last},
+        ),
+    )
+    new_ids = _copy_messages(db, thread_id, made, last, ids)
+    for record_id, key, cursor in db.execute_sql(
+        "SELECT r.id, r.lookup_key, c.last_index FROM observation_cursors c"
+        " JOIN observational_memory r ON r.id = c.record_id WHERE c.thread_id = ?",
+        (thread_id,),
+    ).fetchall():
+        if key == f"thread:{thread_id}":
+            _copy_memory(db, record_id, made, cursor, last, new_ids, ids)
+        else:  # the log of the whole workspace has these messages already
+            memory.move_cursor(db, record_id, made.id, -1, min(cursor, last))
+    _copy_page(db, thread_id, made, ids)
+    return made
+
+
+def _last(db: Database, thread_id: str, upto: int | None) -> int | None:
+    (last,) = db.execute_sql(
+        "SELECT max(message_index) FROM messages WHERE thread_id = ?1 AND message_index <= ?2 AND message_index <"
+        " coalesce((SELECT min(message_index) FROM messages WHERE thread_id = ?1 AND state = 'provisional'), ?2 + 1)",
+        (thread_id, (1 << 62) if upto is None else upto),
+    ).fetchone()
+    return last
+
+
+# --- messages ---------------------------------------------------------------------------------------------
+
+_SAME = (
+    "resource_id, role, message_index, format, parts, raw_content, search_text, injection_text, paths, summary,"
+    " compaction_level, token_count, part_tokens, token_counter, sealed_at, state, metadata, created_at"
+)
+_SAME_DOC = "resource_id, role, position, created_at, text, idents, prev, summary, paths"
+
+
+def _copy_messages(db: Database, thread_id: str, made: Thread, last: int, ids: Ids) -> dict[str, str]:
+    """Returns the new id of each message."""
+    rows = db.execute_sql(
+        "SELECT id FROM messages WHERE thread_id = ? AND message_index <= ? ORDER BY message_index", (thread_id, last)
+    ).fetchall()
+    new_ids = {old: ids.new() for (old,) in rows}
+    for old, new in new_ids.items():
+        db.execute_sql(
+            f"INSERT INTO messages (id, thread_id, {_SAME}) SELECT ?, ?, {_SAME} FROM messages WHERE id = ?",
+            (new, made.id, old),
+        )
+        _copy_doc(db, "message", old, new, made.id)
+    return new_ids
+
+
+def _copy_doc(db: Database, kind: str, old: str, new: str, thread_id: str) -> None:
+    db.execute_sql(
+        f"INSERT INTO search_docs (kind, doc_id, thread_id, {_SAME_DOC})"
+        f" SELECT kind, ?, ?, {_SAME_DOC} FROM search_docs WHERE kind = ? AND doc_id = ?",
+        (new, thread_id, kind, old),
+    )
+
+
+# --- memory -----------------------------------------------------------------------------------------------
+
+
+def _copy_memory(
+    db: Database, record_id: str, made: Thread, cursor: int, last: int, new_ids: dict[str, str], ids: Ids
+) -> None:
+    """The log as far as it stands for messages up to `last`, in a record of its own."""
+    known = {
+        g.id: g for state in ("superseded", "active", "buffered") for g in memory.groups(db, record_id, state)
+    }  # a reflection's sources are among them
+    log = [
+        part
+        for group in known.values()
+        if group.state == "active"
+        for part in up_to(group, last, known)
+        if part.last_index is not None
+    ]
+    ready = [
+        g for g in known.values() if g.state == "buffered" and g.kind == "observation" and (g.last_index or 0) <= last
+    ]
+    record = ids.new()
+    _copy_record(db, record_id, record, made, log)
+    memory.move_cursor(db, record, made.id, -1, min(cursor, max((g.last_index or 0 for g in log), default=-1)))
+    new_group: dict[str, str] = {}
+    states = {g.id: "active" for g in log} | {g.id: "buffered" for g in ready}
+    for group in _with_sources([*log, *ready], known):
+        new_group[group.id] = ids.new()
+        state = states.get(group.id, "superseded")
+        copy = replace(
+            group,
+            id=new_group[group.id],
+            record_id=record,
+            thread_id=made.id,
+            state=state,
+            first_message_id=new_ids.get(group.first_message_id or ""),
+            last_message_id=new_ids.get(group.last_message_id or ""),
+            message_ids=tuple(new_ids[m] for m in group.message_ids if m in new_ids),
+            merged_group_ids=tuple(new_group[m] for m in group.merged_group_ids),
+            metadata={k: v for k, v in group.metadata.items() if k not in _LOG},
+            superseded_at=group.superseded_at if state == "superseded" else None,
+        )
+        values = {f.name: getattr(copy, f.name) for f in fields(Group)}
+        values |= {name: list(values[name]) for name in ("message_ids", "merged_group_ids")}
+        insert(db, GroupRow, **values)
+        _copy_lines(db, group, copy, ids)
+
+
+def up_to(group: Group, last: int, known: dict[str, Group]) -> list[Group]:
+    """`group` where it stands for messages up to index `last` alone, else those of its sources that do. Pure."""
+    if group.last_index is None or group.last_index <= last:
+        return [group]
+    return [part for i in group.merged_group_ids if i in known for part in up_to(known[i], last, known)]
+
+
+def _with_sources(groups: Iterable[Group], known: dict[str, Group]) -> list[Group]:
+    """The groups and what they were made from, sources first."""
+    wanted: set[str] = set()
+
+    def add(group: Group) -> None:
+        wanted.add(group.id)
+        for source in group.merged_group_ids:
+            if source in known:
+                add(known[source])
+
+    for group in groups:
+        add(group)
+    return sorted((known[i] for i in wanted), key=lambda g: (g.kind == "reflection", g.generation, g.first_index or 0))
+
+
+def _copy_record(db: Database, old: str, new: str, made: Thread, log: Sequence[Group]) -> None:
+    row = db.execute_sql(
+        "SELECT last_observed_at, last_reflection_at, observed_timezone, metadata FROM observational_memory"
+        " WHERE id = ?",
+        (old,),
+    ).fetchone()
+    generation = max((g.generation for g in log if g.kind == "reflection"), default=0)
+    metadata: Json = {k: v for k, v in json.loads(row[3]).items() if k in ("actor", "corrections", "paused")}
+    values: tuple[Any, ...] = (
+        new,
+        f"thread:{made.id}",
+        made.id,
+        made.resource_id,
+        "reflection" if generation else "observation" if log else "initialization",
+        generation,
+        row[0] if log else None,
+        row[1] if generation else None,
+        sum(g.message_tokens for g in log if g.kind == "observation"),
+        sum(g.observation_tokens for g in log),
+        row[2],
+        json.dumps(metadata, ensure_ascii=False),
+        made.created_at,
+        made.created_at,
+    )
+    db.execute_sql(
+        "INSERT INTO observational_memory (id, lookup_key, scope, thread_id, resource_id, origin_type,"
+        " generation_count, last_observed_at, last_reflection_at, total_tokens_observed, observation_token_count,"
+        " observed_timezone, metadata, created_at, updated_at) VALUES (?, ?, 'thread', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
+        " ?, ?)",
+        values,
+    )
+
+
+def _copy_lines(db: Database, old: Group, new: Group, ids: Ids) -> None:
+    same = (
+        "line, depth, mode, observed_date, time, priority, category, content, metadata, pinned, edited, forgotten,"
+        " flags, created_at, resource_id"
+    )
+    for (line_id,) in db.execute_sql(
+        "SELECT id FROM observations WHERE group_id = ? ORDER BY pk", (old.id,)
+    ).fetchall():
+        copied = ids.new()
+        db.execute_sql(
+            f"INSERT INTO observations (id, group_id, thread_id, {same}) SELECT ?, ?, ?, {same} FROM observations"
+            " WHERE id = ?",
+            (copied, new.id, new.thread_id, line_id),
+        )
+        _copy_doc(db, old.kind, line_id, copied, new.thread_id)
+
+
+def _copy_page(db: Database, thread_id: str, made: Thread, ids: Ids) -> None:
+    """The newest version of the thread's own page of working memory, if it has one."""
+    copied = db.execute_sql(
+        "INSERT INTO working_memory (id, scope, owner_id, version, content, tokens, actor, created_at)"
+        " SELECT ?, scope, ?, 1, content, tokens, actor, ? FROM working_memory WHERE scope = 'thread'"
+        " AND owner_id = ? ORDER BY version DESC LIMIT 1 RETURNING 1",
+        (ids.new(), made.id, made.created_at, thread_id),
+    ).fetchone()
+    if copied:
+        _copy_doc(db, "working_memory", f"thread:{thread_id}", f"thread:{made.id}", made.id)

@@ -1,0 +1,196 @@
+"""Deleting threads: first out of sight, with everything kept; for good only by `purge`.
+
+A deleted thread is in no list and no search (a trigger keeps what is still written to it out of the index). What the
+log that a workspace shares took from it stays in that log.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from sakti.core.errors import SaktiError, StoreError
+from sakti.core.types import Json, Thread
+from sakti.store import leases, maintenance, search_index, threads
+from sakti.store.connection import Database
+from sakti.store.models import ThreadRow
+
+# The lines of the thread's own record; one that the workspace shares is not the thread's.
+_OWN_LINES = (
+    " FROM observations o JOIN observation_groups g ON g.id = o.group_id JOIN observational_memory r"
+    " ON r.id = g.record_id WHERE r.scope = 'thread' AND r.thread_id = ?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a thread holds: `tokens` are those of its messages, `lines` those of its own log, `shared_lines` what a log
+    of the whole workspace says of it."""
+
+    thread: Thread
+    messages: int
+    tokens: int
+    lines: int
+    shared_lines: int
+    deleted_at: int | None = None
+
+    def in_words(self) -> str:
+        """`'fix login': 12 messages (3,400 tokens) and 5 observations`."""
+        text = f"{self.thread.title or 'untitled'!r}: {self.messages} message{'s' * (self.messages != 1)}"
+        text += f" ({self.tokens:,} tokens) and {self.lines} observation{'s' * (self.lines != 1)}"
+        shared = f"; {self.shared_lines} lines stay in the log that the workspace shares"
+        return text + (shared if self.shared_lines else "")
+
+    def as_json(self) -> Json:
+        return asdict(self)
+
+
+def contents(db: Database, thread_id: str) -> Contents:
+    """Raises `StoreError` where there is no such thread, deleted or not."""
+    thread = threads.get(db, thread_id)
+    if thread is None:
+        raise StoreError(f"There is no thread {thread_id}.")
+    messages, tokens = db.execute_sql(
+        "SELECT count(*), coalesce(sum(token_count), 0) FROM messages WHERE thread_id = ?", (thread_id,)
+    ).fetchone()
+    (own,) = db.execute_sql(f"SELECT count(*){_OWN_LINES} AND g.state = 'active'", (thread_id,)).fetchone()
+    (shared,) = db.execute_sql(
+        "SELECT count(*) FROM observations o JOIN observation_groups g ON g.id = o.group_id"
+        " JOIN observational_memory r ON r.id = g.record_id"
+        " WHERE g.thread_id = ? AND r.scope = 'resource' AND g.state = 'active'",
+        (thread_id,),
+    ).fetchone()
+    (deleted_at,) = db.execute_sql("SELECT deleted_at FROM threads WHERE id = ?", (thread_id,)).fetchone()
+    return Contents(thread, messages, tokens, own, shared, deleted_at)
+
+
+def delete(db: Database, thread_id: str, now: int) -> Contents:
+    """Take a thread out of every list and search, and return what went. Raises `StoreError` where there is none,
+    `SaktiError` (thread_busy) while a turn is under way in it."""
+    found = contents(db, thread_id)
+    if found.deleted_at is not None:
+        raise StoreError(f"The thread {found.thread.title!r} is deleted already.")
+    leases.clear_dead(db, thread_id)
+    if any(lease.kind == "turn" for lease in leases.held(db, thread_id, now)):
+        raise SaktiError(
+            "The agent is at work in this thread, perhaps in another window: stop it there, then delete the thread.",
+            title="Thread in use",
+            code="thread_busy",
+        )
+    ThreadRow.update(deleted_at=now).where(ThreadRow.id == thread_id).execute(db)
+    db.execute_sql("DELETE FROM search_docs WHERE thread_id = ? AND kind = 'message'", (thread_id,))
+    _unindex_lines(db, thread_id)
+    db.execute_sql("DELETE FROM search_docs WHERE kind = 'working_memory' AND doc_id = ?", (f"thread:{thread_id}",))
+    return found
+
+
+def _unindex_lines(db: Database, thread_id: str) -> None:
+    db.execute_sql(
+        "DELETE FROM search_docs WHERE kind IN ('observation', 'reflection') AND thread_id = ?1"
+        " AND doc_id NOT IN (SELECT o.id FROM observations o JOIN observation_groups g ON g.id = o.group_id"
+        " JOIN observational_memory r ON r.id = g.record_id WHERE g.thread_id = ?1 AND r.scope = 'resource')",
+        (thread_id,),
+    )
+
+
+def restore(db: Database, thread_id: str) -> Thread:
+    """Bring a deleted thread back, as it was. Raises `StoreError` where there is none, or it is not deleted."""
+    found = contents(db, thread_id)
+    if found.deleted_at is None:
+        raise StoreError(f"The thread {found.thread.title!r} is not deleted.")
+    ThreadRow.update(deleted_at=None).where(ThreadRow.id == thread_id).execute(db)
+    maintenance.index_missing(db, thread_id)
+    _index_lines(db, thread_id)
+    _index_page(db, found.thread)
+    return found.thread
+
+
+def _index_lines(db: Database, thread_id: str) -> None:
+    rows = db.execute_sql(
+        "SELECT o.id, g.kind, o.resource_id, g.created_at, coalesce(o.edited, o.content), g.first_index, o.metadata,"
+        f" g.id{_OWN_LINES} AND g.state != 'discarded' AND o.forgotten = 0 ORDER BY g.pk, o.line",
+        (thread_id,),
+    ).fetchall()
+    group, previous = "", ""
+    for line_id, kind, resource_id, created_at, text, first, metadata, group_id in rows:
+        search_index.put(
+            db,
+            kind=kind,
+            doc_id=line_id,
+            resource_id=resource_id,
+            created_at=created_at,
+            text=text,
+            thread_id=thread_id,
+            position=first or 0,
+            prev=previous if group == group_id else "",
+            paths=[str(p) for p in json.loads(metadata).get("files", [])],
+        )
+        group, previous = group_id, text
+
+
+def _index_page(db: Database, thread: Thread) -> None:
+    row = db.execute_sql(
+        "SELECT content, created_at FROM working_memory WHERE scope = 'thread' AND owner_id = ?"
+        " ORDER BY version DESC LIMIT 1",
+        (thread.id,),
+    ).fetchone()
+    if row is not None:
+        search_index.put(
+            db,
+            kind="working_memory",
+            doc_id=f"thread:{thread.id}",
+            resource_id=thread.resource_id,
+            created_at=row[1],
+            text=row[0],
+            thread_id=thread.id,
+        )
+
+
+def deleted(db: Database, resource_id: str | None = None, *, before: int | None = None) -> list[Contents]:
+    """The deleted threads (of one workspace), the last deleted first; with `before`, those deleted by then (Unix
+    ms)."""
+    rows = db.execute_sql(
+        "SELECT id FROM threads WHERE deleted_at IS NOT NULL AND (?1 IS NULL OR resource_id = ?1)"
+        " AND (?2 IS NULL OR deleted_at <= ?2) ORDER BY deleted_at DESC, pk DESC",
+        (resource_id, before),
+    ).fetchall()
+    return [contents(db, i) for (i,) in rows]
+
+
+def find_deleted(db: Database, resource_id: str, text: str) -> list[Thread]:
+    """Deleted threads of a workspace whose id is or ends with `text`, or whose title contains it."""
+    return [
+        c.thread
+        for c in deleted(db, resource_id)
+        if c.thread.id.endswith(text) or text.lower() in c.thread.title.lower()
+    ]
+
+
+_RECORDS = "SELECT id FROM observational_memory WHERE scope = 'thread' AND thread_id = ?1"
+_GROUPS = f"SELECT id FROM observation_groups WHERE record_id IN ({_RECORDS})"
+_PURGE = (
+    "DELETE FROM search_docs WHERE kind IN ('message', 'observation', 'reflection', 'working_memory')"
+    " AND thread_id = ?1 AND doc_id NOT IN (SELECT o.id FROM observations o JOIN observation_groups g"
+    " ON g.id = o.group_id JOIN observational_memory r ON r.id = g.record_id"
+    " WHERE g.thread_id = ?1 AND r.scope = 'resource')",
+    f"DELETE FROM observations WHERE group_id IN ({_GROUPS})",
+    f"DELETE FROM observation_groups WHERE record_id IN ({_RECORDS})",
+    f"DELETE FROM observation_cursors WHERE record_id IN ({_RECORDS}) OR thread_id = ?1",
+    f"DELETE FROM leases WHERE record_id IN ({_RECORDS}) OR record_id = ?1",
+    "DELETE FROM observational_memory WHERE scope = 'thread' AND thread_id = ?1",
+    "DELETE FROM compaction_records WHERE thread_id = ?1",
+    "DELETE FROM working_memory WHERE scope = 'thread' AND owner_id = ?1",
+    "DELETE FROM task_messages WHERE message_id IN (SELECT id FROM messages WHERE thread_id = ?1)",
+    "DELETE FROM steps WHERE thread_id = ?1",
+    "DELETE FROM messages WHERE thread_id = ?1",
+    "DELETE FROM threads WHERE id = ?1 AND deleted_at IS NOT NULL",
+)
+
+
+def purge(db: Database, thread_id: str) -> None:
+    """Remove a deleted thread for good: its messages, its own log, what it cost. Raises `StoreError` where it is not
+    deleted. Tasks that were worked on in it stay; what a shared log says of it, too."""
+    if contents(db, thread_id).deleted_at is None:
+        raise StoreError("Only a deleted thread can be removed for good.")
+    for statement in _PURGE:
+        db.execute_sql(statement, (thread_id,))

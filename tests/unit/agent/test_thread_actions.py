@@ -1,0 +1,158 @@
+"""Threads as a whole, on a real session: rename, fork, delete and undo, export; and a second window."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+
+import pytest
+
+from sakti.agent.thread_actions import ThreadActions
+from sakti.agent.thread_export import FORMATS, file_name, render
+from sakti.core.errors import SaktiError
+from sakti.core.types import (
+    FilePart,
+    ImagePart,
+    MarkerPart,
+    Message,
+    TextPart,
+    ThinkingPart,
+    Thread,
+    ToolCallPart,
+    ToolResultPart,
+)
+from sakti.store.memory_log import LogLine
+from tests.fakes.session import start
+
+EVIL = "<script>alert(1)</script>[x](javascript:alert(1)) ![p](http://evil/p.png) \x1b]0;owned\x07 ``` & \"'"
+
+
+async def test_rename_fork_delete_and_restore(store, tmp_path):
+    here = await start(store, tmp_path / "w", ["one", "two", "three"])
+    session, actions = here.session, ThreadActions(here.session)
+    await here.ask("where is the xylophone?")
+    first = session.thread.id
+    assert await actions.rename(first, " a\x1b title ") == "Renamed to 'a␛ title'."
+    assert session.thread.title == "a␛ title"
+    with pytest.raises(SaktiError, match="empty"):
+        await actions.rename(first, "  ")
+    made = await actions.fork(first)
+    assert made.id != first and made.metadata["forked_from"] == first
+    await session.open_thread(made.id)
+    await here.ask("and now?")
+    assert len(await session.views.transcript(first)) == 2
+    assert len(await session.views.transcript(made.id)) == 4
+    gone = await actions.delete(made.id)
+    assert gone.messages == 4
+    assert session.thread.id not in (made.id, first), "a new thread began"
+    assert [s.thread.id for s in await session.views.threads()] == [first]
+    assert (await actions.last_deleted()).id == made.id
+    assert (await actions.restore(made.id)).id == made.id
+    assert await actions.last_deleted() is None
+    assert {s.thread.id for s in await session.views.threads()} == {first, made.id}
+
+
+async def test_another_window_on_a_deleted_thread_is_told_so(store, tmp_path):
+    here = await start(store, tmp_path / "w", ["one", "two"])
+    await here.ask("hello")
+    there = await start(store, tmp_path / "w", ["again"], continue_last=True)
+    assert there.session.thread.id == here.session.thread.id
+    await ThreadActions(here.session).delete(here.session.thread.id)
+    for act in (there.session.submit, there.session.shell):
+        with pytest.raises(SaktiError, match="deleted in another window"):
+            await act("echo still here?")
+    assert there.provider.requests == []
+    await ThreadActions(there.session).restore(there.session.thread.id)
+    assert (await there.ask("still here?")).status == "answered"
+
+
+async def test_the_thread_of_a_running_turn_is_not_deleted(store, tmp_path):
+    import asyncio
+
+    here = await start(store, tmp_path / "w", ["one"])
+    await here.ask("hello")
+    there = await start(store, tmp_path / "w", [], continue_last=True)
+    gate = asyncio.Event()
+    here.session.provider.stream = _waiting(gate)
+    await here.session.submit("more")
+    for session in (here.session, there.session):
+        with pytest.raises(SaktiError, match="at work in this thread"):
+            await ThreadActions(session).delete(here.session.thread.id)
+    gate.set()
+    await here.session.interrupt()
+
+
+def _waiting(gate):
+    async def stream(request):
+        await gate.wait()
+        if False:
+            yield request
+
+    return stream
+
+
+class Tags(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+
+
+def conversation():
+    thread = Thread("0123456789abcdef", "/w", EVIL, 0, 0)
+    parts = (
+        TextPart(f"# {EVIL}\n\n| a | b |\n|---|---|\n| {EVIL} | 2 |"),
+        ThinkingPart("a secret thought"),
+        ToolCallPart("c", EVIL, {EVIL: EVIL}),
+        ToolResultPart("c", EVIL, EVIL, True),
+        FilePart(EVIL, EVIL),
+        ImagePart("image/png", "aaaa", EVIL),
+        MarkerPart("interrupted", EVIL),
+    )
+    said = [Message("m", "t", "/w", "assistant", parts, 0, index=0)]
+    line = LogLine("o", "g", "observation", "active", EVIL, "10:00", "high", 0, EVIL, (), False, False, False, {}, 0, 0)
+    return thread, said, [line]
+
+
+def test_html_shows_everything_and_can_do_nothing():
+    page = render(*conversation(), "html")
+    tags = Tags()
+    tags.feed(page)
+    names = {tag for tag, _ in tags.seen}
+    assert not names & {"script", "img", "iframe", "object", "link", "form", "base", "svg"}
+    for tag, attributes in tags.seen:
+        assert not any(name.startswith("on") for name in attributes)
+        assert not str(attributes.get("href") or "").lower().startswith("javascript")
+        assert tag != "a" or "src" not in attributes
+    assert "default-src 'none'" in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "secret thought" not in page
+    assert "\x1b" not in page
+
+
+def test_markdown_fences_hold_and_json_is_whole():
+    text = render(*conversation(), "md")
+    assert "\x1b" not in text and "secret thought" not in text
+    assert "````" in text, "a fence longer than what it holds"
+    value = json.loads(render(*conversation(), "json"))
+    assert value["messages"][0]["parts"][0]["text"].startswith("# <script>")
+    assert value["observations"][0]["text"] == EVIL
+    assert file_name(Thread("x" * 8, "", "../../Fix: the /login?", 0, 0), "md") == "fix-the-login-xxxxxxxx.md"
+
+
+@pytest.mark.parametrize("form", FORMATS)
+async def test_export_writes_a_new_private_file(store, tmp_path, form):
+    here = await start(store, tmp_path / "w", ["**one**"])
+    await here.ask("hello")
+    actions = ThreadActions(here.session)
+    path = await actions.export(here.session.thread.id, form)
+    assert path.parent == here.session.workspace
+    assert "hello" in path.read_text("utf-8") and path.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(SaktiError, match="exists already"):
+        await actions.export(here.session.thread.id, form)
+    with pytest.raises(SaktiError, match="cannot be written"):
+        await actions.export(here.session.thread.id, form, tmp_path / "no" / "where")
+    with pytest.raises(SaktiError, match="md, json, html"):
+        await actions.export(here.session.thread.id, "docx")

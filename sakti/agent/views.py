@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -40,6 +41,7 @@ class Views:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._window = ""  # the name that what was not sent is kept under
 
     async def transcript(self, thread_id: str, before: int | None = None, limit: int = 200) -> list[Message]:
         """The `limit` messages of a thread before index `before` (the newest where None), oldest first."""
@@ -150,6 +152,32 @@ class Views:
 
         session = self._session
         await session.store.write(user_state.add_history, session.resource_id, text, session.clock.now())
+
+    async def take_unsent(self) -> tuple[str, list[str]]:
+        """The draft and the queued messages of windows of this workspace that are gone: this window's from now on."""
+        from sakti.store import leases, user_state
+
+        session = self._session
+        self._window = leases.new_owner()
+        if session.store.read_only_reason:
+            return "", []
+        return await session.store.write(user_state.take_unsent, session.resource_id, self._window, session.clock.now())
+
+    async def keep_unsent(self, draft: str, queued: Sequence[str], *, left: bool = False) -> None:
+        """What this window holds that was not sent; `left`: it closes. Nothing where nothing can be written."""
+        from sakti.store import user_state
+
+        session = self._session
+        if self._window and not session.store.read_only_reason:
+            await session.store.write(
+                user_state.keep_unsent,
+                session.resource_id,
+                self._window,
+                draft,
+                tuple(queued),
+                session.clock.now(),
+                left=left,
+            )
 
     async def ui_state(self) -> dict[str, str]:
         from sakti.store import user_state

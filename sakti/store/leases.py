@@ -120,7 +120,7 @@ def clear_dead(db: Database, record_id: str) -> list[Lease]:
     """Remove the leases of a record whose holder was a process of this machine that is no more, and return them:
     who starts again right after a crash need not wait for them to run out."""
     owners = db.execute_sql("SELECT DISTINCT owner FROM leases WHERE record_id = ?", (record_id,)).fetchall()
-    gone = [owner for (owner,) in owners if not _alive(owner)]
+    gone = [owner for (owner,) in owners if not alive(owner)]
     rows = [
         row
         for owner in gone
@@ -133,8 +133,8 @@ def clear_dead(db: Database, record_id: str) -> list[Lease]:
     return [Lease(*row) for row in rows]
 
 
-def _alive(owner: str) -> bool:
-    """False only where it is known that nobody is there."""
+def alive(owner: str) -> bool:
+    """Whether the process of an owner runs. False only where it is known that nobody is there."""
     host, _, pid = owner.rpartition(":")[0].rpartition(":")
     if host != socket.gethostname() or os.name != "posix" or not pid.isdigit():
         return True

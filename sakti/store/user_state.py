@@ -1,10 +1,15 @@
-"""Small things of the user's: prompts typed before, rules saved by "always", the state of the panes."""
+"""Small things of the user: prompts typed before and not sent yet, rules saved by "always", the state of the panes."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+
+from sakti.store import leases
 from sakti.store.connection import Database
 
 HISTORY_KEPT = 5_000
+UNTOUCHED_MS = 24 * 3_600_000  # after this an owner's process id may belong to another program
 
 
 def history(db: Database, resource_id: str, limit: int) -> list[str]:
@@ -28,6 +33,33 @@ def add_history(db: Database, resource_id: str, text: str, now: int) -> None:
         " (SELECT pk FROM prompt_history WHERE resource_id = ?1 ORDER BY pk DESC LIMIT 1 OFFSET ?2)",
         (resource_id, HISTORY_KEPT),
     )
+
+
+def keep_unsent(
+    db: Database, resource_id: str, owner: str, draft: str, queued: Sequence[str], now: int, *, left: bool = False
+) -> None:
+    """What `owner`'s window holds that was not sent, in place of what it held before; `left`: the window closes."""
+    db.execute_sql("DELETE FROM unsent WHERE resource_id = ? AND owner = ?", (resource_id, owner))
+    if draft.strip() or queued:
+        db.execute_sql(
+            "INSERT INTO unsent (resource_id, owner, draft, queued, updated_at) VALUES (?, ?, ?, ?, ?)",
+            (resource_id, "" if left else owner, draft, json.dumps(list(queued)), now),
+        )
+
+
+def take_unsent(db: Database, resource_id: str, owner: str, now: int) -> tuple[str, list[str]]:
+    """What windows of this workspace that are gone had not sent: (draft, queued messages, oldest first). It is
+    `owner`'s from now on."""
+    rows = db.execute_sql(
+        "SELECT pk, owner, draft, queued, updated_at FROM unsent WHERE resource_id = ? ORDER BY pk", (resource_id,)
+    ).fetchall()
+    gone = [r for r in rows if not r[1] or now - r[4] > UNTOUCHED_MS or not leases.alive(r[1])]
+    for pk, *_ in gone:
+        db.execute_sql("DELETE FROM unsent WHERE pk = ?", (pk,))
+    draft = "\n\n".join(r[2] for r in gone if r[2].strip())
+    queued: list[str] = [text for r in gone for text in json.loads(r[3])]
+    keep_unsent(db, resource_id, owner, draft, queued, now)
+    return draft, queued
 
 
 def rules(db: Database, resource_id: str) -> list[tuple[str, str]]:

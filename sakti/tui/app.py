@@ -28,6 +28,7 @@ from sakti.tui.panes.observations import ObservationsPane
 from sakti.tui.panes.sidebar import PANES, Sidebar
 from sakti.tui.themes import FALLBACK, load_themes
 from sakti.tui.transcript.markdown import warm_renderers
+from sakti.tui.unsent import Unsent
 from sakti.tui.widgets.approval import ApprovalBox
 from sakti.tui.widgets.completions import Completions
 from sakti.tui.widgets.header import Header
@@ -81,6 +82,7 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
         self.crash_message = ""
         self._commands = Commands(self)
         self._completer = Completer(session)
+        self.unsent = Unsent(self)
         self._first_prompt, self._pick_first = prompt, pick_thread
         self._started = False
         self._waiting: list[str] = []
@@ -138,6 +140,7 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
         if (theme := state.get("theme", "")) in self._themes.themes and self.session.config.ui.theme == FALLBACK:
             self.theme = theme
         self.prompt.history_entries = [*await self.session.views.history(), *self.prompt.history_entries]
+        await self.unsent.restore()
         if self._pick_first:
             await self.pick_thread()
         for text in ([self._first_prompt] if self._first_prompt else []) + self._waiting:
@@ -204,6 +207,7 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
     @on(Prompt.Wanted)
     def _complete(self, event: Prompt.Wanted) -> None:
         event.stop()
+        self.unsent.changed()
         self.go(self._completer.show, event.query, self.prompt, self.completions, group="complete", exclusive=True)
 
     @on(Prompt.Searching)

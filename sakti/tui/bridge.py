@@ -100,6 +100,7 @@ def handle(app: SaktiApp, event: Event) -> None:
         case QueueChanged(queued):
             app.queue.queued = queued
             app.status_line.queued = len(queued)
+            app.unsent.changed()
         case ThreadChanged(thread):
             app.show_thread(thread)
         case ModelChanged(model, reason, window):

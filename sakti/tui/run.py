@@ -33,6 +33,11 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
             await observe_on_exit(session, lambda text: print(text, file=sys.stderr))
     finally:
         try:
+            await session.interrupt()  # what a turn takes from the queue now is a message, not a draft
+            await app.unsent.leave()
+        except Exception as e:
+            log_error(e)
+        try:
             await session.close()
         except Exception as e:
             log_error(e)

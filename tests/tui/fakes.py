@@ -51,6 +51,8 @@ class FakeViews:
     tasks: SimpleNamespace = field(default_factory=lambda: board())
     state: dict[str, str] = field(default_factory=dict)
     typed: list[str] = field(default_factory=list)
+    unsent: tuple[str, list[str]] = ("", [])
+    kept: list[tuple[str, tuple[str, ...], bool]] = field(default_factory=list)
     hits: list = field(default_factory=list)
     all_threads: list = field(default_factory=list)
     blocks: list = field(default_factory=list)
@@ -97,6 +99,12 @@ class FakeViews:
 
     async def add_history(self, text):
         self.typed.append(text)
+
+    async def take_unsent(self):
+        return self.unsent
+
+    async def keep_unsent(self, draft, queued, *, left=False):
+        self.kept.append((draft, tuple(queued), left))
 
     async def ui_state(self):
         return dict(self.state)

@@ -368,7 +368,7 @@ class _Player:
                         flow.window.pending,
                         flow.observation_tokens(),
                         ready=bool(flow.window.ready()),
-                        running=flow.buffering is not None and not flow.buffering.done(),
+                        running=flow.observing.background is not None and not flow.observing.background.done(),
                         reflecting=reflecting,
                     )
                 )

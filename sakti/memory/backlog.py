@@ -68,7 +68,7 @@ async def resume(flow: Flow, *, start: bool) -> None:
     if not start:
         return
     flow.backlog = flow.window.pending > flow.numbers().block_after
-    flow.start_buffering(flow.numbers())
+    flow.observing.start(flow.numbers())
 
 
 async def _mark(flow: Flow, paused: bool | None) -> None:

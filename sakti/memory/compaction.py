@@ -43,12 +43,12 @@ async def observe_all(flow: Flow, focus: str, *, whole_turn: bool) -> list[Messa
     if ready:
         await flow.activate(ready, "threshold", with_reflection=False)
     rest = [m for m in flow.window.uncovered() if m.index <= found[-1].index]
-    await flow.observe_sync(rest, focus)
+    await flow.observing.now(rest, focus)
     return found
 
 
 async def compact(flow: Flow, focus: str) -> CompactionFinished:
-    while (running := flow.running()) is not None:
+    while (running := flow.observing.running()) is not None:
         await asyncio.wait([running])
     window = flow.window
     tokens_before = window.pending + flow.observation_tokens()
@@ -93,7 +93,7 @@ async def compact(flow: Flow, focus: str) -> CompactionFinished:
 
 
 async def undo(flow: Flow) -> CompactionFinished | None:
-    while (running := flow.running()) is not None:
+    while (running := flow.observing.running()) is not None:
         await asyncio.wait([running])
     window = flow.window
     done = await flow.store.read(compactions.last_compaction, window.thread.id)

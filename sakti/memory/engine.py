@@ -357,7 +357,7 @@ class MemoryEngine:
         await flow.activate_due()
         numbers = flow.numbers()
         flow.backlog = (flow.backlog or flow.paused) and flow.window.pending > numbers.block_after
-        flow.start_buffering(numbers)
+        flow.observing.start(numbers)
         flow.reflecting.start(numbers)
         await self._wait_for_messages(flow)
         await flow.reflecting.settle()
@@ -365,7 +365,7 @@ class MemoryEngine:
     async def _wait_for_messages(self, flow: Flow) -> None:
         while not (flow.backlog or flow.paused):
             numbers, window = flow.numbers(), flow.window
-            running = flow.running()
+            running = flow.observing.running()
             if window.pending < numbers.threshold:
                 return
             if window.pending <= numbers.block_after and (window.ready() or running):
@@ -374,14 +374,14 @@ class MemoryEngine:
             if running is not None:
                 await asyncio.wait([running])
                 await flow.activate_due()
-                if flow.window.pending < before or flow.running() is not None:
+                if flow.window.pending < before or flow.observing.running() is not None:
                     continue
-            if not flow.may_try():
+            if not flow.observing.may_try():
                 return
             messages = flow.window.uncovered()
             floor = policy.resolve_retention_floor(numbers.activation, numbers.threshold)
             cut = sync_cut(messages, numbers.threshold, floor)
-            if not await flow.observe_sync(messages[:cut]) or flow.window.pending >= before:
+            if not await flow.observing.now(messages[:cut]) or flow.window.pending >= before:
                 return
 
     async def end_turn(self) -> None:
@@ -393,7 +393,7 @@ class MemoryEngine:
             self._levels.start(flow.window, flow.window.cursor + 1 if self._settings.enabled else NO_WINDOW)
         if self._observes and flow.hold_until is None:
             numbers = flow.numbers()
-            flow.start_buffering(numbers, at_end=True)
+            flow.observing.start(numbers, at_end=True)
             flow.reflecting.start(numbers)
 
     async def _write_quietly(self, flow: Flow, changes: dict[str, object]) -> None:
@@ -477,7 +477,7 @@ class MemoryEngine:
         smaller."""
         flow = self._open()
         before = flow.window.pending
-        while (running := flow.running()) is not None:
+        while (running := flow.observing.running()) is not None:
             await asyncio.wait([running])
         if self._observes:
             await compaction.observe_all(flow, focus, whole_turn=False)

@@ -9,33 +9,31 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from sakti.core.clock import Clock
 from sakti.core.config import MemorySettings
 from sakti.core.errors import MemoryFailure, SaktiError, StoreError
-from sakti.core.events import Event, MemoryActivation, Notice, ThreadChanged
+from sakti.core.events import Event, MemoryActivation, Notice
 from sakti.core.ids import Ids
-from sakti.core.types import Json, Message
+from sakti.core.types import Json
 from sakti.memory import dates, failpoints, policy
 from sakti.memory.context import ContextBuilder
 from sakti.memory.lines import corrected
-from sakti.memory.protocol import ObserveInput
+from sakti.memory.observing import Observing
 from sakti.memory.reflecting import Reflecting
-from sakti.memory.window import Window, slices
-from sakti.memory.work import Operation, Worker, observable
+from sakti.memory.window import Window
+from sakti.memory.work import Operation, Worker
 from sakti.store import generations, memory_corrections
 from sakti.store import memory as memory_store
 from sakti.store import messages as message_store
 from sakti.store import threads as thread_store
 from sakti.store.database import Database, Store
-from sakti.store.memory import Activation, Group, Held, NewLine
+from sakti.store.memory import Activation, Group
 
 T = TypeVar("T")
 Trigger: TypeAlias = Literal["threshold", "idle", "provider_change"]
-RETRY_AFTER_MS = 60_000
-LONGEST_RETRY = 8
 PAUSED = "paused"  # in a record's metadata: the user wants nothing asked in the background
 
 
@@ -63,18 +61,14 @@ class Flow:
         self.timezone, self.changed, self.failpoint = timezone, changed, failpoint
         self.budget: int | None = None
         self.goal = ""
-        self.buffering: asyncio.Task[None] | None = None
-        self.observing: asyncio.Task[bool] | None = None
         self.buffered_at = window.record.last_buffered_at_tokens
         self.hold_until: int | None = window.record.metadata.get("hold_until")
+        self.observing = Observing(self)
         self.reflecting = Reflecting(self)
         self.backlog = False
         self.note = ""
-        self._lock = asyncio.Lock()
+        self.lock = asyncio.Lock()
         self._numbers: tuple[tuple[int, int | None], policy.Numbers] | None = None
-        self._failures = 0
-        self._retry_tokens = 0
-        self._retry_time = 0
 
     # --- figures ----------------------------------------------------------------------------------------
 
@@ -95,16 +89,10 @@ class Flow:
     def paused(self) -> bool:
         return PAUSED in self.window.record.metadata
 
-    def running(self) -> asyncio.Task[Any] | None:
-        return next((t for t in (self.observing, self.buffering) if t is not None and not t.done()), None)
-
     def tasks(self) -> list[asyncio.Task[Any]]:
         """All work that goes on."""
-        return [t for t in (self.buffering, self.observing, self.reflecting.task) if t is not None and not t.done()]
-
-    def may_try(self) -> bool:
-        """False while a failure's backoff lasts: until the window has grown or some time has passed."""
-        return not self._failures or self.window.pending >= self._retry_tokens or self.clock.now() >= self._retry_time
+        work = (self.observing.background, self.observing.waited_for, self.reflecting.task)
+        return [t for t in work if t is not None and not t.done()]
 
     def snapshot(self, numbers: policy.Numbers) -> Json:
         return {
@@ -129,7 +117,7 @@ class Flow:
         """Put what is ready into the log as long as the threshold is reached; without a model call."""
         done = False
         while True:
-            async with self._lock:  # what is chosen here is what goes, whatever is buffered meanwhile
+            async with self.lock:  # what is chosen here is what goes, whatever is buffered meanwhile
                 groups, reflection = self._due(trigger)
                 if not groups and not reflection:
                     return done
@@ -154,7 +142,7 @@ class Flow:
 
     async def activate(self, groups: Sequence[Group], trigger: Trigger, *, with_reflection: bool) -> bool:
         """Commit one activation and follow it in the window. False when the store refused or had moved on."""
-        async with self._lock:
+        async with self.lock:
             return await self._activate(groups, trigger, with_reflection=with_reflection)
 
     async def _activate(self, groups: Sequence[Group], trigger: Trigger, *, with_reflection: bool) -> bool:
@@ -165,7 +153,7 @@ class Flow:
             window.reflection = reflection = None
         if not groups and reflection is None:
             return False
-        change, active = self._change(groups, reflection)
+        change, active = self.change(groups, reflection)
         try:
             await self.store.write(self._write_activation, change)
         except MemoryFailure:
@@ -175,15 +163,15 @@ class Flow:
             self._tell(e)
             return False
         self.failpoint("activate.committed")
-        self._follow(groups, reflection, active, change, trigger)
-        await self._in_store_order()
+        self.follow(groups, reflection, active, change, trigger)
+        await self.in_store_order()
         return True
 
     def _write_activation(self, db: Database, change: Activation) -> None:
         memory_store.activate(db, change)
         self.failpoint("activate.written")
 
-    def _change(self, groups: Sequence[Group], reflection: Group | None) -> tuple[Activation, list[Group]]:
+    def change(self, groups: Sequence[Group], reflection: Group | None) -> tuple[Activation, list[Group]]:
         window = self.window
         active = [g for g in window.active if reflection is None or g.id not in reflection.merged_group_ids]
         active = [*([reflection] if reflection else []), *active, *groups]
@@ -220,7 +208,7 @@ class Flow:
         )
         return change, active
 
-    def _follow(
+    def follow(
         self,
         groups: Sequence[Group],
         reflection: Group | None,
@@ -282,231 +270,7 @@ class Flow:
                 )
         self.changed()
 
-    # --- observing --------------------------------------------------------------------------------------
-
-    def start_buffering(self, numbers: policy.Numbers, *, at_end: bool = False) -> None:
-        """Begin a background observation if an interval was crossed (or, at the end of a turn, if an
-        interval's worth is pending) and nothing runs."""
-        window = self.window
-        if self.paused:
-            return
-        # a backlog is always caught up with in the background, whatever the interval
-        if (numbers.buffer is None and not self.backlog) or self.running() is not None or not self.may_try():
-            return
-        interval = numbers.buffer or numbers.threshold
-        crossed = policy.interval_crossed(window.pending, self.buffered_at, interval, numbers.threshold)
-        messages = window.observable()
-        # what the last one had to leave out (a long prompt) may be an interval's worth by itself
-        large = sum(m.tokens for m in messages) >= interval
-        if not (crossed or large or self.backlog) or not any(observable(m) for m in messages):
-            return
-        if at_end and sum(m.tokens for m in messages) < interval // 2:
-            return
-        self.buffering = asyncio.create_task(self._buffer(messages, numbers))
-        self.buffering.add_done_callback(lambda _task: self.changed())  # only now it no longer runs
-
-    async def _buffer(self, found: list[Message], numbers: policy.Numbers) -> None:
-        window = self.window
-        operation, started = self.operation("buffering", "observation"), self.clock.now()
-        tokens = sum(m.tokens for m in found)
-        boundary = window.pending
-        made: list[Group] = []
-
-        def begin(db: Database) -> None:
-            message_store.seal(db, [m.id for m in found], started)
-            memory_store.set_buffered_at(db, window.record.id, boundary, started)
-
-        async def work() -> None:
-            async with self.worker.lease(window.record, "buffering_observation", window.thread.id, begin) as held:
-                self.buffered_at = boundary
-                self.failpoint("buffer.begin")
-                self.emit(operation.event("start", started_at=started, tokens_to_buffer=tokens))
-                self.changed()
-                for piece in slices(found, numbers.threshold):
-                    if made and self.paused:
-                        break
-                    group = await self._observe_piece(piece, held, operation, "")
-                    made.append(group)
-                self.emit(
-                    operation.event(
-                        "end",
-                        completed_at=self.clock.now(),
-                        duration_ms=self.clock.now() - started,
-                        tokens_buffered=sum(g.message_tokens for g in made),
-                        buffered_tokens=sum(g.observation_tokens for g in made),
-                        observations="\n".join(g.text for g in made if g.text),
-                    )
-                )
-
-        await self._guarded(work, operation, started=started, tokens=tokens, made=made, numbers=numbers)
-
-    async def _observe_piece(
-        self, piece: list[Message], held: Held, operation: Operation, focus: str, *, activate: bool = False
-    ) -> Group:
-        window = self.window
-        known = [*window.active, *(g for g in window.buffered if (g.last_index or 0) < piece[0].index)]
-        last = next((g for g in reversed(known) if g.current_task or g.suggested_response), None)
-        request = ObserveInput(
-            window.thread.id,
-            tuple(m for m in piece if observable(m)),
-            self.timezone,
-            self.mode,
-            "\n".join(g.text for g in known if g.text),
-            last.current_task if last else window.thread.metadata.get("current_task"),
-            last.suggested_response if last else None,
-            focus,
-            self.goal,
-            self.settings.thread_title and not window.thread.title_pinned,
-            next((str(g.metadata["timezone"]) for g in reversed(known) if "timezone" in g.metadata), ""),
-        )
-        group, rows = await self._group(piece, request, held, operation)
-        self.failpoint("observe.asked" if activate else "buffer.asked")
-        async with self._lock:
-            return await self._commit(group, rows, held, activate=activate)
-
-    async def _group(
-        self, piece: list[Message], request: ObserveInput, held: Held, operation: Operation
-    ) -> tuple[Group, list[NewLine]]:
-        """The group for `piece`; messages that nobody may be told of count as observed all the same."""
-        window = self.window
-        if request.messages:
-            group, rows = await self.worker.observe(window.record, request, held, operation)
-        else:
-            group, rows = (
-                Group(
-                    self.ids.new(),
-                    window.record.id,
-                    window.thread.id,
-                    "observation",
-                    "buffered",
-                    "",
-                    self.clock.now(),
-                    self.mode,
-                    cycle_id=operation.cycle_id,
-                    operation_id=held.operation_id,
-                ),
-                [],
-            )
-        return dataclasses.replace(
-            group,
-            first_message_id=piece[0].id,
-            last_message_id=piece[-1].id,
-            first_index=piece[0].index,
-            last_index=piece[-1].index,
-            message_ids=tuple(m.id for m in piece),
-            message_tokens=sum(m.tokens for m in piece),
-        ), rows
-
-    async def _commit(self, group: Group, rows: list[NewLine], held: Held, *, activate: bool) -> Group:
-        window = self.window
-        point = "observe" if activate else "buffer"
-        title = str(group.metadata.get("title") or "")
-        newer = window.thread.metadata.get("title_index", -1) < (group.last_index or 0)
-        wants_title = bool(title) and newer and not window.thread.title_pinned
-        change, active = self._change([group], None) if activate else (None, [])
-
-        def store(db: Database) -> None:
-            memory_store.insert_group(
-                db,
-                group,
-                rows,
-                resource_id=window.thread.resource_id,
-                expected_cursor=window.cursor,
-                held=held,
-            )
-            if change is not None:
-                memory_store.activate(db, change)
-            if wants_title:
-                thread_store.rename(db, window.thread.id, title, self.clock.now(), by_user=False)
-                thread_store.update_metadata(db, window.thread.id, {"title_index": group.last_index})
-            self.failpoint(f"{point}.written")
-
-        try:
-            await self.store.write(store)
-        except MemoryFailure as e:
-            if e.code == "conflict":
-                await self.reload()
-            raise
-        self.failpoint(f"{point}.committed")
-        if wants_title:
-            window.thread = dataclasses.replace(
-                window.thread,
-                title=title,
-                metadata={**window.thread.metadata, "title_index": group.last_index},
-            )
-            self.emit(ThreadChanged(window.thread))
-        if change is not None:
-            self._follow([group], None, active, change, None)
-            await self._in_store_order()
-        else:
-            window.buffered = sorted([*window.buffered, group], key=lambda g: g.first_index or 0)
-            self.changed()
-        return group
-
-    async def observe_sync(self, found: Sequence[Message], focus: str = "") -> bool:
-        """Observe `found` now and put it into the log, slice by slice; False when nothing came of it. The
-        work goes on when the caller is cancelled."""
-        if not found:
-            return False
-        self.observing = asyncio.create_task(self._observe(list(found), focus))
-        return await asyncio.shield(self.observing)
-
-    async def _observe(self, found: list[Message], focus: str) -> bool:
-        window, numbers = self.window, self.numbers()
-        operation, started = self.operation("observation", "observation"), self.clock.now()
-        tokens = sum(m.tokens for m in found)
-        made: list[Group] = []
-
-        def begin(db: Database) -> None:
-            message_store.seal(db, [m.id for m in found], started)
-
-        async def work() -> None:
-            async with self.worker.lease(window.record, "observing", window.thread.id, begin) as held:
-                self.failpoint("observe.begin")
-                self.emit(operation.event("start", started_at=started, tokens_to_observe=tokens))
-                self.changed()
-                for piece in slices(found, numbers.threshold):
-                    made.append(await self._observe_piece(piece, held, operation, focus, activate=True))
-                self.emit(
-                    operation.event(
-                        "end",
-                        completed_at=self.clock.now(),
-                        duration_ms=self.clock.now() - started,
-                        tokens_observed=tokens,
-                        observation_tokens=sum(g.observation_tokens for g in made),
-                        observations="\n".join(g.text for g in made if g.text),
-                        current_task=made[-1].current_task,
-                        suggested_response=made[-1].suggested_response,
-                    )
-                )
-
-        await self._guarded(work, operation, started=started, tokens=tokens, made=made, numbers=numbers)
-        return bool(made)
-
-    async def _guarded(
-        self,
-        work: Callable[[], Coroutine[Any, Any, None]],
-        operation: Operation,
-        *,
-        started: int,
-        tokens: int,
-        made: list[Group],
-        numbers: policy.Numbers,
-    ) -> None:
-        """The root of every piece of work: whatever goes wrong becomes an event, and the chat goes on."""
-        try:
-            await work()
-            self._failures, self.note = 0, ""
-        except Exception as e:
-            if not isinstance(e, MemoryFailure) or e.code not in ("busy", "conflict", "lease_lost"):
-                self._failures += 1
-                step = min(LONGEST_RETRY, 2 ** (self._failures - 1))
-                self._retry_tokens = self.window.pending + (numbers.buffer or numbers.threshold // 5) * step
-                self._retry_time = self.clock.now() + RETRY_AFTER_MS * step
-            self.note = self.failed(
-                operation, e, started=started, tokens=tokens, partial="\n".join(g.text for g in made)
-            )
-        self.changed()
+    # --- telling ----------------------------------------------------------------------------------------
 
     def failed(self, operation: Operation, error: Exception, *, started: int, tokens: int, partial: str = "") -> str:
         """Show a failure; returns it in words."""
@@ -532,13 +296,13 @@ class Flow:
 
     async def rewrite(self, work: Callable[[Database], T], point: str = "edit") -> T:
         """Commit a change that people made to the log, and read it anew."""
-        async with self._lock:
+        async with self.lock:
             done = await self.store.write(work)
             self.failpoint(f"{point}.committed")
             await self.reload()
         return done
 
-    async def _in_store_order(self) -> None:
+    async def in_store_order(self) -> None:
         """With one log for several threads a group may have been made before, but go in after, one of another
         thread: the log is then read as every later start will read it."""
         if self.window.record.scope == "resource":
@@ -556,7 +320,7 @@ class Flow:
                 memory_store.is_marked(db, record, PAUSED),
             )
 
-        async with self._lock:  # what is committed but not followed yet is no news
+        async with self.lock:  # what is committed but not followed yet is no news
             window = self.window
             known = (window.cursor, window.corrections, window.group_ids(), self.paused)
             if await self.store.read(state) != known:

@@ -17,8 +17,8 @@ def left(flow: Flow) -> int:
 async def observe_left(flow: Flow) -> bool:
     """Put all of it into the log, with what was ready before; False when nothing came of it. A running observation is
     waited for, what it leaves is done after it."""
-    while (running := flow.running()) is not None:
+    while (running := flow.observing.running()) is not None:
         await asyncio.wait([running])
     if ready := flow.window.ready():
         await flow.activate(ready, "threshold", with_reflection=False)
-    return await flow.observe_sync(flow.window.observable())
+    return await flow.observing.now(flow.window.observable())

@@ -21,7 +21,7 @@ def status(
     window, numbers = flow.window, flow.numbers()
     ready = window.ready()
     chunks = [g.message_tokens for g in ready]
-    running = flow.running() is not None
+    running = flow.observing.running() is not None
     reflecting = flow.reflecting.running() is not None
     reflection = window.reflection
     merged = set(reflection.merged_group_ids) if reflection else set[str]()

@@ -40,7 +40,7 @@ class TwoWriters(RuleBasedStateMachine):
         self.both: list[Driver] = [self.run(self.make()) for _ in range(2)]
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return self.loop.run_until_complete(asyncio.wait_for(work, 20))
+        return self.loop.run_until_complete(asyncio.wait_for(work, 60))
 
     async def make(self) -> Driver:
         observer = ScriptedObserver(lambda _: self.fail)

@@ -213,7 +213,9 @@ class _Player:
 
     async def _restart(self, *, crashed: bool = False) -> None:
         """End this process, with or without a warning, and begin again on the same file."""
-        before = None if crashed or self.engine.flow.tasks() else self.engine.preview()
+        # catching up ends lower than it begins: one that went on before need not go on after a new start
+        at_rest = not (self.engine.flow.tasks() or self.engine.flow.backlog)
+        before = self.engine.preview() if at_rest and not crashed else None
         if crashed:
             self.run.kills += 1
             self.store.die()

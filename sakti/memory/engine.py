@@ -361,11 +361,12 @@ class MemoryEngine:
         flow.reflecting.start(numbers)
         await self._wait_for_messages(flow)
         await flow.reflecting.settle()
+        await self._wait_for_messages(flow)  # what was running may have ended while the log was waited for
 
     async def _wait_for_messages(self, flow: Flow) -> None:
         while not (flow.backlog or flow.paused):
             numbers, window = flow.numbers(), flow.window
-            running = flow.observing.running()
+            running = flow.observing.producing()
             if window.pending < numbers.threshold:
                 return
             if window.pending <= numbers.block_after and (window.ready() or running):
@@ -374,7 +375,7 @@ class MemoryEngine:
             if running is not None:
                 await asyncio.wait([running])
                 await flow.activate_due()
-                if flow.window.pending < before or flow.observing.running() is not None:
+                if flow.window.pending < before or flow.observing.producing() is not None:
                     continue
             if not flow.observing.may_try():
                 return

@@ -36,12 +36,18 @@ class Observing:
         self.flow = flow
         self.background: asyncio.Task[None] | None = None
         self.waited_for: asyncio.Task[bool] | None = None
+        self._to_come = 0  # groups that the background work has still to make
         self._failures = 0
         self._retry_tokens = 0
         self._retry_time = 0
 
     def running(self) -> asyncio.Task[Any] | None:
         return next((t for t in (self.waited_for, self.background) if t is not None and not t.done()), None)
+
+    def producing(self) -> asyncio.Task[Any] | None:
+        """The work that goes on, unless all that comes of it is there and it only tidies up."""
+        running = self.running()
+        return None if running is self.background and not self._to_come else running
 
     def start(self, numbers: policy.Numbers, *, at_end: bool = False) -> None:
         """Begin a background observation if an interval was crossed (or, at the end of a turn, if an
@@ -61,6 +67,7 @@ class Observing:
             return
         if at_end and sum(m.tokens for m in messages) < interval // 2:
             return
+        self._to_come = 1
         self.background = asyncio.create_task(self._buffer(messages, numbers))
         self.background.add_done_callback(lambda _task: self.flow.changed())  # only now it no longer runs
 
@@ -81,11 +88,14 @@ class Observing:
                 self.flow.failpoint("buffer.begin")
                 self.flow.emit(operation.event("start", started_at=started, tokens_to_buffer=tokens))
                 self.flow.changed()
-                for piece in slices(found, numbers.threshold):
+                pieces = slices(found, numbers.threshold)
+                self._to_come = len(pieces)
+                for piece in pieces:
                     if made and self.flow.paused:
                         break
-                    group = await self._piece(piece, held, operation, "")
-                    made.append(group)
+                    made.append(await self._piece(piece, held, operation, ""))
+                    self._to_come -= 1
+                self._to_come = 0
                 self.flow.emit(
                     operation.event(
                         "end",

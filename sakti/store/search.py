@@ -422,8 +422,9 @@ def _without_excluded(db: Database, found: list[Candidate], query: Query) -> lis
     if not query.excluded or not found:
         return found
     texts = _rows(db, [c.pk for c in found])
-    unwanted = [e.lower() for e in query.excluded]
-    return [c for c in found if not any(e in str(texts[c.pk][9]).lower() for e in unwanted)]
+    words = "|".join(map(re.escape, query.excluded))
+    unwanted = re.compile(rf"(?<!\w)(?:{words})(?!\w)", re.IGNORECASE)
+    return [c for c in found if not unwanted.search(texts[c.pk][9])]
 
 
 def _hit(row: tuple[Any, ...], words: Sequence[str], score: float, rank: int) -> Hit:

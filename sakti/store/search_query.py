@@ -23,7 +23,7 @@ STOP_WORDS = frozenset(
 
 _FILTER = re.compile(r"(?<!\S)(path|role|thread|task|kind|before|after):(\"[^\"]*\"|\S+)", re.IGNORECASE)
 _PHRASE = re.compile(r"(-?)\"([^\"]+)\"")
-_EXCLUDED = re.compile(r"(?<!\S)-(\w[\w.-]*)")
+_EXCLUDED = re.compile(r"(?<!\S)-([^\W\d_]\w[\w.-]+)")  # three letters and more: `rm -rf`, `ls -l` are no exclusions
 _PREFIX = re.compile(r"(?<!\S)(\w{2,})\*(?!\S)")
 WORD = re.compile(r"\w+")
 TOKEN = re.compile(r"[^\s\"'`,;:!?()\[\]{}<>]+")

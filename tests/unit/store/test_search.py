@@ -120,7 +120,8 @@ def test_what_is_no_operator_is_text() -> None:
     assert parse_query("kind:nonsense").text == "kind:nonsense"
     assert parse_query("-only").text == "-only"
     assert parse_query('say "hello there" -"good bye" -x word*').phrases == ("hello there",)
-    assert parse_query('say "hello there" -"good bye" -x word*').excluded == ("x", "good bye")
+    assert parse_query('say "hello there" -"good bye" -else word*').excluded == ("else", "good bye")
+    assert parse_query("why does rm -i ask, and ls -la not (cp -rf)").excluded == ()
     assert parse_query("say word*").prefixes == ("word",)
     assert terms("the and of")[:3] == ["the", "and", "of"]
     assert terms("login schema") == ["login", "schema", "loginschema"]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sakti.agent.session import Session
     from sakti.store.memory_figures import Figures
     from sakti.store.memory_log import LogLine
+    from sakti.store.places import Origin
     from sakti.store.search import SearchPage
     from sakti.tasks.service import Board
 
@@ -103,7 +104,12 @@ class Views:
         return await store.read(messages.get_many, await store.read(tasks.said_about, task_id))
 
     async def search(
-        self, query: str, *, scope: Literal["thread", "workspace", "all"] = "workspace", limit: int = 50
+        self,
+        query: str,
+        *,
+        scope: Literal["thread", "workspace", "all"] = "workspace",
+        limit: int = 50,
+        offset: int = 0,
     ) -> SearchPage:
         from sakti.store import search
 
@@ -112,7 +118,19 @@ class Views:
             None if scope == "all" else session.resource_id,
             session.thread.id if scope == "thread" and session.thread else None,
         )
-        return await session.store.read(search.search, query, where, limit=limit)
+        return await session.store.read(search.search, query, where, limit=limit, offset=offset)
+
+    async def around(self, thread_id: str, index: int, before: int = 3, after: int = 3) -> list[Message]:
+        """The message of that index in its thread, between those before and after it."""
+        from sakti.store import messages
+
+        return await self._session.store.read(messages.between, thread_id, index - before, index + after)
+
+    async def origin(self, line_id: str) -> Origin | None:
+        """Where a line of the log comes from."""
+        from sakti.store import places
+
+        return await self._session.store.read(places.origin, line_id)
 
     async def threads(self, limit: int = 100) -> list[ThreadSummary]:
         from sakti.store import threads

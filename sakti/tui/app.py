@@ -36,6 +36,7 @@ from sakti.tui.widgets.prompt import Prompt
 from sakti.tui.widgets.queue import QueueView
 from sakti.tui.widgets.status import StatusLine
 from sakti.tui.widgets.transcript import Transcript
+from sakti.tui.widgets.visit import VisitBar
 
 if TYPE_CHECKING:
     from sakti.agent.session import Session
@@ -61,11 +62,13 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
         Binding("f4", "pane('tasks')", "Tasks", show=False, id="app.tasks"),
         Binding("ctrl+b", "panes", "All panes", show=False, id="app.panes"),
         Binding("ctrl+f", "search", "Search", show=False, id="app.search"),
+        Binding("alt+left", "go_back", "Back from a search hit", show=False, id="app.back"),
         Binding("ctrl+t", "threads", "Threads", show=False, id="app.threads"),
         Binding("f5", "retry", "Ask again after a failure", show=False, id="app.retry"),
         Binding("ctrl+o", "unfold", "Fold or unfold the newest", show=False, id="app.unfold"),
     ]
 
+    visit_bar = query_one(VisitBar)
     transcript = query_one("#transcript", Transcript)
     prompt = query_one("#prompt", Prompt)
     header = query_one(Header)
@@ -109,6 +112,7 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
         yield Header()
         with Horizontal(id="body"):
             with Vertical(id="chat"):
+                yield VisitBar()
                 yield Transcript(id="transcript")
                 yield ApprovalBox(self.session.clock)
                 yield QueueView()
@@ -156,6 +160,7 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
         self.header.thread_title = thread.title
         if thread.id != self._shown_thread:
             self._shown_thread = thread.id
+            self.thread_opened(thread.id)
             self.status_line.context = 0
             self.sidebar.memory.usage = self.session.usage
             self.go(self.load_thread, thread.id, group="thread", exclusive=True)

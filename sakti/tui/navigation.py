@@ -1,4 +1,4 @@
-"""Going from one thing to another: threads, older messages, search hits, panes, screens."""
+"""Going from one thing to another: threads, older messages, panes, screens."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from textual.binding import Binding
 from textual.widget import Widget
 
 from sakti.core.types import Message
+from sakti.tui import finding
 from sakti.tui.panes.observations import ObservationRow
 
 if TYPE_CHECKING:
-    from sakti.store.search import Hit
     from sakti.tui.app import SaktiApp
 
 PAGE = 200  # messages that are loaded at once
 
 
-class Navigation:
+class Navigation(finding.Finding):
     """The part of the app that fetches and shows; `self` is the app."""
 
     _oldest: int | None = None  # index of the oldest message that is loaded
@@ -100,38 +100,6 @@ class Navigation:
         return side.observations.log_list if pane == "log" else side.tasks.task_list
 
     # --- screens ----------------------------------------------------------------------------------------------
-
-    def action_search(self) -> None:
-        self.open_search("")
-
-    def open_search(self, query: str) -> None:
-        from sakti.tui.screens.search import SearchScreen
-
-        self._me.push_screen(SearchScreen(query), self._found)
-
-    def _found(self, result: Any) -> None:
-        if isinstance(result, str):
-            self._me.prompt.add(result)
-        elif result is not None:
-            self._me.go(self.go_to, result, group="jump", exclusive=True)
-
-    async def go_to(self, hit: Hit) -> None:
-        """The place of a search hit: its message in its thread, its observation's sources, the task board."""
-        app = self._me
-        if hit.kind == "task":
-            self.focus_pane("tasks")
-            return
-        if hit.kind != "message":
-            await self.open_sources_of(getattr(hit, "group_id", None) or hit.id, hit.text)
-            return
-        if hit.thread_id and (app.session.thread is None or hit.thread_id != app.session.thread.id):
-            await app.session.open_thread(hit.thread_id)
-            await self.load_thread(hit.thread_id)
-        if app.transcript.jump(hit.id):
-            return
-        await self.load_older(hit.position)
-        if not app.transcript.jump(hit.id):
-            app.say("The message is in this thread, but it shows nothing.")
 
     async def open_sources(self, row: ObservationRow) -> None:
         await self.open_sources_of(row.group_id, row.text)

@@ -21,6 +21,7 @@ from sakti.core.events import (
 )
 from sakti.core.types import Message, TextPart, Thread, Usage
 from sakti.store.memory_figures import Figures
+from sakti.store.search import SearchPage
 
 NOW = 1_768_478_400_000  # 2026-01-15 12:00 UTC
 
@@ -58,6 +59,9 @@ class FakeViews:
     blocks: list = field(default_factory=list)
     known_models: list = field(default_factory=list)
     queries: list[str] = field(default_factory=list)
+    scopes: list[str] = field(default_factory=list)
+    newest_only: bool = False
+    origins: dict = field(default_factory=dict)
 
     async def transcript(self, thread_id, before=None, limit=200):
         found = [m for m in self.messages.get(thread_id, []) if before is None or m.index < before]
@@ -81,9 +85,20 @@ class FakeViews:
     async def task_messages(self, task_id):
         return []
 
-    async def search(self, query, *, scope="workspace", limit=50):
+    async def search(self, query, *, scope="workspace", limit=50, offset=0):
         self.queries.append(query)
-        return SimpleNamespace(query=query, total=len(self.hits), hits=tuple(self.hits))
+        self.scopes.append(scope)
+        return SearchPage(query, len(self.hits), tuple(self.hits[offset : offset + limit]), self.newest_only)
+
+    async def message(self, message_id):
+        return next((m for found in self.messages.values() for m in found if m.id == message_id), None)
+
+    async def around(self, thread_id, index, before=3, after=3):
+        found = self.messages.get(thread_id, [])
+        return [m for m in found if index - before <= m.index <= index + after]
+
+    async def origin(self, line_id):
+        return self.origins.get(line_id)
 
     async def threads(self, limit=100):
         return self.all_threads
@@ -124,7 +139,7 @@ def board(**columns):
 class FakeSession:
     def __init__(self, workspace: Path, config: Config | None = None) -> None:
         self.workspace = workspace
-        self.resource_id = str(workspace)
+        self.resource_id = "r"
         self.config = config or Config()
         self.clock = FakeClock()
         self.thread: Thread | None = None

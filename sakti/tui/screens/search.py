@@ -1,121 +1,287 @@
-"""Search over everything that was ever said: results as you type, Enter goes to the place."""
+"""Search over everything that was ever said: results as you type under their threads, what stands round each beside
+them, Enter goes to the place."""
 
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from rich.segment import Segment
 from textual import on
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widgets import Input
+from textual.containers import Container, Horizontal, Vertical
+from textual.getters import query_one
+from textual.message import Message
+from textual.widgets import Input, Static
 
+from sakti.core.errors import SaktiError
 from sakti.core.text import one_line, sanitise
-from sakti.tui.palette import Palette
-from sakti.tui.screens.panel import ListPanel
-from sakti.tui.transcript.wrap import Line, Span, wrap
+from sakti.store.search_query import MAX_TEXT
+from sakti.tui.screens.panel import Panel
+from sakti.tui.screens.search_preview import Preview, passage_of
+from sakti.tui.screens.search_rows import (
+    FILTERS,
+    Heading,
+    Row,
+    draw_row,
+    filter_of,
+    filter_text,
+    grouped,
+    last_key,
+    next_filter,
+)
+from sakti.tui.widgets.chip import Chip
+from sakti.tui.widgets.line_list import LineList
 
 if TYPE_CHECKING:
-    from sakti.store.search import Hit
+    from sakti.store.search import Hit, SearchPage
 
 Scope = Literal["workspace", "thread", "all"]
-SCOPES: tuple[Scope, ...] = ("workspace", "thread", "all")
-NAMES = {"workspace": "this workspace", "thread": "this thread", "all": "everything"}
+SCOPES: dict[Scope, str] = {"workspace": "this workspace", "thread": "this thread", "all": "everything"}
 DEBOUNCE = 0.12  # seconds without a key before a query runs
-SNIPPET_LINES = 3
+PREVIEW = 0.05  # seconds that the cursor stays on a hit before what stands round it is read
+PAGE = 50  # hits that are loaded at once
+WORDS = 'words, "phrases", -not, word*, path:FILE, thread:TITLE, task:ID, role:, kind:, after:, before:DATE'
+NEAR = 6  # rows before the end at which more are loaded
 
 
-class SearchScreen(ListPanel):
-    """Dismisses with the `Hit` to go to, or with its text for the prompt (ctrl+o)."""
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A search as it was left: what was typed, where it looked, how many hits were loaded, which one was chosen."""
 
-    HELP = 'Words, "phrases", -not, path:FILE, role:user, before:DATE. tab changes where to look.'
+    text: str
+    scope: Scope
+    loaded: int
+    chosen: str
+
+
+class ResultList(LineList):
+    """Headings and hits; says when its end comes into sight."""
+
+    class EndNear(Message):
+        """Somebody may soon want more."""
+
+    def add_rows(self, rows: list[Row]) -> None:
+        """More at the end; nothing that is in sight moves."""
+        self.rows = [*self.rows, *rows]
+        self._layout()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        if new_value > old_value and new_value + 2 * self.size.height >= self.virtual_size.height:
+            self.post_message(self.EndNear())
+
+
+class SearchScreen(Panel[Any]):
+    """Dismisses with the `Hit` to go to, or with its text for the prompt (ctrl+o). `kept`: a search to go on with."""
+
+    HELP = WORDS
+    CSS_PATH = "../styles/search.tcss"
+    AUTO_FOCUS = "#panel-input"
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down", "list(1)", "Down", show=False, id="search.down"),
+        Binding("up", "list(-1)", "Up", show=False, id="search.up"),
+        Binding("pagedown", "list(8)", "Page down", show=False, id="search.pagedown"),
+        Binding("pageup", "list(-8)", "Page up", show=False, id="search.pageup"),
+        Binding("ctrl+down,alt+down", "read(1)", "Read on", show=False, priority=True, id="search.read"),
+        Binding("ctrl+up,alt+up", "read(-1)", "Read back", show=False, priority=True, id="search.readback"),
         Binding("tab", "scope", "Where", show=False, priority=True, id="search.scope"),
+        Binding("ctrl+k", "filter('kind')", "Kind", show=False, priority=True, id="search.kind"),
+        Binding("ctrl+r", "filter('role')", "Who", show=False, priority=True, id="search.role"),
+        Binding("ctrl+t", "filter('after')", "When", show=False, priority=True, id="search.after"),
         Binding("ctrl+o", "use", "Into the prompt", show=False, id="search.use"),
+        Binding("ctrl+s", "sources", "All sources", show=False, id="search.sources"),
     ]
-    placeholder = "search messages, observations, tasks"
-    empty = ""
-    keys = "enter go there · ctrl+o into the prompt · tab where · esc back"
+    input = query_one("#panel-input", Input)
+    result_list = query_one("#panel-list", ResultList)
+    preview = query_one("#search-preview", Preview)
 
-    def __init__(self, query: str = "") -> None:
+    def __init__(self, query: str = "", kept: Kept | None = None) -> None:
         super().__init__("Search")
-        self._query = query
-        self._scope: Scope = "workspace"
+        self._scope: Scope = kept.scope if kept else "workspace"
+        self._first = kept.text if kept else one_line(query, MAX_TEXT)
+        self._restore = kept
+        self._hits: list[Hit] = []
+        self._total = 0
+        self._shown: tuple[str, Scope] | None = None  # what the list answers
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="panel"):
+            yield Static(self._title, id="panel-title", markup=False)
+            yield Input(placeholder="search messages, observations, tasks", id="panel-input", compact=True)
+            with Horizontal(id="search-chips"):
+                yield Chip("tab", SCOPES[self._scope], "screen.scope", id="chip-scope")
+                for key, name in (("^k", "kind"), ("^r", "role"), ("^t", "after")):
+                    yield Chip(key, FILTERS[name][""], f"screen.filter('{name}')", id=f"chip-{name}")
+            with Container(id="search-body"):
+                yield ResultList(draw_row, selectable=_is_hit, empty=WORDS, id="panel-list")
+                yield Preview(id="search-preview")
+            with Horizontal(id="search-keys"):
+                yield Chip("enter", "go there", "screen.open")
+                yield Chip("^o", "into the prompt", "screen.use")
+                yield Chip("^s", "sources", "screen.sources", id="chip-sources")
+                yield Chip("esc", "back", "screen.close")
 
     def on_mount(self) -> None:
+        self.result_list.can_focus = self.preview.can_focus = False  # what is typed is always the query
         self.result_list.cursor_always = True
-        if self._query:
-            self.input.value = self._query
-        self._show_title(None)
+        self.query_one("#chip-sources", Chip).display = False
+        self.input.value = self._first
+        self.input.cursor_position = len(self._first)
+        if self._restore is not None:
+            self.call_after_refresh(self.input.select_all)
+        self._show_chips()
 
-    def rows(self, text: str) -> list[Hit]:
-        return []
+    @property
+    def kept(self) -> Kept:
+        """This search, to be gone on with."""
+        chosen = self.result_list.current
+        return Kept(self.input.value, self._scope, len(self._hits), chosen.id if chosen else "")
 
-    def refresh_rows(self) -> None:
-        """Results come later, from the store."""
+    # --- searching --------------------------------------------------------------------------------------------
+
+    def _asked(self) -> tuple[str, Scope]:
+        return self.input.value.strip(), self._scope
 
     @on(Input.Changed, "#panel-input")
-    def _search_soon(self) -> None:
-        self.sakti.go(self._search, group="search", exclusive=True)
-
-    async def _search(self) -> None:
-        await asyncio.sleep(DEBOUNCE)
-        text = self.input.value.strip()
-        if not text:
-            self.result_list.set_rows(())
-            self._show_title(None)
+    def _typed(self) -> None:
+        typed = self.input.value
+        if (safe := sanitise(typed).replace("\n", " ")) != typed:  # pasted: the line would show it as it is
+            self.input.value = safe
             return
-        page = await self.sakti.session.views.search(text, scope=self._scope)
-        if self.is_attached:
-            self.result_list.set_rows(page.hits, cursor=0)
-            self._show_title(page.total)
+        self._show_chips()
+        self._search_soon()
 
-    def _show_title(self, total: int | None) -> None:
-        found = "" if total is None else f"  {total} found" if total else "  nothing found"
-        self.set_title(f"Search {NAMES[self._scope]}{found}")
+    def _search_soon(self) -> None:
+        self.sakti.go(self._search, DEBOUNCE, group="search", exclusive=True)
 
-    def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
-        return hit_lines(row, width, palette)
+    async def _search(self, wait: float, then_open: bool = False) -> None:
+        """Show what was asked for; the old results stay until the new ones are there."""
+        await asyncio.sleep(wait)
+        asked = self._asked()
+        kept, self._restore = self._restore, None
+        if not asked[0]:
+            self._shown, self._hits = None, []
+            self.result_list.set_rows(())
+            self.set_title("Search")
+            self._moved_to(None)
+            return
+        page = await self._page(asked, max(PAGE, kept.loaded if kept else 0), 0)
+        if page is None:
+            return
+        self._shown, self._hits, self._total = asked, list(page.hits), page.total
+        rows = grouped(page.hits)
+        at = next((i for i, r in enumerate(rows) if kept and not isinstance(r, Heading) and r.id == kept.chosen), 0)
+        self.result_list.set_rows(rows, cursor=at)
+        found = f"{page.total} found" if page.total else "nothing found"
+        self.set_title(f"Search  {found}" + ("  common words: the newest texts only" if page.newest_only else ""))
+        if then_open:
+            self.action_open()
+        else:
+            self._moved_to(self.result_list.current)
+
+    async def _page(self, asked: tuple[str, Scope], limit: int, offset: int) -> SearchPage | None:
+        """Hits for `asked`; None where something else is asked for by then, or the search failed and says why."""
+        try:
+            page = await self.sakti.session.views.search(asked[0], scope=asked[1], limit=limit, offset=offset)
+        except SaktiError as e:
+            if self.is_attached:
+                self.set_title(f"Search  {e.message}")
+            return None
+        return page if self.is_attached and asked == self._asked() else None
+
+    @on(ResultList.EndNear)
+    def _end_near(self, event: ResultList.EndNear) -> None:
+        event.stop()
+        self._more_soon()
+
+    def _more_soon(self) -> None:
+        if self._hits and len(self._hits) < self._total and self._shown == self._asked():
+            self.sakti.go(self._more, group="search", exclusive=True)
+
+    async def _more(self) -> None:
+        """The next page below what is there."""
+        page = await self._page(self._asked(), PAGE, len(self._hits))
+        if page is not None:
+            self._hits += page.hits
+            self._total = page.total if page.hits else len(self._hits)
+            self.result_list.add_rows(grouped(page.hits, last_key(self.result_list.rows)))
+
+    # --- filters ----------------------------------------------------------------------------------------------
+
+    def _show_chips(self) -> None:
+        self.query_one("#chip-scope", Chip).say(SCOPES[self._scope], on=self._scope != "workspace")
+        for name in FILTERS:
+            text = self.input.value
+            self.query_one(f"#chip-{name}", Chip).say(filter_text(text, name), on=bool(filter_of(text, name)))
 
     def action_scope(self) -> None:
-        self._scope = SCOPES[(SCOPES.index(self._scope) + 1) % len(SCOPES)]
-        self._show_title(None)
+        scopes = list(SCOPES)
+        self._scope = scopes[(scopes.index(self._scope) + 1) % len(scopes)]
+        self._show_chips()
         self._search_soon()
+
+    def action_filter(self, name: str) -> None:
+        self.input.value = next_filter(self.input.value, name)
+        self.input.cursor_position = len(self.input.value)
+
+    # --- moving and reading -----------------------------------------------------------------------------------
+
+    @on(LineList.Moved, "#panel-list")
+    def _moved(self, event: LineList.Moved) -> None:
+        event.stop()
+        self._moved_to(self.result_list.current)
+        if self.result_list.cursor >= len(self.result_list.rows) - NEAR:
+            self._more_soon()
+
+    def _moved_to(self, hit: Hit | None) -> None:
+        has_sources = hit is not None and hit.kind in ("observation", "reflection")
+        self.query_one("#chip-sources", Chip).display = has_sources
+        self.sakti.go(self._preview, hit, group="preview", exclusive=True)
+
+    async def _preview(self, hit: Hit | None) -> None:
+        await asyncio.sleep(PREVIEW)
+        passage = await passage_of(self.sakti.session.views, hit, self.input.value) if hit is not None else None
+        if self.is_attached:
+            self.preview.show(passage)
+
+    def action_list(self, step: int) -> None:
+        self.result_list.action_move(step)
+
+    def action_read(self, step: int) -> None:
+        self.preview.scroll_relative(y=step * max(1, self.preview.size.height // 2), animate=False)
+
+    # --- what comes of a hit ----------------------------------------------------------------------------------
+
+    @on(Input.Submitted, "#panel-input")
+    def _entered(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.action_open()
+
+    @on(LineList.Opened, "#panel-list")
+    def _opened(self, event: LineList.Opened) -> None:
+        event.stop()
+        self.dismiss(event.row)
+
+    def action_open(self) -> None:
+        """Go to the chosen hit; where the list is not there yet, to the first of what was asked for."""
+        if self._shown == self._asked():
+            self.result_list.action_open()
+        elif self._asked()[0]:
+            self.sakti.go(self._search, 0.0, True, group="search", exclusive=True)
 
     def action_use(self) -> None:
         hit = self.result_list.current
         if hit is not None:
             self.dismiss(sanitise(str(hit.text)))
 
-
-def hit_lines(hit: Hit, width: int, palette: Palette) -> list[Line]:
-    """Where a hit is, and its snippet with what matched marked."""
-    when = datetime.fromtimestamp(hit.time / 1000).strftime("%Y-%m-%d %H:%M") if hit.time else ""
-    what = one_line(hit.role or hit.kind, 20) if hit.kind == "message" else one_line(hit.kind, 20)
-    title = one_line(hit.thread_title or "", 60)
-    head: Line = [
-        Segment(what, palette.agent if what != "user" else palette.user),
-        Segment(f"  {title}" if title else "", palette.muted),
-        Segment(f"  {when}", palette.faint),
-    ]
-    body = wrap(marked(hit.snippet, hit.marks, palette), max(8, width - 3))[:SNIPPET_LINES]
-    return [head, *([Segment("  "), *line] for line in body), []]
+    def action_sources(self) -> None:
+        """Every message that an observation was made from, over this screen."""
+        hit = self.result_list.current
+        if hit is not None and hit.kind in ("observation", "reflection"):
+            self.sakti.go(self.sakti.open_origin, hit, group="sources", exclusive=True)
 
 
-def marked(snippet: str, marks: tuple[tuple[int, int], ...], palette: Palette) -> list[Span]:
-    """`snippet` as spans, the `marks` (start, end) highlighted; safe to show."""
-    spans: list[Span] = []
-    at = 0
-    strong = palette.bold + palette.mark
-    for start, end in marks:
-        if start < at or end > len(snippet):
-            continue
-        spans += [(_flat(snippet[at:start]), palette.muted), (_flat(snippet[start:end]), strong)]
-        at = end
-    spans.append((_flat(snippet[at:]), palette.muted))
-    return [(text, style) for text, style in spans if text]
-
-
-def _flat(text: str) -> str:
-    return sanitise(text).replace("\n", " ").replace("\t", " ")
+def _is_hit(row: Any) -> bool:
+    return not isinstance(row, Heading)

@@ -46,6 +46,10 @@ class Block:
         """The text that copying gives."""
         return ""
 
+    def holds(self, message_id: str) -> bool:
+        """Does it show that message, or a part of it?"""
+        return self.message_id == message_id
+
     def render(self, width: int, palette: Palette) -> list[Line]:
         raise NotImplementedError
 
@@ -186,9 +190,10 @@ class ThinkingBlock(Block):
 
 @dataclass(slots=True, eq=False)
 class ToolBlock(Block):
-    """One tool call: a line that unfolds to arguments, output and diff."""
+    """One tool call: a line that unfolds to arguments, output and diff. `result_id` is the message of its result."""
 
     call_id: str = ""
+    result_id: str = ""
     name: str = ""
     summary: str = ""
     state: Literal["writing", "running", "ok", "error", "stopped"] = "writing"
@@ -212,6 +217,9 @@ class ToolBlock(Block):
 
     def plain(self) -> str:
         return self.diff or self.output
+
+    def holds(self, message_id: str) -> bool:
+        return message_id in (self.message_id, self.result_id)
 
     def write(self, text: str) -> None:
         """The model writes its arguments."""

@@ -75,6 +75,7 @@ def _add_part(part: object, message: Message, blocks: list[Block], calls: dict[s
             block = calls.get(part.call_id)
             if block is not None:
                 block.finish(part, None)
+                block.result_id = message.id
         case MarkerPart(kind, text):
             title = _MARKERS.get(kind, kind.replace("_", " "))
             tone = "warning" if kind in ("interrupted", "error", "limit") else "information"

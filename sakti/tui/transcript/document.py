@@ -122,7 +122,7 @@ class Document:
 
     def index_of(self, message_id: str) -> int | None:
         """The first block of a message."""
-        return next((i for i, b in enumerate(self.blocks) if b.message_id == message_id), None)
+        return next((i for i, b in enumerate(self.blocks) if b.holds(message_id)), None)
 
     def foldables(self) -> Iterable[int]:
         return (i for i, b in enumerate(self.blocks) if b.foldable)

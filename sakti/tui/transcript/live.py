@@ -166,6 +166,10 @@ class LiveTurn:
             self._close_text()
             for block in self.document.blocks[self._step_start :]:
                 block.message_id = block.message_id or message.id
+        answered = {r.call_id for r in message.tool_results}
+        for block in self.document.blocks[self._step_start :] if answered else ():
+            if isinstance(block, ToolBlock) and block.call_id in answered:
+                block.result_id = message.id
 
     def end_turn(self) -> None:
         """No more comes: nothing stays open."""

@@ -96,7 +96,7 @@ class LineView(ScrollView, can_focus=True):
         style = base + under if under is not None else base
         if selected is not None and (span := selected.get_span(y)) is not None:
             style_selected = self.screen.get_component_rich_style("screen--selection")
-            line = _mark(line, span, style_selected)
+            line = mark(line, span, style_selected)
             strip = Strip(Segment.apply_style(line, style)).crop_extend(scroll_x, scroll_x + width, style)
         else:
             key = (id(line), width)
@@ -138,7 +138,7 @@ class LineView(ScrollView, can_focus=True):
             self.virtual_size = size
 
 
-def _mark(line: Line, span: tuple[int, int], style: Style) -> Line:
+def mark(line: Line, span: tuple[int, int], style: Style) -> Line:
     """`line` with `style` over the code points of `span`; an end of -1 is the line's end."""
     start, end = span
     out: Line = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from time import monotonic
 from typing import ClassVar
@@ -18,6 +19,7 @@ from sakti.tui.transcript.blocks import Block
 from sakti.tui.transcript.build import message_blocks
 from sakti.tui.transcript.document import Document
 from sakti.tui.transcript.live import LiveTurn
+from sakti.tui.transcript.seek import seek
 from sakti.tui.transcript.wrap import Line, line_width
 from sakti.tui.widgets.lines import LineView
 
@@ -81,7 +83,7 @@ class Transcript(LineView):
         if place is None:
             return None
         block = self.document.blocks[place[0]]
-        if self._marked and block.message_id == self._marked:
+        if self._marked and block.holds(self._marked):
             return self.palette.mark
         return self.palette.cursor if block is self._chosen and place[1] == int(block.gap) else None
 
@@ -127,6 +129,7 @@ class Transcript(LineView):
             document.measure(index)
             self._measure_down(index, document.top(index) + inside + rows)
             self._move(document.top(index) + min(inside, max(0, document.block_height(index) - 1)))
+            self._settle_here()  # near the end, what stands above it is on the screen as well
             return
         have = 0
         for index in range(self._blocks - 1, -1, -1):
@@ -211,13 +214,25 @@ class Transcript(LineView):
         self.forget_strips()
         self.scroll_end_now()
 
-    def jump(self, message_id: str) -> bool:
-        """Bring a message to the screen and mark it for a moment. False when it is not loaded."""
+    @property
+    def place(self) -> str:
+        """The message that stands at the top of the screen; "" at the end, where new ones come."""
+        top = None if self._follow else self.document.locate(self.scroll_offset.y)
+        return next((b.message_id for b in self.document.blocks[top[0] :] if b.message_id), "") if top else ""
+
+    def jump(self, message_id: str, pattern: re.Pattern[str] | None = None) -> bool:
+        """Bring a message to the screen and mark it for a moment; with `pattern`, so that the line which matches
+        best is in sight. False when it is not loaded."""
         index = self.document.index_of(message_id)
         if index is None:
             return False
+        found = seek(self.document, message_id, pattern) if pattern is not None else None
+        place = (index, 0)
+        if found is not None:
+            gap = self.document.top(found[0]) + found[1] - self.document.top(index)
+            place = place if gap < self.size.height - 2 else (found[0], max(0, found[1] - 3))
         self._follow = False
-        self._settle((index, 0))
+        self._settle(place)
         self._marked = message_id
         self.set_timer(HIGHLIGHT, self._unmark)
         self.refresh()

@@ -1,0 +1,57 @@
+"""Where a search hit stands: the message that a line of the log comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sakti.store.connection import Database
+from sakti.store.search_query import STOP_WORDS, WORD
+
+LOOKED_AT = 2_000  # messages of one group
+HEAD = 4_000  # characters of each
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The messages `first` to `last` (indexes in their thread) that a line of the log was made from, and the one of
+    them that shares most words with it."""
+
+    group_id: str
+    thread_id: str
+    first: int
+    last: int
+    message_id: str
+    index: int
+
+
+def origin(db: Database, line_id: str) -> Origin | None:
+    """Where a line of the log comes from; None where it names no messages, or none is left."""
+    row = db.execute_sql(
+        "SELECT g.id, g.thread_id, g.first_index, g.last_index, o.content FROM observations o"
+        " JOIN observation_groups g ON g.id = o.group_id WHERE o.id = ? AND g.first_index IS NOT NULL",
+        (line_id,),
+    ).fetchone()
+    if row is None:
+        return None
+    group_id, thread_id, first, last, content = row
+    messages = db.execute_sql(
+        f"SELECT id, message_index, substr(raw_content, 1, {HEAD}) FROM messages"
+        " WHERE thread_id = ? AND message_index BETWEEN ? AND ? ORDER BY message_index LIMIT ?",
+        (thread_id, first, last, LOOKED_AT),
+    ).fetchall()
+    if not messages:
+        return None
+    message_id, index, _ = messages[_closest(content, (text for _, _, text in messages))]
+    return Origin(group_id, thread_id, first, last, message_id, index)
+
+
+def _closest(content: str, texts: Iterable[str]) -> int:
+    """Which of `texts` shares most words with `content`; the earliest of equals."""
+    wanted = _words(content)
+    shared = [len(wanted & _words(text)) for text in texts]
+    return shared.index(max(shared))
+
+
+def _words(text: str) -> set[str]:
+    return {w for w in WORD.findall(text.lower()) if len(w) > 2 and w not in STOP_WORDS}

@@ -1,0 +1,161 @@
+"""What the search screen shows of a page of hits, and how its filters stand in the query. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeAlias
+
+from rich.segment import Segment
+
+from sakti.core.text import one_line, sanitise
+from sakti.store.search_query import parse_query, terms
+from sakti.tui.palette import Palette
+from sakti.tui.transcript.wrap import Line, Span, fit, wrap
+
+if TYPE_CHECKING:
+    from sakti.store.search import Hit
+
+SNIPPET_LINES = 2
+
+# The values that a key goes through, by the operator that they stand behind in the query, and what each is called.
+FILTERS: dict[str, dict[str, str]] = {
+    "kind": {
+        "": "all kinds",
+        "message": "messages",
+        "observation": "observations",
+        "reflection": "reflections",
+        "task": "tasks",
+        "working_memory": "working memory",
+    },
+    "role": {"": "anyone", "user": "you", "assistant": "sakti", "tool": "tools"},
+    "after": {"": "any time", "today": "today", "7d": "7 days"},
+}
+_WHO = {"user": "you", "assistant": "sakti", "tool": "tool"}
+_HEADINGS = {"task": "Tasks", "working_memory": "Working memory", "reflection": "Reflections"}
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """What the hits below belong to; `time` (Unix ms) is that of the best of them, `count` how many they are."""
+
+    key: str
+    title: str
+    time: int
+    count: int
+
+
+Row: TypeAlias = "Heading | Hit"
+
+
+def grouped(hits: Iterable[Hit], after: str = "") -> list[Row]:
+    """`hits`, best first, under the threads that they stand in: the thread of the best hit first. `after`: the key of
+    the heading that stands above already, which is not said again."""
+    groups: dict[str, list[Hit]] = {}
+    for hit in hits:
+        groups.setdefault(_key(hit), []).append(hit)
+    rows: list[Row] = []
+    for number, (key, found) in enumerate(groups.items()):
+        if number or key != after:
+            rows.append(Heading(key, _title(found[0]), found[0].time, len(found)))
+        rows += found
+    return rows
+
+
+def last_key(rows: Sequence[Row]) -> str:
+    """The key of the last heading."""
+    return next((r.key for r in reversed(rows) if isinstance(r, Heading)), "")
+
+
+def _key(hit: Hit) -> str:
+    in_thread = hit.thread_id and hit.kind in ("message", "observation", "reflection")
+    return f"thread {hit.thread_id}" if in_thread else hit.kind
+
+
+def _title(hit: Hit) -> str:
+    if _key(hit).startswith("thread "):
+        return hit.thread_title or "untitled"
+    return _HEADINGS.get(hit.kind, "Observations")
+
+
+def draw_row(row: Row, width: int, palette: Palette) -> list[Line]:
+    """A heading, or who said it when, and the snippet with what matched marked."""
+    width -= 1  # the last cell is the scroll bar's
+    if isinstance(row, Heading):
+        right = f"{row.count} · {_when(row.time)}" if row.count > 1 else _when(row.time)
+        room = max(4, width - len(right) - 2)
+        title = Segment(fit(one_line(row.title, 200), room), palette.heading)
+        return [[], [title, Segment(f"  {right}", palette.faint)]]
+    who = _WHO.get(row.role, row.role) if row.kind == "message" else row.kind.replace("_", " ")
+    head: Line = [
+        Segment(f"  {one_line(who, 20)}", palette.user if row.role == "user" else palette.agent),
+        Segment(f"  {_when(row.time)}", palette.faint),
+        Segment("  compacted" if row.source == "compacted" else "", palette.faint),
+    ]
+    body = wrap(marked(row.snippet, row.marks, palette), max(8, width - 4))[:SNIPPET_LINES]
+    return [head, *([Segment("    "), *line] for line in body)]
+
+
+def _when(time: int) -> str:
+    return datetime.fromtimestamp(time / 1000).strftime("%Y-%m-%d %H:%M") if time else ""
+
+
+def marked(snippet: str, marks: tuple[tuple[int, int], ...], palette: Palette) -> list[Span]:
+    """`snippet` as spans, the `marks` (start, end) highlighted; safe to show."""
+    spans: list[Span] = []
+    at = 0
+    strong = palette.bold + palette.mark
+    for start, end in marks:
+        if start < at or end > len(snippet):
+            continue
+        spans += [(_flat(snippet[at:start]), palette.muted), (_flat(snippet[start:end]), strong)]
+        at = end
+    spans.append((_flat(snippet[at:]), palette.muted))
+    return [(text, style) for text, style in spans if text]
+
+
+def _flat(text: str) -> str:
+    return sanitise(text).replace("\n", " ").replace("\t", " ")
+
+
+def searched_words(hit: Hit, query: str) -> list[str]:
+    """What to highlight in the text of a hit: what matched in its snippet, and the words that were asked for."""
+    asked = parse_query(query)
+    words = [hit.snippet[a:b] for a, b in hit.marks]
+    words += [*asked.phrases, *asked.prefixes, *(w for w in terms(asked.text) if len(w) > 2)]
+    return [one_line(w, 200) for w in words]
+
+
+# --- filters ------------------------------------------------------------------------------------------------
+
+
+def _operator(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\S){name}:(\"[^\"]*\"|\S+)\s*", re.IGNORECASE)
+
+
+def filter_of(query: str, name: str) -> str:
+    """The value of the filter `name` in a query, "" where it has none."""
+    found = _operator(name).findall(query)
+    value = str(found[-1]).strip('"').lower() if found else ""
+    return value.rstrip("s") if name == "kind" else value
+
+
+def with_filter(query: str, name: str, value: str) -> str:
+    """`query` with that filter set, or without it where `value` is ""; filters stand first, text stays at the end."""
+    rest = _operator(name).sub("", query)
+    return f"{name}:{value} {rest}" if value else rest
+
+
+def next_filter(query: str, name: str) -> str:
+    """`query` with the next value of the filter `name`; after a value that was typed by hand comes none."""
+    values = list(FILTERS[name])
+    now = filter_of(query, name)
+    return with_filter(query, name, values[(values.index(now) + 1) % len(values)] if now in values else "")
+
+
+def filter_text(query: str, name: str) -> str:
+    """What a filter is set to, for people."""
+    value = filter_of(query, name)
+    return FILTERS[name].get(value) or one_line(f"since {value}" if name == "after" else value, 20)

@@ -1,0 +1,27 @@
+"""A key with what it does, or what it is set to: a click does the same as the key."""
+
+from __future__ import annotations
+
+from textual.widgets import Static
+
+
+class Chip(Static):
+    """`key` and a text; a click runs `action` of the screen it stands on."""
+
+    DEFAULT_CSS = """
+    Chip { width: auto; height: 1; margin-right: 2; color: $sakti-muted; }
+    Chip:hover { background: $panel; color: $foreground; }
+    Chip.-on { color: $sakti-agent; text-style: bold; }
+    """
+
+    def __init__(self, key: str, text: str, action: str, *, id: str | None = None) -> None:
+        super().__init__(f"{key} {text}", id=id, markup=False)
+        self._key, self._action = key, action
+
+    def say(self, text: str, *, on: bool) -> None:
+        """What it is set to; `on`: other than by default. `text` is safe to show."""
+        self.update(f"{self._key} {text}")
+        self.set_class(on, "-on")
+
+    async def on_click(self) -> None:
+        await self.run_action(self._action)

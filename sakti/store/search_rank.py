@@ -14,6 +14,7 @@ K1 = 1.1
 LENGTH = 0.45  # BM25's b for a message of a conversation: there a long one says more
 LENGTH_ALONE = 0.95  # for a text that stands alone
 IDENTIFIERS, BEFORE = 0.4, 0.4  # what a word counts in the pieces of identifiers, and in the message before
+INSIDE = 0.5  # what a word counts that stands only inside another one (sort in argsort)
 BEFORE_LENGTH = 1.5  # what a word of the message before adds to the length
 PAIR = 0.5  # all adjacent words of the query are adjacent in the text
 NEAR = 0.6  # all words of the query are near each other
@@ -141,6 +142,10 @@ def _look(c: Candidate, words: Words) -> _Seen:
     for others, weight in ((idents, IDENTIFIERS), (before, BEFORE)):
         for token in words.rarity.keys() & set(others):
             counts[token] = counts.get(token, 0.0) + weight * others.count(token)
+    lower = c.head.lower()
+    for token in words.rarity.keys() - counts.keys():
+        if len(token) >= 4 and token in lower:
+            counts[token] = INSIDE
     length = len(tokens) + len(idents) + BEFORE_LENGTH * len(before)
     return _Seen(counts, length, *_together(places[:OCCURRENCES], words))
 

@@ -115,7 +115,7 @@ class Navigation(finding.Finding):
         self._me.go(self.pick_thread, group="threads", exclusive=True)
 
     async def pick_thread(self) -> None:
-        from sakti.tui.screens.lists import ThreadsScreen
+        from sakti.tui.screens.threads import ThreadsScreen
 
         session = self._me.session
         summaries = await session.views.threads()

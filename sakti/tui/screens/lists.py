@@ -1,10 +1,10 @@
-"""Screens that choose one of a list: threads, models, themes."""
+"""Screens that choose one of a list: models, themes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.segment import Segment
 from textual import on
@@ -13,11 +13,8 @@ from sakti.core.text import count_k, one_line
 from sakti.core.types import ModelInfo
 from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import ListPanel
-from sakti.tui.transcript.wrap import Line, fit, shorten
+from sakti.tui.transcript.wrap import Line, fit
 from sakti.tui.widgets.line_list import LineList
-
-if TYPE_CHECKING:
-    from sakti.agent.views import ThreadSummary
 
 
 def age(then_ms: int, now_ms: int) -> str:
@@ -27,38 +24,6 @@ def age(then_ms: int, now_ms: int) -> str:
         if seconds < limit:
             return f"{seconds // unit}{name}"
     return datetime.fromtimestamp(then_ms / 1000).strftime("%Y-%m-%d")
-
-
-class ThreadsScreen(ListPanel):
-    """Dismisses with the `ThreadSummary` to open."""
-
-    HELP = "Every conversation of this workspace, the newest first."
-    placeholder = "filter by title or text"
-    empty = "no conversation yet"
-
-    def __init__(self, summaries: Sequence[ThreadSummary], now_ms: int, current: str) -> None:
-        super().__init__(f"Threads  {len(summaries)}")
-        self._summaries = summaries
-        self._now = now_ms
-        self._current = current
-
-    def rows(self, text: str) -> list[ThreadSummary]:
-        needle = text.lower()
-        return [s for s in self._summaries if needle in f"{s.thread.title} {s.preview}".lower()]
-
-    def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
-        thread = row.thread
-        sign = "▶ " if thread.id == self._current else "  "
-        right = f"{row.messages} msg · {count_k(row.tokens)} · {age(thread.updated_at, self._now)}"
-        room = max(4, width - len(right) - 5)
-        return [
-            [
-                Segment(sign, palette.ok),
-                Segment(fit(one_line(thread.title or "untitled", 200), room), palette.bold),
-                Segment(f"  {right}", palette.faint),
-            ],
-            [Segment("  "), Segment(shorten(one_line(row.preview, 300), width - 3), palette.muted)],
-        ]
 
 
 class ModelsScreen(ListPanel):

@@ -1,0 +1,261 @@
+"""All conversations of a workspace: open, rename, fork, delete and take back, export; by keys and by mouse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rich.segment import Segment
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.getters import query_one
+from textual.widgets import Input, Static
+
+from sakti.agent.thread_actions import ThreadActions
+from sakti.agent.thread_export import file_name
+from sakti.core.errors import SaktiError
+from sakti.core.text import count_k, one_line
+from sakti.core.types import Message
+from sakti.tui.palette import Palette
+from sakti.tui.screens.lists import age
+from sakti.tui.screens.panel import ListPanel
+from sakti.tui.transcript.wrap import Line, fit, shorten
+from sakti.tui.widgets.line_list import LineList
+
+if TYPE_CHECKING:
+    from sakti.agent.views import ThreadSummary
+
+FORK_FROM = 1_000  # newest messages that a fork can be begun at from here
+ASKS = {"rename": "title", "export": "a new file, its end says the form: .md, .json or .html"}
+
+
+class ThreadsScreen(ListPanel):
+    """Dismisses with the `ThreadSummary` to open."""
+
+    HELP = "Every conversation of this workspace, the newest first. A deleted one can be taken back."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+r", "ask('rename')", "Rename", show=False, priority=True, id="threads.rename"),
+        Binding("ctrl+o", "fork", "Fork: a new thread with its messages", show=False, priority=True, id="threads.fork"),
+        Binding("ctrl+d", "delete", "Delete", show=False, priority=True, id="threads.delete"),
+        Binding("ctrl+y", "restore", "Bring the last deleted back", show=False, priority=True, id="threads.restore"),
+        Binding("ctrl+s", "ask('export')", "Export", show=False, priority=True, id="threads.export"),
+    ]
+    LABELS: ClassVar[dict[str, str]] = {
+        "open": "enter open",
+        "ask('rename')": "^r rename",
+        "fork": "^o fork",
+        "delete": "^d delete",
+        "restore": "^y take back",
+        "ask('export')": "^s export",
+        "close": "esc back",
+    }
+    placeholder = "filter by title or text"
+    empty = "no conversation yet"
+    line = query_one("#panel-line", Input)
+
+    def __init__(self, summaries: Sequence[ThreadSummary], now_ms: int, current: str) -> None:
+        super().__init__(f"Threads  {len(summaries)}")
+        self._summaries = summaries
+        self._now = now_ms
+        self._current = current
+        self._asked = ""
+        self._chosen: ThreadSummary | None = None  # what the line below is about
+        self._to_delete = ""  # asked once: the same key again deletes it
+
+    def body(self) -> ComposeResult:
+        yield from super().body()
+        yield Input(id="panel-line", compact=True)
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.line.display = False
+        text = " · ".join(f"[@click=screen.{action}]{label}[/]" for action, label in self.LABELS.items())
+        self.query_one("#panel-keys", Static).update(Content.from_markup(text))
+
+    def rows(self, text: str) -> list[ThreadSummary]:
+        needle = text.lower()
+        return [s for s in self._summaries if needle in f"{s.thread.title} {s.preview}".lower()]
+
+    def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
+        thread = row.thread
+        sign = "▶ " if thread.id == self._current else "↳ " if thread.metadata.get("forked_from") else "  "
+        right = f"{row.messages} msg · {count_k(row.tokens)} · {age(thread.updated_at, self._now)}"
+        room = max(4, width - len(right) - 5)
+        return [
+            [
+                Segment(sign, palette.ok),
+                Segment(fit(one_line(thread.title or "untitled", 200), room), palette.bold),
+                Segment(f"  {right}", palette.faint),
+            ],
+            [Segment("  "), Segment(shorten(one_line(row.preview, 300), width - 3), palette.muted)],
+        ]
+
+    def say(self, text: str = "") -> None:
+        """In the title: what came of the last change, or what the next key would do."""
+        self.set_title("  ".join(p for p in (f"Threads  {len(self._summaries)}", one_line(text, 180)) if p))
+
+    def _row(self) -> ThreadSummary | None:
+        row: ThreadSummary | None = self.result_list.current
+        return row
+
+    @on(LineList.Moved, "#panel-list")
+    def _moved(self) -> None:
+        if self._to_delete:
+            self._to_delete = ""
+            self.say()
+
+    async def _reload(self, at: str = "") -> None:
+        """The list as it is now, the cursor on the thread `at` if that is in it."""
+        session = self.sakti.session
+        self._summaries = await session.views.threads()
+        self._current = session.thread.id if session.thread else ""
+        if self.is_attached:
+            self.refresh_rows()
+            shown = [s.thread.id for s in self.result_list.rows]
+            if at in shown:
+                self.result_list.move_to(shown.index(at))
+
+    # --- what can be done -------------------------------------------------------------------------------------
+
+    def action_open(self) -> None:
+        self.result_list.action_open()
+
+    def action_close(self) -> None:
+        if self.line.display:
+            self._end_line()
+        else:
+            self.dismiss(None)
+
+    def action_ask(self, what: str) -> None:
+        """Open the line below for a title or a file."""
+        row = self._row()
+        if row is None or self.line.display:
+            return
+        self._asked, self._chosen = what, row
+        self.line.placeholder = ASKS[what]
+        self.line.value = row.thread.title if what == "rename" else file_name(row.thread, "md")
+        self.line.display = True
+        self.set_focus(self.line)
+
+    def _end_line(self) -> None:
+        self.line.display = False
+        self.set_focus(self.input)
+
+    @on(Input.Submitted, "#panel-line")
+    def _line_entered(self, event: Input.Submitted) -> None:
+        event.stop()
+        text, what, row = event.value.strip(), self._asked, self._chosen
+        self._end_line()
+        if row is not None and text:
+            self._do(self._rename if what == "rename" else self._export, row.thread.id, text)
+
+    def action_fork(self) -> None:
+        if (row := self._row()) is not None:
+            self._do(self._choose_fork, row)
+
+    def action_delete(self) -> None:
+        """The first time it says what would go, the second time it goes."""
+        row = self._row()
+        if row is None:
+            return
+        if self._to_delete == row.thread.id:
+            self._to_delete = ""
+            self._do(self._delete, row.thread.id)
+        else:
+            self._to_delete = row.thread.id
+            self._do(self._say_what_goes, row.thread.id)
+
+    def action_restore(self) -> None:
+        self._do(self._restore)
+
+    # --- doing it ---------------------------------------------------------------------------------------------
+
+    def _do(self, work: Any, *args: Any) -> None:
+        async def told() -> None:
+            try:
+                await work(ThreadActions(self.sakti.session), *args)
+            except SaktiError as e:
+                self.say(e.message)
+
+        self.sakti.go(told, group="threads-screen")
+
+    async def _rename(self, actions: ThreadActions, thread_id: str, title: str) -> None:
+        said = await actions.rename(thread_id, title)
+        await self._reload(thread_id)
+        self.say(said)
+
+    async def _export(self, actions: ThreadActions, thread_id: str, name: str) -> None:
+        target = self.sakti.session.workspace / Path(name).expanduser()
+        path = await actions.export(thread_id, target.suffix.lstrip("."), target)
+        self.say(f"Written: {path}")
+
+    async def _say_what_goes(self, actions: ThreadActions, thread_id: str) -> None:
+        found = await actions.contents(thread_id)
+        self.say(f"^d again deletes {found.in_words()}. ^y brings it back.")
+
+    async def _delete(self, actions: ThreadActions, thread_id: str) -> None:
+        gone = await actions.delete(thread_id)
+        await self._reload()
+        self.say(f"Deleted {gone.in_words()}. ^y brings it back.")
+
+    async def _restore(self, actions: ThreadActions) -> None:
+        last = await actions.last_deleted()
+        if last is None:
+            self.say("No thread of this workspace is deleted.")
+            return
+        await actions.restore(last.id)
+        await self._reload(last.id)
+        self.say(f"{last.title!r} is back.")
+
+    async def _choose_fork(self, _: ThreadActions, row: ThreadSummary) -> None:
+        said = await self.sakti.session.views.transcript(row.thread.id, limit=FORK_FROM)
+
+        def fork(upto: int | None) -> None:
+            if upto is not None:
+                self._do(self._fork, row.thread.id, upto)
+
+        self.sakti.push_screen(ForkScreen(row.thread.title, said), fork)
+
+    async def _fork(self, actions: ThreadActions, thread_id: str, upto: int) -> None:
+        made = await actions.fork(thread_id, upto)
+        await self._reload(made.id)
+        self.say(f"Forked with {made.metadata['forked_at'] + 1} messages: enter opens it.")
+
+
+class ForkScreen(ListPanel):
+    """Up to which message? Dismisses with its index."""
+
+    HELP = "The new thread has every message up to the chosen one, and what is remembered of them."
+    placeholder = "filter by text"
+    empty = "no message"
+    keys = "↑↓ up to which message · enter fork · esc back"
+
+    def __init__(self, title: str, messages: Sequence[Message]) -> None:
+        super().__init__(f"Fork {one_line(title or 'untitled', 60)}: up to which message?")
+        newest = messages[-1:]
+        self._messages = [
+            m for m in reversed(messages) if m in newest or (m.role in ("user", "assistant") and m.text.strip())
+        ]
+
+    def rows(self, text: str) -> list[Message]:
+        return [m for m in self._messages if text.lower() in m.text.lower()]
+
+    def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
+        style = {"user": palette.user, "assistant": palette.agent}.get(row.role, palette.muted)
+        who = {"user": "you", "assistant": "sakti"}.get(row.role, row.role)
+        last = "  (the last)" if row is self._messages[0] else ""
+        text = shorten(one_line(row.text or "tool results", 300), max(4, width - 16 - len(last)))
+        return [
+            [
+                Segment(f"{row.index + 1:>5} ", palette.faint),
+                Segment(f"{who:<6}", style),
+                Segment(text, palette.text),
+                Segment(last, palette.faint),
+            ]
+        ]
+
+    def choose(self, row: Any) -> None:
+        self.dismiss(row.index)

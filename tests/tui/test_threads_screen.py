@@ -1,0 +1,150 @@
+"""The threads screen: open, rename, fork, delete and take back, export."""
+
+from __future__ import annotations
+
+import pytest
+
+from sakti.agent.views import ThreadSummary
+from sakti.core.types import Thread
+from sakti.tui.app import SaktiApp
+from sakti.tui.screens.threads import ForkScreen, ThreadsScreen
+from tests.tui.conftest import chat_text, screen_text, settle
+from tests.tui.fakes import NOW, assistant, user
+from tests.tui.real import real_session, say
+from tests.tui.scene import scene
+from tests.tui.test_snapshots import SIZES, THEMES, posed
+
+
+async def title(app):
+    return str(app.screen.query_one("#panel-title").render())
+
+
+async def opened(app, pilot):
+    await pilot.press("ctrl+t")
+    await settle(app, pilot)
+    assert isinstance(app.screen, ThreadsScreen)
+    return app.screen
+
+
+async def press(app, pilot, *keys):
+    await pilot.press(*keys)
+    await settle(app, pilot)
+
+
+async def test_rename_fork_delete_and_take_back(store, tmp_path):
+    app = SaktiApp(real_session(store, tmp_path / "w", "In the attic.", "In the cellar.", "Nowhere."))
+    async with app.run_test(size=(120, 35)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "where is the xylophone", "and the zither")
+        first = app.session.thread.id
+        screen = await opened(app, pilot)
+        await press(app, pilot, "ctrl+r", "ctrl+a", "ctrl+k", *"instruments", "enter")
+        assert "Renamed to 'instruments'" in await title(app)
+        assert app.header.thread_title == "instruments"
+        await press(app, pilot, "ctrl+o")
+        assert isinstance(app.screen, ForkScreen)
+        assert "up to which message" in screen_text(app)
+        await press(app, pilot, "down", "down", "enter")  # the first answer
+        assert app.screen is screen
+        assert "Forked with 2 messages" in await title(app)
+        assert [r.messages for r in screen.result_list.rows] == [2, 4]
+        await press(app, pilot, "enter")
+        assert app.session.thread.metadata["forked_from"] == first
+        assert "In the attic." in chat_text(app)
+        assert "zither" not in chat_text(app)
+        await opened(app, pilot)
+        await press(app, pilot, "ctrl+d")
+        assert "again deletes" in await title(app) and "2 messages" in await title(app)
+        assert app.screen.result_list.rows[0].thread.id == app.session.thread.id
+        await press(app, pilot, "ctrl+d")
+        assert "Deleted" in await title(app)
+        assert [r.messages for r in app.screen.result_list.rows] == [4]
+        assert app.session.thread.id not in (first, ""), "a new thread began where the open one went"
+        await press(app, pilot, "ctrl+y")
+        assert "is back" in await title(app)
+        assert sorted(r.messages for r in app.screen.result_list.rows) == [2, 4]
+        await press(app, pilot, "ctrl+y")
+        assert "No thread of this workspace is deleted" in await title(app)
+
+
+async def test_moving_on_forgets_that_deleting_was_asked(store, tmp_path):
+    app = SaktiApp(real_session(store, tmp_path / "w", "one", "two"))
+    async with app.run_test(size=(120, 35)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "first")
+        await app.session.new_thread()
+        await say(app, pilot, "second")
+        await opened(app, pilot)
+        await press(app, pilot, "ctrl+d")
+        await press(app, pilot, "down")
+        assert "again" not in await title(app)
+        await press(app, pilot, "ctrl+d")
+        assert len(app.screen.result_list.rows) == 2
+        assert "again deletes 'first'" in await title(app)
+
+
+async def test_export_by_keys_and_its_refusals(store, tmp_path):
+    app = SaktiApp(real_session(store, tmp_path / "w", "**one**"))
+    async with app.run_test(size=(120, 35)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "hello there")
+        await opened(app, pilot)
+        await press(app, pilot, "ctrl+s", "ctrl+a", "ctrl+k", *"out.html", "enter")
+        assert "out.html" in await title(app)
+        assert "<strong>one</strong>" in (app.session.workspace / "out.html").read_text()
+        await press(app, pilot, "ctrl+s", "ctrl+a", "ctrl+k", *"out.html", "enter")
+        assert "exists already" in await title(app)
+        await press(app, pilot, "ctrl+s", "ctrl+a", "ctrl+k", *"out.doc", "enter")
+        assert "md, json, html" in await title(app)
+        await press(app, pilot, "ctrl+s", "escape")
+        assert isinstance(app.screen, ThreadsScreen)
+        await press(app, pilot, "escape")
+        assert not isinstance(app.screen, ThreadsScreen)
+
+
+async def test_every_key_below_can_be_clicked(running, session):
+    session.views.all_threads = summaries()
+    async with running() as (app, pilot):
+        screen = await opened(app, pilot)
+        done = []
+        for name in ("fork", "delete", "restore", "ask", "open"):
+            setattr(screen, f"action_{name}", lambda *a, name=name: done.append(name))
+        keys = screen.query_one("#panel-keys")
+        text = str(keys.render())
+        for label in ("enter open", "^r rename", "^o fork", "^d delete", "^y take back", "^s export"):
+            await pilot.click(keys, offset=(text.index(label) + 2, 0))
+        await settle(app, pilot)
+        assert done == ["open", "ask", "fork", "delete", "restore", "ask"]
+
+
+def summaries():
+    threads = [
+        Thread("t1", "/work", "fix login redirect", NOW, NOW),
+        Thread("t2", "/work", "fix login redirect (fork)", NOW, NOW - 7_200_000, metadata={"forked_from": "t1"}),
+        Thread("t3", "/work", "設計 の メモ 🧪 " * 6, NOW, NOW - 3 * 86_400_000),
+    ]
+    return [
+        ThreadSummary(t, "It now uses safe_next, which accepts only paths of this site.", 6 * n, 4_200 * n)
+        for n, t in enumerate(threads, 1)
+    ]
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("size", SIZES)
+def test_threads_picture(snap_compare, size, theme):
+    session = scene("/work")
+    session.views.all_threads = summaries()
+    assert snap_compare(SaktiApp(session), terminal_size=size, run_before=posed(theme, "ctrl+t"))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_fork_picture(snap_compare, size):
+    session = scene("/work")
+
+    async def open_it(pilot):
+        await posed("sakti-dark")(pilot)
+        said = [user("u", "the redirect after login loses ?next=", 0), assistant("a", "It uses **safe_next** now.", 1)]
+        pilot.app.push_screen(ForkScreen("fix login redirect", said))
+        await settle(pilot.app, pilot)
+
+    assert snap_compare(SaktiApp(session), terminal_size=size, run_before=open_it)

@@ -110,8 +110,14 @@ class AgentSettings:
 
 @dataclass(frozen=True, slots=True)
 class UiSettings:
+    """`notify`: how the terminal calls when it is not in sight and an approval waits or a long turn has ended.
+    `reduced_motion`: nothing blinks or glides. `mouse = false` leaves the mouse to the terminal."""
+
     theme: str = "sakti-dark"
     sidebar_width: int = 38
+    mouse: bool = True
+    reduced_motion: bool = False
+    notify: Literal["off", "bell", "desktop"] = "bell"
 
 
 @dataclass(frozen=True, slots=True)

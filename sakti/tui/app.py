@@ -21,6 +21,7 @@ from sakti.core.events import ApprovalRequested, ApprovalResolved
 from sakti.core.text import one_line, sanitise
 from sakti.core.types import Thread
 from sakti.tui import bridge, navigation, work
+from sakti.tui.attention import Attention
 from sakti.tui.commands import Commands
 from sakti.tui.completing import Completer
 from sakti.tui.palette import variable_defaults
@@ -86,6 +87,7 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
         self._commands = Commands(self)
         self._completer = Completer(session)
         self.unsent = Unsent(self)
+        self.attention = Attention(self)
         self._first_prompt, self._pick_first = prompt, pick_thread
         self._started = False
         self._waiting: list[str] = []
@@ -125,6 +127,10 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
 
     def on_mount(self) -> None:
         self.session.subscribe(lambda event: bridge.handle(self, event))
+        self.app_resume_signal.subscribe(self, self._repaint)  # pyright: ignore[reportUnknownMemberType]
+        if self.session.config.ui.reduced_motion:
+            self.animation_level = "none"
+            self.prompt.cursor_blink = False
         self.sidebar.styles.width = max(24, min(80, self.session.config.ui.sidebar_width))
         for problem in self._themes.problems:
             self.say(problem, title="Theme", tone="warning")
@@ -262,6 +268,15 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
 
     def on_resize(self, event: events.Resize) -> None:
         self.sidebar.set_narrow(event.size.width < 100)
+
+    def _repaint(self, _: object) -> None:
+        """Another program had the terminal: nothing of what stands there is ours."""
+        self.screen.refresh()
+
+    def call_terminal(self, sequence: str) -> None:
+        """Write a control sequence of our own making to the terminal."""
+        if self._driver is not None and not self.is_headless:
+            self._driver.write(sequence)
 
     def notify(
         self,

@@ -83,6 +83,7 @@ def handle(app: SaktiApp, event: Event) -> None:
             live.show_user(message)
             app.transcript.scroll_end_now()
             app.status_line.busy(True)
+            app.attention.turn_began()
         case StepStarted(request_tokens=tokens):
             app.status_line.going_on()
             app.status_line.context = tokens
@@ -97,6 +98,8 @@ def handle(app: SaktiApp, event: Event) -> None:
             _turn_finished(app, event)
         case ApprovalRequested() | ApprovalResolved():
             app.show_approvals(event)
+            if isinstance(event, ApprovalRequested):
+                app.attention.wanted(f"{event.tool} asks to run: {event.target}")
         case QueueChanged(queued):
             app.queue.queued = queued
             app.status_line.queued = len(queued)
@@ -161,6 +164,7 @@ def _turn_finished(app: SaktiApp, event: TurnFinished) -> None:
     app.status_line.busy(False)
     app.sidebar.memory.usage = app.session.usage
     app.show_git()
+    app.attention.turn_ended(event.error_title or _ENDS.get(event.status, "The answer is there"))
     if event.status == "answered":
         return
     title = event.error_title or _ENDS.get(event.status, event.status)

@@ -20,6 +20,7 @@ def run(session: Session, *, prompt: str | None = None, pick_thread: bool = Fals
 
 async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
     from sakti.agent.leaving import observe_on_exit
+    from sakti.tui import terminal
     from sakti.tui.app import SaktiApp
     from sakti.tui.log import log_error
 
@@ -27,8 +28,10 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):  # leave as with ctrl+q: terminal restored, session closed
         with contextlib.suppress(NotImplementedError, RuntimeError):
             asyncio.get_running_loop().add_signal_handler(number, app.exit, 128 + number)
+    loop = asyncio.get_running_loop()
+    terminal.when_gone(lambda: loop.call_soon_threadsafe(app.exit, 128 + signal.SIGHUP))
     try:
-        code = await app.run_async()
+        code = await app.run_async(mouse=session.config.ui.mouse)
         if not code and not app.crash_message:
             await observe_on_exit(session, lambda text: print(text, file=sys.stderr))
     finally:
@@ -43,6 +46,9 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
             log_error(e)
             with contextlib.suppress(OSError):
                 print("sakti could not close its session cleanly; the log file has the details.", file=sys.stderr)
+    with contextlib.suppress(OSError):
+        if session.thread is not None and session.thread.title:  # an empty thread is not stored
+            print(f"Resume with: sakti -c, or at any time: sakti -r {session.thread.id[-8:]}", file=sys.stderr)
     if app.crash_message:
         print(app.crash_message, file=sys.stderr)
         return 1

@@ -64,6 +64,9 @@ class Place:
     def messages(self) -> list[tuple[str, str]]:
         return self.rows("SELECT role, raw_content FROM messages ORDER BY thread_id, message_index")
 
+    def threads(self) -> list[str]:
+        return [id for (id,) in self.rows("SELECT id FROM threads ORDER BY updated_at DESC")]
+
     def sound(self) -> None:
         """Nothing is broken, and the model was never sent what a real one refuses."""
         assert self.json("db", "check")["ok"]

@@ -56,7 +56,7 @@ class Terminal:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
         self.process.wait(10)
-        os.close(self._fd)
+        self.hang_up()
         if error is not None:
             print(self.text)
 
@@ -125,6 +125,12 @@ class Terminal:
             again = time.monotonic() + 0.5
             while "yes, once" in self.text and time.monotonic() < again:
                 self.read(0.05)
+
+    def hang_up(self) -> None:
+        """Close the terminal's window."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
 
     def quit(self) -> int:
         self.keys("\x03")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from pathlib import Path
+
+import pytest
 
 from tests.e2e.conftest import Place
 from tests.e2e.server import Reply
+from tests.e2e.test_chat import restored
 
 
 def test_killed_with_a_queue_and_a_draft_it_brings_both_back_unsent(place: Place) -> None:
@@ -29,3 +34,73 @@ def test_killed_with_a_queue_and_a_draft_it_brings_both_back_unsent(place: Place
     assert [text for role, text in place.messages() if role == "user"] == ["first thing"]
     assert place.rows("SELECT count(*) FROM unsent") == [(0,)]
     place.sound()
+
+
+LONG = (Reply("", calls=(("bash", {"command": "echo $$ > child; sleep 600"}),)),)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP, None], ids=["SIGTERM", "SIGHUP", "closed terminal"])
+def test_told_to_go_it_keeps_everything_and_leaves_nothing_running(place: Place, how: signal.Signals | None) -> None:
+    place.model.play("run it", *LONG)
+    child = place.folder / "child"
+    with place.open("--approval", "auto") as t:
+        t.started().say("run it", lambda _: child.exists() and child.read_text().strip())
+        t.keys("a draft")
+        t.until("a draft")
+        if how is None:
+            t.hang_up()
+            assert t.process.wait(20) == 128 + signal.SIGHUP
+        else:
+            t.process.send_signal(how)
+            assert t.ended() == 128 + how
+            restored(t)
+            assert f"Resume with: sakti -c, or at any time: sakti -r {place.threads()[0][-8:]}" in t.text
+    assert not Path(f"/proc/{child.read_text().strip()}").exists()
+    assert [role for role, _ in place.messages()] == ["user", "assistant", "tool"]
+    assert place.rows("SELECT draft, owner FROM unsent") == [("a draft", "")]
+    place.model.play("again", "Here I am.")
+    with place.open("-r", place.threads()[0][-8:]) as t:
+        t.until("a draft")
+        t.until("run it")
+        t.keys("\x15again\r")
+        t.until("Here I am.")
+        assert t.quit() == 0
+    place.sound()
+
+
+def test_suspended_and_brought_back(place: Place) -> None:
+    place.model.play("say", "Said it.")
+    with place.open() as t:
+        t.started()
+        t.keys("half")
+        t.until("half")
+        t.keys("\x1a")
+        t.until(lambda _: stopped(t.process.pid), "being stopped")
+        restored(t)
+        t.raw = b""
+        os.kill(t.process.pid, signal.SIGCONT)
+        t.until(lambda _: b"half" in t.raw, "the screen drawn again")
+        t.say("\x15say something", "Said it.")
+        assert t.quit() == 0
+    place.sound()
+
+
+def test_the_editor_has_the_terminal_and_gives_it_back(place: Place) -> None:
+    editor = place.folder / "editor.sh"
+    editor.write_text('#!/bin/sh\necho EDITOR IS HERE\nread answer\necho "$answer" >> "$1"\n')
+    editor.chmod(0o700)
+    place.env["EDITOR"] = str(editor)
+    with place.open() as t:
+        t.started()
+        t.keys("from the prompt, ")
+        t.until("from the prompt")
+        t.keys("\x07")
+        t.until("EDITOR IS HERE")
+        t.keys("from the editor\n")
+        t.until("from the prompt, from the editor")
+        t.until("F2 memory")
+        assert t.quit() == 0
+
+
+def stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"

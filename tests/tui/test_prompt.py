@@ -7,6 +7,7 @@ import stat
 import sys
 
 import pytest
+from textual import events
 
 from sakti.core.errors import SaktiError
 from sakti.core.types import ModelInfo
@@ -91,6 +92,14 @@ async def test_names_of_models_are_completed(running, session):
         await settle(app, pilot)
         assert [c.label for c in app.completions.choices] == ["openai/gpt-5", "openai/gpt-5-mini"]
         assert "400.0k window" in screen_text(app)
+
+
+async def test_keys_that_edit_keep_their_place_among_letters(running, session):
+    async with running() as (app, pilot):
+        for key in (*"gone", "ctrl+u", *"no word", "ctrl+w", *"sense", "backspace", "left", "X"):
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await settle(app, pilot)
+        assert app.prompt.text == "no senXs"
 
 
 # --- the editor ---------------------------------------------------------------------------------------------

@@ -134,13 +134,14 @@ class Prompt(TextArea):
             self.post_message(self.Wanted(None))
             return
         for binding in self._bindings.key_to_bindings.get(event.key, ()):
-            if (binding.id or "").startswith("prompt."):
-                # run here, in the order of the keys: as a binding it could overtake letters still in the queue
-                event.stop()
-                event.prevent_default()
-                await self.run_action(binding.action)
-                return
-        if event.is_printable or event.key in ("backspace", "delete", "ctrl+w", "ctrl+u"):
+            # run here, in the order of the keys: as a binding it could overtake letters, or be overtaken by them
+            event.stop()
+            event.prevent_default()
+            if event.key in ("backspace", "delete", "ctrl+w", "ctrl+u"):
+                self.completing = False
+            await self.run_action(binding.action)
+            return
+        if event.is_printable:
             self.completing = False  # what is offered belongs to the text as it was
         await super()._on_key(event)
 

@@ -1,0 +1,26 @@
+"""The terminal as a thing that can go away."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from collections.abc import Callable
+
+
+def when_gone(call: Callable[[], object], fd: int = 0) -> None:
+    """Run `call`, in a thread, when the other side of the terminal is closed. Not every closed terminal sends SIGHUP,
+    and writing to one fails for good: what is written from then on goes nowhere."""
+    if not hasattr(select, "poll") or not os.isatty(fd):
+        return
+
+    def watch() -> None:
+        poll = select.poll()
+        poll.register(fd, 0)  # a hang-up is told without being asked for; nothing else wakes this
+        if any(event & select.POLLHUP for _, event in poll.poll()):
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for number in (0, 1, 2):
+                os.dup2(nothing, number)
+            call()
+
+    threading.Thread(target=watch, name="terminal-watch", daemon=True).start()

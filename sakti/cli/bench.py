@@ -241,3 +241,25 @@ async def _remembered(sessions: int, model: str | None) -> list[dict[str, Any]]:
         return await memory_bench.run(range(sessions), O200k(), (provider, full_name.partition("/")[2]))
     finally:
         await provider.close()
+
+
+@app.command()
+def tui(json_: Json = False) -> None:
+    """How fast the terminal feels: sakti in a pseudo-terminal against a built-in model that streams."""
+    from sakti.bench import tui as bench
+
+    with common.plain_errors():
+        found = asyncio.run(bench.run())
+    if json_:
+        common.say_json(found)
+        return
+    echo = found["echo_ms"]
+    for name, value in (
+        ("launch to prompt", f"{found['paint_s']:.2f} s"),
+        ("Enter to first token", f"{found['first_token_ms']:.0f} ms"),
+        ("20,000 tokens", f"{found['tokens_20k_s']:.1f} s, {found['tokens_20k_cpu_s']:.1f} s CPU"),
+        ("key to letter at 200 tokens/s", f"{echo['p50']:.0f} ms median, {echo['max']:.0f} ms at worst"),
+        ("memory, idle and after them", f"{found['idle_mb']:.0f} MB, {found['after_mb']:.0f} MB"),
+    ):
+        common.say(f"{name:<30} {value}")
+    common.say("wall time but for CPU, on a machine that should do nothing else meanwhile")

@@ -7,7 +7,6 @@ gets every event, from turns and from memory's background work, on the event loo
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -15,14 +14,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from sakti.agent import assembly, mentions
+from sakti.agent import assembly
 from sakti.agent.models import Models
+from sakti.agent.turns import Turns
 from sakti.agent.views import Views
 from sakti.agent.workspace import GitState, describe, git_state, moving_facts
 from sakti.core import resources
 from sakti.core.clock import Clock, SystemClock
 from sakti.core.config import APPROVAL_MODES, ApprovalMode, Config
-from sakti.core.errors import ConfigError, NoModelError, SaktiError, StoreError
+from sakti.core.errors import ConfigError, StoreError
 from sakti.core.events import (
     ApprovalRequested,
     CompactionFinished,
@@ -31,29 +31,22 @@ from sakti.core.events import (
     MessageSaved,
     ModelChanged,
     Notice,
-    QueueChanged,
     StepFinished,
     ThreadChanged,
-    TurnFinished,
 )
 from sakti.core.text import one_line
 from sakti.core.tokens import Counter, O200k
 from sakti.core.types import (
     Block,
     ModelInfo,
-    Part,
-    TextPart,
     Thread,
     Usage,
 )
 
 if TYPE_CHECKING:
     from sakti.agent.approvals import Approvals
-    from sakti.agent.inbox import Inbox
-    from sakti.agent.loop import Turn
     from sakti.agent.processors.base import Processor
     from sakti.agent.toolbox import Toolbox
-    from sakti.agent.turn_lease import TurnLease
     from sakti.memory.engine import MemoryEngine
     from sakti.providers.protocol import Provider
     from sakti.store.database import Store
@@ -107,19 +100,16 @@ class Session:
         self.views = Views(self)
         self._store = store
         self._own_store = store is None
-        self._processors = tuple(processors)
+        self.processors = tuple(processors)
         self._approval_mode: ApprovalMode = options.config.approval.mode
         self._listeners: list[Callable[[Event], None]] = []
         self._engine: MemoryEngine | None = None
         self._toolbox: Toolbox | None = None
         self._approvals: Approvals | None = None
-        self._inbox: Inbox | None = None
-        self._turn: Turn | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._failed: tuple[Part, ...] | None = None
+        self._turns = Turns(self)
         self._system_blocks: tuple[Block, ...] = ()
         self.session_id = ""
-        self._owner = ""  # this session's name in the leases
+        self.owner = ""  # this session's name in the leases
         self._newest = -1  # index of the newest message of the thread that memory here knows
         self._thread_is_new = False
 
@@ -150,11 +140,11 @@ class Session:
 
     @property
     def busy(self) -> bool:
-        return self._task is not None and not self._task.done()
+        return self._turns.busy
 
     @property
     def queued(self) -> tuple[str, ...]:
-        return self._inbox.texts() if self._inbox is not None else ()
+        return self._turns.inbox.texts()
 
     @property
     def approvals(self) -> tuple[ApprovalRequested, ...]:
@@ -201,7 +191,7 @@ class Session:
         from sakti.store import leases
 
         store = self.store
-        self.session_id, self._owner = store.ids.new(), leases.new_owner()
+        self.session_id, self.owner = store.ids.new(), leases.new_owner()
         for warning in (*self.options.warnings, *store.notices, store.read_only_reason):
             if warning:
                 self.emit(Notice("warning", "Start", warning))
@@ -338,9 +328,8 @@ class Session:
         await self._open(thread)
 
     async def _open(self, thread: Thread) -> None:
-        from sakti.agent.inbox import Inbox
 
-        self._inbox, self._failed = Inbox(), None
+        self._turns.begin_thread()
         await self._load(thread)
 
     async def _load(self, thread: Thread) -> None:
@@ -354,7 +343,7 @@ class Session:
         self._engine = assembly.make_engine(self)
         if not self._thread_is_new:
             await self._warm_counter()  # the log of an older thread is counted when it is opened
-            await resume.answer_open_calls(self.store, thread, self.counter, self._owner)
+            await resume.answer_open_calls(self.store, thread, self.counter, self.owner)
         newest = await self.store.read(messages.page, thread.id, limit=1)
         self._newest = newest[-1].index if newest else -1
         self.usage = await self.store.read(messages.usage_of, thread.id)
@@ -370,14 +359,14 @@ class Session:
 
         if self.thread is None or not title.strip():
             raise ConfigError("Write the new title behind /rename.")
-        await self._store_thread()
+        await self.store_thread()
         renamed = await self.store.write(
             threads.rename, self.thread.id, one_line(title, 200), self.clock.now(), by_user=True
         )
         if renamed is not None:
             self.emit(ThreadChanged(renamed))
 
-    async def _store_thread(self, first_text: str = "") -> None:
+    async def store_thread(self, first_text: str = "") -> None:
         """Store a new thread; its title is the first line of its first message until the Observer names it."""
         from sakti.store import threads
 
@@ -394,132 +383,32 @@ class Session:
         """Send a message: start a turn, or queue it for the running turn's next step. Files named as @path are
         attached. Raises `NoModelError` where there is nobody to answer, `SaktiError` (thread_busy) while another
         window has a turn under way in this thread."""
-        if not text.strip():
-            return
-        if self.provider is None:
-            raise NoModelError(
-                "Set ANTHROPIC_API_KEY or OPENAI_API_KEY and start again, run `sakti local install`, or name a local "
-                "server with /model. Everything but the answers works without."
-            )
-        parts = await asyncio.to_thread(mentions.with_files, text, self.workspace, self.own_paths())
-        if self.busy:
-            assert self._inbox is not None
-            self._inbox.queued.append(parts)
-            self.emit(QueueChanged(self._inbox.texts()))
-            return
-        await self._begin(parts)
-
-    async def _begin(self, parts: tuple[Part, ...]) -> None:
-        """Start a turn; returns when the thread is taken for it."""
-        taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._run(parts, taken))
-        await taken
+        await self._turns.submit(text)
 
     async def retry(self) -> None:
         """Ask again after a model call that failed: the conversation is sent as it stands. Raises as `submit`."""
-        if self._failed is not None and not self.busy:
-            await self._begin(())
+        await self._turns.retry()
 
     def unqueue(self, index: int) -> str | None:
         """Take back a queued message; returns its text."""
-        if self._inbox is None or not 0 <= index < len(self._inbox.queued):
-            return None
-        text = self._inbox.texts()[index]
-        del self._inbox.queued[index]
-        self.emit(QueueChanged(self._inbox.texts()))
-        return text
+        return self._turns.unqueue(index)
 
     async def interrupt(self) -> bool:
         """End the running turn, keeping what was streamed; false where nothing runs."""
-        task = self._task
-        if task is None or task.done():
-            return False
-        if self._turn is not None:
-            self._turn.interrupt()
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait({task})
-        return True
+        return await self._turns.interrupt()
 
     async def wait(self) -> None:
         """Until no turn runs."""
-        while self._task is not None and not self._task.done():
-            await asyncio.wait({self._task})
+        await self._turns.wait()
 
-    async def _run(self, parts: tuple[Part, ...], taken: asyncio.Future[None]) -> None:
-        """One turn, its events to all listeners. The worker's root: whatever fails becomes an event, but that the
-        thread is in use elsewhere, which `taken` tells."""
-        from sakti.agent import turn_lease
-
-        assert self.thread is not None
-        lease = turn_lease.TurnLease(self.store, self._owner, self.thread.id)
-        error: SaktiError | None = None
-        try:
-            await lease.take()
-            _settle(taken)
-            self._failed = None
-            await self._play(parts, lease)
-            return
-        except asyncio.CancelledError:
-            pass
-        except SaktiError as e:
-            if e.code in (turn_lease.BUSY, turn_lease.DELETED):
-                self._task = None
-                _settle(taken, e)
-                return
-            log.exception("turn failed")
-            error = e
-        except Exception as e:
-            log.exception("turn failed")
-            error = SaktiError(f"{type(e).__name__}: {e}. The log file has the details.")
-        finally:
-            self._turn = None
-        await lease.give_back()
-        _settle(taken)
-        self._finish_broken("interrupted" if error is None else "error", error)
-
-    async def _play(self, parts: tuple[Part, ...], lease: TurnLease) -> None:
-        from sakti.agent import loop
-
-        await self._take_in()
-        text = "\n".join(p.text for p in parts if isinstance(p, TextPart))
-        await self._store_thread(text)
-        await assembly.load_rules(self)
-        turn = self._turn = await self._make_turn(lease)
-        async with contextlib.aclosing(loop.run_turn(turn, parts)) as events:
-            async for event in events:
-                if isinstance(event, TurnFinished):
-                    self._failed = turn.messages[0].parts if event.status == "error" and turn.messages else None
-                    self.git = await git_state(self.workspace)
-                    await lease.give_back()
-                    self._task = None
-                    self.emit(self.engine.status())
-                self.emit(event)
-        if self._failed is None and not turn.interrupted:
-            await self._send_queued()
-
-    async def _send_queued(self) -> None:
-        """What was queued after the turn's last look into the inbox begins a turn of its own."""
-        inbox = self._inbox
-        if inbox is None or not inbox.queued or self.busy:
-            return
-        parts = inbox.queued.pop(0)
-        self.emit(QueueChanged(inbox.texts()))
-        try:
-            await self._begin(parts)
-        except SaktiError as e:
-            inbox.queued.insert(0, parts)
-            self.emit(QueueChanged(inbox.texts()))
-            self.emit(Notice("warning", e.title, e.message))
-
-    async def _take_in(self) -> None:
+    async def take_in(self) -> None:
         """What another window wrote into this thread since its last turn here becomes known before the next one."""
         from sakti.agent import resume
         from sakti.store import messages, threads
 
         assert self.thread is not None
         if not self._thread_is_new:
-            await resume.answer_open_calls(self.store, self.thread, self.counter, self._owner)
+            await resume.answer_open_calls(self.store, self.thread, self.counter, self.owner)
         newer = await self.store.read(messages.after, self.thread.id, self._newest)
         if not newer:
             return
@@ -532,49 +421,6 @@ class Session:
                 f"{len(newer)} messages were added to this thread in another window; "
                 "the agent knows them. Open the thread again to see them.",
             )
-        )
-
-    def _finish_broken(self, status: str, error: SaktiError | None) -> None:
-        self._task = None
-        self.emit(
-            TurnFinished(
-                self.thread.id if self.thread else "",
-                "interrupted" if status == "interrupted" else "error",
-                "",
-                0,
-                Usage(),
-                error.message if error else None,
-                error.title if error else None,
-                error.code if error else None,
-            )
-        )
-
-    async def _make_turn(self, lease: TurnLease) -> Turn:
-        from sakti.agent import loop
-        from sakti.agent.processors.builtin import MemoryProcessor, TokenLimiter
-
-        assert self.thread is not None and self.provider is not None and self._inbox is not None
-        info = await self.models.learn()
-        before, after, guarded = loop.hooks(MemoryProcessor(self.engine), TokenLimiter(self.counter), self._processors)
-        thread_id = self.thread.id
-        return loop.Turn(
-            store=self.store,
-            counter=self.counter,
-            provider=self.provider,
-            model=info,
-            engine=self.engine,
-            toolbox=self.toolbox,
-            thread_id=thread_id,
-            resource_id=self.resource_id,
-            system=self.system(),
-            tail=self.moving,
-            inbox=self._inbox,
-            settings=self.config.agent,
-            before=before,
-            after=after,
-            guarded=guarded,
-            session_id=self.session_id,
-            require=lease.require,
         )
 
     def system(self) -> tuple[Block, ...]:
@@ -611,11 +457,11 @@ class Session:
 
         assert self.thread is not None
         if not self.busy:
-            lease = TurnLease(self.store, self._owner, self.thread.id)
+            lease = TurnLease(self.store, self.owner, self.thread.id)
             await lease.take()
             await lease.give_back()  # not held for as long as a command may run: a turn may begin meanwhile
-            await self._take_in()
-        await self._store_thread(f"!{command}")
+            await self.take_in()
+        await self.store_thread(f"!{command}")
         await user_shell.run(self, command)
 
     async def note(self, text: str) -> None:
@@ -667,12 +513,3 @@ class Session:
     def compact_preview(self) -> tuple[int, int, int]:
         """Messages that would be observed, tokens before, tokens after (an estimate)."""
         return self.engine.compact_preview()
-
-
-def _settle(taken: asyncio.Future[None], error: SaktiError | None = None) -> None:
-    if taken.done():
-        return
-    if error is None:
-        taken.set_result(None)
-    else:
-        taken.set_exception(error)

@@ -1,0 +1,215 @@
+"""The turns of a session: one at a time, what is typed meanwhile waits in the inbox."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from sakti.agent import assembly, mentions
+from sakti.agent.inbox import Inbox
+from sakti.agent.workspace import git_state
+from sakti.core.errors import NoModelError, SaktiError
+from sakti.core.events import Notice, QueueChanged, TurnFinished
+from sakti.core.types import Part, TextPart, Usage
+
+if TYPE_CHECKING:
+    from sakti.agent.loop import Turn
+    from sakti.agent.session import Session
+    from sakti.agent.turn_lease import TurnLease
+
+log = logging.getLogger(__name__)
+
+
+class Turns:
+    """Starts, queues, interrupts and repeats the turns of `session`'s open thread."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.inbox = Inbox()
+        self._turn: Turn | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._failed: tuple[Part, ...] | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    def begin_thread(self) -> None:
+        """Another thread is open: nothing is queued there, nothing has failed."""
+        self.inbox, self._failed = Inbox(), None
+
+    async def submit(self, text: str) -> None:
+        """Send a message: start a turn, or queue it for the running turn's next step. Files named as @path are
+        attached. Raises `NoModelError` where there is nobody to answer, `SaktiError` (thread_busy) while another
+        window has a turn under way in this thread."""
+        if not text.strip():
+            return
+        if self.session.provider is None:
+            raise NoModelError(
+                "Set ANTHROPIC_API_KEY or OPENAI_API_KEY and start again, run `sakti local install`, or name a local "
+                "server with /model. Everything but the answers works without."
+            )
+        parts = await asyncio.to_thread(mentions.with_files, text, self.session.workspace, self.session.own_paths())
+        if self.busy:
+            self.inbox.queued.append(parts)
+            self.session.emit(QueueChanged(self.inbox.texts()))
+            return
+        await self._begin(parts)
+
+    async def _begin(self, parts: tuple[Part, ...]) -> None:
+        """Start a turn; returns when the thread is taken for it."""
+        taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._run(parts, taken))
+        await taken
+
+    async def retry(self) -> None:
+        """Ask again after a model call that failed: the conversation is sent as it stands. Raises as `submit`."""
+        if self._failed is not None and not self.busy:
+            await self._begin(())
+
+    def unqueue(self, index: int) -> str | None:
+        """Take back a queued message; returns its text."""
+        if not 0 <= index < len(self.inbox.queued):
+            return None
+        text = self.inbox.texts()[index]
+        del self.inbox.queued[index]
+        self.session.emit(QueueChanged(self.inbox.texts()))
+        return text
+
+    async def interrupt(self) -> bool:
+        """End the running turn, keeping what was streamed; false where nothing runs."""
+        task = self._task
+        if task is None or task.done():
+            return False
+        if self._turn is not None:
+            self._turn.interrupt()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait({task})
+        return True
+
+    async def wait(self) -> None:
+        """Until no turn runs."""
+        while self._task is not None and not self._task.done():
+            await asyncio.wait({self._task})
+
+    async def _run(self, parts: tuple[Part, ...], taken: asyncio.Future[None]) -> None:
+        """One turn, its events to all listeners. The worker's root: whatever fails becomes an event, but that the
+        thread is in use elsewhere, which `taken` tells."""
+        from sakti.agent import turn_lease
+
+        assert self.session.thread is not None
+        lease = turn_lease.TurnLease(self.session.store, self.session.owner, self.session.thread.id)
+        error: SaktiError | None = None
+        try:
+            await lease.take()
+            _settle(taken)
+            self._failed = None
+            await self._play(parts, lease)
+            return
+        except asyncio.CancelledError:
+            pass
+        except SaktiError as e:
+            if e.code in (turn_lease.BUSY, turn_lease.DELETED):
+                self._task = None
+                _settle(taken, e)
+                return
+            log.exception("turn failed")
+            error = e
+        except Exception as e:
+            log.exception("turn failed")
+            error = SaktiError(f"{type(e).__name__}: {e}. The log file has the details.")
+        finally:
+            self._turn = None
+        await lease.give_back()
+        _settle(taken)
+        self._finish_broken("interrupted" if error is None else "error", error)
+
+    async def _play(self, parts: tuple[Part, ...], lease: TurnLease) -> None:
+        from sakti.agent import loop
+
+        await self.session.take_in()
+        text = "\n".join(p.text for p in parts if isinstance(p, TextPart))
+        await self.session.store_thread(text)
+        await assembly.load_rules(self.session)
+        turn = self._turn = await self._make_turn(lease)
+        async with contextlib.aclosing(loop.run_turn(turn, parts)) as events:
+            async for event in events:
+                if isinstance(event, TurnFinished):
+                    self._failed = turn.messages[0].parts if event.status == "error" and turn.messages else None
+                    self.session.git = await git_state(self.session.workspace)
+                    await lease.give_back()
+                    self._task = None
+                    self.session.emit(self.session.engine.status())
+                self.session.emit(event)
+        if self._failed is None and not turn.interrupted:
+            await self._send_queued()
+
+    async def _send_queued(self) -> None:
+        """What was queued after the turn's last look into the inbox begins a turn of its own."""
+        inbox = self.inbox
+        if not inbox.queued or self.busy:
+            return
+        parts = inbox.queued.pop(0)
+        self.session.emit(QueueChanged(inbox.texts()))
+        try:
+            await self._begin(parts)
+        except SaktiError as e:
+            inbox.queued.insert(0, parts)
+            self.session.emit(QueueChanged(inbox.texts()))
+            self.session.emit(Notice("warning", e.title, e.message))
+
+    def _finish_broken(self, status: str, error: SaktiError | None) -> None:
+        self._task = None
+        self.session.emit(
+            TurnFinished(
+                self.session.thread.id if self.session.thread else "",
+                "interrupted" if status == "interrupted" else "error",
+                "",
+                0,
+                Usage(),
+                error.message if error else None,
+                error.title if error else None,
+                error.code if error else None,
+            )
+        )
+
+    async def _make_turn(self, lease: TurnLease) -> Turn:
+        from sakti.agent import loop
+        from sakti.agent.processors.builtin import MemoryProcessor, TokenLimiter
+
+        session = self.session
+        assert session.thread is not None and session.provider is not None
+        info = await session.models.learn()
+        memory, limiter = MemoryProcessor(session.engine), TokenLimiter(session.counter)
+        before, after, guarded = loop.hooks(memory, limiter, session.processors)
+        return loop.Turn(
+            store=session.store,
+            counter=session.counter,
+            provider=session.provider,
+            model=info,
+            engine=session.engine,
+            toolbox=session.toolbox,
+            thread_id=session.thread.id,
+            resource_id=session.resource_id,
+            system=session.system(),
+            tail=session.moving,
+            inbox=self.inbox,
+            settings=session.config.agent,
+            before=before,
+            after=after,
+            guarded=guarded,
+            session_id=session.session_id,
+            require=lease.require,
+        )
+
+
+def _settle(taken: asyncio.Future[None], error: SaktiError | None = None) -> None:
+    if taken.done():
+        return
+    if error is None:
+        taken.set_result(None)
+    else:
+        taken.set_exception(error)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sakti.store.memory_log import LogLine
     from sakti.store.places import Origin
     from sakti.store.search import SearchPage
+    from sakti.store.timeline import Moment
     from sakti.tasks.service import Board
 
 
@@ -63,6 +64,19 @@ class Views:
         if session.thread is None:
             return []
         return await session.store.read(memory_log.log_lines, session.engine.record_id)
+
+    async def moments(self) -> list[Moment]:
+        """When this thread's log changed by itself, oldest first."""
+        from sakti.store import timeline
+
+        session = self._session
+        return [] if session.thread is None else await session.store.read(timeline.moments, session.engine.record_id)
+
+    async def log_at(self, time: int) -> list[LogLine]:
+        """The lines of this thread's log as it was at that time (Unix ms)."""
+        from sakti.store import memory_corrections
+
+        return await self._session.store.read(memory_corrections.as_of, self._session.engine.record_id, time)
 
     async def memory_figures(self) -> Figures:
         """How this thread's memory does, by its stored rows."""

@@ -65,8 +65,9 @@ class Navigation(finding.Finding):
         self._me.go(self._load_observations, group="observations", exclusive=True)
 
     async def _load_observations(self) -> None:
-        self._me.sidebar.observations.show(await self._me.session.views.observations())
-        self._me.sidebar.memory.figures = await self._me.session.views.memory_figures()
+        views, side = self._me.session.views, self._me.sidebar
+        side.observations.show(await views.observations(), await views.moments())
+        side.memory.figures = await views.memory_figures()
 
     # --- panes ------------------------------------------------------------------------------------------------
 

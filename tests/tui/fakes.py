@@ -48,6 +48,7 @@ class FakeClock:
 class FakeViews:
     messages: dict[str, list[Message]] = field(default_factory=dict)
     lines: list = field(default_factory=list)
+    past: list = field(default_factory=list)  # moments of the log
     figures: Figures = field(default_factory=Figures)
     tasks: SimpleNamespace = field(default_factory=lambda: board())
     state: dict[str, str] = field(default_factory=dict)
@@ -69,6 +70,12 @@ class FakeViews:
 
     async def observations(self):
         return self.lines
+
+    async def moments(self):
+        return self.past
+
+    async def log_at(self, time):
+        return self.lines[: 1 + [m.time for m in self.past].index(time)]
 
     async def memory_figures(self):
         return self.figures

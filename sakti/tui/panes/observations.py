@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.segment import Segment
 from rich.style import Style
@@ -18,14 +19,19 @@ from textual.widgets import Input, Static
 
 from sakti.core.text import one_line, sanitise
 from sakti.tui.palette import Palette
+from sakti.tui.panes.time_bar import TimeBar
 from sakti.tui.transcript.wrap import Line, indent, wrap
 from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.lines import app_of
 
 if TYPE_CHECKING:
     from sakti.store.memory_log import LogLine
+    from sakti.store.timeline import Moment
+    from sakti.tui.app import SaktiApp
 
 SHAPES = {"high": "●", "medium": "○", "low": "·", "done": "✓", "info": "·"}
 MAX_LINES = 4  # of one observation in the side bar
+FOLDED_FROM = 3  # nested lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +55,37 @@ class ObservationRow:
     pinned: bool
     edited: bool
     reflection: bool
+    nested: int = 0  # lines under it that are folded
+    unfolded: bool = False  # shown whole, with its doubts
 
 
 Row = DateRow | ObservationRow
 
 
-def log_rows(lines: Sequence[LogLine], wanted: str = "") -> list[Row]:
-    """Lines as rows under their dates; with `wanted`, only those that hold it."""
+def wants(line: LogLine, wanted: str) -> bool:
+    """Whether a line passes a filter: text it holds, `#` and the beginning of its category, `?` for doubtful ones."""
+    words = wanted.lower().split()
+    categories = [w[1:] for w in words if w.startswith("#")]
+    text = " ".join(w for w in words if w != "?" and not w.startswith("#"))
+    return (
+        text in line.content.lower()
+        and all(line.category.lower().startswith(c) for c in categories)
+        and (bool(line.flags) or "?" not in words)
+    )
+
+
+def log_rows(lines: Sequence[LogLine], wanted: str = "", unfolded: Set[str] = frozenset()) -> list[Row]:
+    """Lines as rows under their dates; with `wanted`, only those that pass it. Many lines nested under one are folded
+    unless it is among `unfolded`."""
+    lines = [x for x in lines if not x.forgotten]
+    folded = {} if wanted else _folded(lines, unfolded)
+    hidden = {line_id for under in folded.values() for line_id in under}
     rows: list[Row] = []
     heading = None
-    needle = wanted.lower()
     for line in lines:
-        if line.forgotten:
+        if line.id in hidden or not wants(line, wanted):
             continue
         text = sanitise(line.content).strip()
-        if needle and needle not in text.lower():
-            continue
         reflection = line.kind == "reflection"
         date = one_line(line.date or "", 40)
         title = f"{date}  reflection" if reflection else date
@@ -84,9 +105,23 @@ def log_rows(lines: Sequence[LogLine], wanted: str = "") -> list[Row]:
                 line.pinned,
                 line.edited,
                 reflection,
+                len(folded.get(line.id, ())),
+                line.id in unfolded,
             )
         )
     return rows
+
+
+def _folded(lines: Sequence[LogLine], unfolded: Set[str]) -> dict[str, list[str]]:
+    """Of every line with many nested ones that is not unfolded: the ids of those."""
+    under: dict[str, list[str]] = {}
+    top: LogLine | None = None
+    for line in lines:
+        if not line.depth or top is None or line.group_id != top.group_id:
+            top = line
+        else:
+            under.setdefault(top.id, []).append(line.id)
+    return {i: found for i, found in under.items() if len(found) >= FOLDED_FROM and i not in unfolded}
 
 
 def _priority(value: str | None) -> str:
@@ -111,10 +146,19 @@ def draw_row(row: Row, width: int, palette: Palette) -> list[Line]:
         body[-1] = [*body[-1], Segment(f" ?{len(row.flags)}", palette.warn)]
     if row.edited:
         body[-1] = [*body[-1], Segment(" ✎", palette.agent)]
-    if len(body) > MAX_LINES:
+    if row.nested:
+        body[-1] = [*body[-1], Segment(f" ▸{row.nested}", palette.agent)]
+    if row.unfolded:
+        doubts = (f"? {flag}" for flag in row.flags)
+        body += [line for doubt in doubts for line in wrap([(doubt, palette.warn)], max(6, width - len(lead) - 4))]
+    elif len(body) > MAX_LINES:
         body = [*body[: MAX_LINES - 1], [*body[MAX_LINES - 1], Segment("…", palette.faint)]]
     blank = Segment(" " * (len(lead) + 2 + 2 * row.pinned))
     return [[*head, *body[0]], *indent(body[1:], blank)]
+
+
+def _clock(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000).strftime("%m-%d %H:%M")
 
 
 def _is_line(row: Row) -> bool:
@@ -126,7 +170,8 @@ class ObservationsPane(Vertical):
 
     HELP = (
         "The observation log. Enter opens the messages a line was made from; p pins, e edits, x forgets a line and "
-        "u takes that back; / filters, Esc goes back."
+        "u takes that back; / filters (also by #category, and ? for doubtful lines), space unfolds; [ and ] move "
+        "through the log's past, Esc goes back."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("p", "correct('pin')", "Pin or unpin the line", show=False, id="observations.pin"),
@@ -134,6 +179,9 @@ class ObservationsPane(Vertical):
         Binding("x", "correct('forget')", "Forget the line", show=False, id="observations.forget"),
         Binding("u", "undo", "Take the last correction back", show=False, id="observations.undo"),
         Binding("slash", "filter", "Filter", show=False, id="observations.filter"),
+        Binding("space", "unfold", "Unfold: nested lines, doubts", show=False, id="observations.unfold"),
+        Binding("left_square_bracket", "travel(-1)", "The log before", show=False, id="observations.earlier"),
+        Binding("right_square_bracket", "travel(1)", "The log after", show=False, id="observations.later"),
         Binding("escape", "leave", "Back", show=False, id="observations.leave"),
     ]
 
@@ -155,15 +203,21 @@ class ObservationsPane(Vertical):
     edit_box = query_one("#observations-edit", Input)
     filter_box = query_one("#observations-filter", Input)
     log_list = query_one("#observations-list", LineList)
+    time_bar = query_one(TimeBar)
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._lines: Sequence[LogLine] = ()
+        self._moments: Sequence[Moment] = ()
+        self._past: Moment | None = None  # what is looked at; None: the log as it is now
+        self._past_lines: Sequence[LogLine] = ()
+        self._unfolded: set[str] = set()
         self._edited = ""  # the line in the edit box
 
     def compose(self) -> ComposeResult:
         yield Static("Observations", id="observations-title", classes="pane-title", markup=False)
-        yield Input(placeholder="/ filter", id="observations-filter", compact=True)
+        yield TimeBar(id="observations-time")
+        yield Input(placeholder="/ text, #category, ? doubtful", id="observations-filter", compact=True)
         yield LineList(
             draw_row,
             selectable=_is_line,
@@ -175,19 +229,64 @@ class ObservationsPane(Vertical):
     def on_mount(self) -> None:
         self.log_list.follow_end = True
 
-    def show(self, lines: Sequence[LogLine]) -> None:
-        """The log as it is now; stays at the end when the end was in sight."""
-        self._lines = lines
-        self._refresh(keep_end=True)
+    def show(self, lines: Sequence[LogLine], moments: Sequence[Moment] = ()) -> None:
+        """The log as it is now; stays at the end when the end was in sight. Who looks at the past goes on doing so,
+        where the log still has that past."""
+        self._lines, self._moments = lines, moments
+        if self._past is not None and self._past not in moments:
+            self._past = None
+        self._refresh(keep_end=self._past is None)
 
     def _refresh(self, *, keep_end: bool = False) -> None:
-        rows = log_rows(self._lines, self.filter_box.value.strip())
-        shown = sum(isinstance(r, ObservationRow) for r in rows)
-        total = len(self._lines)
+        lines = self._lines if self._past is None else self._past_lines
+        rows = log_rows(lines, self.filter_box.value.strip(), self._unfolded)
+        shown = sum(1 + r.nested for r in rows if isinstance(r, ObservationRow))
+        total = sum(not x.forgotten for x in lines)
         count = f"{shown} of {total}" if shown != total else f"{total}" if total else ""
-        self.title.update(f"Observations  {count}".rstrip())
+        self.set_class(self._past is not None, "-past")
+        self.time_bar.show(self._moments, None if self._past is None else self._moments.index(self._past))
+        if self._past is None:
+            self.title.update(f"Observations  {count}".rstrip())
+        else:
+            self.title.update(f"PAST {_clock(self._past.time)} · {count or 'empty'} · esc: now")
         follow = keep_end and not self.log_list.has_focus  # who reads a line keeps it
         self.log_list.set_rows(rows, cursor=len(rows) - 1 if follow else None, keep_end=follow)
+
+    # --- the past ---------------------------------------------------------------------------------------------
+
+    def action_travel(self, step: int) -> None:
+        """To the moment before or after the one that is shown; behind the last is now."""
+        if len(self._moments) < 2:
+            return
+        # the newest moment and now differ by what people corrected since
+        at = len(self._moments) if self._past is None else self._moments.index(self._past)
+        self.travel_to(max(0, at + step))
+
+    def travel_to(self, index: int | None) -> None:
+        """Look at the log as it was from the moment `index` on; now where there is no such moment."""
+        if index is None or index >= len(self._moments):
+            self._past = None
+            self._refresh()
+        else:
+            app = cast("SaktiApp", app_of(self))
+            app.go(self._load_past, app, self._moments[index], group="past", exclusive=True)
+
+    async def _load_past(self, app: SaktiApp, moment: Moment) -> None:
+        self._past_lines = await app.session.views.log_at(moment.time)
+        if moment in self._moments:
+            self._past = moment
+            self._refresh()
+
+    @on(TimeBar.Picked)
+    def _picked(self, event: TimeBar.Picked) -> None:
+        event.stop()
+        self.travel_to(event.at)
+
+    def _may_change(self) -> bool:
+        """Only the log as it is now can be changed."""
+        if self._past is not None:
+            app_of(self).notify("This is the past: Esc goes back to now, there lines can be changed.")
+        return self._past is None
 
     @on(Input.Changed, "#observations-filter")
     def _filter_changed(self) -> None:
@@ -208,14 +307,15 @@ class ObservationsPane(Vertical):
         return row if isinstance(row, ObservationRow) else None
 
     def action_correct(self, action: str) -> None:
-        if row := self._current():
+        if self._may_change() and (row := self._current()):
             self.post_message(self.Corrected("unpin" if action == "pin" and row.pinned else action, row.id))
 
     def action_undo(self) -> None:
-        self.post_message(self.Corrected("undo"))
+        if self._may_change():
+            self.post_message(self.Corrected("undo"))
 
     def action_edit(self) -> None:
-        if row := self._current():
+        if self._may_change() and (row := self._current()):
             self._edited = row.id
             self.edit_box.value = row.text
             self.edit_box.add_class("-open")
@@ -231,12 +331,20 @@ class ObservationsPane(Vertical):
         self.edit_box.remove_class("-open")
         self.log_list.focus()
 
+    def action_unfold(self) -> None:
+        if row := self._current():
+            self._unfolded ^= {row.id}
+            self._refresh()
+
     def action_filter(self) -> None:
         self.filter_box.focus()
 
     def action_leave(self) -> None:
         if self.edit_box.has_class("-open"):
             self._close_edit()
+            return
+        if self._past is not None:
+            self.travel_to(None)
             return
         if self.filter_box.value:
             self.filter_box.value = ""

@@ -1,0 +1,81 @@
+"""The log's past as a bar: ● observations that entered it, ◆ reflections, the present at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.segment import Segment
+from textual import events
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from sakti.store.timeline import Moment
+from sakti.tui.palette import Palette, make_palette
+from sakti.tui.transcript.wrap import Line
+from sakti.tui.widgets.lines import app_of
+
+
+class TimeBar(Widget):
+    """One line. `at` is the index of the moment that is shown, None for now."""
+
+    class Picked(Message):
+        """A click: `at` as in `TimeBar`."""
+
+        def __init__(self, at: int | None) -> None:
+            super().__init__()
+            self.at = at
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.moments: Sequence[Moment] = ()
+        self.at: int | None = None
+
+    def on_mount(self) -> None:
+        app_of(self).theme_changed_signal.subscribe(self, lambda _: self.refresh())
+        self.display = False
+
+    def show(self, moments: Sequence[Moment], at: int | None) -> None:
+        """One moment is no past: the bar shows from the second on."""
+        self.moments, self.at = moments, at
+        self.display = len(moments) > 1
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        base = self.rich_style
+        if y or not self.moments:
+            return Strip.blank(width, base)
+        app = app_of(self)
+        line = bar_line(self.moments, self.at, width, make_palette(app.theme_variables, app.current_theme.dark))
+        return Strip(Segment.apply_style(line, base)).crop_extend(0, width, base)
+
+    def on_click(self, event: events.Click) -> None:
+        if self.moments:
+            self.post_message(self.Picked(moment_at(event.x, len(self.moments), self.size.width)))
+
+
+def place(index: int, count: int, width: int) -> int:
+    """The cell of the moment `index` of `count`; the last cell but a space is now's (`index` = `count`). Pure."""
+    room = max(1, width - 3)
+    return 1 + round(index / max(1, count) * room)
+
+
+def moment_at(x: int, count: int, width: int) -> int | None:
+    """The moment that stands nearest to the cell `x`, None for now. Pure."""
+    nearest = min(range(count + 1), key=lambda i: abs(place(i, count, width) - x))
+    return None if nearest == count else nearest
+
+
+def bar_line(moments: Sequence[Moment], at: int | None, width: int, palette: Palette) -> Line:
+    cells: dict[int, Segment] = {}
+    count = len(moments)
+    for index, moment in enumerate(moments):
+        cell = place(index, count, width)
+        sign, style = ("◆", palette.agent) if moment.kind == "reflection" else ("●", palette.muted)
+        if cell not in cells or moment.kind == "reflection":  # where they are too many for cells
+            cells[cell] = Segment(sign, style)
+    cells[place(count, count, width)] = Segment("○", palette.ok)
+    if at is not None:
+        cells[place(at, count, width)] = Segment("▼", palette.warn)
+    return [Segment(" "), *(cells.get(x) or Segment("─", palette.line) for x in range(1, max(2, width - 1)))]

@@ -418,8 +418,7 @@ class Session:
             Notice(
                 "information",
                 "Another window",
-                f"{len(newer)} messages were added to this thread in another window; "
-                "the agent knows them. Open the thread again to see them.",
+                f"{len(newer)} messages were added to this thread in another window; the agent knows them.",
             )
         )
 

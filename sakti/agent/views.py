@@ -51,6 +51,12 @@ class Views:
 
         return await self._session.store.read(messages.page, thread_id, before=before, limit=limit)
 
+    async def version(self) -> int:
+        """A number that changes with everything that is written, whichever process wrote it."""
+        from sakti.store import messages
+
+        return await self._session.store.read(messages.version)
+
     async def message(self, message_id: str) -> Message | None:
         from sakti.store import messages
 

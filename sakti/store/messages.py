@@ -117,6 +117,11 @@ def page(db: Database, thread_id: str, *, before: int | None = None, limit: int 
     return [from_row(r) for r in reversed(found)]
 
 
+def version(db: Database) -> int:
+    """A number that another connection's commits change, be it of this process or of another one."""
+    return db.execute_sql("PRAGMA data_version").fetchone()[0]
+
+
 def after(db: Database, thread_id: str, index: int, *, limit: int = 1 << 30) -> list[Message]:
     """Messages of a thread with an index above `index`, oldest first."""
     found = db.execute_sql(

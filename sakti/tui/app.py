@@ -24,6 +24,7 @@ from sakti.tui import bridge, navigation, work
 from sakti.tui.attention import Attention
 from sakti.tui.commands import Commands
 from sakti.tui.completing import Completer
+from sakti.tui.following import LOOK
 from sakti.tui.palette import variable_defaults
 from sakti.tui.panes.observations import ObservationsPane
 from sakti.tui.panes.sidebar import PANES, Sidebar
@@ -107,6 +108,11 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
         return self._started
 
     @property
+    def shown_thread(self) -> str:
+        """The thread whose messages stand in the chat."""
+        return self._shown_thread
+
+    @property
     def theme_names(self) -> list[str]:
         return sorted(self._themes.themes)
 
@@ -144,6 +150,7 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
             self.header.mode, self.header.approval = self.session.mode, self.session.approval_mode
             self.show_git()
         self._started = True
+        self.set_interval(LOOK, self.look_for_others)
         self.load_board()
         state = await self.session.views.ui_state()
         self.sidebar.restore(state.get("panes", " ".join(PANES)))

@@ -9,7 +9,7 @@ from textual.binding import Binding
 from textual.widget import Widget
 
 from sakti.core.types import Message
-from sakti.tui import finding
+from sakti.tui import finding, following
 from sakti.tui.panes.observations import ObservationRow
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PAGE = 200  # messages that are loaded at once
 
 
-class Navigation(finding.Finding):
+class Navigation(finding.Finding, following.Following):
     """The part of the app that fetches and shows; `self` is the app."""
 
     _oldest: int | None = None  # index of the oldest message that is loaded

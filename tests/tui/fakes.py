@@ -97,6 +97,9 @@ class FakeViews:
         self.scopes.append(scope)
         return SearchPage(query, len(self.hits), tuple(self.hits[offset : offset + limit]), self.newest_only)
 
+    async def version(self):
+        return -1  # nobody else writes
+
     async def message(self, message_id):
         return next((m for found in self.messages.values() for m in found if m.id == message_id), None)
 

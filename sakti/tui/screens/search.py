@@ -121,6 +121,7 @@ class SearchScreen(Panel[Any]):
                 yield Chip("enter", "go there", "screen.open")
                 yield Chip("^o", "into the prompt", "screen.use")
                 yield Chip("^s", "sources", "screen.sources", id="chip-sources")
+                yield Chip("^↓ ^↑", "read on", "screen.read(1)", id="chip-read")
                 yield Chip("esc", "back", "screen.close")
 
     def on_mount(self) -> None:

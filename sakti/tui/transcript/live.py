@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sakti.core.text import one_line, sanitise
 from sakti.core.types import Message, ToolCallPart, ToolResultPart
@@ -15,7 +15,7 @@ from sakti.tui.transcript.blocks import (
     ThinkingBlock,
     ToolBlock,
 )
-from sakti.tui.transcript.build import tool_gap, user_blocks
+from sakti.tui.transcript.build import message_blocks, tool_gap, user_blocks
 from sakti.tui.transcript.document import Document
 from sakti.tui.transcript.split import Splitter
 
@@ -170,6 +170,28 @@ class LiveTurn:
         for block in self.document.blocks[self._step_start :] if answered else ():
             if isinstance(block, ToolBlock) and block.call_id in answered:
                 block.result_id = message.id
+
+    def add_stored(self, messages: Sequence[Message]) -> None:
+        """Messages that another window wrote, oldest first, below what is shown."""
+        self._close_text()
+        calls = {b.call_id: b for b in self.document.blocks if isinstance(b, ToolBlock)}
+        for message in messages:
+            self.seen.add(message.id)
+            for result in message.tool_results:
+                if (call := calls.get(result.call_id)) is not None:
+                    call.finish(result, None)
+                    call.result_id = message.id
+                    self._touch(call)
+        blocks = message_blocks(messages)
+        if blocks and isinstance(blocks[0], Label) and blocks[0].who == self._speaker == "sakti":
+            del blocks[0]
+        for block in blocks:
+            if isinstance(block, ToolBlock) and block.state == "stopped":
+                block.state = "running"  # its result is still to come
+        self.document.append(*blocks)
+        self._speaker = "you" if messages[-1].role == "user" else "sakti"
+        self._step_start = self._blocks
+        self._changed()
 
     def end_turn(self) -> None:
         """No more comes: nothing stays open."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from textual.binding import Binding
 from textual.widget import Widget
 
 from sakti.core.types import Message
@@ -141,7 +140,7 @@ class Navigation(finding.Finding, following.Following):
     def pick_theme(self) -> None:
         from sakti.tui.screens.lists import ThemesScreen
 
-        self._me.push_screen(ThemesScreen(self._me.theme_names, self._me.theme), self._picked_theme)
+        self._me.push_screen(ThemesScreen(self._me.theme), self._picked_theme)
 
     def _picked_theme(self, name: str | None) -> None:
         if name:
@@ -149,19 +148,9 @@ class Navigation(finding.Finding, following.Following):
             self._me.go(self._me.session.views.set_ui_state, "theme", name, group="state")
 
     def action_help(self) -> None:
-        from sakti.tui.screens.text import ReadScreen, help_blocks
+        from sakti.tui.screens.help import HelpScreen
 
-        app = self._me
-        parts: list[tuple[str, Any]] = [
-            ("Everywhere", type(app)),
-            ("Prompt", type(app.prompt)),
-            ("Conversation", type(app.transcript)),
-            ("Approvals", type(app.approval.view)),
-            ("Observations", type(app.sidebar.observations)),
-            ("Lists", type(app.sidebar.tasks.task_list)),
-        ]
-        bindings = [(name, b) for name, owner in parts for b in owner.BINDINGS if isinstance(b, Binding)]
-        app.push_screen(ReadScreen("Help", help_blocks(bindings)))
+        self._me.push_screen(HelpScreen(self._me))
 
     # --- the conversation -------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ The user's folder wins over the installed one. A broken file is reported and lef
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tomllib
 from dataclasses import dataclass
@@ -39,6 +40,17 @@ class Themes:
 
     themes: dict[str, Theme]
     problems: tuple[str, ...]
+
+
+def files_seen() -> tuple[tuple[str, int, int], ...]:
+    """Path, time of change and size of every theme file: it differs when one of them changed."""
+    found: list[tuple[str, int, int]] = []
+    for folder in folders("themes"):
+        for path in sorted(folder.glob("*.toml")):
+            with contextlib.suppress(OSError):  # it went while we looked
+                stat = path.stat()
+                found.append((str(path), stat.st_mtime_ns, stat.st_size))
+    return tuple(found)
 
 
 def load_themes() -> Themes:

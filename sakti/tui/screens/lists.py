@@ -13,8 +13,11 @@ from sakti.core.text import count_k, one_line
 from sakti.core.types import ModelInfo
 from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import ListPanel
+from sakti.tui.themes import files_seen, load_themes
 from sakti.tui.transcript.wrap import Line, fit
 from sakti.tui.widgets.line_list import LineList
+
+LOOK = 0.5  # seconds between looks at the theme files, while the picker is open
 
 
 def age(then_ms: int, now_ms: int) -> str:
@@ -69,18 +72,43 @@ class ModelsScreen(ListPanel):
 class ThemesScreen(ListPanel):
     """Shows each theme as the cursor comes to it. Dismisses with its name, None for the old one."""
 
-    HELP = "Up and down try a theme, Enter keeps it, Esc brings the old one back."
+    HELP = (
+        "Up and down try a theme, Enter keeps it, Esc brings the old one back. A theme file that changes shows at once."
+    )
     keys = "↑↓ try · enter keep · esc as before"
 
-    def __init__(self, names: Sequence[str], current: str) -> None:
+    def __init__(self, current: str) -> None:
         super().__init__("Themes")
-        self._names = names
+        self._names: list[str] = []
         self._before = current
+        self._seen: tuple[object, ...] = ()
 
     def on_mount(self) -> None:
-        super().on_mount()
+        self._look(first=True)
+        self.set_interval(LOOK, self._look)
+        self.call_after_refresh(self._to_current)  # the list is filled by then
+
+    def _to_current(self) -> None:
         if self._before in self._names:
-            self.result_list.move_to(list(self._names).index(self._before))
+            self.result_list.move_to(self._names.index(self._before))
+
+    def _look(self, *, first: bool = False) -> None:
+        """Read the theme files again where one of them changed, and show the theme under the cursor as it is now."""
+        seen = files_seen()
+        if seen == self._seen:
+            return
+        self._seen = seen
+        found = load_themes()
+        for theme in found.themes.values():
+            self.sakti.register_theme(theme)
+        self._names = sorted(found.themes)
+        self.set_title("  ".join(["Themes", *found.problems]))
+        if not first:
+            row = self.result_list.current
+            self.refresh_rows()
+            if row in self.result_list.rows:
+                self.result_list.move_to(list(self.result_list.rows).index(row))
+            self.sakti.mutate_reactive(type(self.sakti).theme)  # of the same name, but not as it was
 
     def rows(self, text: str) -> list[str]:
         return [n for n in self._names if text.lower() in n.lower()]

@@ -71,6 +71,7 @@ class ListPanel(Panel[Any]):
     keys = "↑↓ move · enter choose · esc back"
     result_list = query_one("#panel-list", LineList)
     input = query_one("#panel-input", Input)
+    _filtered_by = ""
 
     def body(self) -> ComposeResult:
         yield Input(placeholder=self.placeholder, id="panel-input", compact=True)
@@ -86,12 +87,14 @@ class ListPanel(Panel[Any]):
         raise NotImplementedError
 
     def refresh_rows(self) -> None:
-        self.result_list.set_rows(self.rows(self.input.value.strip()), cursor=0)
+        self._filtered_by = self.input.value.strip()
+        self.result_list.set_rows(self.rows(self._filtered_by), cursor=0)
         self.result_list.cursor_always = True
 
     @on(Input.Changed, "#panel-input")
     def _typed(self) -> None:
-        self.refresh_rows()
+        if self.input.value.strip() != self._filtered_by:  # the input says so once, empty, when it is mounted
+            self.refresh_rows()
 
     @on(Input.Submitted, "#panel-input")
     def _entered(self) -> None:

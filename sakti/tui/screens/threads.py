@@ -70,7 +70,6 @@ class ThreadsScreen(ListPanel):
         yield Input(id="panel-line", compact=True)
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.line.display = False
         text = " · ".join(f"[@click=screen.{action}]{label}[/]" for action, label in self.LABELS.items())
         self.query_one("#panel-keys", Static).update(Content.from_markup(text))

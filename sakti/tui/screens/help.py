@@ -1,0 +1,44 @@
+"""Every key of every part of the screen, read from the bindings themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from textual.binding import Binding
+
+from sakti.tui.screens.board import BoardScreen
+from sakti.tui.screens.panel import ListPanel, Panel
+from sakti.tui.screens.search import SearchScreen
+from sakti.tui.screens.text import ReadScreen, help_blocks
+from sakti.tui.screens.threads import ThreadsScreen
+
+if TYPE_CHECKING:
+    from sakti.tui.app import SaktiApp
+
+
+def parts(app: SaktiApp) -> list[tuple[str, type[Any]]]:
+    """What has keys, by the name that people know it under."""
+    return [
+        ("Everywhere", type(app)),
+        ("Prompt", type(app.prompt)),
+        ("Conversation", type(app.transcript)),
+        ("Approvals", type(app.approval.view)),
+        ("Panes", type(app.sidebar)),
+        ("Observations", type(app.sidebar.observations)),
+        ("Lists", type(app.sidebar.tasks.task_list)),
+        ("Threads", ThreadsScreen),
+        ("Search", SearchScreen),
+        ("Board", BoardScreen),
+        ("Screens with a filter", ListPanel),
+        ("Every screen", Panel),
+    ]
+
+
+class HelpScreen(ReadScreen):
+    """Commands, then keys by part."""
+
+    HELP = "Every command and every key."
+
+    def __init__(self, app: SaktiApp) -> None:
+        found = [(name, b) for name, owner in parts(app) for b in owner.BINDINGS if isinstance(b, Binding)]
+        super().__init__("Help", help_blocks(found))

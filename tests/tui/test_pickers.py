@@ -1,0 +1,114 @@
+"""Theme picker with files that change, model picker, help: what they show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.binding import Binding
+from textual.color import Color
+
+from sakti.agent.commands import COMMANDS
+from sakti.agent.views import ContextBlock
+from sakti.core.resources import config_home
+from sakti.core.types import ModelInfo
+from sakti.tui.app import SaktiApp
+from sakti.tui.screens.help import HelpScreen, parts
+from sakti.tui.widgets.transcript import Transcript
+from tests.tui.conftest import screen_text, settle
+from tests.tui.scene import scene
+from tests.tui.test_snapshots import SIZES, THEMES, posed
+
+
+def theme_file(primary: str, name: str = "mine") -> Path:
+    folder = config_home() / "themes"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "mine.toml"
+    path.write_text(f'name = "{name}"\nprimary = "{primary}"\ndark = true\nbackground = "#101010"\n')
+    return path
+
+
+def primary(app) -> Color:
+    return Color.parse(app.theme_variables["primary"])
+
+
+async def test_a_theme_file_that_changes_shows_at_once(running, session):
+    theme_file("#ff0000")
+    async with running((100, 30)) as (app, pilot):
+        app.pick_theme()
+        await settle(app, pilot)
+        screen = app.screen
+        before = screen.result_list.rows
+        screen.result_list.move_to(before.index("mine"))
+        await settle(app, pilot)
+        assert app.theme == "mine" and primary(app).r > 200 > primary(app).g
+        theme_file("#00ff00")
+        screen._look()
+        await settle(app, pilot)
+        assert primary(app).g > 200 > primary(app).r
+        assert screen.result_list.current == "mine"
+        theme_file("green-ish")
+        screen._look()
+        await settle(app, pilot)
+        assert "is not a colour" in screen_text(app), "what is wrong in it is said in the picker"
+        assert primary(app).g > 200 > primary(app).r, "the last that could be read stays"
+        theme_file("#0000ff", "other")
+        screen._look()
+        await settle(app, pilot)
+        assert "other" in screen.result_list.rows
+        screen.result_list.move_to(list(screen.result_list.rows).index("other"))
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert app.theme == "other" and session.views.state["theme"] == "other"
+
+
+async def test_help_has_every_command_and_every_key(running):
+    async with running((120, 40)) as (app, pilot):
+        await pilot.press("f1")
+        await settle(app, pilot)
+        assert isinstance(app.screen, HelpScreen)
+        document = app.screen.query_one(Transcript).document
+        text = "\n".join(
+            "".join(s.text for s in line) for i in range(len(document.blocks)) for line in document.lines(i)
+        )
+        flat = " ".join(text.split())
+        for command in COMMANDS:
+            assert f"/{command.name}" in flat
+        for name, owner in parts(app):
+            assert name in flat
+            for binding in owner.BINDINGS:
+                if isinstance(binding, Binding) and binding.description:
+                    assert binding.description in flat, (name, binding)
+
+
+def models():
+    return [
+        ModelInfo("claude-sonnet-4-5", "anthropic", 200_000, 64_000, 3.0, 15.0),
+        ModelInfo("gpt-5-mini", "openai", 400_000, 128_000, 0.25, 2.0),
+        ModelInfo("qwen2.5-coder", "ollama"),
+    ]
+
+
+def blocks():
+    return [
+        ContextBlock("tools", "7 tools", 2_900, "read: reads a file", True),
+        ContextBlock("system", "system", 1_300, "You are sakti.", True),
+        ContextBlock("observations", "observations", 16_000, "* 🔴 (12:00) User: the redirect loses ?next=", True),
+        ContextBlock("message", "user", 12, "the redirect after login loses ?next=", False),
+        ContextBlock("tail", "what moves", 40, "Today is 2026-01-15.", False),
+    ]
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("command", ["model", "theme", "context"])
+def test_pictures(snap_compare, size, theme, command):
+    session = scene(Path("/work"))
+    session.views.known_models, session.views.blocks = models(), blocks()
+
+    async def open_it(pilot):
+        await posed(theme)(pilot)
+        pilot.app._palette(f"/{command}")
+        await settle(pilot.app, pilot)
+
+    assert snap_compare(SaktiApp(session), terminal_size=size, run_before=open_it)

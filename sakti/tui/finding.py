@@ -60,8 +60,7 @@ class Finding:
         from sakti.tui.transcript.seek import pattern_of
 
         app, views = self._app, self._app.session.views
-        if hit.kind == "task":
-            app.focus_pane("tasks")
+        if hit.kind == "task" and self._on_board(hit):
             return
         message_id, thread_id, index = hit.id, hit.thread_id, hit.position
         if hit.kind != "message":
@@ -79,6 +78,17 @@ class Finding:
             )
         elif thread_id:
             await self._visit(thread_id, message_id, index, pattern)
+
+    def _on_board(self, hit: Hit) -> bool:
+        """Put the cursor of the tasks' pane on it; false where it is not there, as what was closed long ago."""
+        title = one_line(hit.text.partition("\n")[0], 200)
+        tasks = self._app.sidebar.tasks.task_list
+        at = next((i for i, row in enumerate(tasks.rows) if row.title == title), None)
+        if at is None:
+            return False
+        self._app.focus_pane("tasks")
+        tasks.move_to(at)
+        return True
 
     async def open_origin(self, hit: Hit) -> None:
         """Every message that a line of the log was made from."""

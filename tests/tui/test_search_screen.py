@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from pathlib import Path
 
@@ -13,13 +14,15 @@ from sakti.store import threads as thread_store
 from sakti.store.places import Origin
 from sakti.store.search import Hit
 from sakti.store.search_query import parse_query
+from sakti.tasks.service import BoardTask
 from sakti.tui.app import SaktiApp
-from sakti.tui.screens.search import SearchScreen
+from sakti.tui.screens.search import DEBOUNCE, SearchScreen
 from sakti.tui.screens.search_preview import PassageScreen
 from sakti.tui.screens.search_rows import FILTERS, Heading, filter_of, grouped, next_filter, with_filter
 from sakti.tui.screens.text import SourceScreen
+from sakti.tui.widgets.chip import Chip
 from tests.tui.conftest import chat_text, screen_text, settle
-from tests.tui.fakes import NOW, assistant, user
+from tests.tui.fakes import NOW, assistant, board, user
 from tests.tui.scene import MINUTE, scene
 from tests.tui.test_safety import EVIL, check
 from tests.tui.test_session import make, turn
@@ -170,6 +173,38 @@ async def test_what_the_messages_do_not_show_is_shown_as_a_passage(running, sess
         assert "needle in the file" in screen_text(app)
         assert "Seen." in preview_text(app)
         assert len(preview_text(app)) < 20_000
+
+
+async def test_a_slow_answer_to_what_is_no_longer_asked_is_not_shown(running, session):
+    gates = {"re": asyncio.Event(), "redirect": asyncio.Event()}
+    found = session.views.search
+
+    async def slow(query, **more):
+        await gates[query].wait()
+        session.views.hits = [hit(text=f"found for {query}")]
+        return await found(query, **more)
+
+    session.views.search = slow
+    async with running() as (app, pilot):
+        app.open_search("re")
+        await pilot.pause(DEBOUNCE + 0.05)
+        await pilot.press(*"direct")
+        await pilot.pause(DEBOUNCE + 0.05)
+        gates["redirect"].set()
+        gates["re"].set()
+        await settle(app, pilot)
+        assert "found for redirect" in screen_text(app)
+        assert session.views.queries == ["redirect"]
+
+
+async def test_every_chip_does_something(running, session):
+    async with running() as (app, pilot):
+        await search(app, pilot)
+        for chip in app.screen.query(Chip):
+            name = chip._action.removeprefix("screen.").partition("(")[0]
+            assert hasattr(app.screen, f"action_{name}"), name
+        for chip in app.visit_bar.query(Chip):
+            assert hasattr(app, f"action_{chip._action.removeprefix('app.')}")
 
 
 async def test_nothing_found_and_nothing_asked(running, session):
@@ -373,7 +408,17 @@ async def test_tasks_working_memory_and_lines_without_a_source(running, session)
         await settle(app, pilot)
         await pilot.press("up", "enter")
         await settle(app, pilot)
+        assert isinstance(app.screen, PassageScreen)  # it is not on the board any more
+        await pilot.press("escape")
+        session.views.tasks = board(
+            ready=tuple(BoardTask(t, t, t, 2, "task", None) for t in ("a", "mend the redirect"))
+        )
+        app.load_board()
+        await settle(app, pilot)
+        await pilot.press("ctrl+f", "enter")
+        await settle(app, pilot)
         assert app.focused is app.sidebar.tasks.task_list
+        assert app.focused.current.title == "mend the redirect"
 
 
 async def test_a_hit_goes_into_the_prompt(running, session):

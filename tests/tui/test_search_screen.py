@@ -476,6 +476,18 @@ async def test_what_was_said_before_two_compactions_and_a_reflection_is_landed_o
         await settle(app, pilot)
         assert session.thread.id != first
         assert await store.read(message_store.count, session.thread.id) == 0
+        lines = (("observation", "courier vault", said), ("reflection", "queue3", "question 3 about queue3.py"))
+        for kind, words, source in lines:
+            app.open_search(f"kind:{kind} {words}")
+            await settle(app, pilot)
+            assert app.screen.result_list.current.kind == kind
+            assert source in preview_text(app)
+            await pilot.press("enter")
+            await settle(app, pilot)
+            assert session.thread.id == first
+            assert source in screen_text(app)
+            await pilot.press("alt+left")
+            await settle(app, pilot)
 
 
 # --- pictures -----------------------------------------------------------------------------------------------

@@ -19,7 +19,12 @@ class Command:
 
 COMMANDS: tuple[Command, ...] = (
     Command("help", "keys and commands"),
-    Command("compact", "observe now what is pending; `undo` brings the messages back", "[focus | undo]", ("undo",)),
+    Command(
+        "compact",
+        "observe now what is pending; `undo` brings the messages back, `diff` shows what the last one did",
+        "[focus | undo | diff]",
+        ("undo", "diff"),
+    ),
     Command("search", "search everything that was ever said", "QUERY"),
     Command("tasks", "the task board"),
     Command(
@@ -43,6 +48,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("approve", "what may run without asking", "[MODE]", ("plan", "ask", "edits", "auto")),
     Command("theme", "choose the colours", "[NAME]"),
+    Command("settings", "every setting, and where it comes from"),
     Command("cost", "tokens and price of this thread"),
     Command("doctor", "health of this installation"),
     Command("clear", "clear the screen; nothing is deleted"),

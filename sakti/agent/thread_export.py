@@ -192,7 +192,7 @@ def _html(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine]) -
             body.append(f'<article class="{message.role}">{head}\n{parts}</article>')
     if log:
         rows = "\n".join(
-            f'<li style="margin-left:{min(x.depth, 6)}em">{html.escape(f"{sanitise(x.date)} {_log_text(x)}".strip())}</li>'
+            f'<li style="margin-left:{min(x.depth, 6)}em">{html.escape(f"{sanitise(x.date)} {_log_text(x)}")}</li>'
             for x in log
         )
         body.append(f"<h1>Observations</h1>\n<ul>\n{rows}\n</ul>")

@@ -61,12 +61,35 @@ class Commands:
             if not await app.session.undo_compaction():
                 app.say("There is no compaction to undo.")
             return
+        if focus.strip() == "diff":
+            await self._show_compaction()
+            return
         messages, before, after = app.session.compact_preview()
         if not messages:
             app.say("Nothing is pending: every message is observed already.")
             return
         app.say(f"{messages} messages, {count_k(before)} → ≈{count_k(after)} tokens", title="Compacting")
         await app.session.compact(focus)
+
+    async def _show_compaction(self) -> None:
+        from sakti.agent import last_compaction
+        from sakti.tui.screens.compaction import CompactionScreen
+
+        shown = await last_compaction.last(self._app.session)
+        if shown is None:
+            self._app.say("Nothing was compacted in this thread, or it was undone.")
+        else:
+            self._app.push_screen(CompactionScreen(shown))
+
+    async def do_settings(self, _: str) -> None:
+        from sakti.agent.settings_view import settings
+        from sakti.core.resources import config_home
+        from sakti.tui.screens.settings import SettingsScreen
+
+        session, user_file = self._app.session, config_home() / "config.toml"
+        project_file = session.workspace / ".sakti" / "config.toml"
+        found = settings(session.config, user_file=user_file, project_file=project_file, env=session.env)
+        self._app.push_screen(SettingsScreen(found, user_file))
 
     async def do_search(self, query: str) -> None:
         self._app.open_search(query)

@@ -192,7 +192,11 @@ class TwoWriters(RuleBasedStateMachine):
         for driver in self.both:
             failed = [e.fields["error"] for e in driver.events if isinstance(e, MemoryOperation) and e.kind == "failed"]
             expected = ("rate limit", "already in progress", "another sakti", "took this work over", "not smaller")
-            strange = [error for error in failed if not any(known in error for known in (*expected, "has changed"))]
+            strange = [
+                error
+                for error in failed
+                if not any(known in error for known in (*expected, "has changed", "corrected meanwhile"))
+            ]
             assert not strange, strange
             driver.events.clear()
 

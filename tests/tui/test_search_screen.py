@@ -161,6 +161,17 @@ async def test_output_of_a_tool_is_unfolded_where_it_matches(running, session):
         assert "needle here" in screen_text(app)
 
 
+async def test_of_a_long_message_the_line_that_matches_best_is_landed_on(running, session):
+    text = "The scheduler drains.\n\n" * 2_000 + "A scheduler with a needle.\n\n" + "The scheduler drains.\n\n" * 500
+    session.views.messages["t1"] = [user("m0", "why", 0), assistant("m1", text, 1), user("m2", "so", 2)]
+    session.views.hits = [hit("m1", text=text, word="needle", index=1)]
+    async with running((120, 30)) as (app, pilot):
+        await search(app, pilot, "scheduler needle")
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert "A scheduler with a needle." in screen_text(app)
+
+
 @pytest.mark.parametrize("length", [10, 30_000])
 async def test_what_the_messages_do_not_show_is_shown_as_a_passage(running, session, length):
     """An attached file is a name in the conversation; of a very long message only the passage is drawn."""

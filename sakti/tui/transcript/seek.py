@@ -8,6 +8,9 @@ from collections.abc import Iterable
 from sakti.tui.transcript.blocks import Block, TextBlock, ThinkingBlock, ToolBlock
 from sakti.tui.transcript.document import Document
 
+DRAWN = 12  # blocks of one message
+UNFOLDED = 200_000  # characters of a text that is unfolded for a word in it
+
 
 def pattern_of(words: Iterable[str]) -> re.Pattern[str] | None:
     """Any of `words`, in either case, the longest first; None where there are none."""
@@ -16,29 +19,40 @@ def pattern_of(words: Iterable[str]) -> re.Pattern[str] | None:
 
 
 def seek(document: Document, message_id: str, pattern: re.Pattern[str]) -> tuple[int, int] | None:
-    """The block of a message and the line in it with most of the words; blocks that hide them are unfolded."""
+    """The block of a message and the line in it with most of the words; a block that hides them is unfolded. Only the
+    `DRAWN` blocks with most of them are drawn for it."""
+    counts = {i: len(_words(_text(b), pattern)) for i, b in enumerate(document.blocks) if b.holds(message_id)}
     best: tuple[int, int] | None = None
     most = 0
-    for index, block in enumerate(document.blocks):
-        if not block.holds(message_id):
-            continue
-        if _hides(block, pattern):
+    for index in sorted((i for i, n in counts.items() if n), key=lambda i: -counts[i])[:DRAWN]:
+        block = document.blocks[index]
+        if _folded(block):
             block.toggle()
             document.changed(index)
         for number, line in enumerate(document.lines(index)):
-            found = {m[0].lower() for m in pattern.finditer("".join(s.text for s in line))}
-            if len(found) > most:
-                best, most = (index, number), len(found)
+            found = len(_words("".join(s.text for s in line), pattern))
+            if found > most:
+                best, most = (index, number), found
     return best
 
 
-def _hides(block: Block, pattern: re.Pattern[str]) -> bool:
-    """Is it folded over something that matches?"""
+def _words(text: str, pattern: re.Pattern[str]) -> set[str]:
+    return {m[0].lower() for m in pattern.finditer(text)}
+
+
+def _text(block: Block) -> str:
+    """Everything that it can show."""
+    if isinstance(block, ToolBlock):
+        return "\n".join((block.summary, block.output, block.diff, *map(str, block.arguments.values())))
+    return block.plain()
+
+
+def _folded(block: Block) -> bool:
+    """Does it show only a part of its text, which is short enough to be drawn as a whole?"""
     match block:
-        case ToolBlock(open=False):
-            texts = (block.output, block.diff, *map(str, block.arguments.values()))
-            return any(pattern.search(t) for t in texts)
-        case TextBlock(open=False) | ThinkingBlock(open=False):
-            return block.foldable and pattern.search(block.plain()) is not None
+        case ToolBlock(open=False) | ThinkingBlock(open=False):
+            return True
+        case TextBlock(open=False):
+            return block.foldable and len(block.text) <= UNFOLDED
         case _:
             return False

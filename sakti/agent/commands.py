@@ -22,8 +22,8 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "compact",
         "observe now what is pending; `undo` brings the messages back, `diff` shows what the last one did",
-        "[focus | undo | diff]",
-        ("undo", "diff"),
+        "[focus | diff | undo]",
+        ("diff", "undo"),
     ),
     Command("search", "search everything that was ever said", "QUERY"),
     Command("tasks", "the task board"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sakti.core.events import Backlog
+from sakti.core.events import Backlog, MemoryStatus
 from sakti.core.text import count_k
 
 if TYPE_CHECKING:
@@ -28,6 +28,16 @@ def in_words(backlog: Backlog, unit: str = " tokens left") -> str:
     if backlog.calls and backlog.cost_usd is not None:
         parts.append(f"≈${backlog.cost_usd:.2f}")
     return " · ".join(parts)
+
+
+def forecast(status: MemoryStatus, turn_tokens: int | None) -> str:
+    """`observes in about 3 turns`, from what a turn brought lately; empty where nobody can say."""
+    at = status.next_buffer_at or status.messages.threshold
+    waits = status.backlog is not None or status.buffered_observations.status == "running" or status.retry_at
+    if not turn_tokens or waits or at <= status.messages.tokens:
+        return ""
+    turns = -(-(at - status.messages.tokens) // turn_tokens)
+    return f"observes in about {turns} turn{'s' * (turns != 1)}"
 
 
 def guarded(figures: Figures) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -93,6 +94,13 @@ class Views:
             return memory_figures.Figures()
         return await session.store.read(memory_figures.figures, session.engine.record_id)
 
+    async def turn_tokens(self) -> int | None:
+        """Tokens that a turn of this thread brought lately; None where that is not known."""
+        from sakti.store import memory_figures
+
+        thread = self._session.thread
+        return None if thread is None else await self._session.store.read(memory_figures.turn_tokens, thread.id)
+
     async def sources(self, group_id: str) -> list[Message]:
         """The raw messages that an observation group was made from."""
         from sakti.store import memory_log, messages
@@ -163,7 +171,7 @@ class Views:
         session = self._session
         counter, info = session.counter, session.model_info
         tools = session.toolbox.specs(small=bool(info and info.small))
-        listed = "\n\n".join(f"{t.name}: {t.description}" for t in tools)
+        listed = "\n\n".join(f"{t.name}: {t.description}\n{json.dumps(t.parameters, indent=1)}" for t in tools)
         prepared = session.engine.preview()
         out = [ContextBlock("tools", f"{len(tools)} tools", session.toolbox.count(counter, tools), listed, True)]
         for block in (*session.system(), *prepared.blocks):

@@ -218,7 +218,8 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class MemoryStatus:
-    """The windows, once a step and whenever background work starts or ends. `reason`: why this Observer."""
+    """The windows, once a step and whenever background work starts or ends. `reason`: why this Observer. `retry_at`:
+    when an observation that failed is tried again at the latest (Unix ms), sooner when more is said."""
 
     name = "data-om-status"
     record_id: str
@@ -236,6 +237,7 @@ class MemoryStatus:
     note: str = ""
     reason: str = ""
     backlog: Backlog | None = None
+    retry_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +350,7 @@ def to_json(event: Event) -> Json:
                 "reflector": event.reflector,
                 "note": event.note,
                 "backlog": None if event.backlog is None else dataclasses.asdict(event.backlog),
+                "retry_at": event.retry_at,
                 "approximate": event.approximate,
             }
         case MemoryOperation():

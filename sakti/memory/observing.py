@@ -277,6 +277,11 @@ class Observing:
             )
         self.flow.changed()
 
+    @property
+    def retry_at(self) -> int | None:
+        """When what failed is tried again at the latest (Unix ms); None where nothing failed."""
+        return self._retry_time if self._failures else None
+
     def may_try(self) -> bool:
         """False while a failure's backoff lasts: until the window has grown or some time has passed."""
         return (

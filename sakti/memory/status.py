@@ -51,6 +51,7 @@ def status(
         flow.note or _held_up(flow, numbers, waits=running or bool(ready)) or numbers.why,
         reason,
         left,
+        flow.observing.retry_at,
     )
 
 

@@ -38,6 +38,28 @@ class Figures:
     dropped_paths: int = 0
 
 
+TURNS = 5  # newest ones that a forecast looks at
+
+
+def turn_tokens(db: Database, thread_id: str) -> int | None:
+    """Tokens of messages that a turn brought lately: the mean of the newest turns; None before there are two."""
+    rows = db.execute_sql(
+        "SELECT role, token_count FROM messages WHERE thread_id = ? AND state = 'saved'"
+        " ORDER BY message_index DESC LIMIT 400",
+        (thread_id,),
+    ).fetchall()
+    turns: list[int] = []
+    under_way = 0
+    for role, tokens in rows:
+        under_way += tokens
+        if role == "user":
+            turns.append(under_way)
+            under_way = 0
+        if len(turns) == TURNS:
+            break
+    return None if len(turns) < 2 else sum(turns) // len(turns)
+
+
 def figures(db: Database, record_id: str) -> Figures:
     """Read-only; every number is a stored one, or a sum of them."""
     last = db.execute_sql(

@@ -49,6 +49,7 @@ class FakeViews:
     messages: dict[str, list[Message]] = field(default_factory=dict)
     lines: list = field(default_factory=list)
     past: list = field(default_factory=list)  # moments of the log
+    a_turn: int | None = None
     figures: Figures = field(default_factory=Figures)
     tasks: SimpleNamespace = field(default_factory=lambda: board())
     state: dict[str, str] = field(default_factory=dict)
@@ -70,6 +71,9 @@ class FakeViews:
 
     async def observations(self):
         return self.lines
+
+    async def turn_tokens(self):
+        return self.a_turn
 
     async def moments(self):
         return self.past

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, cast
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -13,7 +14,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from sakti.agent.figures import guarded, in_words, sizes
+from sakti.agent.figures import forecast, guarded, in_words, sizes
 from sakti.core.events import Gauge, MemoryOperation, MemoryStatus
 from sakti.core.text import count_k, one_line
 from sakti.core.types import Usage
@@ -23,6 +24,7 @@ from sakti.tui.widgets.lines import app_of
 
 if TYPE_CHECKING:
     from sakti.store.memory_figures import Figures
+    from sakti.tui.app import SaktiApp
 
 LABEL = 9
 
@@ -35,12 +37,22 @@ class MemoryPane(Widget):
     usage: reactive[Usage] = reactive(Usage())
     figures: reactive[Figures | None] = reactive(None)
     failed: reactive[str] = reactive("")
+    turn_tokens: reactive[int | None] = reactive(None)
     title_style = Style()
 
     def on_mount(self) -> None:
         app_of(self).theme_changed_signal.subscribe(self, lambda _: self.refresh())
 
     def watch_status(self) -> None:
+        self._fit()
+        if self.is_mounted and self.status is not None:
+            app = cast("SaktiApp", app_of(self))
+            app.go(self._load_turns, app, group="turns", exclusive=True)
+
+    async def _load_turns(self, app: SaktiApp) -> None:
+        self.turn_tokens = await app.session.views.turn_tokens()
+
+    def watch_turn_tokens(self) -> None:
         self._fit()
 
     def watch_figures(self) -> None:
@@ -79,11 +91,26 @@ class MemoryPane(Widget):
         app = app_of(self)
         palette = make_palette(app.theme_variables, app.current_theme.dark)
         self.title_style = palette.cursor
-        return memory_lines(self.status, self.figures, self.usage, self.failed, max(10, width - 2), palette)
+        return memory_lines(
+            self.status,
+            self.figures,
+            self.usage,
+            self.failed,
+            max(10, width - 2),
+            palette,
+            turn_tokens=self.turn_tokens,
+        )
 
 
 def memory_lines(
-    status: MemoryStatus | None, figures: Figures | None, usage: Usage, failed: str, width: int, palette: Palette
+    status: MemoryStatus | None,
+    figures: Figures | None,
+    usage: Usage,
+    failed: str,
+    width: int,
+    palette: Palette,
+    *,
+    turn_tokens: int | None = None,
 ) -> list[Line]:
     """The pane's lines, its title first."""
     title: Line = [Segment("Memory", palette.bold)]
@@ -97,6 +124,8 @@ def memory_lines(
     lines: list[Line] = [title]
     lines.append(gauge_line("messages", status.messages, width, palette, about=about, next_at=next_at))
     lines.append(gauge_line("observed", status.observations, width, palette, about=about))
+    if ahead := forecast(status, turn_tokens):
+        lines.append([Segment(" " * LABEL), Segment(ahead, palette.muted)])
     buffered = status.buffered_observations
     if buffered.chunks:
         text = (
@@ -139,7 +168,10 @@ def memory_lines(
         lines += [[Segment(line, palette.warn)] for line in note]
     lines = [_crop(line, width) for line in lines]
     if failed:
-        lines.append([Segment(shorten(f"✗ {failed}", width), palette.bad)])
+        lines += [[Segment(line, palette.bad)] for line in textwrap.wrap(f"✗ {failed}", max(8, width))[:3]]
+        if status.retry_at is not None:
+            when = datetime.fromtimestamp(status.retry_at / 1000).strftime("%H:%M:%S")
+            lines.append([Segment(shorten(f"  again at {when} at the latest", width), palette.muted)])
     return lines
 
 

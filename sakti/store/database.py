@@ -173,7 +173,10 @@ class Store:
         if self._db.is_closed():
             self._db.connect()
             self._db.execute_sql("PRAGMA query_only = 1")
-        return fn(self._db, *args, **kwargs)
+        try:
+            return fn(self._db, *args, **kwargs)
+        except (peewee.DatabaseError, apsw.Error) as e:
+            raise StoreError(f"{self.path} cannot be read: {e}. `sakti db check` says what is wrong with it.") from e
 
     def _close_connection(self) -> None:
         if not self._db.is_closed():

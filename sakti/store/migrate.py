@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from importlib import resources
@@ -41,8 +42,7 @@ def upgrade(db: Database, path: Path, clock: Clock) -> list[str]:
     notices: list[str] = []
     version = current_version(db)
     if 0 < version < LATEST:
-        backup = path.with_name(f"{path.name}.before-{LATEST:04d}")
-        copy(db, backup)
+        backup = _keep(db, path.with_name(f"{path.name}.before-{LATEST:04d}"))
         notices.append(f"The database was brought up to date; a copy of it as it was is {backup}.")
     for number in sorted(n for n in files if n > version):
         script = resources.files("sakti.store.migrations").joinpath(files[number]).read_text("utf-8")
@@ -56,6 +56,19 @@ def upgrade(db: Database, path: Path, clock: Clock) -> list[str]:
             db.execute_sql(script)
             db.execute_sql("INSERT INTO schema_migrations VALUES (?, ?, ?)", (number, files[number], clock.now()))
     return notices
+
+
+def _keep(db: Database, backup: Path) -> Path:
+    """A copy of the database as it is before migrating, at `backup`. Whoever starts at the same time makes one too:
+    each under a name of its own, and nobody migrates before one of them has its place."""
+    own = backup.with_name(f"{backup.name}.{os.getpid()}")
+    try:
+        copy(db, own)
+        if not backup.exists():
+            own.rename(backup)
+    finally:
+        own.unlink(missing_ok=True)
+    return backup
 
 
 def copy(db: Database, target: Path) -> None:

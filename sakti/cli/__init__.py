@@ -9,6 +9,7 @@ COMMANDS = (
     "run",
     "search",
     "threads",
+    "tour",
     "tasks",
     "import",
     "memory",

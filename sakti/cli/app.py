@@ -148,6 +148,7 @@ def beads(
 # The commands that live in files of their own: `app` in a file is a group, `show` a command.
 _FILES = {
     "threads": CHAT,
+    "tour": CHAT,
     "memory": MEMORY,
     "bench": UPKEEP,
     "db": UPKEEP,

@@ -56,6 +56,7 @@ def no_model_card() -> CardBlock:
             ("a key", "set ANTHROPIC_API_KEY or OPENAI_API_KEY and start sakti again"),
             ("a server", "/model PROVIDER/NAME, for Ollama, LM Studio, llama.cpp or vLLM on this machine"),
             ("offline", "run `sakti local install` in a shell: a small model that needs no key and no network"),
+            ("a look", "run `sakti tour` in a shell: two minutes, played from a script, no model is asked"),
         ),
     )
 

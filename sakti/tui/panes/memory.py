@@ -123,9 +123,9 @@ def memory_lines(
     next_at = status.next_buffer_at
     lines: list[Line] = [title]
     lines.append(gauge_line("messages", status.messages, width, palette, about=about, next_at=next_at))
-    lines.append(gauge_line("observed", status.observations, width, palette, about=about))
     if ahead := forecast(status, turn_tokens):
         lines.append([Segment(" " * LABEL), Segment(ahead, palette.muted)])
+    lines.append(gauge_line("observed", status.observations, width, palette, about=about))
     buffered = status.buffered_observations
     if buffered.chunks:
         text = (

@@ -1,0 +1,63 @@
+"""The tour, played through: its tools and its memory are real, it says that it is played, and it is never chosen."""
+
+from __future__ import annotations
+
+import pytest
+
+from sakti.agent.tour import ANSWERS, FILES, FIRST, NAME, tour_session
+from sakti.core.tokens import Estimator
+from sakti.core.types import ToolResultPart
+from sakti.tui.app import SaktiApp
+from tests.tui.conftest import chat_text, screen_text, settle
+from tests.tui.real import real_session, say
+
+
+async def test_the_tour_from_its_first_prompt_to_its_end(tmp_path, clock):
+    session = tour_session(tmp_path, env={"PATH": "/usr/bin:/bin"}, clock=clock, pace=0.0)
+    session.counter = Estimator()
+    app = SaktiApp(session)
+    async with app.run_test(size=(140, 45)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, FIRST)
+        assert "no model is asked" in chat_text(app)
+        assert NAME in screen_text(app), "the line above says that no model answers"
+        await say(app, pilot, "remember that we deploy on Fridays", "where is the redirect?")
+        await app.session.engine.wait_idle()
+        await settle(app, pilot)
+        said = await session.views.transcript(session.thread.id)
+        results = [p for m in said for p in m.parts if isinstance(p, ToolResultPart)]
+        assert [r.name for r in results] == ["ls", "read", "grep"]
+        assert not any(r.is_error for r in results)
+        assert "session.py" in results[0].content and "redirect" in results[2].content
+        app._palette("/compact")
+        await settle(app, pilot)
+        assert "Fridays" in " ".join(x.content for x in await session.views.observations())
+        assert (await session.views.search("fridays")).hits
+        await say(app, pilot, "done", "and more")
+        assert chat_text(app).count("That is the tour") == 2, "who goes on talking hears the end again"
+        assert {p.name for p in session.workspace.iterdir()} == set(FILES), "nothing was changed"
+    await session.close()
+
+
+def test_every_answer_but_tools_says_what_to_do_next():
+    for answer in ANSWERS[:-1]:
+        assert answer.calls or "write:" in answer.text or "for example:" in answer.text
+
+
+async def test_without_a_model_the_tour_is_offered_and_not_begun(store, tmp_path):
+    session = real_session(store, tmp_path / "w")
+    session.models.__init__(session.config, {}, session.emit)
+    app = SaktiApp(session)
+    async with app.run_test(size=(140, 45)) as pilot:
+        await settle(app, pilot)
+        assert "sakti tour" in chat_text(app)
+        assert session.provider is None
+
+
+def test_the_command_needs_a_terminal(monkeypatch, capsys):
+    from sakti.cli import run_cli
+
+    with pytest.raises(SystemExit) as ended:
+        run_cli(["tour"])
+    assert ended.value.code == 2
+    assert "terminal" in capsys.readouterr().err

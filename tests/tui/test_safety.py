@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from sakti.agent.settings_view import Setting
 from sakti.agent.views import ContextBlock, ThreadSummary
+from sakti.core.config import load
 from sakti.core.events import (
     ApprovalRequested,
     CompactionFinished,
@@ -26,9 +30,12 @@ from sakti.core.events import (
 )
 from sakti.core.types import FilePart, Message, TextPart, Thread, ToolCallPart, ToolResultPart
 from sakti.store.search import Hit
+from sakti.store.timeline import Moment
 from sakti.tasks.service import BoardTask
+from sakti.tui.screens.settings import SettingsScreen
+from sakti.tui.screens.threads import ForkScreen
 from tests.tui.conftest import chat_text, screen_text, settle
-from tests.tui.fakes import assistant, board, user
+from tests.tui.fakes import NOW, assistant, board, user
 from tests.tui.scene import log
 
 EVIL = (
@@ -161,3 +168,29 @@ async def test_what_is_pasted_is_shown_harmlessly(running, session):
         app.prompt.add(EVIL)
         await settle(app, pilot)
         check(app)
+
+
+async def test_settings_forks_and_the_past(running, session):
+    config = load(overrides=(f"ui.theme={EVIL!r}", "approval.deny=[]")).config
+    found = [Setting(EVIL, config.ui.theme, None, EVIL, True)]
+    session.config = replace(session.config, ui=config.ui)
+    session.views.past = [Moment(NOW, EVIL), Moment(NOW + 1, "observation")]
+    session.views.lines = [replace(line, content=EVIL, category=EVIL, flags=(EVIL,), time=EVIL) for line in log()]
+    async with running() as (app, pilot):
+        pane = app.sidebar.observations
+        pane.log_list.focus()
+        await pilot.press("left_square_bracket", "home", "space")
+        await settle(app, pilot)
+        assert "PAST" in check(app)
+        app.push_screen(SettingsScreen(found, Path("/x") / EVIL.replace("/", "")))
+        await settle(app, pilot)
+        check(app)
+        await pilot.press("enter")
+        app.screen.line.value = EVIL
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert "there is no setting" in check(app)
+        await pilot.press("escape", "escape")
+        app.push_screen(ForkScreen(EVIL, [user("u", EVIL, 0), assistant("a", EVIL, 1)]))
+        await settle(app, pilot)
+        assert "[/red]" in check(app)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from sakti.agent.tour import ANSWERS, FILES, FIRST, NAME, tour_session
+from sakti.core.events import ModelChanged
 from sakti.core.tokens import Estimator
 from sakti.core.types import ToolResultPart
 from sakti.tui.app import SaktiApp
 from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.real import real_session, say
+from tests.tui.scene import scene
+from tests.tui.test_snapshots import SIZES, THEMES, posed
 
 
 async def test_the_tour_from_its_first_prompt_to_its_end(tmp_path, clock):
@@ -61,3 +66,12 @@ def test_the_command_needs_a_terminal(monkeypatch, capsys):
         run_cli(["tour"])
     assert ended.value.code == 2
     assert "terminal" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("size", SIZES)
+def test_without_a_model_picture(snap_compare, size, theme):
+    session = scene(Path("/work"))
+    session.views.messages.clear()
+    session.first_model = ModelChanged(None, "no key, no local server, no local model")
+    assert snap_compare(SaktiApp(session), terminal_size=size, run_before=posed(theme))

@@ -23,6 +23,7 @@ from sakti.tui.panes.time_bar import TimeBar
 from sakti.tui.transcript.wrap import Line, indent, wrap
 from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.lines import app_of
+from sakti.tui.widgets.safe_input import SafeInput
 
 if TYPE_CHECKING:
     from sakti.store.memory_log import LogLine
@@ -217,14 +218,14 @@ class ObservationsPane(Vertical):
     def compose(self) -> ComposeResult:
         yield Static("Observations", id="observations-title", classes="pane-title", markup=False)
         yield TimeBar(id="observations-time")
-        yield Input(placeholder="/ text, #category, ? doubtful", id="observations-filter", compact=True)
+        yield SafeInput(placeholder="/ text, #category, ? doubtful", id="observations-filter", compact=True)
         yield LineList(
             draw_row,
             selectable=_is_line,
             id="observations-list",
             empty="nothing observed yet",
         )
-        yield Input(placeholder="what the line should say", id="observations-edit", compact=True)
+        yield SafeInput(placeholder="what the line should say", id="observations-edit", compact=True)
 
     def on_mount(self) -> None:
         self.log_list.follow_end = True

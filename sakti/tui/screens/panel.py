@@ -17,6 +17,7 @@ from sakti.core.text import one_line
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.wrap import Line
 from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.safe_input import SafeInput
 
 if TYPE_CHECKING:
     from sakti.tui.app import SaktiApp
@@ -74,7 +75,7 @@ class ListPanel(Panel[Any]):
     _filtered_by = ""
 
     def body(self) -> ComposeResult:
-        yield Input(placeholder=self.placeholder, id="panel-input", compact=True)
+        yield SafeInput(placeholder=self.placeholder, id="panel-input", compact=True)
         yield LineList(self.draw, empty=self.empty, id="panel-list")
 
     def on_mount(self) -> None:

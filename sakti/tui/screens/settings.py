@@ -19,6 +19,7 @@ from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import ListPanel
 from sakti.tui.transcript.wrap import Line, fit, shorten
 from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.safe_input import SafeInput
 
 
 class SettingsScreen(ListPanel):
@@ -38,7 +39,7 @@ class SettingsScreen(ListPanel):
 
     def body(self) -> ComposeResult:
         yield from super().body()
-        yield Input(id="panel-line", compact=True)
+        yield SafeInput(id="panel-line", compact=True)
         yield Static("", id="panel-detail", markup=False)
 
     def on_mount(self) -> None:
@@ -57,7 +58,7 @@ class SettingsScreen(ListPanel):
         return [
             [
                 Segment("● " if own else "  ", palette.agent),
-                Segment(fit(row.name, name), palette.bold if own else palette.text),
+                Segment(fit(one_line(row.name, 120), name), palette.bold if own else palette.text),
                 Segment(fit(one_line(row.text or "not set", 200), room), palette.text if own else palette.muted),
                 Segment(f"  {origin}", palette.agent if own else palette.faint),
             ]

@@ -24,6 +24,7 @@ from sakti.tui.screens.lists import age
 from sakti.tui.screens.panel import ListPanel
 from sakti.tui.transcript.wrap import Line, fit, shorten
 from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.safe_input import SafeInput
 
 if TYPE_CHECKING:
     from sakti.agent.views import ThreadSummary
@@ -67,7 +68,7 @@ class ThreadsScreen(ListPanel):
 
     def body(self) -> ComposeResult:
         yield from super().body()
-        yield Input(id="panel-line", compact=True)
+        yield SafeInput(id="panel-line", compact=True)
 
     def on_mount(self) -> None:
         self.line.display = False

@@ -1,0 +1,14 @@
+"""A line of input that shows nothing which a terminal would obey, whoever wrote it: typed, pasted or put there."""
+
+from __future__ import annotations
+
+from textual.widgets import Input
+
+from sakti.core.text import sanitise
+
+
+class SafeInput(Input):
+    """Its value is one line without control characters."""
+
+    def validate_value(self, value: str) -> str:
+        return " ".join(sanitise(value).split("\n"))

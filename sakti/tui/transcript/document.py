@@ -16,7 +16,6 @@ from sakti.tui.transcript.blocks import Block
 from sakti.tui.transcript.wrap import Line
 
 KEEP_LINES = 12_000
-DRAW_AT_ONCE = 1_500
 
 
 class Document:
@@ -24,23 +23,23 @@ class Document:
 
     def __init__(self, palette: Palette, width: int = 80) -> None:
         self.palette = palette
-        self.width = width
+        self.width: int = width
         self.blocks: list[Block] = []
         self._heights: list[int] = []
         self._exact: list[bool] = []
         self._tops: list[int] = []  # _tops[i] is right for i < _clean
         self._clean = 0
+        self._total: int = 0
         self._drawn: OrderedDict[int, list[Line]] = OrderedDict()  # by id() of the block, oldest use first
         self._drawn_lines = 0
 
     @property
     def height(self) -> int:
-        self._sum_up()
-        return self._tops[-1] + self._heights[-1] if self._heights else 0
+        return self._total
 
     def top(self, index: int) -> int:
         """The first line of block `index`."""
-        self._sum_up()
+        self._sum_up(index)
         return self._tops[index]
 
     def block_height(self, index: int) -> int:
@@ -48,34 +47,36 @@ class Document:
 
     def locate(self, y: int) -> tuple[int, int] | None:
         """The block at line `y` and the line inside it; None outside."""
-        self._sum_up()
-        if y < 0 or not self._tops:
+        if not 0 <= y < self._total:
             return None
-        index = bisect_right(self._tops, y) - 1
-        inside = y - self._tops[index]
-        return (index, inside) if inside < self._heights[index] else None
+        while not self._clean or self._tops[self._clean - 1] + self._heights[self._clean - 1] <= y:
+            self._sum_up(min(self._clean + 64, len(self.blocks) - 1))
+        index = bisect_right(self._tops, y, 0, self._clean) - 1
+        return index, y - self._tops[index]
 
     def append(self, *blocks: Block) -> None:
         for block in blocks:
             self.blocks.append(block)
             self._heights.append(block.estimate(self.width))
+            self._total += self._heights[-1]
             self._exact.append(False)
             self._tops.append(0)
 
     def insert(self, index: int, blocks: Sequence[Block]) -> None:
-        """`blocks` before block `index`. A page is drawn at once; of very many only the heights are estimated."""
-        exact = len(blocks) <= DRAW_AT_ONCE
-        heights = [len(self._draw(b)) if exact else b.estimate(self.width) for b in blocks]
+        """`blocks` before block `index`, their heights estimated."""
+        heights = [b.estimate(self.width) for b in blocks]
         self.blocks[index:index] = blocks
         self._heights[index:index] = heights
-        self._exact[index:index] = [exact] * len(heights)
+        self._exact[index:index] = [False] * len(heights)
         self._tops[index:index] = [0] * len(heights)
+        self._total += sum(heights)
         self._clean = min(self._clean, index)
 
     def truncate(self, count: int) -> None:
         """Only the first `count` blocks stay."""
         for block in self.blocks[count:]:
             self._forget(block)
+        self._total -= sum(self._heights[count:])
         for values in (self.blocks, self._heights, self._exact, self._tops):
             del values[count:]
         self._clean = min(self._clean, count)
@@ -98,6 +99,7 @@ class Document:
         self._exact[index] = True
         if difference:
             self._heights[index] = height
+            self._total += difference
             self._clean = min(self._clean, index + 1)
         return difference
 
@@ -118,6 +120,7 @@ class Document:
             self.width = width
             self._heights = [block.estimate(width) for block in self.blocks]
             self._exact = [False] * len(self.blocks)
+            self._total = sum(self._heights)
             self._clean = 0
 
     def index_of(self, message_id: str) -> int | None:
@@ -148,13 +151,13 @@ class Document:
         if lines is not None:
             self._drawn_lines -= len(lines)
 
-    def _sum_up(self) -> None:
-        count = len(self._heights)
-        if self._clean >= count:
-            return
+    def _sum_up(self, index: int) -> None:
+        """Make `_tops` right up to block `index`; what lies below is not looked at."""
         at = self._clean
+        if index < at:
+            return
         y = self._tops[at - 1] + self._heights[at - 1] if at else 0
-        for index in range(at, count):
-            self._tops[index] = y
-            y += self._heights[index]
-        self._clean = count
+        for i in range(at, index + 1):
+            self._tops[i] = y
+            y += self._heights[i]
+        self._clean = index + 1

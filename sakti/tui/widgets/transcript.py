@@ -108,16 +108,36 @@ class Transcript(LineView):
             self.post_message(self.OlderWanted())
 
     def _settle_here(self) -> None:
-        """Make the heights of what is on the screen exact, without moving it."""
+        """Make the heights of what is on the screen, and of a screen above it, exact without moving anything."""
         place = self.document.locate(self.scroll_offset.y)
         if place is None:
             return
-        index, bottom = place[0], self.scroll_offset.y + self.size.height
-        if all(self.document.is_exact(i) for i in range(index, min(index + self.size.height, self._blocks))):
+        index, rows = place[0], self.size.height
+        first = self._above(index)
+        if all(self.document.is_exact(i) for i in range(first, min(index + rows, self._blocks))):
             return
         shift = self.document.measure(index) if self.document.top(index) < self.scroll_offset.y else 0
-        self._measure_down(index, bottom + shift)
+        shift += self._measure_up(index)
+        self._measure_down(index, self.scroll_offset.y + shift + rows)
         self._move(self.scroll_offset.y + shift)
+
+    def _above(self, index: int) -> int:
+        """The first block of the screenful above block `index`, by the heights that are known."""
+        have = 0
+        while index > 0 and have <= self.size.height:
+            index -= 1
+            have += self.document.block_height(index)
+        return index
+
+    def _measure_up(self, index: int) -> int:
+        """Measure a screenful above block `index`, so that a page up shows what comes next and skips nothing. Gives
+        by how many lines everything below has moved."""
+        shift = have = 0
+        while index > 0 and have <= self.size.height:
+            index -= 1
+            shift += self.document.measure(index)
+            have += self.document.block_height(index)
+        return shift
 
     def _settle(self, place: tuple[int, int] | None) -> None:
         """Scroll so that `place` (a block and a line in it) is on top; None: to the end."""
@@ -127,6 +147,7 @@ class Transcript(LineView):
             if index >= self._blocks:
                 return
             document.measure(index)
+            self._measure_up(index)
             self._measure_down(index, document.top(index) + inside + rows)
             self._move(document.top(index) + min(inside, max(0, document.block_height(index) - 1)))
             self._settle_here()  # near the end, what stands above it is on the screen as well
@@ -135,7 +156,7 @@ class Transcript(LineView):
         for index in range(self._blocks - 1, -1, -1):
             document.measure(index)
             have += document.block_height(index)
-            if have >= rows:
+            if have >= rows * 2:  # what is on the screen, and a page above it
                 break
         self._move(document.height)
 

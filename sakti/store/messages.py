@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from sakti.core.errors import StoreError
 from sakti.core.types import Json, Message, Usage, plain_text
 from sakti.store import codec, search_index, tasks
 from sakti.store.connection import Database
@@ -22,13 +23,17 @@ _COLUMNS = (
 def append(db: Database, message: Message, *, index_text: str | None = None, paths: Sequence[str] = ()) -> Message:
     """Put `message` at the end of its thread and into the search index; returns it with its index.
 
-    A provisional message is stored but not indexed until `confirm`. `index_text` replaces the plain text in
-    the index where it had to be redacted.
+    A provisional message is stored but not indexed until `confirm`. `index_text` replaces the plain text in the index
+    where it had to be redacted. Raises `StoreError` (gone) where there is no such thread.
     """
     raw = plain_text(message.parts)
-    (index,) = db.execute_sql(
-        "SELECT coalesce(max(message_index), -1) + 1 FROM messages WHERE thread_id = ?", (message.thread_id,)
+    index, known = db.execute_sql(
+        "SELECT coalesce(max(message_index), -1) + 1, EXISTS (SELECT 1 FROM threads WHERE id = ?) FROM messages"
+        " WHERE thread_id = ?",
+        (message.thread_id, message.thread_id),
     ).fetchone()
+    if not known:
+        raise StoreError("This thread was removed for good: start a new one with /new.", code="gone")
     insert(
         db,
         MessageRow,

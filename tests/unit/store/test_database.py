@@ -184,3 +184,10 @@ async def test_two_processes_write_one_thread_without_a_lost_row(tmp_path: Path)
     rows = await store.read(messages.after, thread.id, -1)
     assert [m.index for m in rows] == list(range(600))
     await store.close()
+
+
+async def test_a_message_for_a_thread_that_was_removed_says_so(store: Store) -> None:
+    thread = await thread_in(store)
+    await store.write(lambda db: db.execute_sql("DELETE FROM threads WHERE id = ?", (thread.id,)))
+    with pytest.raises(StoreError, match="removed for good"):
+        await store.write(messages.append, message(store, thread, "too late"))

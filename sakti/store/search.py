@@ -47,7 +47,7 @@ SNIPPET = 160
 READ, SPOTS = 100_000, 20  # characters of a text, and places of each word, that are looked at for its snippet
 MARKED = 64  # words that are marked in it
 WEIGHTS = "bm25(search_words, 1.0, 0.5, 0.3, 0.3)"  # text, pieces of identifiers, message before, its summary
-BUDGET = {"search_words": 15_000, "search_trigrams": 6_000}  # postings that one query may rank, about 1 µs each
+BUDGET = {"search_words": 9_000, "search_trigrams": 6_000}  # postings that one query may rank, about 1 µs each
 LARGE = 300_000  # texts; from so many on they lie so far apart that a posting costs twice as much
 SAMPLE = 10_000  # newest texts from which the number of postings is estimated
 LIKE_ROWS = 100_000  # newest texts that LIKE goes through
@@ -311,7 +311,7 @@ _FROM = "search_docs d LEFT JOIN threads t ON t.id = d.thread_id"
 def _candidates(db: Database, table: str, rank: str, match: str, place: _Place) -> list[Candidate]:
     """The best in bm25 order. The filters are looked at for the best alone, unless those do not suffice: a join for
     each of 200,000 rows costs more than the ranking itself."""
-    wide = WIDE if len(place.values) <= 1 else 3 * WIDE
+    wide = WIDE if len(place.values) <= 1 else 2 * WIDE
     best = db.execute_sql(
         f"SELECT rowid, {rank} AS score FROM {table} WHERE {table} MATCH ? AND rowid > ? ORDER BY score LIMIT ?",
         (match, place.floor, wide),

@@ -84,7 +84,7 @@ def following(messages: Sequence[Message], actions: Sequence[Action]) -> Next:
     )
     question = bool(_QUESTION.match(asked))
     owed = _CHANGE.search(asked) and not question and not any(c.name in _CHANGES for c in calls)
-    unread = _named_unread(messages, asked) if owed else []
+    unread = _named_unread(messages, asked, tests=question) if owed or question else []
     if unread:
         return Next(tuple(_only(a, unread) for a in actions if a.name == "read"), answer=False)
     tests = (
@@ -104,7 +104,7 @@ def following(messages: Sequence[Message], actions: Sequence[Action]) -> Next:
             again = tuple(_only(a, _read_paths(messages)) for a in actions if a.name == "read")
             retry = (*again, *(a for a in allowed if a.name in _NEEDS_READING))
             return Next(retry or allowed, answer=not retry)
-        return Next(allowed, answer=not allowed)
+        return Next(allowed, answer=question or not allowed)
     if last.name in _CHANGES and not last.is_error:
         run = tuple(a for a in allowed if a.name == "bash") if _RUN.search(asked) else ()
         return Next(run, answer=False) if run else Next(tuple(a for a in allowed if a.name != "write"))
@@ -178,12 +178,13 @@ def _unread(messages: Sequence[Message]) -> list[str]:
     return [p for p in found if p not in tried and "site-packages" not in p][:MOST_PATHS]
 
 
-def _named_unread(messages: Sequence[Message], asked: str) -> list[str]:
-    """Source files that the user names and nobody has tried to read yet."""
+def _named_unread(messages: Sequence[Message], asked: str, *, tests: bool) -> list[str]:
+    """Source files that the user names and nobody has tried to read yet; `tests` among them."""
     tried = {str((c.arguments or {}).get("path")) for m in _turn(messages) for c in m.tool_calls if c.name == "read"}
     tried.update(p.path for m in messages for p in m.parts if isinstance(p, FilePart))
     named = dict.fromkeys(f for f in _A_FILE.findall(asked) if _SOURCE.search(f))
-    return [f for f in named if f not in tried and (_ABOUT_TESTS.search(asked) or not _TEST_FILE.search(f))]
+    tests = tests or bool(_ABOUT_TESTS.search(asked))
+    return [f for f in named if f not in tried and (tests or not _TEST_FILE.search(f))]
 
 
 def repaired(name: str, fields: Json, messages: Sequence[Message]) -> Json:

@@ -471,6 +471,15 @@ def test_the_files_that_the_user_names_are_read_first_and_tests_are_not_edited()
     assert paths(after("update the tests in test_calc.py", *reading("1", "test_calc.py")), "edit") == ["test_calc.py"]
 
 
+def test_a_question_about_a_file_is_answered_from_that_file():
+    seen = after("What does test_calc.py do, and calc.py?")
+    assert [a.name for a in seen.actions] == ["read"] and not seen.answer
+    assert paths(seen, "read") == ["test_calc.py", "calc.py"]
+    assert after("What does calc.py do?", *reading("1", "calc.py")).answer
+    absent = message("tool", ToolResultPart("1", "read", "There is no file calc.py.", is_error=True))
+    assert after("What does calc.py do?", reading("1", "calc.py")[0], absent).answer
+
+
 def test_only_what_was_mentioned_is_read():
     found = message("tool", ToolResultPart("1", "grep", "./src/app.py:3:def f"))
     asked = message("assistant", ToolCallPart("1", "grep", {"pattern": "f"}))

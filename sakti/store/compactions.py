@@ -53,6 +53,21 @@ def add_compaction(db: Database, done: Compaction) -> None:
     ).execute(db)
 
 
+def noted(db: Database, done: Compaction) -> tuple[int, int]:
+    """Of the log after it: lines that are pinned, and lines of its own groups with flags."""
+    (pinned,) = db.execute_sql(
+        "SELECT count(*) FROM observation_groups g JOIN observations o ON o.group_id = g.id"
+        " WHERE g.record_id = ? AND g.state = 'active' AND o.pinned AND NOT o.forgotten",
+        (done.record_id,),
+    ).fetchone()
+    marks = ",".join("?" * len(done.group_ids))
+    (doubtful,) = db.execute_sql(
+        f"SELECT count(*) FROM observations WHERE group_id IN ({marks}) AND json_array_length(flags) > 0",
+        done.group_ids,
+    ).fetchone()
+    return pinned, doubtful
+
+
 def last_compaction(db: Database, thread_id: str) -> Compaction | None:
     """The newest compaction of a thread that was not undone."""
     row = (

@@ -21,6 +21,7 @@ from sakti.store.connection import Database
 from sakti.store.search_index import pieces
 from sakti.store.search_query import (
     KINDS,
+    LANGUAGES,
     MAX_TERMS,
     MAX_TEXT,
     STOP_WORDS,
@@ -145,7 +146,7 @@ def _by_words(db: Database, words: list[str], query: Query, place: _Place) -> tu
     ranked = list(dict.fromkeys([*words, *terms(" ".join(query.phrases))]))[:MAX_TERMS]
     newest, documents = _documents(db, ranked)
     looked_up, floor = _within_budget(words, documents, newest, BUDGET["search_words"])
-    match = _word_match(looked_up, query)
+    match = _word_match(_telling(looked_up, documents), query)
     if not match:
         return [], False
     found = _candidates(db, "search_words", WEIGHTS, match, replace(place, floor=floor))
@@ -243,6 +244,12 @@ def _one_edit(a: str, b: str) -> bool:
     if len(a) == len(b):
         return rest_a[1:] == rest_b[1:] or (rest_a[:2] == rest_b[1::-1] and rest_a[2:] == rest_b[2:])
     return rest_a[1:] == rest_b if len(a) > len(b) else rest_a == rest_b[1:]
+
+
+def _telling(words: list[str], documents: Mapping[str, int]) -> list[str]:
+    """`words` without the names of languages, where two others are known."""
+    others = [w for w in words if w not in LANGUAGES]
+    return others if sum(documents[w] > 0 for w in others) > 1 else words
 
 
 def _word_match(words: Sequence[str], query: Query) -> str:

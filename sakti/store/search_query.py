@@ -20,6 +20,10 @@ STOP_WORDS = frozenset(
     " into is it its me my of on or our she should so than that the their them then there these they this those to us"
     " was we were what when where which who whom why will with would you your".split()
 )
+# Names that say in which setting something is meant; the text that is meant rarely has them.
+LANGUAGES = frozenset(
+    "bash golang haskell java javascript kotlin perl php python ruby rust scala swift typescript".split()
+)
 
 _FILTER = re.compile(r"(?<!\S)(path|role|thread|task|kind|before|after):(\"[^\"]*\"|\S+)", re.IGNORECASE)
 _PHRASE = re.compile(r"(-?)\"([^\"]+)\"")

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sakti.store.search_query import LANGUAGES
 from sakti.store.stems import stems
 
 # Chosen by a search over all of them on recorded conversations, issues and functions; near the best, none is touchy.
@@ -15,6 +16,9 @@ LENGTH = 0.45  # BM25's b for a message of a conversation: there a long one says
 LENGTH_ALONE = 0.95  # for a text that stands alone
 IDENTIFIERS, BEFORE = 0.4, 0.4  # what a word counts in the pieces of identifiers, and in the message before
 INSIDE = 0.5  # what a word counts that stands only inside another one (sort in argsort)
+SHORTENED, SHORTEST = 0.3, 3  # what a word counts where its first letters stand alone (dict, str), and how many
+LEAD, LEADING = 1.0, 12  # what a word counts more among the first of a text that stands alone: they say what it is
+SETTING = 0.3  # of the rarity of a language's name: it says where, not what
 BEFORE_LENGTH = 1.5  # what a word of the message before adds to the length
 PAIR = 0.5  # all adjacent words of the query are adjacent in the text
 NEAR = 0.6  # all words of the query are near each other
@@ -57,12 +61,14 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words of a query: how rare each stem is (its idf), which stand side by side, and what it is worth that
-    all are near each other: each word with each rarer one counts as much as the more common of the two."""
+    """The words of a query: how rare each stem is (its idf), which stand side by side, what it is worth that
+    all are near each other (each word with each rarer one counts as much as the more common of the two), and of
+    which stems something is the beginning."""
 
     rarity: Mapping[str, float]
     pairs: frozenset[tuple[str, str]]
     nearness: float
+    shortened: Mapping[str, tuple[str, ...]]
 
 
 def words_of(query: Sequence[str], documents: Mapping[str, int], total: int) -> Words:
@@ -73,10 +79,15 @@ def words_of(query: Sequence[str], documents: Mapping[str, int], total: int) -> 
         for stem in stems(word):
             order.append(stem)
             if documents.get(word):
-                rarity[stem] = max(1e-6, math.log((total - documents[word] + 0.5) / (documents[word] + 0.5)))
-    rare = sorted(rarity.values())
-    nearness = sum(value * (len(rare) - 1 - i) for i, value in enumerate(rare))
-    return Words(rarity, frozenset(p for p in itertools.pairwise(order) if p[0] != p[1]), nearness)
+                rare = max(1e-6, math.log((total - documents[word] + 0.5) / (documents[word] + 0.5)))
+                rarity[stem] = rare * SETTING if word in LANGUAGES and len(query) > 1 else rare
+    nearness = sum(value * (len(rarity) - 1 - i) for i, value in enumerate(sorted(rarity.values())))
+    shortened: dict[str, tuple[str, ...]] = {}
+    for stem in rarity:
+        for end in range(SHORTEST, len(stem)):
+            shortened[stem[:end]] = (*shortened.get(stem[:end], ()), stem)
+    pairs = frozenset(p for p in itertools.pairwise(order) if p[0] != p[1])
+    return Words(rarity, pairs, nearness, shortened)
 
 
 @dataclass(slots=True)
@@ -147,6 +158,13 @@ def _look(c: Candidate, words: Words) -> _Seen:
     for token in words.rarity:
         if token not in counts and len(token) >= 4 and token in lower:
             counts[token] = INSIDE
+    if not c.before:
+        for token in words.shortened.keys() & {*tokens, *idents}:
+            for stem in words.shortened[token]:
+                counts[stem] = counts.get(stem, 0.0) + SHORTENED
+        for i, token in places:
+            if i < LEADING:
+                counts[token] += LEAD
     length = len(tokens) + len(idents) + BEFORE_LENGTH * len(before)
     return _Seen(counts, length, *_together(places[:OCCURRENCES], words))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sakti.core.events import Backlog, MemoryStatus
+from sakti.core.events import Backlog, CompactionFinished, MemoryStatus
 from sakti.core.text import count_k
 
 if TYPE_CHECKING:
@@ -47,6 +47,41 @@ def guarded(figures: Figures) -> str:
     return " · ".join(x for x in found if x)
 
 
+def compacted(done: CompactionFinished) -> list[tuple[str, str]]:
+    """(name, text) of what a compaction did; nothing where nothing came of it."""
+    if not done.messages:
+        return []
+    saved = done.tokens_before - done.tokens_after
+    freed = f"{count_k(saved)} freed" if saved > 0 else "none freed: the log is as long as what it stands for"
+    doubtful = f"{_lines(done.doubtful, 'new line')} with claims that the messages do not have; F3, filter ?"
+    found = [
+        ("went", f"{_messages(done.messages)}, {count_k(done.gone_tokens)} tokens; each is kept, /search finds it"),
+        ("kept", f"{_messages(done.kept)} as they were said, {count_k(done.kept_tokens)} tokens" if done.kept else ""),
+        ("log", _lines(done.lines, "new line")),
+        ("pinned", f"{_lines(done.pinned)}, always kept" if done.pinned else ""),
+        ("doubtful", doubtful if done.doubtful else ""),
+        ("tokens", f"{count_k(done.tokens_before)} → {count_k(done.tokens_after)}, {freed}"),
+        ("diff", "/compact diff shows the log before and after"),
+        ("undo", "/compact undo brings the messages back"),
+    ]
+    return [(name, text) for name, text in found if text]
+
+
+def taken_back(done: CompactionFinished) -> str:
+    """What undoing a compaction did, in a sentence."""
+    return (
+        f"{_messages(done.messages)} are in the window again, which is as it was: {count_k(done.tokens_after)} tokens."
+    )
+
+
+def _messages(count: int) -> str:
+    return f"{count} message{'s' * (count != 1)}"
+
+
+def _lines(count: int, name: str = "line") -> str:
+    return f"{count} {name}{'s' * (count != 1)}"
+
+
 def rows(figures: Figures) -> list[tuple[str, str]]:
     """(name, text) of every figure that there is."""
     out: list[tuple[str, str]] = []
@@ -63,3 +98,36 @@ def rows(figures: Figures) -> list[tuple[str, str]]:
         lost = f"{figures.dropped_lines} important lines and {figures.dropped_paths} paths"
         out.append(("dropped", f"{lost} are not in the reflections; search finds them"))
     return out
+
+
+def status_rows(status: MemoryStatus, figures: Figures | None) -> list[tuple[str, str]]:
+    """(name, text) of the windows and of everything that works at them; what is empty is left out."""
+    buffered, reflection = status.buffered_observations, status.buffered_reflection
+    about = "about " if status.approximate else ""
+    found = [
+        (
+            "messages",
+            f"{about}{status.messages.tokens:,} of {status.messages.threshold:,} tokens before they are observed",
+        ),
+        (
+            "observations",
+            f"{status.observations.tokens:,} of {status.observations.threshold:,} tokens before a reflection",
+        ),
+        (
+            "buffered",
+            f"{buffered.chunks} chunks: {buffered.message_tokens:,} tokens of messages as "
+            f"{buffered.observation_tokens:,} of observations ({buffered.status})",
+        ),
+        ("activation", f"would free {buffered.projected_message_removal:,} tokens"),
+        (
+            "reflection",
+            f"{reflection.input_observation_tokens:,} → {reflection.observation_tokens:,} ({reflection.status})",
+        ),
+        ("backlog", in_words(status.backlog) if status.backlog else ""),
+        ("generation", str(status.generation_count)),
+        *(rows(figures) if figures is not None else ()),
+        ("observer", f"{status.observer} ({status.reason})" if status.reason else status.observer),
+        ("reflector", status.reflector),
+        ("note", status.note),
+    ]
+    return [(name, text) for name, text in found if text]

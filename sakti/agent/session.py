@@ -268,6 +268,13 @@ class Session:
         if self.busy:
             raise ConfigError(f"The agent is at work: wait, or stop it with Esc, then change the {what}.")
 
+    async def use_config(self, config: Config, *, memory: bool = False) -> None:
+        """Go on with changed settings; `memory`: its numbers are among them, so that it is opened anew."""
+        self._must_rest("settings")
+        self.config = config
+        if memory and self.thread is not None:
+            await self._open(self.thread)
+
     def set_approval_mode(self, mode: str) -> None:
         if mode not in APPROVAL_MODES:
             raise ConfigError(f"There is no approval mode {mode!r}: it is one of {', '.join(APPROVAL_MODES)}.")

@@ -1,4 +1,4 @@
-"""The settings as people look at them: value, origin, and the line that would change one."""
+"""The settings as people look at them: value, origin, and what was typed as a value."""
 
 from __future__ import annotations
 
@@ -13,6 +13,13 @@ from sakti.core.config import Config, check, flat, load, project_may_set, replac
 from sakti.core.errors import ConfigError
 
 HERE = "this window"  # set on the command line, or while it runs
+# What a window goes on with at once when it is changed, beside all of `memory.`; anything else is read at a start.
+AT_ONCE = frozenset(
+    {
+        *("mode", "approval.mode", "ui.theme", "ui.sidebar_width", "ui.reduced_motion", "ui.notify"),
+        *("agent.max_steps", "agent.max_output_tokens", "agent.thinking_tokens", "agent.max_processor_retries"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +35,11 @@ class Setting:
     @property
     def text(self) -> str:
         return as_toml(self.value)
+
+    @property
+    def from_environment(self) -> bool:
+        """A variable sets it, which goes before every file."""
+        return self.origin.startswith("SAKTI_")
 
 
 def settings(config: Config, *, user_file: Path, project_file: Path, env: Mapping[str, str]) -> list[Setting]:
@@ -57,11 +69,11 @@ def as_toml(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def proposed(config: Config, name: str, text: str) -> str:
-    """The lines for a config file that set `name` to what was typed. Raises `ConfigError` where it takes no such
-    value, or another setting contradicts it."""
+def value_of(config: Config, name: str, text: str) -> Any:
+    """What was typed, as a file would hold it; None for nothing: the setting's line goes. Raises `ConfigError` where
+    it takes no such value, or another setting contradicts it."""
     if not text.strip():
-        raise ConfigError(f"Write a value; to unset {name}, take its line out of the file.")
+        return None
     try:
         value: Any = tomllib.loads(f"v = {text}")["v"]
     except tomllib.TOMLDecodeError:
@@ -70,6 +82,12 @@ def proposed(config: Config, name: str, text: str) -> str:
         raise ConfigError(f"{name} cannot be {text!r}.")
     changed = replace_setting(config, name, value, "typed")
     check(changed)
+    found = flat(changed)[name]
+    return "none" if found is None else found
+
+
+def as_lines(name: str, value: Any) -> str:
+    """The lines of a config file that set `name`."""
     table, _, key = name.rpartition(".")
-    line = f"{key} = {as_toml(flat(changed)[name])}"
+    line = f"{key} = {as_toml(value)}"
     return f"[{table}]\n{line}" if table else line

@@ -275,7 +275,9 @@ class MemoryActivation:
 
 @dataclass(frozen=True, slots=True)
 class CompactionFinished:
-    """The result card of /compact. Tokens are of raw messages and log together; `undone` after an undo."""
+    """The result card of /compact. Tokens are of raw messages and log together, `gone_tokens` of the messages that
+    went, `kept_tokens` of those that stay raw; `pinned` lines of the log, and `doubtful` new ones, which claim what
+    their source does not have. `undone` after an undo."""
 
     record_id: str
     messages: int
@@ -284,6 +286,11 @@ class CompactionFinished:
     lines: int
     warnings: tuple[str, ...] = ()
     undone: bool = False
+    gone_tokens: int = 0
+    kept: int = 0
+    kept_tokens: int = 0
+    pinned: int = 0
+    doubtful: int = 0
 
 
 Event: TypeAlias = (

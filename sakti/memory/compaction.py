@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Coroutine
+from typing import Any
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.events import CompactionFinished, Notice
@@ -47,23 +49,46 @@ async def observe_all(flow: Flow, focus: str, *, whole_turn: bool) -> list[Messa
     return found
 
 
-async def compact(flow: Flow, focus: str) -> CompactionFinished:
+async def _join(flow: Flow) -> None:
+    """Until no observation runs."""
     while (running := flow.observing.running()) is not None:
         await asyncio.wait([running])
+
+
+async def _finishes(work: Coroutine[Any, Any, object]) -> bool:
+    """False where the caller was cancelled meanwhile, which is then no longer so."""
+    try:
+        await work
+        return True
+    except asyncio.CancelledError:
+        if (caller := asyncio.current_task()) is not None:
+            caller.uncancel()
+        return False
+
+
+async def compact(flow: Flow, focus: str) -> CompactionFinished:
+    """Cancelled while a model works, it ends with what was done by then, as any compaction: recorded, to be taken
+    back, and `warnings` says what stays."""
+    stopped = not await _finishes(_join(flow))
     window = flow.window
     tokens_before = window.pending + flow.observation_tokens()
     before = _snapshot(flow)
     cursor, known, pending = window.cursor, {g.id for g in window.active}, list(window.messages)
-    found = await observe_all(flow, focus, whole_turn=True)
+    found = to_compact(flow)
+    if not stopped and not await _finishes(observe_all(flow, focus, whole_turn=True)):
+        await flow.observing.stop()
+        stopped = True
     window = flow.window
     tokens_after = window.pending + flow.observation_tokens()
     made = [g for g in window.active if g.id not in known]
     gone = [m for m in pending if m.index <= window.cursor]
     if not gone:
-        warnings = (flow.note or "Memory could not observe; nothing was changed.",) if found else ()
+        why = "Stopped: nothing was changed." if stopped else flow.note
+        warnings = (why or "Memory could not observe; nothing was changed.",) if found else ()
         return CompactionFinished(window.record.id, 0, tokens_before, tokens_before, 0, warnings)
     left = sum(1 for m in found if m.index > window.cursor)
-    warnings = (f"{left} messages could not be observed and stay as they are.",) if left else ()
+    why = "were not observed any more" if stopped else "could not be observed"
+    warnings = (f"{left} messages {why} and stay as they are.",) if left else ()
     done = Compaction(
         flow.ids.new(),
         window.thread.id,
@@ -81,20 +106,32 @@ async def compact(flow: Flow, focus: str) -> CompactionFinished:
         flow.clock.now(),
     )
 
-    def record(db: Database) -> None:
+    def record(db: Database) -> tuple[int, int]:
         compactions.add_compaction(db, done)
         flow.failpoint("compact.written")
+        return compactions.noted(db, done)
 
     flow.failpoint("compact.observed")
-    await flow.store.write(record)
+    pinned, doubtful = await flow.store.write(record)
     flow.failpoint("compact.committed")
     lines = sum(1 for g in made for line in g.text.split("\n") if line.strip())
-    return CompactionFinished(window.record.id, len(gone), tokens_before, tokens_after, lines, warnings)
+    return CompactionFinished(
+        window.record.id,
+        len(gone),
+        tokens_before,
+        tokens_after,
+        lines,
+        warnings,
+        gone_tokens=sum(m.tokens for m in gone),
+        kept=len(window.messages),
+        kept_tokens=window.pending,
+        pinned=pinned,
+        doubtful=doubtful,
+    )
 
 
 async def undo(flow: Flow) -> CompactionFinished | None:
-    while (running := flow.observing.running()) is not None:
-        await asyncio.wait([running])
+    await _join(flow)
     window = flow.window
     done = await flow.store.read(compactions.last_compaction, window.thread.id)
     if done is None:

@@ -36,6 +36,7 @@ class Observing:
         self.flow = flow
         self.background: asyncio.Task[None] | None = None
         self.waited_for: asyncio.Task[bool] | None = None
+        self._stopped = False
         self._to_come = 0  # groups that the background work has still to make
         self._failures = 0
         self._retry_tokens = 0
@@ -214,11 +215,21 @@ class Observing:
 
     async def now(self, found: Sequence[Message], focus: str = "") -> bool:
         """Observe `found` now and put it into the log, slice by slice; False when nothing came of it. The
-        work goes on when the caller is cancelled."""
+        work goes on when the caller is cancelled, unless it is stopped."""
         if not found:
             return False
-        self.waited_for = asyncio.create_task(self._observe(list(found), focus))
-        return await asyncio.shield(self.waited_for)
+        task = self.waited_for = asyncio.create_task(self._observe(list(found), focus))
+        await asyncio.wait([task])  # does not cancel it with the caller
+        return False if task.cancelled() else task.result()
+
+    async def stop(self) -> None:
+        """Give up the observation that somebody waits for; the slices that are in the log stay there."""
+        task = self.waited_for
+        if task is not None and not task.done():
+            self._stopped = True
+            task.cancel()
+            await asyncio.wait([task])
+            self._stopped = False
 
     async def _observe(self, found: list[Message], focus: str) -> bool:
         window, numbers = self.flow.window, self.flow.numbers()
@@ -266,6 +277,14 @@ class Observing:
         try:
             await work()
             self._failures, self.flow.note = 0, ""
+        except asyncio.CancelledError:
+            if self._stopped:
+                why = MemoryFailure("stopped by the user", code="stopped")
+                self.flow.failed(
+                    operation, why, started=started, tokens=tokens, partial="\n".join(g.text for g in made)
+                )
+                self.flow.changed()
+            raise
         except Exception as e:
             if not isinstance(e, MemoryFailure) or e.code not in ("busy", "conflict", "lease_lost"):
                 self._failures += 1

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import events, on
+from textual import constants, events, on
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
@@ -112,9 +112,23 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
         """The thread whose messages stand in the chat."""
         return self._shown_thread
 
-    @property
-    def theme_names(self) -> list[str]:
-        return sorted(self._themes.themes)
+    def use_theme(self, name: str) -> bool:
+        """Show a theme by its name, as its file is now; False where there is none."""
+        self._themes = load_themes()
+        for theme in self._themes.themes.values():
+            self.register_theme(theme)
+        if name not in self._themes.themes:
+            return False
+        if name == self.theme:
+            self.mutate_reactive(SaktiApp.theme)  # of the same name, but maybe not as it was
+        self.theme = name
+        return True
+
+    def use_motion(self) -> None:
+        """Nothing blinks or glides where the user wants it so."""
+        still = self.session.config.ui.reduced_motion
+        self.animation_level = "none" if still else constants.TEXTUAL_ANIMATIONS
+        self.prompt.cursor_blink = not still
 
     def compose(self) -> ComposeResult:
         yield Header()
@@ -134,9 +148,7 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
     def on_mount(self) -> None:
         self.session.subscribe(lambda event: bridge.handle(self, event))
         self.app_resume_signal.subscribe(self, self._repaint)  # pyright: ignore[reportUnknownMemberType]
-        if self.session.config.ui.reduced_motion:
-            self.animation_level = "none"
-            self.prompt.cursor_blink = False
+        self.use_motion()
         self.sidebar.styles.width = max(24, min(80, self.session.config.ui.sidebar_width))
         for problem in self._themes.problems:
             self.say(problem, title="Theme", tone="warning")
@@ -195,6 +207,10 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
         elif not pending:
             self.status_line.hint = ""
             self.prompt.focus()
+
+    @property
+    def compacting(self) -> bool:
+        return self._commands.compacting
 
     # --- input ----------------------------------------------------------------------------------------------
 
@@ -318,7 +334,7 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
             self.exit(0)
             return
         self._last_stop = now
-        if self.session.busy:
+        if not self._commands.stop() and self.session.busy:
             self.go(self._interrupt, group="interrupt")
         self.prompt.put("")
         self.status_line.hint = "ctrl+c again quits"
@@ -345,7 +361,7 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
             return
         if self.focused is not self.prompt:
             self.prompt.focus()
-        elif self.session.busy:
+        elif not self._commands.stop() and self.session.busy:
             self.go(self._interrupt, group="interrupt")
 
     async def action_quit(self) -> None:

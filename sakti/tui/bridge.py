@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sakti.agent.figures import compacted, taken_back
 from sakti.core.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -32,7 +33,7 @@ from sakti.core.events import (
     TurnStarted,
 )
 from sakti.core.text import count_k
-from sakti.tui.transcript.blocks import CardBlock, NoticeBlock, compaction_card
+from sakti.tui.transcript.blocks import CardBlock, NoticeBlock
 
 if TYPE_CHECKING:
     from sakti.tui.app import SaktiApp
@@ -128,25 +129,24 @@ def _memory(app: SaktiApp, event: Event) -> None:
             if kind == "end":
                 app.load_observations()
         case MemoryActivation():
-            app.transcript.live.add_block(activation_notice(event))
+            app.transcript.live.add_block(activation_notice(event, by_hand=app.compacting))
             app.load_observations()
-        case CompactionFinished(messages=messages, tokens_before=before, tokens_after=after):
+        case CompactionFinished():
             if event.undone:
-                app.transcript.live.add_block(
-                    NoticeBlock(
-                        tone="good", title="Compaction undone", text=f"{messages} messages are back in the window."
-                    )
-                )
+                block = NoticeBlock(tone="good", title="Compaction undone", text=taken_back(event))
             else:
-                app.transcript.live.add_block(compaction_card(messages, before, after, event.lines, event.warnings))
+                title = "Compacted" if event.messages else "Not compacted"
+                block = CardBlock(title=title, rows=tuple(compacted(event)), warnings=event.warnings)
+            app.transcript.live.add_block(block)
             app.load_observations()
         case _:
             pass
 
 
-def activation_notice(event: MemoryActivation) -> NoticeBlock:
-    """The line that says what happened when the bar dropped."""
-    why = {"threshold": "the window was full", "idle": "after a pause", "provider_change": "another model"}
+def activation_notice(event: MemoryActivation, *, by_hand: bool = False) -> NoticeBlock:
+    """The line that says what happened when the bar dropped; `by_hand`: for /compact."""
+    full = "was ready when you compacted" if by_hand else "the window was full"
+    why = {"threshold": full, "idle": "after a pause", "provider_change": "another model"}
     if event.operation_type == "reflection":
         text = (
             f"{count_k(event.tokens_activated)} → {count_k(event.observation_tokens)} tokens of observations, "

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sakti.agent.commands import Typed, parse
-from sakti.agent.figures import in_words, rows
+from sakti.agent.figures import status_rows
 from sakti.core.config import APPROVAL_MODES
 from sakti.core.errors import SaktiError
 from sakti.core.text import count_k, one_line
@@ -22,6 +23,7 @@ class Commands:
 
     def __init__(self, app: SaktiApp) -> None:
         self._app = app
+        self._compaction: asyncio.Task[Any] | None = None
 
     async def run(self, text: str) -> None:
         """A line from the prompt: a command, a shell line, a note or a message."""
@@ -69,7 +71,23 @@ class Commands:
             app.say("Nothing is pending: every message is observed already.")
             return
         app.say(f"{messages} messages, {count_k(before)} → ≈{count_k(after)} tokens", title="Compacting")
-        await app.session.compact(focus)
+        status = app.session.status
+        who = one_line(status.observer, 40) if status is not None else "memory"
+        app.status_line.work(f"compacting: {who} reads {messages} messages")
+        self._compaction = asyncio.current_task()
+        try:
+            await app.session.compact(focus)
+        finally:
+            self._compaction = None
+            app.status_line.work("")
+
+    @property
+    def compacting(self) -> bool:
+        return self._compaction is not None
+
+    def stop(self) -> bool:
+        """Give up what a command is waiting for; False where none is."""
+        return self._compaction is not None and self._compaction.cancel()
 
     async def _show_compaction(self) -> None:
         from sakti.agent import last_compaction
@@ -89,7 +107,7 @@ class Commands:
         session, user_file = self._app.session, config_home() / "config.toml"
         project_file = session.workspace / ".sakti" / "config.toml"
         found = settings(session.config, user_file=user_file, project_file=project_file, env=session.env)
-        self._app.push_screen(SettingsScreen(found, user_file))
+        self._app.push_screen(SettingsScreen(found, user_file, project_file))
 
     async def do_search(self, query: str) -> None:
         self._app.open_search(query)
@@ -112,36 +130,8 @@ class Commands:
         if status is None:
             self._app.say("No window yet: it fills as you talk.")
             return
-        buffered, reflection = status.buffered_observations, status.buffered_reflection
-        figures = self._app.sidebar.memory.figures
-        about = "about " if status.approximate else ""
-        found = [
-            (
-                "messages",
-                f"{about}{status.messages.tokens:,} of {status.messages.threshold:,} tokens before they are observed",
-            ),
-            (
-                "observations",
-                f"{status.observations.tokens:,} of {status.observations.threshold:,} tokens before a reflection",
-            ),
-            (
-                "buffered",
-                f"{buffered.chunks} chunks: {buffered.message_tokens:,} tokens of messages as "
-                f"{buffered.observation_tokens:,} of observations ({buffered.status})",
-            ),
-            ("activation", f"would free {buffered.projected_message_removal:,} tokens"),
-            (
-                "reflection",
-                f"{reflection.input_observation_tokens:,} → {reflection.observation_tokens:,} ({reflection.status})",
-            ),
-            ("backlog", in_words(status.backlog) if status.backlog else ""),
-            ("generation", str(status.generation_count)),
-            *(rows(figures) if figures is not None else ()),
-            ("observer", f"{status.observer} ({status.reason})" if status.reason else status.observer),
-            ("reflector", status.reflector),
-            ("note", status.note),
-        ]
-        self._app.transcript.live.add_block(CardBlock(title="Memory", rows=tuple((k, v) for k, v in found if v)))
+        found = status_rows(status, self._app.sidebar.memory.figures)
+        self._app.transcript.live.add_block(CardBlock(title="Memory", rows=tuple(found)))
 
     async def do_context(self, _: str) -> None:
         from sakti.tui.screens.text import ContextScreen
@@ -196,9 +186,8 @@ class Commands:
         if not name:
             self._app.pick_theme()
             return
-        if name not in self._app.theme_names:
+        if not self._app.use_theme(name):
             raise SaktiError(f"There is no theme {one_line(name, 40)!r}; /theme shows them.", title="Theme")
-        self._app.theme = name
         await self._app.session.views.set_ui_state("theme", name)
 
     async def do_cost(self, _: str) -> None:

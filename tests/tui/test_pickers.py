@@ -112,3 +112,29 @@ def test_pictures(snap_compare, size, theme, command):
         await settle(pilot.app, pilot)
 
     assert snap_compare(SaktiApp(session), terminal_size=size, run_before=open_it)
+
+
+async def test_a_model_that_is_not_listed_can_be_typed(running, session):
+    session.views.known_models = [ModelInfo("claude-sonnet-4-5", "anthropic", 200_000)]
+    async with running((100, 30)) as (app, pilot):
+        await app.pick_model()
+        await settle(app, pilot)
+        await pilot.press(*"ollama/qwen", "enter")
+        await settle(app, pilot)
+        assert app.header.model == "ollama/qwen" and len(app.screen_stack) == 1
+
+
+async def test_every_screen_goes_back_by_a_click(running, session):
+    theme_file("#ff0000", "brand-new")
+    async with running((100, 30)) as (app, pilot):
+        app._palette("/model")
+        await settle(app, pilot)
+        keys = app.screen.query_one("#panel-keys")
+        at = str(keys.content).index("esc back")
+        await pilot.click(keys, offset=(at + 2, 0))
+        await settle(app, pilot)
+        assert len(app.screen_stack) == 1
+        theme_file("#00ff00", "newer")  # a file that came after the start
+        app._palette("/theme newer")
+        await settle(app, pilot)
+        assert app.theme == "newer" and session.views.state["theme"] == "newer"

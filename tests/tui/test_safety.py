@@ -52,7 +52,7 @@ def everything_painted(app) -> str:
 def check(app):
     painted = everything_painted(app)
     assert not FORBIDDEN.search(painted)
-    own = {f"screen.{action}" for action in getattr(app.screen, "LABELS", ())}  # the keys below that can be clicked
+    own = {f"screen.{action}" for _, action in getattr(app.screen, "keys", ())}  # the keys below that can be clicked
     for strip in app.screen._compositor.render_strips():
         for segment in strip:
             if segment.style is not None:

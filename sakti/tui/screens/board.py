@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.segment import Segment
@@ -10,7 +10,6 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.content import Content
 from textual.getters import query_one
 from textual.widgets import Input, Static
 
@@ -19,8 +18,9 @@ from sakti.core.errors import TaskError
 from sakti.core.text import one_line
 from sakti.tui.palette import Palette
 from sakti.tui.panes.tasks import who
-from sakti.tui.screens.panel import Panel
+from sakti.tui.screens.panel import BACK, Keys, Panel, clickable
 from sakti.tui.transcript.wrap import Line, shorten, wrap
+from sakti.tui.widgets.ask_line import AskLine
 from sakti.tui.widgets.line_list import LineList
 
 if TYPE_CHECKING:
@@ -48,9 +48,8 @@ LABELS = {
     "undo": ("u undo", "undo"),
     "filter": ("/ filter", "ask('filter')"),
     "left": ("← →", "column(1)"),
-    "back": ("esc back", "close"),
 }
-ALWAYS = ("create", "undo", "filter", "left", "back")
+ALWAYS = ("create", "undo", "filter", "left")
 ASKS = {
     "filter": "show only what contains",
     "create": "title of the new task",
@@ -62,6 +61,7 @@ ASKS = {
 class BoardScreen(Panel[None]):
     """Columns of cards; a line below asks for a title, a summary, a handle or a filter."""
 
+    keys: ClassVar[Keys] = (*(LABELS[n] for n in ALWAYS), BACK)
     HELP = "The board. Arrows move, Enter shows what was said about a task; the lines below name the other keys."
     CSS_PATH = "../styles/board.tcss"
     AUTO_FOCUS = "#board-ready"
@@ -79,18 +79,17 @@ class BoardScreen(Panel[None]):
         Binding("u", "undo", "Undo the last change", show=False, id="board.undo"),
         Binding("slash", "ask('filter')", "Filter", show=False, priority=True, id="board.filter"),
     ]
-    line = query_one("#board-input", Input)
+    line = query_one("#board-input", AskLine)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """What opens the line below goes before all else, so that what is typed on lands in it; then it is text."""
-        return not (action == "ask" and self.line.display)
+        return not (action == "ask" and self.line.asked)
 
     def __init__(self) -> None:
         super().__init__("Tasks")
         self._version = self._minute = -1  # what was drawn: the board's version, and when
         self._board: Board | None = None
         self._filter = ""
-        self._asked = ""
         self._said = ""  # what came of the last change
         self._card: BoardTask | None = None
         self._back: LineList | None = None
@@ -101,18 +100,17 @@ class BoardScreen(Panel[None]):
                 with Vertical(classes="board-column"):
                     yield Static(COLUMNS[name], id=f"board-title-{name}", classes="board-title", markup=False)
                     yield LineList(_drawer(name, self._now), id=f"board-{name}", empty="none")
-        yield Input(id="board-input", compact=True)
+        yield AskLine(id="board-input")
         yield Static("", id="board-actions", markup=False)
 
     def on_mount(self) -> None:
-        self.line.display = False
-        self.query_one("#panel-keys", Static).update(_clickable(ALWAYS))
         self.set_interval(POLL, self.look)
         self.look()
 
     @on(events.DescendantFocus)
     def _focused(self) -> None:
-        self.query_one("#board-actions", Static).update(_clickable(ACTIONS[self._name_of(self.column)]))
+        can = ACTIONS[self._name_of(self.column)]
+        self.query_one("#board-actions", Static).update(clickable([LABELS[n] for n in can]))
 
     def _now(self) -> int:
         return self.sakti.session.clock.now()
@@ -179,12 +177,6 @@ class BoardScreen(Panel[None]):
         at = names.index(self._name_of(self.column))
         self.set_focus(self._list(names[(at + step) % len(names)]))
 
-    def action_close(self) -> None:
-        if self.line.display:
-            self._end_line()
-        else:
-            self.dismiss(None)
-
     # --- changing ---------------------------------------------------------------------------------------------
 
     def action_ask(self, what: str) -> None:
@@ -192,28 +184,20 @@ class BoardScreen(Panel[None]):
         self._card = self.column.current
         if what in ("close", "depend") and self._card is None:
             return
-        self._asked, self._back = what, self.column
-        self.line.placeholder = ASKS[what]
-        self.line.value = self._filter if what == "filter" else ""
-        self.line.display = True
-        self.set_focus(self.line)
-
-    def _end_line(self) -> None:
-        self.line.display = False
-        self._asked = ""
-        self.set_focus(self._back or self._list("ready"))
+        self._back = self.column
+        self.line.ask(what, ASKS[what], self._filter if what == "filter" else "")
 
     @on(Input.Changed, "#board-input")
     def _typed(self, event: Input.Changed) -> None:
-        if self._asked == "filter":
+        if self.line.asked == "filter":
             self._filter = event.value.strip().lower()
             self._draw()
 
     @on(Input.Submitted, "#board-input")
     def _entered(self, event: Input.Submitted) -> None:
         event.stop()
-        text, what, card = event.value.strip(), self._asked, self._card
-        self._end_line()
+        text, what, card = event.value.strip(), self.line.asked, self._card
+        self.line.end()
         if what == "create" and text:
             self._change("create_task", text)
         elif what == "close" and card is not None:
@@ -277,11 +261,6 @@ class BoardScreen(Panel[None]):
             self.sakti.push_screen(ReadScreen(f"Said about {card.handle} {card.title}", message_blocks(found)))
         else:
             self._say(f"{card.handle}: nothing was said about it yet.")
-
-
-def _clickable(names: Sequence[str]) -> Content:
-    """Keys with what they do; each can be clicked."""
-    return Content.from_markup(" · ".join(f"[@click=screen.{LABELS[n][1]}]{LABELS[n][0]}[/]" for n in names))
 
 
 def _searched(card: BoardTask) -> str:

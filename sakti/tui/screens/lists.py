@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from rich.segment import Segment
 from textual import on
@@ -12,7 +12,7 @@ from textual import on
 from sakti.core.text import count_k, one_line
 from sakti.core.types import ModelInfo
 from sakti.tui.palette import Palette
-from sakti.tui.screens.panel import ListPanel
+from sakti.tui.screens.panel import Keys, ListPanel
 from sakti.tui.themes import files_seen, load_themes
 from sakti.tui.transcript.wrap import Line, fit
 from sakti.tui.widgets.line_list import LineList
@@ -62,7 +62,7 @@ class ModelsScreen(ListPanel):
     def choose(self, row: Any) -> None:
         self.dismiss(row.full_name)
 
-    def _entered(self) -> None:
+    def action_open(self) -> None:
         if self.result_list.current is not None:
             self.result_list.action_open()
         elif "/" in self.input.value:
@@ -75,7 +75,7 @@ class ThemesScreen(ListPanel):
     HELP = (
         "Up and down try a theme, Enter keeps it, Esc brings the old one back. A theme file that changes shows at once."
     )
-    keys = "↑↓ try · enter keep · esc as before"
+    keys: ClassVar[Keys] = (("↑↓ try", ""), ("enter keep", "open"), ("esc as before", "close"))
 
     def __init__(self, current: str) -> None:
         super().__init__("Themes")
@@ -123,6 +123,6 @@ class ThemesScreen(ListPanel):
         if event.row is not None:
             self.sakti.theme = str(event.row)
 
-    def action_close(self) -> None:
+    def leave(self) -> None:
         self.sakti.theme = self._before
         self.dismiss(None)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, cast
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.content import Content
 from textual.getters import query_one
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
@@ -16,6 +17,7 @@ from textual.widgets import Input, Static
 from sakti.core.text import one_line
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.wrap import Line
+from sakti.tui.widgets.ask_line import AskLine
 from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.safe_input import SafeInput
 
@@ -23,6 +25,13 @@ if TYPE_CHECKING:
     from sakti.tui.app import SaktiApp
 
 Result = TypeVar("Result")
+Keys: TypeAlias = Sequence[tuple[str, str]]  # what is written, and the screen's action that a click on it runs, or ""
+BACK = ("esc back", "close")
+
+
+def clickable(keys: Keys) -> Content:
+    """Keys with what they do, in one line. Only text of our own may stand in it: it is markup."""
+    return Content.from_markup(" · ".join(f"[@click=screen.{do}]{text}[/]" if do else text for text, do in keys))
 
 
 class Panel(ModalScreen[Result]):
@@ -31,7 +40,7 @@ class Panel(ModalScreen[Result]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "close", "Back", id="panel.close"),
     ]
-    keys = "esc back"
+    keys: ClassVar[Keys] = (BACK,)
 
     def __init__(self, title: str) -> None:
         super().__init__()
@@ -45,7 +54,7 @@ class Panel(ModalScreen[Result]):
         with Vertical(id="panel"):
             yield Static(self._title, id="panel-title", markup=False)
             yield from self.body()
-            yield Static(self.keys, id="panel-keys", markup=False)
+            yield Static(clickable(self.keys), id="panel-keys", markup=False)
 
     def body(self) -> ComposeResult:
         raise NotImplementedError
@@ -54,6 +63,11 @@ class Panel(ModalScreen[Result]):
         self.query_one("#panel-title", Static).update(one_line(title, 200))
 
     def action_close(self) -> None:
+        """First the line that asks, if it does, then the screen."""
+        if not any(line.end() for line in self.query(AskLine)):
+            self.leave()
+
+    def leave(self) -> None:
         self.dismiss(None)
 
 
@@ -69,7 +83,7 @@ class ListPanel(Panel[Any]):
     ]
     placeholder = "filter"
     empty = "nothing found"
-    keys = "↑↓ move · enter choose · esc back"
+    keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter choose", "open"), BACK)
     result_list = query_one("#panel-list", LineList)
     input = query_one("#panel-input", Input)
     _filtered_by = ""
@@ -99,6 +113,9 @@ class ListPanel(Panel[Any]):
 
     @on(Input.Submitted, "#panel-input")
     def _entered(self) -> None:
+        self.action_open()
+
+    def action_open(self) -> None:
         self.result_list.action_open()
 
     @on(LineList.Opened, "#panel-list")

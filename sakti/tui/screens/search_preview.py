@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.style import Style
 from textual.app import ComposeResult
 
 from sakti.core.text import one_line
 from sakti.core.types import Message
-from sakti.tui.screens.panel import Panel
+from sakti.tui.screens.panel import BACK, Keys, Panel
 from sakti.tui.screens.search_rows import searched_words
 from sakti.tui.transcript.blocks import Block, CardBlock, TextBlock
 from sakti.tui.transcript.build import message_blocks
@@ -129,7 +129,7 @@ class PassageScreen(Panel[None]):
 
     AUTO_FOCUS = "Preview"
     HELP = "What was said there. The conversation behind it goes on."
-    keys = "↑↓ scroll · [ ] and enter unfold · esc back"
+    keys: ClassVar[Keys] = (("↑↓ scroll", ""), ("[ ] and enter unfold", ""), BACK)
 
     def __init__(self, title: str, passage: Passage) -> None:
         super().__init__(one_line(title, 200))

@@ -1,49 +1,63 @@
-"""Every setting with its value and where it comes from, and the line that changes it."""
+"""Every setting with its value and where it comes from; a value is tried, shown as the line it makes, and written."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.segment import Segment
 from textual import on
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.getters import query_one
 from textual.widgets import Input, Static
 
-from sakti.agent.settings_view import Setting, proposed
-from sakti.core.errors import ConfigError
+from sakti.agent import settings_file
+from sakti.agent.settings_view import AT_ONCE, Setting, as_lines, settings, value_of
+from sakti.core.errors import SaktiError
 from sakti.core.text import one_line, sanitise
 from sakti.tui.palette import Palette
-from sakti.tui.screens.panel import ListPanel
+from sakti.tui.screens.panel import BACK, Keys, ListPanel
 from sakti.tui.transcript.wrap import Line, fit, shorten
+from sakti.tui.widgets.ask_line import AskLine
 from sakti.tui.widgets.line_list import LineList
-from sakti.tui.widgets.safe_input import SafeInput
+
+if TYPE_CHECKING:
+    from sakti.tui.app import SaktiApp
 
 
 class SettingsScreen(ListPanel):
-    """Files are changed by hand: this says which line goes where, checked, and copies it."""
+    """`user_file` is where a value is written, `project_file` where the project's own are."""
 
-    HELP = "Every setting, its value and where it was set. Enter tries another value and gives the line that sets it."
+    HELP = (
+        "Every setting, its value and where it was set. Enter opens a line for another value: it shows what would be "
+        "written and where, Enter writes it; an empty line takes the setting out of the file."
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+t", "turn", "For all projects, or for this one", show=False, priority=True, id="settings.file"),
+    ]
     placeholder = "filter by name, value or origin"
-    keys = "↑↓ move · enter another value · esc back"
-    line = query_one("#panel-line", Input)
+    keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter another value", "open"), ("^t for this project", "turn"), BACK)
+    line = query_one("#panel-line", AskLine)
 
-    def __init__(self, found: Sequence[Setting], user_file: Path) -> None:
-        changed = sum(s.origin != "default" for s in found)
-        super().__init__(f"Settings  {changed} of {len(found)} not at their default")
-        self._found = sorted(found, key=lambda s: s.origin == "default")  # what was changed comes first
-        self._file = user_file
+    def __init__(self, found: Sequence[Setting], user_file: Path, project_file: Path) -> None:
+        super().__init__("Settings")
+        self._files = user_file, project_file
         self._chosen: Setting | None = None
+        self._in_project = False  # where the open line writes
+        self._take(found)
+
+    def _take(self, found: Sequence[Setting]) -> None:
+        self._found = sorted(found, key=lambda s: s.origin == "default")  # what was changed comes first
+        self._title = f"Settings  {sum(s.origin != 'default' for s in found)} of {len(found)} not at their default"
 
     def body(self) -> ComposeResult:
         yield from super().body()
-        yield SafeInput(id="panel-line", compact=True)
+        yield AskLine(id="panel-line")
         yield Static("", id="panel-detail", markup=False)
 
     def on_mount(self) -> None:
-        self.line.display = False
         self.call_after_refresh(self._tell_current)
 
     def rows(self, text: str) -> list[Setting]:
@@ -69,42 +83,117 @@ class SettingsScreen(ListPanel):
 
     def _tell_current(self) -> None:
         row: Setting | None = self.result_list.current
-        if row is not None:
-            where = "a project's .sakti/config.toml may set it, too" if row.project else "only your own file may set it"
-            self._tell(f"{row.name} = {shorten(one_line(row.text or 'not set', 200), 60)}, from {row.origin}; {where}")
+        if row is None or self.line.asked:
+            return
+        who = "a project may set it, too" if row.project else "only your own file may set it"
+        when = "holds at once" if row.name.startswith("memory.") or row.name in AT_ONCE else "holds after a restart"
+        value = shorten(one_line(row.text or "not set", 200), 60)
+        self._tell(f"{row.name} = {value}, from {row.origin}; {who}; a change {when}.")
 
     @on(LineList.Moved, "#panel-list")
     def _moved(self) -> None:
         self._tell_current()
 
+    # --- another value ------------------------------------------------------------------------------------------
+
     def choose(self, row: Any) -> None:
-        """Open the line below with the value that is."""
+        """Open the line below with the value that is, unless no file can change it."""
+        if row.from_environment:
+            self._tell(
+                f"{row.name} comes from the variable {row.origin}, which goes before every file: change it there."
+            )
+            return
         self._chosen = row
-        self.line.value = row.text
-        self.line.display = True
-        self.set_focus(self.line)
+        self._in_project = row.origin == str(self._files[1])
+        self.line.ask("value", f"empty: back to {one_line(str(row.default), 60)}", row.text)
+        self._try()
 
-    def action_close(self) -> None:
-        if self.line.display:
-            self._end_line()
+    def action_turn(self) -> None:
+        """The other file, for a setting that a project may set."""
+        row = self._chosen
+        if not self.line.asked or row is None:
+            self._tell("Enter opens the line of a value; there ^t chooses your own file or this project's.")
+        elif not row.project:
+            self._tell(f"A project may not set {row.name}: it goes into your own file.")
         else:
-            self.dismiss(None)
+            self._in_project = not self._in_project
+            self._try()
 
-    def _end_line(self) -> None:
-        self.line.display = False
-        self.set_focus(self.input)
-        self._tell_current()
+    @property
+    def _file(self) -> Path:
+        return self._files[self._in_project]
+
+    @on(Input.Changed, "#panel-line")
+    def _try(self) -> None:
+        """What Enter would write."""
+        if not self.line.asked or self._chosen is None:
+            return
+        name = self._chosen.name
+        try:
+            value = value_of(self.sakti.session.config, name, self.line.value.strip())
+        except SaktiError as e:
+            self._tell(e.message)
+            return
+        turned = "   (^t: the other file)" if self._chosen.project else ""
+        what = f"take {name} out of" if value is None else "write into"
+        self._tell(f"Enter will {what} {self._file}:{turned}\n{'' if value is None else as_lines(name, value)}")
 
     @on(Input.Submitted, "#panel-line")
     def _line_entered(self, event: Input.Submitted) -> None:
         event.stop()
-        if self._chosen is None:
-            return
+        if self._chosen is not None:
+            self.sakti.go(self._write, self._chosen, event.value.strip(), group="settings", exclusive=True)
+
+    async def _write(self, row: Setting, text: str) -> None:
+        session, (user_file, project_file) = self.sakti.session, self._files
         try:
-            lines = proposed(self.sakti.session.config, self._chosen.name, event.value.strip())
-        except ConfigError as e:
+            value = value_of(session.config, row.name, text)
+            said = await settings_file.change(
+                session, self._file, row.name, value, user_file=user_file, project_file=project_file
+            )
+            found = settings(session.config, user_file=user_file, project_file=project_file, env=session.env)
+        except SaktiError as e:
             self._tell(e.message)  # and the line stays open
             return
-        self._end_line()
-        self.sakti.copy_to_clipboard(f"{lines}\n")
-        self._tell(f"Copied. Put it into {self._file}; it holds from the next start on:\n{lines}")
+        if (act := ACTS.get(row.name)) is not None:
+            said = act(self.sakti) or said
+        self._take(found)
+        if not self.is_attached:
+            return
+        self.line.end()
+        self.set_title(self._title)
+        self.refresh_rows()
+        names = [s.name for s in self.result_list.rows]
+        if row.name in names:
+            self.result_list.move_to(names.index(row.name))
+        self._tell(said)
+
+
+def _theme(app: SaktiApp) -> str:
+    name = app.session.config.ui.theme
+    return "" if app.use_theme(name) else f"Written, but there is no theme {one_line(name, 40)}: /theme shows them."
+
+
+def _width(app: SaktiApp) -> str:
+    app.sidebar.set_width(app.session.config.ui.sidebar_width)
+    return ""
+
+
+def _motion(app: SaktiApp) -> str:
+    app.use_motion()
+    return ""
+
+
+def _modes(app: SaktiApp) -> str:
+    app.header.mode, app.header.approval = app.session.mode, app.session.approval_mode
+    return ""
+
+
+# What stands on the screen already when a setting changes; each gives what is wrong with it, or "".
+ACTS: dict[str, Callable[[SaktiApp], str]] = {
+    "ui.theme": _theme,
+    "ui.sidebar_width": _width,
+    "ui.reduced_motion": _motion,
+    "mode": _modes,
+    "approval.mode": _modes,
+}

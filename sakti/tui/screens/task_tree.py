@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
 from textual import on
@@ -13,7 +13,7 @@ from sakti.agent.board import BoardActions
 from sakti.core.errors import TaskError
 from sakti.core.text import one_line
 from sakti.tui.palette import Palette
-from sakti.tui.screens.panel import Panel
+from sakti.tui.screens.panel import BACK, Keys, Panel
 from sakti.tui.transcript.wrap import Line, shorten
 from sakti.tui.widgets.line_list import LineList
 
@@ -26,7 +26,7 @@ class TreeScreen(Panel[None]):
 
     HELP = "▶ in progress, · can be begun, ✗ waits for something, ✓ closed. Enter, or two clicks: that task's tree."
     AUTO_FOCUS = "#tree-list"
-    keys = "↑↓ move · enter its tree · esc back"
+    keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter its tree", "open"), BACK)
     branches = query_one("#tree-list", LineList)
 
     def __init__(self, task_id: str) -> None:
@@ -43,6 +43,9 @@ class TreeScreen(Panel[None]):
     def _opened(self, event: LineList.Opened) -> None:
         event.stop()
         self._load(event.row.task.id)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
+
+    def action_open(self) -> None:
+        self.branches.action_open()
 
     def _load(self, task_id: str) -> None:
         self.sakti.go(self._show, task_id, group="task-tree", exclusive=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.segment import Segment
 from textual import on
@@ -16,7 +16,7 @@ from sakti.agent.commands import COMMANDS
 from sakti.core.text import count_k, one_line, sanitise
 from sakti.core.types import Message
 from sakti.tui.palette import Palette
-from sakti.tui.screens.panel import Panel
+from sakti.tui.screens.panel import BACK, Keys, Panel
 from sakti.tui.transcript.blocks import Block, CardBlock, NoticeBlock, TextBlock
 from sakti.tui.transcript.build import message_blocks
 from sakti.tui.transcript.wrap import Line, shorten
@@ -33,7 +33,7 @@ class ReadScreen(Panel[None]):
     """Blocks to read and scroll."""
 
     AUTO_FOCUS = "Transcript"
-    keys = "↑↓ scroll · [ ] and enter unfold · esc back"
+    keys: ClassVar[Keys] = (("↑↓ scroll", ""), ("[ ] and enter unfold", ""), BACK)
 
     def __init__(self, title: str, blocks: Sequence[Block]) -> None:
         super().__init__(title)
@@ -78,7 +78,7 @@ class ContextScreen(Panel[None]):
 
     AUTO_FOCUS = "#context-list"
     HELP = "Exactly what would be sent now, block by block; ◆ is behind a stable edge and can be cached."
-    keys = "↑↓ choose · enter read · esc back"
+    keys: ClassVar[Keys] = (("↑↓ choose", ""), ("enter read", "read"), BACK)
     blocks_list = query_one("#context-list", LineList)
     reader = query_one(Transcript)
 
@@ -119,6 +119,9 @@ class ContextScreen(Panel[None]):
     @on(LineList.Opened, "#context-list")
     def _opened(self, event: LineList.Opened) -> None:
         event.stop()
+        self.action_read()
+
+    def action_read(self) -> None:
         self.reader.focus()
 
     def _show(self) -> None:

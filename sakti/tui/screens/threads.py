@@ -10,9 +10,8 @@ from rich.segment import Segment
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.content import Content
 from textual.getters import query_one
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
 from sakti.agent.thread_actions import ThreadActions
 from sakti.agent.thread_export import file_name
@@ -21,10 +20,10 @@ from sakti.core.text import count_k, one_line
 from sakti.core.types import Message
 from sakti.tui.palette import Palette
 from sakti.tui.screens.lists import age
-from sakti.tui.screens.panel import ListPanel
+from sakti.tui.screens.panel import BACK, Keys, ListPanel
 from sakti.tui.transcript.wrap import Line, fit, shorten
+from sakti.tui.widgets.ask_line import AskLine
 from sakti.tui.widgets.line_list import LineList
-from sakti.tui.widgets.safe_input import SafeInput
 
 if TYPE_CHECKING:
     from sakti.agent.views import ThreadSummary
@@ -44,36 +43,30 @@ class ThreadsScreen(ListPanel):
         Binding("ctrl+y", "restore", "Bring the last deleted back", show=False, priority=True, id="threads.restore"),
         Binding("ctrl+s", "ask('export')", "Export", show=False, priority=True, id="threads.export"),
     ]
-    LABELS: ClassVar[dict[str, str]] = {
-        "open": "enter open",
-        "ask('rename')": "^r rename",
-        "fork": "^o fork",
-        "delete": "^d delete",
-        "restore": "^y take back",
-        "ask('export')": "^s export",
-        "close": "esc back",
-    }
+    keys: ClassVar[Keys] = (
+        ("enter open", "open"),
+        ("^r rename", "ask('rename')"),
+        ("^o fork", "fork"),
+        ("^d delete", "delete"),
+        ("^y take back", "restore"),
+        ("^s export", "ask('export')"),
+        BACK,
+    )
     placeholder = "filter by title or text"
     empty = "no conversation yet"
-    line = query_one("#panel-line", Input)
+    line = query_one("#panel-line", AskLine)
 
     def __init__(self, summaries: Sequence[ThreadSummary], now_ms: int, current: str) -> None:
         super().__init__(f"Threads  {len(summaries)}")
         self._summaries = summaries
         self._now = now_ms
         self._current = current
-        self._asked = ""
         self._chosen: ThreadSummary | None = None  # what the line below is about
         self._to_delete = ""  # asked once: the same key again deletes it
 
     def body(self) -> ComposeResult:
         yield from super().body()
-        yield SafeInput(id="panel-line", compact=True)
-
-    def on_mount(self) -> None:
-        self.line.display = False
-        text = " · ".join(f"[@click=screen.{action}]{label}[/]" for action, label in self.LABELS.items())
-        self.query_one("#panel-keys", Static).update(Content.from_markup(text))
+        yield AskLine(id="panel-line")
 
     def rows(self, text: str) -> list[ThreadSummary]:
         needle = text.lower()
@@ -120,35 +113,18 @@ class ThreadsScreen(ListPanel):
 
     # --- what can be done -------------------------------------------------------------------------------------
 
-    def action_open(self) -> None:
-        self.result_list.action_open()
-
-    def action_close(self) -> None:
-        if self.line.display:
-            self._end_line()
-        else:
-            self.dismiss(None)
-
     def action_ask(self, what: str) -> None:
         """Open the line below for a title or a file."""
         row = self._row()
-        if row is None or self.line.display:
-            return
-        self._asked, self._chosen = what, row
-        self.line.placeholder = ASKS[what]
-        self.line.value = row.thread.title if what == "rename" else file_name(row.thread, "md")
-        self.line.display = True
-        self.set_focus(self.line)
-
-    def _end_line(self) -> None:
-        self.line.display = False
-        self.set_focus(self.input)
+        if row is not None and not self.line.asked:
+            self._chosen = row
+            self.line.ask(what, ASKS[what], row.thread.title if what == "rename" else file_name(row.thread, "md"))
 
     @on(Input.Submitted, "#panel-line")
     def _line_entered(self, event: Input.Submitted) -> None:
         event.stop()
-        text, what, row = event.value.strip(), self._asked, self._chosen
-        self._end_line()
+        text, what, row = event.value.strip(), self.line.asked, self._chosen
+        self.line.end()
         if row is not None and text:
             self._do(self._rename if what == "rename" else self._export, row.thread.id, text)
 
@@ -231,7 +207,7 @@ class ForkScreen(ListPanel):
     HELP = "The new thread has every message up to the chosen one, and what is remembered of them."
     placeholder = "filter by text"
     empty = "no message"
-    keys = "↑↓ up to which message · enter fork · esc back"
+    keys: ClassVar[Keys] = (("↑↓ up to which message", ""), ("enter fork", "open"), BACK)
 
     def __init__(self, title: str, messages: Sequence[Message]) -> None:
         super().__init__(f"Fork {one_line(title or 'untitled', 60)}: up to which message?")

@@ -34,6 +34,7 @@ class StatusLine(Widget):
         self._clock = clock
         self._busy_since: float | None = None
         self._retry: tuple[float, str] | None = None  # when, why
+        self._work: tuple[float, str] | None = None  # since when, what
         self._timer: Timer | None = None
 
     def busy(self, on: bool) -> None:
@@ -41,6 +42,11 @@ class StatusLine(Widget):
         self._busy_since = (self._busy_since or self._clock.monotonic()) if on else None
         if not on:
             self._retry = None
+        self._tick_while_needed()
+
+    def work(self, what: str) -> None:
+        """Something beside a turn is waited for, which Esc ends; empty: no longer."""
+        self._work = (self._clock.monotonic(), what) if what else None
         self._tick_while_needed()
 
     def retry(self, delay: float, attempt: int, limit: int, reason: str) -> None:
@@ -55,9 +61,10 @@ class StatusLine(Widget):
             self.refresh()
 
     def _tick_while_needed(self) -> None:
-        if self._busy_since is not None and self._timer is None:
+        needed = self._busy_since is not None or self._work is not None
+        if needed and self._timer is None:
             self._timer = self.set_interval(1.0, self.refresh)
-        elif self._busy_since is None and self._timer is not None:
+        elif not needed and self._timer is not None:
             self._timer.stop()
             self._timer = None
         self.refresh()
@@ -77,6 +84,12 @@ class StatusLine(Widget):
             return text
         if self.hint:
             text.append(shorten(one_line(self.hint, 200), max(0, width - 2)), warn)
+            return text
+        if self._work is not None:
+            since, what = self._work
+            took = f" · {int(self._clock.monotonic() - since)}s"
+            text.append(shorten(what, max(8, width - len(took) - 14)), busy).append(took, busy)
+            text.append(" · esc stops", muted)
             return text
         parts: list[tuple[str, object]] = []
         if self._busy_since is not None:

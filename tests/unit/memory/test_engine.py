@@ -357,6 +357,45 @@ async def test_compact_and_undo_give_back_exactly_what_was(buffer: float | bool,
     await driver.close()
 
 
+@pytest.mark.parametrize("finished", [0, 1])
+async def test_a_stopped_compaction_keeps_what_is_finished_and_can_be_taken_back(finished: int, tmp_path: Path) -> None:
+    observer, gate = ScriptedObserver(), asyncio.Event()
+
+    def no_more(number: int) -> bool:
+        if number == finished:
+            gate.clear()
+        return False
+
+    observer.gate, observer.fail = gate, no_more
+    driver = await Driver.make(tmp_path / "m.db", fake.settings(600, observation_tokens=100_000), observer=observer)
+    await driver.engine.pause()
+    for _ in range(9):
+        await driver.turn(LINE * 12, [{"text": LINE * 5}])
+    before = driver.engine.preview()
+    count, _, _ = driver.engine.compact_preview()
+    if finished:
+        gate.set()
+    task = asyncio.create_task(driver.engine.compact())
+    while len(observer.inputs) <= finished:
+        await asyncio.sleep(0)
+    task.cancel()
+    done = await task
+    assert done.warnings and ("Stopped" in done.warnings[0] or "any more" in done.warnings[0])
+    assert (0 < done.messages < count) if finished else done.messages == 0
+    assert [e.fields["error"] for e in driver.of(MemoryOperation) if e.kind == "failed"] == ["stopped by the user"]
+    assert await driver.store.read(lambda db: db.execute_sql("SELECT count(*) FROM leases").fetchone()) == (0,)
+    if finished:
+        assert await driver.engine.undo_compaction() is not None
+    after = driver.engine.preview()
+    assert [m.id for m in after.messages] == [m.id for m in before.messages]
+    assert (after.blocks, after.status.messages) == (before.blocks, before.status.messages)
+    gate.set()
+    observer.fail = lambda _: False
+    assert (await driver.engine.compact()).messages == count
+    assert len([e for e in driver.of(MemoryOperation) if e.kind == "failed"]) == 1, "closing says nothing of the kind"
+    await driver.close()
+
+
 async def test_compact_without_anything_asks_nobody(tmp_path: Path) -> None:
     driver = await Driver.make(tmp_path / "m.db")
     await driver.begin("hello")

@@ -1,0 +1,112 @@
+"""Changing one setting in a config file: comments, order and everything else in it stay as they are."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from sakti.agent.settings_view import AT_ONCE, as_lines
+from sakti.core.config import Loaded, flat, load, replace_setting
+from sakti.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sakti.agent.session import Session
+
+
+def changed(text: str, name: str, value: Any) -> str:
+    """The TOML `text` with the setting `name` at `value`; None takes its line out. Raises `ConfigError` where `text`
+    is no TOML or has something else in the place of a table."""
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    *tables, key = name.split(".")
+    try:
+        document = tomlkit.parse(text)
+        node = cast("MutableMapping[str, Any]", document)
+        for number, part in enumerate(tables):
+            if part not in node:
+                if value is None:
+                    return text
+                if number == 0 and text.strip():
+                    document.add(tomlkit.nl())
+                node[part] = tomlkit.table(is_super_table=part != tables[-1])
+            below = node[part]
+            if not isinstance(below, MutableMapping):
+                raise ConfigError(f"{'.'.join(tables[: number + 1])} is no table there.")
+            node = cast("MutableMapping[str, Any]", below)
+        if value is not None:
+            node[key] = list(value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownArgumentType]
+        elif key in node:
+            del node[key]
+        return tomlkit.dumps(document)
+    except TOMLKitError as e:
+        raise ConfigError(str(e)) from e
+
+
+def write(path: Path, name: str, value: Any, *, user_file: Path, project_file: Path, env: Mapping[str, str]) -> Loaded:
+    """Write the setting into `path`, one of the two files, if the next start would take it so; returns what that start
+    would read. The file is replaced whole; it is left alone, and `ConfigError` says why, where it cannot be read, or
+    where the value contradicts another or would not be used."""
+    target = path.resolve()  # a link stays a link
+    try:
+        before = target.read_text("utf-8") if target.exists() else ""
+        after = changed(before, name, value)
+    except (ConfigError, UnicodeDecodeError, OSError) as e:
+        why = e.message if isinstance(e, ConfigError) else str(e)
+        raise ConfigError(f"{path} cannot be read: {why}. Mend it or move it away; nothing was written.") from e
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle, tried = tempfile.mkstemp(dir=target.parent, prefix=".config-", suffix=".toml")  # 0600
+    except OSError as e:
+        raise ConfigError(f"{path} cannot be written: {e.strerror}.") from e
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(after)
+            file.flush()
+            os.fsync(file.fileno())
+        own, project = (Path(tried) if f == path else f for f in (user_file, project_file))
+        loaded = load(user_file=own, project_file=project, env=env)
+        if value is not None and loaded.origins.get(name) != tried:
+            _refuse(name, loaded, tried)
+        if before:
+            Path(tried).chmod(target.stat().st_mode & 0o777)
+        Path(tried).replace(target)
+    except ConfigError as e:
+        raise ConfigError(e.message.replace(tried, str(path))) from e
+    except OSError as e:
+        raise ConfigError(f"{path} cannot be written: {e.strerror}.") from e
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            Path(tried).unlink()
+    return loaded
+
+
+def _refuse(name: str, loaded: Loaded, tried: str) -> None:
+    for warning in loaded.warnings:
+        if warning.startswith(tried) and name in warning:
+            raise ConfigError(warning)
+    raise ConfigError(f"It would not be used: {loaded.origins.get(name, 'another place')} sets {name}, too.")
+
+
+async def change(session: Session, path: Path, name: str, value: Any, *, user_file: Path, project_file: Path) -> str:
+    """Write one setting and go on with it where this window can; a sentence that says so. Raises `ConfigError`."""
+    loaded = write(path, name, value, user_file=user_file, project_file=project_file, env=session.env)
+    now = flat(loaded.config).get(name)
+    line = as_lines(name, value).replace("\n", " ") if value is not None else f"without a line for {name}"
+    done = f"{path}: {line}"
+    memory = name.startswith("memory.")
+    if not memory and name not in AT_ONCE:
+        return f"{done}. It holds from the next start on."
+    if session.busy:
+        return f"{done}. It holds from the next start on: the agent is at work now."
+    config = replace_setting(session.config, name, now)
+    if name == "mode":
+        await session.set_mode(str(now))
+    elif name == "approval.mode":
+        session.set_approval_mode(str(now))
+    await session.use_config(config, memory=memory)
+    return f"{done}. It holds from now on."

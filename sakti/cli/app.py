@@ -42,6 +42,9 @@ def chat(
     approval: Approval = None,
     mode: Mode = None,
     set_: Set = None,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="The chat line by line, for screen readers and simple terminals.")
+    ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Write every decision to the log file.")] = False,
     version: Annotated[bool, typer.Option("--version", "-V", help="Show the version.")] = False,
 ) -> None:

@@ -28,6 +28,7 @@ class Chat:
     mode: str | None = None
     overrides: list[str] = field(default_factory=list[str])
     debug: bool = False
+    plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ _VALUES = {
     "-o": "overrides",
     "--set": "overrides",
 }
-_FLAGS = {"-c": "continue_last", "--continue": "continue_last", "--debug": "debug"}
+_FLAGS = {"-c": "continue_last", "--continue": "continue_last", "--debug": "debug", "--plain": "plain"}
 
 
 def route(argv: Sequence[str], commands: Collection[str]) -> Chat | Command:

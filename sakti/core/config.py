@@ -111,13 +111,15 @@ class AgentSettings:
 @dataclass(frozen=True, slots=True)
 class UiSettings:
     """`notify`: how the terminal calls when it is not in sight and an approval waits or a long turn has ended.
-    `reduced_motion`: nothing blinks or glides. `mouse = false` leaves the mouse to the terminal."""
+    `reduced_motion`: nothing blinks or glides. `mouse = false` leaves the mouse to the terminal. `plain`: the chat line
+    by line, for screen readers."""
 
     theme: str = "sakti-dark"
     sidebar_width: int = 38
     mouse: bool = True
     reduced_motion: bool = False
     notify: Literal["off", "bell", "desktop"] = "bell"
+    plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)

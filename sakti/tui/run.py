@@ -8,6 +8,8 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+from sakti.core import terminal
+
 if TYPE_CHECKING:
     from sakti.agent.session import Session
 
@@ -20,7 +22,6 @@ def run(session: Session, *, prompt: str | None = None, pick_thread: bool = Fals
 
 async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
     from sakti.agent.leaving import observe_on_exit
-    from sakti.tui import terminal
     from sakti.tui.app import SaktiApp
     from sakti.tui.log import log_error
 

@@ -45,6 +45,7 @@ def test_a_question_about_tasks_costs_no_more_than_its_answer(tmp_path: Path, mo
         ),
         ("import sakti.agent.session", SDKS | STORE | SCREEN),
         ("import sakti.headless", SDKS | STORE | SCREEN),
+        ("import sakti.plain.chat", SDKS | STORE | SCREEN),
         ("import sakti.providers.registry", SDKS | STORE | SCREEN),
         ("import sakti.tui.run, sakti.tui.app", SDKS | STORE),
         ("import sakti.memory.policy, sakti.memory.parse", SDKS | SCREEN),

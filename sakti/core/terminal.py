@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import threading
 from collections.abc import Callable
 
@@ -24,3 +25,17 @@ def when_gone(call: Callable[[], object], fd: int = 0) -> None:
             call()
 
     threading.Thread(target=watch, name="terminal-watch", daemon=True).start()
+
+
+def is_gone(fd: int = 0) -> bool:
+    """Whether what was a terminal is one no longer, or its other side is closed."""
+    if not os.isatty(fd) or not hasattr(select, "poll"):
+        return not os.isatty(fd)
+    poll = select.poll()
+    poll.register(fd, 0)
+    return any(event & select.POLLHUP for _, event in poll.poll(0))
+
+
+def end_of_interrupts() -> None:
+    """From here on ctrl+c is not heard: the program ends by itself, and a traceback would be all that came of it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,40 @@
+"""What a line means while a question waits: an answer, or something else. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sakti.core.events import ApprovalRequested
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`edited` replaces the command that was asked about; `problem`: the line answers, but not like that."""
+
+    approved: bool = False
+    always: bool = False
+    note: str = ""
+    edited: str | None = None
+    problem: str = ""
+
+
+def answer(line: str, asked: ApprovalRequested) -> Answer | None:
+    """None where `line` is no answer: it is then what it would be without a question."""
+    word, _, rest = line.strip().partition(" ")
+    match word.lower().rstrip(",."), rest.strip():
+        case (("y" | "yes"), ""):
+            return Answer(True)
+        case (("a" | "always"), ""):
+            if asked.rule:
+                return Answer(True, always=True)
+            return Answer(problem="there is no rule for this; answer y or n")
+        case (("n" | "no"), note):
+            return Answer(note=note)
+        case (("e" | "edit"), command):
+            if asked.diff:
+                return Answer(problem="a change of a file cannot be edited here; answer n with a note")
+            if not command:
+                return Answer(problem="write the command behind the e, on the same line")
+            return Answer(True, edited=command)
+        case _:
+            return None

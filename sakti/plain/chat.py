@@ -1,0 +1,329 @@
+"""The chat line by line: what is typed goes to the session, what happens is said."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from sakti.agent.commands import parse
+from sakti.agent.leaving import observe_on_exit
+from sakti.core import terminal
+from sakti.core.errors import SaktiError
+from sakti.core.events import Event, MessageSaved, ModelChanged, QueueChanged, ThreadChanged
+from sakti.core.text import one_line, sanitise
+from sakti.plain import words
+from sakti.plain.asking import answer
+from sakti.plain.commands import STOPPABLE, Commands
+from sakti.plain.lines import Lines
+from sakti.plain.speech import READY, Speech
+
+if TYPE_CHECKING:
+    from sakti.agent.session import Session
+
+log = logging.getLogger(__name__)
+
+TWICE = 2.0  # seconds in which a second ctrl+c quits
+LOOK = 2.0  # seconds between looks at what other windows wrote, and at what is being typed
+NEWEST = 50  # messages that are looked at then
+LAST = 2  # messages that are said when a thread is opened
+LAST_LINES = 20
+
+
+def run(session: Session, *, prompt: str | None = None, pick_thread: bool = False, why: str = "") -> int:
+    """Talk until the user leaves; `why` says why it is this chat and not the screen. Gives the exit code."""
+    return asyncio.run(Chat(session, why).run(prompt, pick_thread=pick_thread))
+
+
+class Chat:
+    """One terminal on one session."""
+
+    def __init__(self, session: Session, why: str = "") -> None:
+        self.session = session
+        self.speech = Speech()
+        self.commands = Commands(self)
+        self.unsent = ""  # what an earlier window had not sent
+        self._why = why
+        self._begun: list[str] = []  # lines that ended with a backslash
+        self._leave: asyncio.Future[int]
+        self._lines: Lines
+        self._typed = ""  # of the line that is being typed, when something was said last
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sending = asyncio.Lock()
+        self._stir = asyncio.Event()
+        self._last_stop = self._last_end = float("-inf")
+        self._kept: tuple[str, tuple[str, ...]] | None = None  # None: drafts are not kept
+        self._seen: set[str] = set()
+        self._version = -1
+
+    # --- output -----------------------------------------------------------------------------------------------
+
+    def say(self, lines: Iterable[str]) -> None:
+        """Print lines, but empty ones; nothing in them that a terminal would obey. They begin on a line of their own:
+        what is being typed stands above them and goes on below."""
+        whole = "".join(f"{sanitise(line)}\n" for text in lines for line in text.split("\n") if line.strip())
+        if not whole:
+            return
+        typed, before, self._typed = self._lines.typed, self._typed, self._lines.typed
+        try:
+            sys.stdout.write(f"\n{whole}" if typed and typed != before else whole)
+            sys.stdout.flush()
+        except OSError:
+            self.leave(128 + signal.SIGHUP)
+
+    def hear(self, event: Event) -> None:
+        self.say(self.speech.hear(event))
+        match event:
+            case MessageSaved(message):
+                self._seen.add(message.id)
+            case QueueChanged():
+                self.go(self._keep)
+            case ThreadChanged(thread) if thread.id != self.commands.thread:
+                self.commands.thread = thread.id
+                self.go(self._opened, thread.id)
+            case ModelChanged(None):
+                self.say(self.commands.no_model())
+            case _:
+                pass
+        self._stir.set()
+
+    # --- life -------------------------------------------------------------------------------------------------
+
+    async def run(self, prompt: str | None, *, pick_thread: bool) -> int:
+        loop = asyncio.get_running_loop()
+        self._leave = loop.create_future()
+        typed = asyncio.Queue[str | None]()
+        self._lines = Lines(
+            lambda line: loop.call_soon_threadsafe(typed.put_nowait, line), dumb=os.environ.get("TERM") == "dumb"
+        )
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            with contextlib.suppress(NotImplementedError, RuntimeError):
+                loop.add_signal_handler(number, self.leave, 128 + number)
+        with contextlib.suppress(NotImplementedError, RuntimeError):
+            loop.add_signal_handler(signal.SIGINT, self.stop)
+            loop.add_signal_handler(signal.SIGTSTP, self._lines.suspend)
+        terminal.when_gone(lambda: loop.call_soon_threadsafe(self.leave, 128 + signal.SIGHUP))
+        self.session.subscribe(self.hear)
+        workers: list[asyncio.Task[None]] = []
+        code = 1
+        try:
+            self.say([*([self._why] if self._why else []), self._welcome()])
+            await self.session.start()
+            self._lines.start(await self.session.views.history())
+            await self._take_unsent()
+            if pick_thread:
+                await self.commands.do_threads("")
+            self.say([READY])
+            workers = [asyncio.create_task(self._consume(typed)), asyncio.create_task(self._look())]
+            if prompt:
+                self.go(self.send, prompt)
+            code = await self._leave
+        finally:
+            for task in (*workers, *self._tasks):
+                task.cancel()
+            await self._close(code)
+        return code
+
+    def _welcome(self) -> str:
+        return (
+            f"sakti in plain mode, in {one_line(str(self.session.workspace), 200)}; /help tells the commands, "
+            "ctrl+c stops the agent, ctrl+d quits"
+        )
+
+    async def _close(self, code: int) -> None:
+        try:
+            if not code:
+                await observe_on_exit(self.session, lambda text: self.say([text]))
+            await self.session.interrupt()  # what a turn takes from the queue now is a message, not a draft
+            if self._kept is not None:
+                await self.session.views.keep_unsent(self._draft(), self.session.queued, left=True)
+            thread = self.session.thread
+            if thread is not None and thread.title:  # an empty thread is not stored
+                self.say([f"resume with: sakti -c, or at any time: sakti -r {thread.id[-8:]}"])
+        except SaktiError as e:
+            self.say([f"error: {e.title}: {e.message}"])
+        finally:
+            self._lines.end()
+            await self.session.close()
+            terminal.end_of_interrupts()
+
+    def leave(self, code: int) -> None:
+        if not self._leave.done():
+            self._leave.set_result(code)
+
+    def go(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
+        """Run `work(*args)` beside everything else; what it raises is said."""
+
+        async def guarded() -> None:
+            try:
+                await work(*args)
+            except SaktiError as e:
+                self.say([f"error: {e.title}: {one_line(e.message, 600)}"])
+            except Exception as e:
+                log.exception("a command failed")
+                self.say([f"error: {type(e).__name__}: {one_line(str(e), 300)}; the log file has the details"])
+
+        task = asyncio.ensure_future(guarded())
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._stir.set()
+
+    # --- input ------------------------------------------------------------------------------------------------
+
+    async def _consume(self, typed: asyncio.Queue[str | None]) -> None:
+        while True:
+            if not self._lines.terminal:
+                await self._rest()  # who cannot see what happens writes everything at once: a line at a time then
+            line = await typed.get()
+            if line is None:
+                self.end_of_input()
+            else:
+                self._entered(line)
+
+    async def _rest(self) -> None:
+        while (self.session.busy or self._tasks) and self.speech.question is None:
+            self._stir.clear()
+            await self._stir.wait()
+
+    def end_of_input(self) -> None:
+        """ctrl+d: leave; with work under way only when asked twice."""
+        if self._lines.terminal and terminal.is_gone():
+            self.leave(128 + signal.SIGHUP)
+            return
+        now = self.session.clock.monotonic()
+        if self.session.busy and self._lines.terminal and now - self._last_end > TWICE * 3:
+            self._last_end = now
+            self.say(["the agent is working: ctrl+d once more stops it and quits"])
+            return
+        self.leave(0)
+
+    def stop(self) -> None:
+        """ctrl+c: interrupt what runs; twice quits."""
+        now = self.session.clock.monotonic()
+        if now - self._last_stop < TWICE:
+            self.leave(0)
+            return
+        self._last_stop = now
+        if self.session.busy:
+            self.go(self._interrupt)
+        for task in self._tasks:
+            if task.get_name() == STOPPABLE:
+                task.cancel()
+        if self._begun:
+            self.unsent = "\n\n".join(t for t in (self.unsent, "\n".join(self._begun)) if t)
+            self._begun.clear()
+            self.say(["what you had begun is not sent: /send sends it, /drop forgets it"])
+        self.say(["ctrl+c again quits"])
+
+    async def _interrupt(self) -> None:
+        await self.session.interrupt()
+
+    def _entered(self, line: str) -> None:
+        if not self._lines.whole:
+            self.unsent = line
+            self.say(
+                ["warning: this terminal cuts long lines, so the end may be missing; nothing was sent",
+                 "put the text into a file and name it with an at sign; /send sends it as it came, /drop forgets it"]
+            )  # fmt: skip
+            return
+        asked = self.speech.question
+        if asked is not None and not self._begun and (given := answer(line, asked)) is not None:
+            if given.problem:
+                self.say([given.problem])
+            else:
+                self.session.resolve(
+                    asked.id, given.approved, always=given.always, note=given.note, edited=given.edited
+                )
+            return
+        if line.endswith("\\") and not line.endswith("\\\\"):
+            self._begun.append(line[:-1])
+            return
+        text = "\n".join([*self._begun, line])
+        self._begun.clear()
+        if not text.strip():
+            return
+        if asked is not None and parse(text).kind == "message":
+            self.say(["the question still waits: answer y, a, n or e; what you wrote is queued"])
+        if text.strip().isdecimal() and self.commands.choose is not None:
+            self.go(self.commands.choose, int(text))
+            return
+        self.go(self.send, text)
+        if not text.startswith("/quit"):
+            self.go(self.session.views.add_history, text)
+
+    async def send(self, text: str) -> None:
+        """A line: a command, a shell line, a note or a message."""
+        if await self.commands.run(text):
+            return
+        async with self._sending:
+            try:
+                await self.session.submit(text)
+            except SaktiError:
+                self.unsent = "\n\n".join(t for t in (self.unsent, text) if t)
+                self.say(["it was not sent and is kept: /send sends it, /drop forgets it"])
+                raise
+
+    # --- what is not sent -------------------------------------------------------------------------------------
+
+    def _draft(self) -> str:
+        parts = ["\n".join([*self._begun, self._lines.typed]), self.unsent]
+        return "\n\n".join(p for p in reversed(parts) if p.strip())
+
+    async def _take_unsent(self) -> None:
+        draft, queued = await self.session.views.take_unsent()
+        self._kept = (draft, tuple(queued))
+        self.unsent = "\n\n".join([*queued, *([draft] if draft.strip() else [])])
+        if self.unsent:
+            self.say([f"not sent when sakti ended: {self.unsent}", "/send sends it now, /drop forgets it"])
+
+    async def _keep(self) -> None:
+        now = (self._draft(), tuple(self.session.queued))
+        if self._kept is None or now == self._kept:
+            return
+        self._kept = now
+        await self.session.views.keep_unsent(*now)
+
+    # --- other windows ----------------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK)
+            with contextlib.suppress(SaktiError):  # the next look may see more; what the user does says what is wrong
+                await self._keep()
+                await self._follow()
+
+    async def _follow(self) -> None:
+        thread = self.session.thread
+        if thread is None or self.session.busy or self._tasks:
+            return
+        version = await self.session.views.version()
+        if version == self._version:
+            return
+        page = await self.session.views.transcript(thread.id, limit=NEWEST)
+        if self.session.busy or self.commands.thread != thread.id:
+            return
+        self._version = version
+        new = [m for m in page if m.id not in self._seen and m.state != "provisional"]
+        self._seen.update(m.id for m in new)
+        if new:
+            self.say(["from another window:", *(line for m in new for line in words.message(m))])
+
+    async def _opened(self, thread_id: str) -> None:
+        """Say where a thread stands."""
+        page = await self.session.views.transcript(thread_id, limit=NEWEST)
+        self._seen = {m.id for m in page}
+        said: Sequence[str] = [
+            line
+            for m in [m for m in page if m.role in ("user", "assistant") and m.text.strip()][-LAST:]
+            for line in words.message(m, limit=LAST_LINES)
+        ]
+        if said:
+            self.say([f"{words.many(page[-1].index + 1, 'message')}, the last of them:", *said])

@@ -1,0 +1,125 @@
+"""Lines that the user types, read in a thread: with the system's line editor and its history where there is one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from sakti.core import terminal
+
+CANONICAL = 4095  # bytes of a line after which a terminal without a line editor drops what comes
+PASTE = 0.02  # seconds within which the lines of a paste follow each other
+
+
+class Lines:
+    """`heard` is called in the reading thread: with each line, and with None at each end of input (ctrl+d)."""
+
+    def __init__(self, heard: Callable[[str | None], object], *, dumb: bool) -> None:
+        self._heard = heard
+        self.terminal = sys.stdin.isatty()
+        self._readline = _line_editor() if self.terminal and sys.stdout.isatty() and not dumb else None
+        self._modes = _terminal_modes() if self.terminal else None
+        self._buffer = b""
+        self.whole = True  # whether the last line came as it was typed
+
+    def start(self, older: Iterable[str]) -> None:
+        """Begin to read; `older` input, oldest first, is there with the up key."""
+        if self._readline is not None:
+            for text in older:
+                self._readline.add_history(text)
+        if hasattr(sys.stdin, "reconfigure"):
+            sys.stdin.reconfigure(errors="replace")  # type: ignore[union-attr]
+        threading.Thread(target=self._read, name="lines", daemon=True).start()
+
+    @property
+    def typed(self) -> str:
+        """What stands in the line that is being typed, as far as that can be known."""
+        return str(self._readline.get_line_buffer()) if self._readline is not None else ""
+
+    def _read(self) -> None:
+        one = self._edited if self._readline is not None else self._plain
+        while True:
+            try:
+                line = one()
+            except EOFError:
+                self._heard(None)
+                if self.terminal and not terminal.is_gone():
+                    continue
+                return
+            except OSError:  # the terminal is gone
+                self._heard(None)
+                return
+            self._heard(line)
+
+    @staticmethod
+    def _edited() -> str:
+        return input()
+
+    def _plain(self) -> str:
+        """One line, or the lines of one paste."""
+        lines = [self._next()]
+        self.whole = not self.terminal or len(lines[0].encode()) < CANONICAL
+        while self.terminal and select.select([0], [], [], PASTE)[0]:
+            try:
+                lines.append(self._next())
+            except EOFError:
+                break
+        return "\n".join(lines)
+
+    def _next(self) -> str:
+        while b"\n" not in self._buffer:
+            data = os.read(0, 1 << 16)
+            if not data:
+                rest, self._buffer = self._buffer, b""
+                if rest:
+                    return rest.decode("utf-8", "replace")
+                raise EOFError
+            self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line.decode("utf-8", "replace").removesuffix("\r")
+
+    def suspend(self) -> None:
+        """ctrl+z: lend the terminal to the shell, and take it back as the line editor had it."""
+        reading = _terminal_modes()
+        self.end()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        if self._readline is not None and reading is not None:
+            import termios
+
+            with contextlib.suppress(termios.error, OSError):
+                termios.tcsetattr(0, termios.TCSADRAIN, reading)
+                os.write(1, b"\x1b[?2004h")
+
+    def end(self) -> None:
+        """Give the terminal back as it was; the thread may still wait for a line."""
+        if self._modes is None:
+            return
+        import termios
+
+        with contextlib.suppress(termios.error, OSError):
+            termios.tcsetattr(0, termios.TCSADRAIN, self._modes)
+            if self._readline is not None:
+                os.write(1, b"\x1b[?2004l")  # the line editor had asked for pastes in brackets
+
+
+def _line_editor() -> Any:
+    try:
+        import readline
+    except ImportError:
+        return None
+    return readline
+
+
+def _terminal_modes() -> Any:
+    try:
+        import termios
+
+        return termios.tcgetattr(0)
+    except (ImportError, OSError):
+        return None

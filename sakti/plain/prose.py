@@ -1,0 +1,94 @@
+"""A model's Markdown as lines to be read aloud, as it streams in. Pure but for what is not a whole line yet."""
+
+from __future__ import annotations
+
+import re
+
+from sakti.core.text import sanitise
+
+SENTENCE = 160  # characters after which a long line is said up to its last whole sentence
+LONGEST = 800  # characters after which a line without sentences is said up to a space
+
+_HEADING = re.compile(r"#{1,6}\s+(.*?)\s*#*$")
+_RULE = re.compile(r"([-*_=]\s*){3,}$")
+_SEPARATOR = re.compile(r"\|?[\s:|-]*-[\s:|-]*\|[\s:|-]*$")
+_FENCE = re.compile(r"\s{0,3}(?:```+|~~~+)\s*([\w+#.-]*)")
+_CODE = re.compile(r"(`+[^`]*`+)")
+_STRONG = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
+_EMPHASIS = re.compile(r"(?<![\w*])\*(?=[^\s*])([^*]+?)(?<=\S)\*(?![\w*])")
+_LINK = re.compile(r"!?\[([^\]]*)\]\((\S+?)\)")
+_END = re.compile(r"[.!?:;。！？](?:[\"')\]*_`]*)\s")
+
+
+class Prose:
+    """`add` takes text as it comes and gives the lines that are whole; `end` gives the rest."""
+
+    def __init__(self) -> None:
+        self._rest = ""
+        self._in_code = False
+
+    def add(self, text: str) -> list[str]:
+        *whole, self._rest = (self._rest + text).split("\n")
+        lines = [said for line in whole for said in self._say(line)]
+        if not self._in_code and len(self._rest) > SENTENCE and not _FENCE.match(self._rest):
+            lines += self._begun()
+        return lines
+
+    def _begun(self) -> list[str]:
+        """What can be said already of a line that goes on: whole sentences of it."""
+        rest = self._rest
+        at = max((m.end() for m in _END.finditer(rest)), default=0)
+        if not at and len(rest) > LONGEST:
+            at = rest.rfind(" ") + 1 or len(rest)
+        if not at or rest.lstrip().startswith("|"):  # a row of a table is said as a whole
+            return []
+        self._rest = rest[at:]
+        return self._say(rest[:at])
+
+    def end(self) -> list[str]:
+        lines = self._say(self._rest) if self._rest.strip() else []
+        if self._in_code:
+            lines.append("end of code")
+        self._rest, self._in_code = "", False
+        return lines
+
+    def _say(self, line: str) -> list[str]:
+        line = sanitise(line).rstrip()
+        if fence := _FENCE.match(line):
+            self._in_code = not self._in_code
+            return [f"code {fence[1]}:" if fence[1] else "code:"] if self._in_code else ["end of code"]
+        if self._in_code:
+            return [line]
+        said = spoken(line)
+        return [said] if said else []
+
+
+def spoken(line: str) -> str:
+    """One line of Markdown without its signs; "" for a line that only decorates."""
+    text = line.strip()
+    if not text or _RULE.fullmatch(text) or _SEPARATOR.fullmatch(text):
+        return ""
+    if heading := _HEADING.fullmatch(text):
+        return f"heading: {_inline(heading[1])}"
+    if text.startswith("|"):
+        cells = [_inline(c.strip()) for c in text.strip("|").split("|")]
+        return f"row: {'; '.join(cells)}"
+    if text.startswith(">"):
+        return f"quote: {_inline(text.lstrip('> '))}"
+    indent = line[: len(line) - len(line.lstrip())]
+    return indent + _inline(text)
+
+
+def _inline(text: str) -> str:
+    pieces = _CODE.split(text)
+    return "".join(p.strip("`") if p.startswith("`") else _undecorated(p) for p in pieces)
+
+
+def _undecorated(text: str) -> str:
+    return _LINK.sub(r"\1 (\2)", _EMPHASIS.sub(r"\1", _STRONG.sub(r"\2", text)))
+
+
+def all_lines(text: str) -> list[str]:
+    """A whole text at once."""
+    prose = Prose()
+    return [*prose.add(text), *prose.end()]

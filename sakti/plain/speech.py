@@ -1,0 +1,212 @@
+"""Events as lines to be read aloud. The answer is said a line at a time, a tool call once it has ended."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from sakti.core.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    CompactionFinished,
+    Event,
+    MemoryActivation,
+    MemoryOperation,
+    MessageSaved,
+    ModelChanged,
+    Notice,
+    QueueChanged,
+    RetryScheduled,
+    StepDiscarded,
+    StepStarted,
+    TextDelta,
+    ThinkingDelta,
+    ThreadChanged,
+    ToolFinished,
+    ToolOutput,
+    ToolStarted,
+    TurnFinished,
+    TurnStarted,
+)
+from sakti.core.text import one_line, sanitise
+from sakti.core.types import ImagePart, ToolCallPart, ToolResultPart
+from sakti.plain import words
+from sakti.plain.prose import Prose
+
+KEPT = 20  # tool calls whose output can still be asked for
+SLOW = ("bash", "webfetch", "agent")  # tools that may take long: their beginning is said as well
+READY = "ready"
+_TONES = {"information": "note", "warning": "warning", "error": "error"}
+_ENDS = {
+    "interrupted": "stopped; what was said is kept",
+    "limit": "stopped at a limit",
+    "repetition": "stopped: it went in circles",
+    "tripwire": "withheld",
+    "refused": "refused",
+    "no_model": "no model",
+    "error": "the model did not answer",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call that has ended; `output` is all that is known of it."""
+
+    asked: ToolCallPart | None
+    result: ToolResultPart
+
+    def lines(self) -> list[str]:
+        head = f"{words.call(self.asked)}:" if self.asked is not None else f"{self.result.name}:"
+        changed = self.result.details.get("diff")
+        body = words.diff(str(changed)) if changed else sanitise(self.result.content).split("\n")
+        whole = self.result.details.get("output_file")
+        return [head, *body, *([f"all of it is in {one_line(str(whole), 300)}"] if whole else [])]
+
+
+@dataclass(slots=True)
+class Speech:
+    """Says events in their order. `calls`: what has ended, the newest last."""
+
+    calls: deque[Call] = field(default_factory=lambda: deque[Call](maxlen=KEPT))
+    _prose: Prose = field(default_factory=Prose)
+    _speaking: bool = False
+    _thinking: bool = False
+    _running: dict[str, ToolCallPart] = field(default_factory=dict[str, ToolCallPart])
+    _own: str = ""  # the call that is the user's own command: what it prints is said as it comes
+    _own_next: bool = False
+    _own_rest: str = ""
+    _queued: int = 0
+    _thread: str = ""
+    _questions: int = 0
+    _open: tuple[ApprovalRequested, ...] = ()
+
+    def own_command(self) -> None:
+        """The next tool call is the user's `!command`."""
+        self._own_next = True
+
+    def hear(self, event: Event) -> list[str]:
+        """The lines that `event` makes; none for what only a screen shows."""
+        match event:
+            case TextDelta(text):
+                return self._labelled(self._prose.add(text))
+            case ThinkingDelta():
+                first, self._thinking = not self._thinking, True
+                return ["sakti is thinking"] if first else []
+            case _:
+                return [*self._end_text(), *self._say(event)] if _ends_text(event) else self._say(event)
+
+    def _labelled(self, lines: list[str]) -> list[str]:
+        if lines and not self._speaking:
+            self._speaking = True
+            return [f"sakti: {lines[0]}", *lines[1:]]
+        return lines
+
+    def _end_text(self) -> list[str]:
+        lines = self._labelled(self._prose.end())
+        self._speaking = False
+        return lines
+
+    def _say(self, event: Event) -> list[str]:
+        match event:
+            case TurnStarted(message=message):
+                return [f"sent: {words.image(p)}" for p in message.parts if isinstance(p, ImagePart)]
+            case StepStarted():
+                self._thinking = False
+                return []
+            case StepDiscarded(reason=reason):
+                return [f"what was said since the last step does not count: {one_line(reason, 200)}"]
+            case ToolStarted() | ToolOutput() | ToolFinished():
+                return self._tool(event)
+            case RetryScheduled(attempt, most, delay, reason):
+                wait = f"asking again in {delay:.0f} seconds, attempt {attempt} of {most}; ctrl+c gives up"
+                return [f"the model failed: {one_line(reason, 200)}; {wait}"]
+            case TurnFinished():
+                return self._turn_finished(event)
+            case ApprovalRequested() | ApprovalResolved():
+                return self._approval(event)
+            case QueueChanged(queued):
+                return self._queue(queued)
+            case ThreadChanged(thread):
+                known, self._thread = self._thread, thread.id
+                name = one_line(thread.title, 100) or "a new thread"
+                return [f"thread: {name}"] if known != thread.id else []
+            case ModelChanged(model, reason):
+                return [f"model: {one_line(model, 100)}, {one_line(reason, 100)}"] if model else []
+            case Notice(severity, title, message):
+                return [f"{_TONES[severity]}: {one_line(title, 80)}: {one_line(message, 600)}"]
+            case MemoryActivation():
+                return [words.activation(event)]
+            case MemoryOperation(kind="failed", operation_type=what):
+                why = one_line(str(event.fields.get("error", "")), 200)
+                return [f"memory: the {what} failed; {why}" if why else f"memory: the {what} failed"]
+            case CompactionFinished():
+                return words.compaction(event)
+            case _:
+                return []
+
+    def _tool(self, event: ToolStarted | ToolOutput | ToolFinished) -> list[str]:
+        match event:
+            case ToolStarted(call):
+                self._running[call.id] = call
+                if self._own_next:
+                    self._own_next, self._own = False, call.id
+                    return []
+                waits = bool(self._open)  # for an answer: it has not begun
+                return [f"tool: {words.call(call)}, started"] if call.name in SLOW and not waits else []
+            case ToolOutput(call_id, text):
+                if call_id != self._own:
+                    return []
+                *whole, self._own_rest = (self._own_rest + text).split("\n")
+                return [sanitise(line) for line in whole]
+            case ToolFinished(result, duration_ms):
+                asked = self._running.pop(result.call_id, None)
+                self.calls.append(Call(asked, result))
+                own, rest = result.call_id == self._own, sanitise(self._own_rest)
+                if own:
+                    self._own = self._own_rest = ""
+                said = words.finished(asked, result, duration_ms, own=own)
+                return [rest, said] if own and rest else [said]
+
+    def _approval(self, event: ApprovalRequested | ApprovalResolved) -> list[str]:
+        """One question at a time, in the order in which they came."""
+        if isinstance(event, ApprovalRequested):
+            self._open = (*self._open, event)
+            return self._ask() if len(self._open) == 1 else []
+        first = self._open[:1]
+        self._open = tuple(q for q in self._open if q.id != event.id)
+        said = ["allowed" if event.approved else "refused"]
+        return [*said, *(self._ask() if self._open and self._open[:1] != first else [])]
+
+    def _ask(self) -> list[str]:
+        self._questions += 1
+        return words.question(self._open, self._questions)
+
+    @property
+    def question(self) -> ApprovalRequested | None:
+        """The question that was asked last and is still open."""
+        return self._open[0] if self._open else None
+
+    def _queue(self, queued: tuple[str, ...]) -> list[str]:
+        before, self._queued = self._queued, len(queued)
+        if len(queued) > before:
+            return [f"queued, {len(queued)} waiting: {one_line(queued[-1], 100)}"]
+        if len(queued) < before:
+            return [f"{len(queued)} still queued" if queued else "the queue is empty: the agent has what was queued"]
+        return []
+
+    def _turn_finished(self, event: TurnFinished) -> list[str]:
+        self._running.clear()
+        self._open = ()
+        if event.status == "answered":
+            return [READY]
+        out = [event.error_title or _ENDS.get(event.status, event.status)]
+        if event.error:
+            out = [f"{one_line(out[0], 100)}: {one_line(event.error, 600)}"]
+        if event.status == "error":
+            out.append("/retry asks again; what was said so far is kept")
+        return [*out, READY]
+
+
+def _ends_text(event: Event) -> bool:
+    """Whether a half line of the answer is said before this event: not for what merely happens meanwhile."""
+    return isinstance(event, ToolStarted | ApprovalRequested | StepDiscarded | TurnFinished | MessageSaved)

@@ -1,0 +1,63 @@
+"""The task board in lines, and what is done to it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from sakti.agent.board import BoardActions
+from sakti.core.errors import SaktiError
+from sakti.plain import words
+
+if TYPE_CHECKING:
+    from sakti.agent.session import Session
+
+Offer = Callable[[Sequence[str], str, Callable[[int], Awaitable[None]] | None], None]
+USE = "/tasks create TITLE; claim, release, reopen, tree, said, delete TASK; close TASK SUMMARY; dep TASK ON; undo"
+
+
+class Tasks:
+    """`/tasks` with its actions; `offer` says the lines."""
+
+    def __init__(self, session: Session, offer: Offer) -> None:
+        self._session = session
+        self._offer = offer
+        self._board = BoardActions(session)
+
+    async def run(self, argument: str) -> None:
+        """Raises `TaskError` where something is refused, `SaktiError` where it was written wrongly."""
+        action, _, rest = argument.strip().partition(" ")
+        first, _, more = rest.strip().partition(" ")
+        if not action:
+            board = await self._session.views.board()
+            self._offer([*words.board(board), USE], "", None)
+            return
+        needed = {"create": first, "close": more, "dep": more, "undo": "-"}.get(action, first)
+        if not needed.strip():
+            raise SaktiError(f"write {USE}", title="Tasks")
+        match action:
+            case "create":
+                said = [await self._board.create_task(rest.strip())]
+            case "claim":
+                said = [await self._board.claim_task(first)]
+            case "release":
+                said = [await self._board.release_task(first)]
+            case "close":
+                said = [await self._board.close_task(first, more.strip())]
+            case "reopen":
+                said = [await self._board.reopen_task(first)]
+            case "dep":
+                said = [await self._board.depend_task(first, more.strip())]
+            case "delete":
+                said = [await self._board.delete_task(first)]
+            case "undo":
+                said = [await self._board.undo_task()]
+            case "tree":
+                said = [words.branch(b) for b in await self._board.tree(first)]
+            case "said":
+                tree = await self._board.tree(first)
+                messages = await self._session.views.task_messages(tree[0].task.id)
+                said = [line for m in messages for line in words.message(m)] or ["nothing was said about it"]
+            case _:
+                raise SaktiError(f"there is no action {action!r}: write {USE}", title="Tasks")
+        self._offer(said, "", None)

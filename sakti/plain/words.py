@@ -1,0 +1,252 @@
+"""Values as lines to be read aloud: tool calls, questions, tasks, log lines, threads, messages. Pure functions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from sakti.core.events import ApprovalRequested, CompactionFinished, MemoryActivation
+from sakti.core.text import count_k, one_line, sanitise
+from sakti.core.types import FilePart, ImagePart, MarkerPart, Message, TextPart, ToolCallPart, ToolResultPart, Usage
+from sakti.plain.prose import all_lines
+
+if TYPE_CHECKING:
+    from sakti.agent.settings_view import Setting
+    from sakti.agent.views import ContextBlock, ThreadSummary
+    from sakti.store.memory_log import LogLine
+    from sakti.store.search import Hit
+    from sakti.tasks.queries import Board, BoardTask, Branch
+
+DIFF_LINES = 60
+TARGET_LINES = 12
+_MAIN = ("path", "command", "pattern", "query", "url", "id")
+_SIGNS = {"+": "add: ", "-": "remove: ", " ": "keep: "}
+_WHY = {"threshold": "the window was full", "idle": "after a pause", "provider_change": "another model"}
+
+
+def many(count: int, what: str) -> str:
+    """`1 task`, `3 tasks`."""
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+def duration(ms: int) -> str:
+    if ms < 60_000:
+        return f"{ms / 1000:.1f} seconds"
+    return f"{many(ms // 60_000, 'minute')} {many(ms // 1000 % 60, 'second')}"
+
+
+def when(ms: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(ms / 1000))
+
+
+# --- tools --------------------------------------------------------------------------------------------------
+
+
+def call(part: ToolCallPart) -> str:
+    """`read src/a.py`: the tool and what it is about."""
+    values = part.arguments
+    if values is None:
+        return f"{one_line(part.name, 40)} with arguments that cannot be read"
+    main = next((str(values[k]) for k in _MAIN if values.get(k)), None)
+    if main is None:
+        main = ", ".join(str(v) for v in values.values() if isinstance(v, str | int))
+    return one_line(f"{part.name} {main}", 200)
+
+
+def finished(asked: ToolCallPart | None, result: ToolResultPart, duration_ms: int, *, own: bool = False) -> str:
+    """`tool: read src/a.py, lines 1 to 120, ok, 0.1 seconds`; `own`: the user ran it."""
+    about = call(asked) if asked is not None else one_line(result.name, 40)
+    details = result.details
+    parts = [f"{'command' if own else 'tool'}: {about}"]
+    lines = details.get("lines")
+    if isinstance(lines, str) and "-" in lines:
+        parts.append(f"lines {lines.replace('-', ' to ')}")
+    added, removed = details.get("added"), details.get("removed")
+    if isinstance(added, int) and isinstance(removed, int):
+        parts.append(f"{many(added, 'line')} added, {removed} removed")
+    for key, what in (("matches", "match"), ("entries", "entry")):
+        if isinstance(number := details.get(key), int):
+            parts.append(f"{number} {what if number == 1 else {'match': 'matches', 'entry': 'entries'}[what]}")
+    code = details.get("exit_code")
+    if isinstance(code, int) and code:
+        parts.append(f"exit code {code}")
+    parts += ["failed" if result.is_error else "ok", duration(duration_ms)]
+    if result.is_error and not isinstance(code, int):
+        parts.append(one_line(result.content, 200))
+    return ", ".join(parts)
+
+
+def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
+    """The first of `pending` as a question with its answers."""
+    first = pending[0]
+    others = f" ({many(len(pending) - 1, 'other')} waiting behind it)" if len(pending) > 1 else ""
+    out = [f"question {number}: {one_line(first.tool, 40)} asks to run{others}:"]
+    target = [line for line in sanitise(first.target).split("\n") if line.strip()]
+    out += [f"  {line}" for line in target[:TARGET_LINES]]
+    if len(target) > TARGET_LINES:
+        out.append(f"  and {many(len(target) - TARGET_LINES, 'more line')}; /output shows all of it")
+    if first.diff:
+        out += diff(first.diff, DIFF_LINES)
+    out.append(f"why: {one_line(first.reason, 300)}; in {one_line(first.cwd, 200)}")
+    out.append("y and Enter: yes, once")
+    if first.rule:
+        out.append(f"a and Enter: always; this rule is saved: {one_line(first.rule, 200)}")
+    out.append("n and Enter: no; words behind the n are a note to the agent")
+    if not first.diff:
+        out.append("e, a blank and another command: that is run instead")
+    return out
+
+
+def diff(text: str, limit: int | None = None) -> list[str]:
+    """A unified diff in words: `add: …`, `remove: …`, `keep: …`."""
+    out: list[str] = []
+    for line in sanitise(text).split("\n"):
+        if line.startswith(("--- ", "+++ ")):
+            continue
+        if line.startswith("@@"):
+            out.append(f"at line {line.split('+')[1].split(',')[0].split()[0]}:" if "+" in line else "further down:")
+        elif line[:1] in _SIGNS:
+            out.append(_SIGNS[line[0]] + line[1:])
+    if limit is not None and len(out) > limit:
+        left = len(out) - limit
+        out = [*out[:limit], f"and {many(left, 'more line')} of the change; /output shows all of it"]
+    return out
+
+
+# --- messages -----------------------------------------------------------------------------------------------
+
+
+def message(said: Message, *, limit: int | None = None) -> list[str]:
+    """Who, when, and what was said, tool calls as one line each. At most `limit` lines."""
+    who = {"assistant": "sakti", "user": "you"}.get(said.role, said.role)
+    lines = [f"{who}, {when(said.created_at)}:"]
+    for part in said.parts:
+        match part:
+            case TextPart(text):
+                lines += all_lines(text)
+            case ToolCallPart():
+                lines.append(f"tool: {call(part)}")
+            case ToolResultPart():
+                state = "failed" if part.is_error else "ok"
+                lines.append(f"result of {one_line(part.name, 40)}, {state}: {one_line(part.content, 200)}")
+            case FilePart(path, text):
+                lines.append(f"file {one_line(path, 200)}, {many(text.count(chr(10)) + 1, 'line')}")
+            case ImagePart():
+                lines.append(image(part))
+            case MarkerPart(kind, text):
+                lines.append(one_line(f"{kind.replace('_', ' ')} {text}", 200))
+            case _:
+                pass
+    if limit is not None and len(lines) > limit:
+        return [*lines[:limit], f"and {many(len(lines) - limit, 'more line')} of this message"]
+    return lines
+
+
+def image(part: ImagePart) -> str:
+    size = f", {part.width} by {part.height} pixels" if part.width else ""
+    return f"image {one_line(part.name or 'without a name', 200)}{size}"
+
+
+# --- search, threads, context -------------------------------------------------------------------------------
+
+
+def hit(found: Hit, number: int) -> str:
+    what = found.kind if found.kind != "message" else {"assistant": "sakti", "user": "you"}.get(found.role, found.role)
+    where = f", thread {one_line(found.thread_title, 60)}" if found.thread_title else ""
+    return f"{number}. {what}, {when(found.time)}{where}: {one_line(found.snippet, 300)}"
+
+
+def thread(row: ThreadSummary, number: int, *, current: bool) -> str:
+    here = ", open here" if current else ""
+    title = one_line(row.thread.title, 100) or "without a title"
+    return f"{number}. {title}, {many(row.messages, 'message')}, last at {when(row.thread.updated_at)}{here}"
+
+
+def context(block: ContextBlock, number: int) -> str:
+    return f"{number}. {one_line(block.label, 60)}, {block.tokens:,} tokens, {'cached' if block.cached else 'new'}"
+
+
+def setting(row: Setting) -> str:
+    return f"{row.name} is {one_line(row.text, 200) or 'not set'}, from {one_line(row.origin, 200)}"
+
+
+def cost(usage: Usage) -> list[str]:
+    share = f", {usage.cached_tokens / usage.input_tokens:.0%} from the cache" if usage.input_tokens else ""
+    price = f"{usage.cost_usd:.4f} US dollars" if usage.cost_usd is not None else "not known for this model"
+    return [
+        f"input {usage.input_tokens:,} tokens{share}",
+        f"output {usage.output_tokens:,} tokens",
+        f"price of this thread: {price}",
+    ]
+
+
+# --- memory -------------------------------------------------------------------------------------------------
+
+
+def log_lines(lines: Iterable[LogLine]) -> Iterator[str]:
+    """Numbered lines of the log, each with its date when that changes, its priority and its marks."""
+    date = ""
+    for number, line in enumerate(lines, 1):
+        marks = [line.priority] if line.priority in ("high", "done") else []
+        marks += ["pinned"] * line.pinned + ["edited"] * line.edited
+        marks += [many(len(line.flags), "doubt")] * bool(line.flags)
+        marks += ["reflection"] * (line.kind == "reflection")
+        day = f"{sanitise(line.date)} " if line.date != date else ""
+        date = line.date
+        about = f" ({', '.join(marks)})" if marks else ""
+        yield f"{number}. {day}{sanitise(line.time)}{about} {one_line(line.content, 500)}"
+
+
+def activation(event: MemoryActivation) -> str:
+    if event.operation_type == "reflection":
+        return (
+            f"memory: {count_k(event.tokens_activated)} tokens of observations became "
+            f"{count_k(event.observation_tokens)}, generation {event.generation_count}"
+        )
+    return (
+        f"memory: {many(event.messages_activated, 'message')} of {count_k(event.tokens_activated)} tokens became "
+        f"{count_k(event.observation_tokens)} tokens of observations, {_WHY.get(event.triggered_by, 'by itself')}"
+    )
+
+
+def compaction(event: CompactionFinished) -> list[str]:
+    if event.undone:
+        return [f"compaction undone: {many(event.messages, 'message')} are back in the window"]
+    head = (
+        f"compacted: {many(event.messages, 'message')} in {many(event.lines, 'line')} of the log, "
+        f"{count_k(event.tokens_before)} tokens are {count_k(event.tokens_after)} now; /compact undo takes it back"
+    )
+    return [head, *(f"warning: {one_line(w, 300)}" for w in event.warnings)]
+
+
+# --- tasks --------------------------------------------------------------------------------------------------
+
+
+def board(found: Board) -> list[str]:
+    columns = (found.in_progress, found.ready, found.blocked, found.closed_today)
+    ready, blocked, busy, done = found.counts or (0, 0, 0, 0)
+    counts = (busy, ready, blocked, done) if found.counts else tuple(map(len, columns))
+    out: list[str] = []
+    for name, rows, count in zip(("in progress", "ready", "blocked", "done today"), columns, counts, strict=True):
+        out.append(f"{name}: {many(count, 'task') if count else 'none'}")
+        out += [board_task(row) for row in rows]
+    return out
+
+
+def board_task(row: BoardTask) -> str:
+    parts = [f"{row.handle}, priority {row.priority}, {row.type}: {one_line(row.title, 200)}"]
+    if row.blocked_by:
+        parts.append(f"waits for {', '.join(row.blocked_by)}")
+    if row.assignee:
+        parts.append(f"claimed by {one_line(row.assignee, 40)}")
+    if row.ready_to_close:
+        parts.append("ready to close")
+    return "; ".join(parts)
+
+
+def branch(row: Branch) -> str:
+    """A line of a task's tree: its depth is said, not drawn."""
+    depth = f"level {row.depth}, {row.relation.strip()}: " if row.relation else ""
+    again = ", as above" if row.again else ""
+    return f"{depth}{row.task.handle} {one_line(row.task.title, 200)}, {row.task.status.replace('_', ' ')}{again}"

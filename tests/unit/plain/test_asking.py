@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from sakti.core.events import ApprovalRequested
+from sakti.plain.asking import Answer, answer
+
+ASKED = ApprovalRequested("q", "bash", "why", "make", ".", rule="bash(make)")
+CHANGE = ApprovalRequested("q", "write", "why", "a", ".", diff="+x")
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("y", Answer(True)),
+        (" Yes ", Answer(True)),
+        ("a", Answer(True, always=True)),
+        ("n", Answer()),
+        ("no, use git", Answer(note="use git")),
+        ("e make test", Answer(True, edited="make test")),
+        ("a bit later", None),
+        ("yes please go on", None),
+        ("now what", None),
+        ("/help", None),
+    ],
+)
+def test_what_is_an_answer(line: str, wanted: Answer | None) -> None:
+    assert answer(line, ASKED) == wanted
+
+
+def test_what_cannot_be_answered_so() -> None:
+    for line, asked in (("a", CHANGE), ("e make", CHANGE), ("e", ASKED)):
+        given = answer(line, asked)
+        assert given is not None and given.problem and not given.approved

@@ -1,0 +1,151 @@
+"""Every command of the chat in lines, on a real session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sakti.agent.commands import COMMANDS
+from sakti.core.errors import SaktiError
+from sakti.plain.commands import NO_SCREEN, OWN, Commands
+from sakti.plain.speech import Speech
+from sakti.providers.scripted import Answer, Call
+from sakti.store.database import Store
+from tests.fakes.session import start
+
+
+class Lines:
+    """What the commands ask of the chat."""
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+        self.speech = Speech()
+        self.unsent = ""
+        self.said: list[str] = []
+        self.left: int | None = None
+        self.commands = Commands(self)  # type: ignore[arg-type]
+        session.subscribe(lambda event: self.say(self.speech.hear(event)))
+
+    def say(self, lines: Iterable[str]) -> None:
+        self.said += lines
+
+    def leave(self, code: int) -> None:
+        self.left = code
+
+    async def send(self, text: str) -> None:
+        if not await self.commands.run(text):
+            await self.session.submit(text)
+            await self.session.wait()
+
+    async def heard(self, text: str) -> str:
+        self.said.clear()
+        if text.isdecimal() and self.commands.choose:
+            await self.commands.choose(int(text))
+        else:
+            await self.send(text)
+        return "\n".join(self.said)
+
+
+@pytest.fixture
+async def lines(store: Store, tmp_path: Path) -> Lines:
+    answers = [
+        Answer("I look.", calls=(Call("ls", {"path": "."}),)),
+        Answer("The **queue** drains at midnight."),
+        Answer("Second answer."),
+    ]
+    recorded = await start(store, tmp_path / "work", answers)
+    return Lines(recorded.session)
+
+
+def test_every_command_works_or_says_why_not() -> None:
+    for command in COMMANDS:
+        assert command.name in NO_SCREEN or hasattr(Commands, f"do_{command.name}"), command.name
+    assert all(hasattr(Commands, f"do_{name}") for name in OWN)
+
+
+async def test_a_conversation_with_its_commands(lines: Lines) -> None:
+    said = await lines.heard("when does the queue drain?")
+    assert "sakti: I look." in said and "tool: ls ., " in said and said.endswith("ready")
+    assert "sakti: The queue drains at midnight." in said
+
+    found = await lines.heard("/search midnight")
+    assert "1 found" in found and "1. sakti, " in found
+    opened = await lines.heard("1")
+    assert "this is it:" in opened and "The queue drains at midnight." in opened
+    with pytest.raises(SaktiError, match="1 to choose from"):
+        await lines.heard("7")
+
+    assert "ls .:" in await lines.heard("/output")
+    assert "blocks, " in await lines.heard("/context")
+    assert await lines.heard("1")
+    assert "messages: " in await lines.heard("/memory")
+    assert "The queue drains at midnight." in await lines.heard("/last 1")
+    assert "price of this thread" in await lines.heard("/cost")
+    assert "approval is plan" in await lines.heard("/approve plan")
+    assert "/search QUERY" in await lines.heard("/help")
+    assert "settings of" in await lines.heard("/settings memory")
+    assert "good: sakti" in await lines.heard("/doctor")
+    with pytest.raises(SaktiError, match="no colours"):
+        await lines.heard("/theme")
+    with pytest.raises(SaktiError, match=r"did you mean /search"):
+        await lines.heard("/serch")
+
+
+async def test_tasks_are_changed_by_words(lines: Lines) -> None:
+    handle = (await lines.heard("/tasks create Mend the gate")).split()[0]
+    other = (await lines.heard("/tasks create Paint it")).split()[0]
+    assert f"{other} waits for {handle}." in await lines.heard(f"/tasks dep {other} {handle}")
+    board = await lines.heard("/tasks")
+    assert "ready: 1 task" in board and f"{other}, priority 2, task: Paint it; waits for {handle}" in board
+    assert "is yours" in await lines.heard(f"/tasks claim {handle}")
+    assert "Unblocked" in await lines.heard(f"/tasks close {handle} done with oil")
+    assert "Mend the gate, closed" in await lines.heard(f"/tasks tree {handle}")
+    assert "undone: close" in await lines.heard("/tasks undo")
+    for wrong in ("/tasks close", "/tasks dance now", f"/tasks close {handle}"):
+        with pytest.raises(SaktiError, match="create TITLE"):
+            await lines.heard(wrong)
+
+
+async def test_the_log_is_said_corrected_and_undone(lines: Lines) -> None:
+    with pytest.raises(SaktiError, match="nothing is observed"):
+        await lines.heard("/observations")
+    await lines.heard("always deploy on fridays")
+    await lines.heard("and the second thing")
+    assert "compacted: " in await lines.heard("/compact")
+    log = await lines.heard("/observations")
+    assert "1. " in log and "fridays" in log
+    assert "you, " in await lines.heard("1")
+    await lines.heard("/observations pin 1")
+    assert "pinned" in await lines.heard("/observations pinned")
+    assert "fridays" in await lines.heard("/observations at now")
+    assert "add: " in await lines.heard("/compact diff")
+    await lines.heard("/observations undo")
+    with pytest.raises(SaktiError, match="no line matches"):
+        await lines.heard("/observations pinned")
+    assert "compaction undone" in await lines.heard("/compact undo")
+
+
+async def test_threads_are_listed_and_opened(lines: Lines) -> None:
+    await lines.heard("the first thread")
+    await lines.heard("/rename Gate")
+    await lines.heard("/new")
+    listed = await lines.heard("/threads")
+    assert "1. Gate, " in listed
+    assert "thread: Gate" in await lines.heard("1")
+    assert "Renamed" in await lines.heard("/threads rename 1 Fence")
+    assert "deleted" in await lines.heard("/threads delete 1")
+    assert "is back" in await lines.heard("/threads restore")
+    assert "thread: Fence" in await lines.heard("/resume fence")
+
+
+async def test_what_was_not_sent_is_sent_or_dropped_by_hand(lines: Lines) -> None:
+    lines.unsent = "half a thought"
+    assert "ready" in await lines.heard("/send")
+    stored = await lines.session.views.transcript(lines.session.thread.id)
+    assert lines.unsent == "" and stored[0].text == "half a thought"
+    assert "nothing" in await lines.heard("/drop")
+    await lines.heard("/quit")
+    assert lines.left == 0

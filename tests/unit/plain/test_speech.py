@@ -1,0 +1,202 @@
+"""Events become lines that make sense when they are read aloud."""
+
+from __future__ import annotations
+
+from sakti.core.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    Event,
+    MessageSaved,
+    ModelChanged,
+    Notice,
+    QueueChanged,
+    RetryScheduled,
+    StepStarted,
+    TextDelta,
+    ThinkingDelta,
+    ThreadChanged,
+    ToolFinished,
+    ToolOutput,
+    ToolStarted,
+    TurnFinished,
+)
+from sakti.core.types import Message, TextPart, Thread, ToolCallPart, ToolResultPart, Usage
+from sakti.plain.prose import Prose, all_lines, spoken
+from sakti.plain.speech import Speech
+
+READ = ToolCallPart("1", "read", {"path": "src/a.py"})
+ANSWER = Message("m", "t", "r", "assistant", (TextPart("x"),), 0)
+BASH = ApprovalRequested("q1", "bash", "runs a command", "make all\nmake test", "src", rule="bash(make *)")
+WRITE = ApprovalRequested(
+    "q2", "write", "changes a file", "a.py", ".", diff="--- a\n+++ b\n@@ -1,2 +1,2 @@\n x\n-y\n+z"
+)
+
+
+def said(*events: Event, speech: Speech | None = None) -> list[str]:
+    speech = speech or Speech()
+    return [line for event in events for line in speech.hear(event)]
+
+
+def end(status: str = "answered", **more: str) -> TurnFinished:
+    return TurnFinished("t", status, "", 1, Usage(), **more)  # type: ignore[arg-type]
+
+
+def test_an_answer_is_said_a_whole_line_at_a_time() -> None:
+    speech = Speech()
+    assert speech.hear(TextDelta("It drains at ")) == []
+    assert speech.hear(TextDelta("midnight.\nThen it ")) == ["sakti: It drains at midnight."]
+    assert speech.hear(TextDelta("rests.")) == []
+    assert speech.hear(MessageSaved(ANSWER)) == ["Then it rests."]
+    assert speech.hear(end()) == ["ready"]
+
+
+def test_a_long_line_is_said_by_whole_sentences() -> None:
+    prose = Prose()
+    text = "One sentence of some length that says nothing much at all, but goes on. " * 3 + "And a half"
+    lines = [line for word in text.split(" ") for line in prose.add(word + " ")]
+    assert lines and all(line.endswith("goes on.") for line in lines)
+    assert " ".join([*lines, *prose.end()]).split() == text.split()
+
+
+def test_markdown_is_said_without_its_signs() -> None:
+    text = "## The *plan*\n\n- **bold** and `x ** 2` and [a](http://b)\n> mind it\n---\n| a | b |\n|---|:-:|\n| 1 | 2 |"
+    assert all_lines(text) == [
+        "heading: The plan",
+        "- bold and x ** 2 and a (http://b)",
+        "quote: mind it",
+        "row: a; b",
+        "row: 1; 2",
+    ]
+    assert all_lines("```python\n# **kept**\n\n  x = 1\n```\nafter") == [
+        "code python:",
+        "# **kept**",
+        "",
+        "  x = 1",
+        "end of code",
+        "after",
+    ]
+    assert all_lines("```\nnever closed") == ["code:", "never closed", "end of code"]
+    assert spoken("snake_case__name and 2 * 3 * 4") == "snake_case__name and 2 * 3 * 4"
+
+
+def test_nothing_that_a_terminal_would_obey_is_said() -> None:
+    evil = "\x1b]0;title\x07\x1b[2J\u202ex\x9b1m"
+    call = ToolCallPart("1", f"bash{evil}", {"command": evil})
+    events = (
+        TextDelta(f"{evil}\n"),
+        ToolFinished(ToolResultPart("1", "bash", evil, True), 10),
+        ApprovalRequested("q", evil, evil, evil, evil, rule=evil),
+        Notice("error", evil, evil),
+        QueueChanged((evil,)),
+        RetryScheduled(1, 3, 2.0, evil),
+        ThreadChanged(Thread("t", "r", evil, 0, 0)),
+        ModelChanged(evil, evil),
+        end("error", error=evil, error_title=evil),
+    )
+    for event in events:
+        lines = said(ToolStarted(call), event)
+        assert lines and not any(ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or c == "\u202e" for x in lines for c in x), event
+
+
+def test_a_tool_call_is_one_line() -> None:
+    good = ToolFinished(ToolResultPart("1", "read", "…", details={"lines": "1-120"}), 100)
+    assert said(ToolStarted(READ), good) == ["tool: read src/a.py, lines 1 to 120, ok, 0.1 seconds"]
+    bad = ToolFinished(ToolResultPart("1", "read", "There is no file src/a.py.", True), 65_000)
+    assert said(ToolStarted(READ), bad) == [
+        "tool: read src/a.py, failed, 1 minute 5 seconds, There is no file src/a.py."
+    ]
+    changed = ToolFinished(ToolResultPart("1", "edit", "…", details={"added": 4, "removed": 1}), 0)
+    assert said(changed) == ["tool: edit, 4 lines added, 1 removed, ok, 0.0 seconds"]
+    run = ToolCallPart("2", "bash", {"command": "make"})
+    failed = ToolFinished(ToolResultPart("2", "bash", "boom", True, {"exit_code": 2}), 1900)
+    assert said(ToolStarted(run), ToolOutput("2", "boom"), failed) == [
+        "tool: bash make, started",
+        "tool: bash make, exit code 2, failed, 1.9 seconds",
+    ]
+
+
+def test_half_a_line_is_said_before_what_follows_it() -> None:
+    assert said(TextDelta("I will look"), ToolStarted(ToolCallPart("1", "bash", {"command": "ls"}))) == [
+        "sakti: I will look",
+        "tool: bash ls, started",
+    ]
+    # what merely happens meanwhile does not break a sentence
+    assert said(TextDelta("I will"), QueueChanged(("x",)), TextDelta(" look\n")) == [
+        "queued, 1 waiting: x",
+        "sakti: I will look",
+    ]
+
+
+def test_the_users_own_command_is_said_as_it_prints() -> None:
+    speech = Speech()
+    speech.own_command()
+    run = ToolCallPart("1", "bash", {"command": "make"})
+    done = ToolFinished(ToolResultPart("1", "bash", "a\nb"), 50)
+    lines = said(ToolStarted(run), ToolOutput("1", "a\nhalf"), ToolOutput("1", " b"), done, speech=speech)
+    assert lines == ["a", "half b", "command: bash make, ok, 0.1 seconds"]
+    assert speech.calls[-1].lines() == ["bash make:", "a", "b"]
+
+
+def test_questions_are_asked_one_at_a_time() -> None:
+    speech = Speech()
+    assert speech.hear(BASH) == [
+        "question 1: bash asks to run:",
+        "  make all",
+        "  make test",
+        "why: runs a command; in src",
+        "y and Enter: yes, once",
+        "a and Enter: always; this rule is saved: bash(make *)",
+        "n and Enter: no; words behind the n are a note to the agent",
+        "e, a blank and another command: that is run instead",
+    ]
+    assert speech.hear(WRITE) == []
+    assert speech.question == BASH
+    assert speech.hear(ApprovalResolved("q1", True)) == [
+        "allowed",
+        "question 2: write asks to run:",
+        "  a.py",
+        "at line 1:",
+        "keep: x",
+        "remove: y",
+        "add: z",
+        "why: changes a file; in .",
+        "y and Enter: yes, once",
+        "n and Enter: no; words behind the n are a note to the agent",
+    ]
+    assert speech.hear(ApprovalResolved("q2", False)) == ["refused"]
+    assert speech.question is None
+
+
+def test_how_a_turn_ends_is_said() -> None:
+    assert said(TextDelta("half"), end("interrupted")) == ["sakti: half", "stopped; what was said is kept", "ready"]
+    failed = end("error", error="The key is not valid.", error_title="Key")
+    assert said(failed) == [
+        "Key: The key is not valid.",
+        "/retry asks again; what was said so far is kept",
+        "ready",
+    ]
+
+
+def test_thinking_is_said_once_a_step() -> None:
+    step = StepStarted(1, "m", 10)
+    assert said(step, ThinkingDelta("a"), ThinkingDelta("b"), step, ThinkingDelta("c")) == ["sakti is thinking"] * 2
+
+
+def test_the_queue_and_the_thread() -> None:
+    speech = Speech()
+    first = Thread("t", "r", "", 0, 0)
+    assert said(
+        ThreadChanged(first),
+        ThreadChanged(Thread("t", "r", "named", 0, 0)),
+        QueueChanged(("a",)),
+        QueueChanged(("a", "b")),
+        QueueChanged(("b",)),
+        QueueChanged(()),
+        speech=speech,
+    ) == [
+        "thread: a new thread",
+        "queued, 1 waiting: a",
+        "queued, 2 waiting: b",
+        "1 still queued",
+        "the queue is empty: the agent has what was queued",
+    ]

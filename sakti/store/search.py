@@ -9,6 +9,7 @@ newest texts only.
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ from sakti.store.search_query import (
     MAX_TEXT,
     STOP_WORDS,
     TOKEN,
+    WORD,
     Query,
     looks_like_identifier,
     parse_query,
@@ -48,8 +50,9 @@ SNIPPET = 160
 READ, SPOTS = 100_000, 20  # characters of a text, and places of each word, that are looked at for its snippet
 MARKED = 64  # words that are marked in it
 WEIGHTS = "bm25(search_words, 1.0, 0.5, 0.3, 0.3)"  # text, pieces of identifiers, message before, its summary
-BUDGET = {"search_words": 9_000, "search_trigrams": 6_000}  # postings that one query may rank, about 1 µs each
-LARGE = 300_000  # texts; from so many on they lie so far apart that a posting costs twice as much
+BUDGET = 9_000  # postings that one query may rank, about 1 µs each
+POSTINGS = 6_000  # texts looked up by trigrams for one query
+MANY, LARGE = 50_000, 300_000  # texts; from so many on they lie so far apart that a posting costs twice as much
 SAMPLE = 10_000  # newest texts from which the number of postings is estimated
 LIKE_ROWS = 100_000  # newest texts that LIKE goes through
 VOCABULARY = 20_000  # terms with the same beginning that a correction is chosen from
@@ -117,14 +120,16 @@ def search(
     """
     query = parse_query(text[:MAX_TEXT].encode("utf-8", "replace").decode().replace("\0", " "))
     place = _Place(*_filters(query, scope))
-    words = _corrected(db, terms(query.text), _whole(query.text))
+    large = _newest(db) > MANY
+    words = _corrected(db, terms(query.text), query.text, large)
     found, newest_only = _by_words(db, words, query, place)
     if query.text and (looks_like_identifier(query.text) or len(found) < FEW):
-        by_trigram, cut = _by_trigrams(db, query, place)
+        by_trigram, cut = _by_trigrams(db, query, place, large)
         newest_only |= cut
         if by_trigram:
             found = search_rank.fuse(found, by_trigram)
-    if not found:
+    asked = len(query.text) >= 3 and TOKEN.fullmatch(query.text)  # the trigrams for this very text
+    if not found and (newest_only or not asked):
         found = _like(db, query, place)
     found = _without_excluded(db, found, query)
     search_rank.prefer_recent(found, int(time.time() * 1000) if now is None else now)
@@ -145,7 +150,9 @@ def search(
 def _by_words(db: Database, words: list[str], query: Query, place: _Place) -> tuple[list[Candidate], bool]:
     ranked = list(dict.fromkeys([*words, *terms(" ".join(query.phrases))]))[:MAX_TERMS]
     newest, documents = _documents(db, ranked)
-    looked_up, floor = _within_budget(words, documents, newest, BUDGET["search_words"])
+    if newest > LARGE:  # get_user is a phrase of common words; getuser stands for it
+        words = [w for w in words if "_" not in w.strip("_")]
+    looked_up, floor = _within_budget(words, documents, newest, BUDGET)
     match = _word_match(_telling(looked_up, documents), query)
     if not match:
         return [], False
@@ -156,12 +163,16 @@ def _by_words(db: Database, words: list[str], query: Query, place: _Place) -> tu
     return found, floor > 0
 
 
+def _newest(db: Database) -> int:
+    return db.execute_sql("SELECT coalesce(max(pk), 0) FROM search_docs").fetchone()[0]
+
+
 def _documents(
     db: Database, words: Sequence[str], table: str = "search_words", sample: int = SAMPLE
 ) -> tuple[int, dict[str, int]]:
     """How many texts there are, and in how many each word is: estimated from the newest, since counting all would
     cost what it is to save."""
-    newest = db.execute_sql("SELECT coalesce(max(pk), 0) FROM search_docs").fetchone()[0]
+    newest = _newest(db)
     floor = max(0, newest - sample)
     share = max(1.0, newest / sample)
     sql = f"SELECT count(*) FROM {table} WHERE {table} MATCH ? AND rowid > ?"
@@ -188,50 +199,48 @@ def _within_budget(words: list[str], documents: Mapping[str, int], newest: int, 
     return words, max(1, newest - newest * budget // max(1, sum(cost.values())))
 
 
-def _whole(text: str) -> dict[str, list[str]]:
-    """The identifiers of a query: their joined form, and their pieces."""
-    found = [(token, pieces(token)) for token in TOKEN.findall(text)]
-    return {"".join(parts): parts for _, parts in found if len(parts) > 1}
-
-
-def _corrected(db: Database, words: list[str], whole: Mapping[str, list[str]]) -> list[str]:
-    """`words` with each that no text has followed by the nearest ones, one letter away (one edit or transposition:
-    80 % of slips, Damerau 1964). The first two letters are taken as right; an identifier whose pieces are all words
-    has no slip in it."""
+def _corrected(db: Database, words: list[str], text: str, large: bool) -> list[str]:
+    """`words` of `text` with each that was typed and that no text has followed by the nearest ones, one letter away
+    (one edit or transposition: 80 % of slips, Damerau 1964). The first two letters are taken as right (three where
+    there are many texts); an identifier whose pieces are all words has no slip in it."""
+    parts = [pieces(token) for token in TOKEN.findall(text)]
+    whole = {"".join(p): p for p in parts if len(p) > 1}
+    typed = {w.lower() for w in WORD.findall(text)} | {w for p in parts for w in p} | whole.keys()
     out: list[str] = []
     tried = 0
     for word in words:
         out.append(word)
-        if tried == CORRECTED or len(word) < 5 or not word.isalpha() or not word.isascii() or _exists(db, word):
+        if tried == CORRECTED or (large and word not in typed) or len(word) < 5 or not re.fullmatch("[a-z]+", word):
             continue
-        if word in whole and all(_exists(db, piece) for piece in whole[word]):
+        if _exists(db, word, large) or (word in whole and all(_exists(db, piece, large) for piece in whole[word])):
             continue
         tried += 1
-        near = {row for form in {word, *stems(word)[:1]} for row in _near(db, form)}
+        near = {row for form in {word, *stems(word)[:1]} for row in _near(db, form, 3 if large else 2)}
         out.extend(term for _, term in sorted(near, reverse=True)[:2])
     return list(dict.fromkeys(out))[:MAX_TERMS]
 
 
-def _near(db: Database, word: str) -> list[tuple[int, str]]:
-    """(texts, term) of what the index has one letter away. One edit leaves the first or the last half (less one
-    letter, for a swap in the middle) as it is."""
+def _near(db: Database, word: str, right: int) -> list[tuple[int, str]]:
+    """(texts, term) of what the index has one letter away, behind the `right` first ones. One edit leaves the first
+    or the last half (less one letter, for a swap in the middle) as it is."""
     half = len(word) // 2 - 1
     rows = db.execute_sql(
         "SELECT doc, term FROM (SELECT term, doc FROM search_vocabulary WHERE term >= ? AND term < ? LIMIT ?)"
         " WHERE length(term) BETWEEN ? AND ? AND (substr(term, 1, ?) = ? OR substr(term, -?) = ?)",
         (
-            word[:2], word[:2] + "\U0010ffff", VOCABULARY, len(word) - 1, len(word) + 1,
+            word[:right], word[:right] + "\U0010ffff", VOCABULARY, len(word) - 1, len(word) + 1,
             half, word[:half], half, word[-half:],
         ),
     ).fetchall()  # fmt: skip
     return [(doc, term) for doc, term in rows if _one_edit(word, term)]
 
 
-def _exists(db: Database, word: str) -> bool:
-    """Is it a word of some text, or a part of one?"""
+def _exists(db: Database, word: str, large: bool) -> bool:
+    """Is it a word of some text, or a part of one? Among many texts parts are too costly to tell; there a part
+    counts as a slip, which adds words to the query and takes none away."""
     return any(
         db.execute_sql(f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT 1", (_quoted(word),)).fetchone()
-        for table in ("search_words", "search_trigrams")
+        for table in (("search_words",) if large else ("search_words", "search_trigrams"))
     )
 
 
@@ -266,38 +275,42 @@ def _quoted(term: str) -> str:
 # --- trigrams -----------------------------------------------------------------------------------------------
 
 
-def _by_trigrams(db: Database, query: Query, place: _Place) -> tuple[list[Candidate], bool]:
+def _by_trigrams(db: Database, query: Query, place: _Place, large: bool) -> tuple[list[Candidate], bool]:
     """Texts that contain the tokens of the query; where those are few, texts that share three-letter pieces with
-    it (a slip of the finger), among the newest."""
+    it (a slip of the finger). Of each the newest, if there are many."""
     tokens = [t for t in dict.fromkeys(TOKEN.findall(query.text)) if len(t) >= 3 and t.lower() not in STOP_WORDS]
     if not tokens:
         return [], False
-    looked_up, floor = _trigrams_within_budget(db, tokens[:MAX_TERMS])
-    found = _candidates(
-        db,
-        "search_trigrams",
-        "bm25(search_trigrams)",
-        " OR ".join(map(_quoted, looked_up)),
-        replace(place, floor=floor),
-    )
-    if found or not looks_like_identifier(query.text) or all(_exists(db, p) for t in tokens for p in pieces(t)):
-        return found, floor > 0
-    letters = "".join(tokens)[: MAX_TERMS + 2]
-    grams = list(dict.fromkeys(letters[i : i + 3] for i in range(len(letters) - 2)))
-    looked_up, floor = _trigrams_within_budget(db, grams)
-    found = _candidates(
-        db,
-        "search_trigrams",
-        "bm25(search_trigrams)",
-        " OR ".join(map(_quoted, looked_up)),
-        replace(place, floor=floor),
-    )
-    return found, floor > 0
+    found, cut = _containing(db, tokens[:MAX_TERMS], place)
+    if found or not looks_like_identifier(query.text) or all(_exists(db, p, large) for t in tokens for p in pieces(t)):
+        return found, cut
+    letters = "".join(tokens)[: MAX_TERMS + 2].lower()
+    return _containing(db, list(dict.fromkeys(letters[i : i + 3] for i in range(len(letters) - 2))), place)
 
 
-def _trigrams_within_budget(db: Database, parts: list[str]) -> tuple[list[str], int]:
-    newest, documents = _documents(db, parts, "search_trigrams", SAMPLE // 5)
-    return _within_budget(parts, documents, newest, BUDGET["search_trigrams"])
+def _containing(db: Database, parts: Sequence[str], place: _Place) -> tuple[list[Candidate], bool]:
+    """Texts with most of `parts`, rare ones first (BM25 of those that come into question), and whether there are
+    older ones that were not looked at. FTS5's own bm25 would go through every text for each part, however few are
+    asked for."""
+    newest, share = _newest(db), POSTINGS // len(parts)
+    sql = "SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ? ORDER BY rowid DESC LIMIT ?"
+    scores: dict[int, float] = {}
+    rarity: dict[str, float] = {}
+    cut = False
+    for part in parts:
+        keys = [row[0] for row in db.execute_sql(sql, (_quoted(part), share))]
+        if not keys:
+            continue
+        full = len(keys) == share
+        cut |= full
+        documents = len(keys) * newest / (newest - keys[-1] + 1) if full else len(keys)
+        rarity[part.lower()] = weight = math.log(1 + newest / documents)
+        for key in keys:
+            scores[key] = scores.get(key, 0.0) + weight
+    best = sorted(sorted(scores, reverse=True), key=scores.__getitem__, reverse=True)  # equals: newest first
+    found = _of(db, best, place)
+    search_rank.by_parts(found, rarity)
+    return found, cut
 
 
 # --- rows ---------------------------------------------------------------------------------------------------
@@ -313,6 +326,22 @@ _COLUMNS = (
     " THEN 'compacted' ELSE 'raw' END"
 )
 _FROM = "search_docs d LEFT JOIN threads t ON t.id = d.thread_id"
+
+
+def _of(db: Database, keys: Sequence[int], place: _Place) -> list[Candidate]:
+    """Those of `keys` that pass the filters, in their order, at most 300."""
+    found: list[Candidate] = []
+    for start in range(0, len(keys), CANDIDATES):
+        some = keys[start : start + CANDIDATES]
+        rows = db.execute_sql(
+            f"SELECT {_RANKED} FROM {_FROM} WHERE d.pk IN ({','.join(map(str, some))}) AND {place.where}",
+            tuple(place.values),
+        ).fetchall()
+        rows = {row[0]: row for row in rows}
+        found += (Candidate(key, 0.0, *rows[key][1:]) for key in some if key in rows)
+        if len(found) >= CANDIDATES:
+            break
+    return found[:CANDIDATES]
 
 
 def _candidates(db: Database, table: str, rank: str, match: str, place: _Place) -> list[Candidate]:

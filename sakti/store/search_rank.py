@@ -185,6 +185,16 @@ def _together(places: Sequence[tuple[int, str]], words: Words) -> tuple[float, f
     return len(adjacent) / len(words.pairs) if words.pairs else 0.0, near / words.nearness if words.nearness else 0.0
 
 
+def by_parts(found: list[Candidate], rarity: Mapping[str, float]) -> None:
+    """Sort `found` by BM25 over what their texts contain: each part as often as it stands there, in any case."""
+    mean = sum(len(c.head) for c in found) / (len(found) or 1) or 1.0
+    for c in found:
+        text, norm = c.head.lower(), K1 * (1 - LENGTH + LENGTH * len(c.head) / mean)
+        counts = {part: text.count(part) for part in rarity}
+        c.score = sum(rarity[part] * n / (n + norm) for part, n in counts.items())
+    found.sort(key=lambda c: -c.score)
+
+
 def _bm25(seen: _Seen, words: Words, b: float, mean: float) -> float:
     norm = K1 * (1 - b + b * seen.length / mean)
     return sum(words.rarity[t] * n / (n + norm) for t, n in seen.counts.items())

@@ -209,9 +209,11 @@ async def test_common_words_are_looked_up_among_the_newest_and_that_is_said(
             )
 
     await filled.write(many)
-    for table in search_store.BUDGET:
-        monkeypatch.setitem(search_store.BUDGET, table, 20)
+    monkeypatch.setattr(search_store, "BUDGET", 20)
+    monkeypatch.setattr(search_store, "POSTINGS", 20)
     common = await filled.read(search, "lorem ipsum", Scope("/w"), now=1)
     assert common.newest_only and common.hits[0].id == "n99" and common.total < 100
+    part = await filled.read(search, "ipsum.", Scope("/w"), now=1)
+    assert part.newest_only and part.hits[0].id == "n99"
     rare = await filled.read(search, "lorem fox", Scope("/w"), now=1)
     assert not rare.newest_only and {h.id for h in rare.hits} == {"m5", "m6"}

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from sakti.agent.inbox import Inbox
+from sakti.agent.mentions import unseen
 from sakti.agent.processors.base import (
     Abort,
     Processor,
@@ -305,7 +306,7 @@ def _request(turn: Turn, step: StepInput) -> Request:
     return Request(
         model=step.model,
         system=step.system,
-        messages=step.messages,
+        messages=step.messages if turn.model.images else unseen(step.messages),
         tools=step.tools,
         tool_choice=step.tool_choice,
         tail="\n\n".join(t for t in tail if t),

@@ -1,26 +1,114 @@
-"""`@path` in a prompt: the file is read at that moment and goes with the message."""
+"""`@path` in a prompt: the file is read at that moment and goes with the message, an image as an image."""
 
 from __future__ import annotations
 
+import base64
 import re
+import shlex
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from sakti.agent.permissions import Place, secret_reason
-from sakti.core.types import FilePart, Part, TextPart
+from sakti.core import images
+from sakti.core.errors import SaktiError
+from sakti.core.types import FilePart, ImagePart, Message, Part, TextPart
 
 MENTION = re.compile(r"(?<!\S)@((?:\\ |[^\s\\])+)")
 LIMIT = 200_000  # bytes of a file that is attached whole
+LONGEST_PATHS = 4_000  # characters of a paste that may be names of images
 
 
-def with_files(text: str, workspace: Path, own: tuple[Path, ...]) -> tuple[Part, ...]:
-    """The prompt and the text files that it mentions. What is missing, too large, binary or secret stays a word of
-    the prompt; `own` are sakti's own folders."""
+def with_files(text: str, workspace: Path, own: tuple[Path, ...], *, blind: str = "") -> tuple[Part, ...]:
+    """The prompt, and the text files and images that it mentions. What is missing, too large a text, binary or secret
+    stays a word of the prompt; `own` are sakti's own folders, `blind` names a model that takes no images.
+
+    Raises `SaktiError` for an image that cannot be sent, before anything is.
+    """
     place = Place(workspace, workspace, own)
     parts: list[Part] = [TextPart(text)]
     for name in dict.fromkeys(m.replace("\\ ", " ") for m in MENTION.findall(text)):
         path = place.resolve(name)
-        if path.is_file() and path.stat().st_size <= LIMIT and not secret_reason(path, place):
+        if not path.is_file() or secret_reason(path, place):
+            continue
+        if (found := image_in(path)) is not None:
+            parts.append(_image(path, place.show(path), found, blind))
+        elif path.stat().st_size <= LIMIT:
             data = path.read_bytes()
             if b"\0" not in data:
                 parts.append(FilePart(place.show(path), data.decode("utf-8", "replace")))
     return tuple(parts)
+
+
+def image_in(path: Path) -> tuple[str, int, int] | None:
+    """Media type, width and height where the file holds an image that models take, whatever it is called."""
+    try:
+        with path.open("rb") as file:
+            return images.look(file.read(images.HEAD))
+    except OSError:
+        return None
+
+
+def unseen(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """`messages` as they are sent to a model that takes no images: each is named where it was."""
+    return tuple(
+        replace(m, parts=tuple(map(_unseen, m.parts))) if any(isinstance(p, ImagePart) for p in m.parts) else m
+        for m in messages
+    )
+
+
+def _unseen(part: Part) -> Part:
+    return TextPart(f"(an image that you cannot see: {part.name})") if isinstance(part, ImagePart) else part
+
+
+def _image(path: Path, name: str, found: tuple[str, int, int], blind: str) -> ImagePart:
+    size = path.stat().st_size
+    if blind:
+        hint = "Choose another model with /model, or take the @ away to send only its name."
+        raise SaktiError(f"{blind} takes no images: {name} was not sent. {hint}", title="Image")
+    if size > images.LIMIT:
+        at_most = f"models take {images.in_words(images.LIMIT)} at most"
+        raise SaktiError(
+            f"{name} has {images.in_words(size)}, {at_most}: nothing was sent. Make it smaller, or take its @ away.",
+            title="Image",
+        )
+    media_type, width, height = found
+    return ImagePart(media_type, base64.b64encode(path.read_bytes()).decode("ascii"), name, width, height)
+
+
+def pasted_images(text: str) -> list[Path]:
+    """The images that a pasted text names, where it names nothing else: what a terminal writes when files are dropped
+    on it, or a file manager copies. Paths may be quoted, have escaped blanks, be file:// URLs; one or several."""
+    text = text.strip()
+    if not text or len(text) > LONGEST_PATHS:
+        return []
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for names in (lines, _words(text)):
+        paths = [_path(name) for name in names]
+        if paths and all(p is not None and p.is_absolute() and image_in(p) is not None for p in paths):
+            return [p for p in paths if p is not None]
+    return []
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:  # a quote that is not closed
+        return []
+
+
+def _path(name: str) -> Path | None:
+    if name.startswith("file://"):
+        url = urlsplit(name)
+        return Path(unquote(url.path)) if url.netloc in ("", "localhost") else None
+    try:
+        path = Path(name.strip("'\"")).expanduser()
+        return path if path.is_file() else None
+    except (OSError, RuntimeError, ValueError):  # too long a name, no home, a NUL
+        return None
+
+
+def mention(path: Path) -> str:
+    """`@path` as it is read back, blanks escaped."""
+    return "@" + str(path).replace(" ", "\\ ")

@@ -71,10 +71,18 @@ class Models:
         settings = self._config.providers.get(name)
         known = {m.name: m for m in await provider.models()} if name in WITHOUT_PRICES else {}
         info = known.get(model) or ModelInfo(model, name, context_window=settings.context_window if settings else None)
+        info = replace(info, images=self._takes_images(name))
         old, self.provider, self.info, self._learned = self.provider, provider, info, False
         if old is not None:
             await old.close()
         self._say(reason)
+
+    def _takes_images(self, provider: str) -> bool:
+        from sakti.providers import accepts
+
+        settings = self._config.providers.get(provider)
+        told = settings.images if settings else None
+        return accepts.images(provider) if told is None else told
 
     def _say(self, reason: str) -> None:
         assert self.info is not None
@@ -90,7 +98,7 @@ class Models:
             self._learned = True
             found = await asyncio.to_thread(registry.model_info, self.info.full_name, self._config.providers)
             if found.context_window is not None:
-                self.info = replace(found, small=self.info.small)
+                self.info = replace(found, small=self.info.small, images=self.info.images)
                 self._say(self.said.reason if self.said else "")
         return self.info
 

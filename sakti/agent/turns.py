@@ -43,7 +43,7 @@ class Turns:
     async def submit(self, text: str) -> None:
         """Send a message: start a turn, or queue it for the running turn's next step. Files named as @path are
         attached. Raises `NoModelError` where there is nobody to answer, `SaktiError` (thread_busy) while another
-        window has a turn under way in this thread."""
+        window has a turn under way in this thread, and for an image that cannot be sent."""
         if not text.strip():
             return
         if self.session.provider is None:
@@ -51,7 +51,11 @@ class Turns:
                 "Set ANTHROPIC_API_KEY or OPENAI_API_KEY and start again, run `sakti local install`, or name a local "
                 "server with /model. Everything but the answers works without."
             )
-        parts = await asyncio.to_thread(mentions.with_files, text, self.session.workspace, self.session.own_paths())
+        info = self.session.model_info
+        blind = info.full_name if info is not None and not info.images else ""
+        parts = await asyncio.to_thread(
+            mentions.with_files, text, self.session.workspace, self.session.own_paths(), blind=blind
+        )
         if self.busy:
             self.inbox.queued.append(parts)
             self.session.emit(QueueChanged(self.inbox.texts()))

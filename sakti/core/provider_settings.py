@@ -11,7 +11,7 @@ class ProviderSettings:
     """`key_env` names the variable that holds the key; a key itself is never written into a file.
 
     `timeout` is how long, in seconds, a stream may stay silent. `context_window` in tokens, for servers that
-    do not tell.
+    do not tell. `images`: whether the models take images, where that is not what the provider's name says.
     """
 
     api: Literal["auto", "chat", "responses", "anthropic"] = "auto"
@@ -19,3 +19,4 @@ class ProviderSettings:
     key_env: str | None = None
     timeout: float = 120.0
     context_window: int | None = None
+    images: bool | None = None

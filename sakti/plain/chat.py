@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from sakti.agent.commands import parse
 from sakti.agent.leaving import observe_on_exit
+from sakti.agent.mentions import mention, pasted_images
 from sakti.core import terminal
 from sakti.core.errors import SaktiError
 from sakti.core.events import Event, MessageSaved, ModelChanged, QueueChanged, ThreadChanged
@@ -264,8 +265,9 @@ class Chat:
         if await self.commands.run(text):
             return
         async with self._sending:
+            dropped = await asyncio.to_thread(pasted_images, text)
             try:
-                await self.session.submit(text)
+                await self.session.submit(" ".join(map(mention, dropped)) or text)
             except SaktiError:
                 self.unsent = "\n\n".join(t for t in (self.unsent, text) if t)
                 self.say(["it was not sent and is kept: /send sends it, /drop forgets it"])

@@ -248,6 +248,23 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
     def _searching(self, event: Prompt.Searching) -> None:
         self.status_line.hint = event.text
 
+    @on(Prompt.ClipboardWanted)
+    def _clipboard_wanted(self) -> None:
+        self.go(self._paste_image, group="clipboard", exclusive=True)
+
+    async def _paste_image(self) -> None:
+        """An image of the system's clipboard into the prompt; else what was copied in this window."""
+        from sakti.tui import clipboard
+
+        data: bytes | None = None
+        if clipboard.command(os.environ) or not self.clipboard:
+            data = await clipboard.image(os.environ)
+        if data is not None:
+            path = await asyncio.to_thread(clipboard.keep, data)
+            self.prompt.attach(path, len(data))
+        elif not self.prompt.paste_own():
+            self.status_line.hint = "the clipboard holds no image; the terminal's own keys paste text"
+
     @on(Prompt.Moved)
     def _move_completion(self, event: Prompt.Moved) -> None:
         self.completions.move(event.step)

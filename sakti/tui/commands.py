@@ -44,7 +44,8 @@ class Commands:
                 try:
                     await session.submit(typed.argument)
                 except SaktiError:
-                    self._app.prompt.put(text)  # nothing that was typed is lost
+                    meanwhile = self._app.prompt.value  # nothing of either is lost
+                    self._app.prompt.put("\n\n".join(t for t in (text, meanwhile) if t))
                     raise
 
     async def _command(self, typed: Typed) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+from pathlib import Path
 from typing import ClassVar
 
 from textual import events
@@ -9,6 +12,8 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import TextArea
 
+from sakti.agent.mentions import LONGEST_PATHS, mention, pasted_images
+from sakti.core import images
 from sakti.core.text import clean_surrogates, one_line, sanitise
 from sakti.tui.completion import Choice, Query, query_at
 from sakti.tui.history import HistorySearch
@@ -82,6 +87,9 @@ class Prompt(TextArea):
             super().__init__()
             self.text = text
 
+    class ClipboardWanted(Message):
+        """ctrl+v."""
+
     class FirstKey(Message):
         """The user began to type."""
 
@@ -101,6 +109,8 @@ class Prompt(TextArea):
         """What would be sent now."""
         text = self.text
         for sign, whole in self._folds.items():
+            if sign.startswith("[image "):  # its name ends where a blank stands
+                text = re.sub(re.escape(sign) + r"(?=\S)", f"{sign} ", text)
             text = text.replace(sign, whole)
         return text
 
@@ -113,6 +123,14 @@ class Prompt(TextArea):
     def add(self, text: str) -> None:
         """Insert at the cursor."""
         self.insert(self._fold(text))
+
+    def attach(self, path: Path, size: int) -> None:
+        """Insert a sign for an image at the cursor; what is sent is its `@path`."""
+        sign = self._sign(f"image {one_line(path.name, 40)} {images.in_words(size)}")
+        self._folds[sign] = mention(path)
+        row, column = self.cursor_location
+        before = self.document.get_line(row)[:column]
+        self.insert(f"{'' if not before or before[-1].isspace() else ' '}{sign} ")
 
     def apply(self, query: Query, choice: Choice) -> None:
         """Replace the query's text by a completion."""
@@ -152,18 +170,26 @@ class Prompt(TextArea):
         if self._search is not None:
             self._look(self._search.type(one_line(text, 200)))
             return
-        self.add(text)
+        found = await asyncio.to_thread(_sizes, event.text) if len(text) < LONGEST_PATHS else []
+        for path, size in found:
+            self.attach(path, size)
+        if not found:
+            self.add(text)
 
     def _fold(self, text: str) -> str:
         lines = text.count("\n") + 1
         if len(text) < FOLD_CHARACTERS and lines <= FOLD_LINES:
             return sanitise(text)  # the editor would pass control characters to the terminal
-        what = f"{lines} lines" if lines > 1 else f"{len(text):,} characters"
-        sign, number = f"[pasted {what}]", 1
+        sign = self._sign(f"pasted {lines} lines" if lines > 1 else f"pasted {len(text):,} characters")
+        self._folds[sign] = text
+        return sign
+
+    def _sign(self, what: str) -> str:
+        """`[what]`, numbered where that stands already for something else."""
+        sign, number = f"[{what}]", 1
         while sign in self._folds:
             number += 1
-            sign = f"[pasted {what} #{number}]"
-        self._folds[sign] = text
+            sign = f"[{what} #{number}]"
         return sign
 
     def on_text_area_changed(self) -> None:
@@ -173,6 +199,27 @@ class Prompt(TextArea):
         if query is not None and query.kind != "file" and row:
             query = None
         self.post_message(self.Wanted(query))
+
+    def action_delete_left(self) -> None:
+        """Backspace; a folded paste or an image goes as one."""
+        row, column = self.cursor_location
+        before = self.document.get_line(row)[:column]
+        sign = next((s for s in self._folds if before.endswith((s, f"{s} " if s.startswith("[image ") else s))), None)
+        if sign is None or not self.selection.is_empty:
+            super().action_delete_left()
+        else:
+            self.replace("", (row, before.rindex(sign)), (row, column))
+
+    def action_paste(self) -> None:
+        """ctrl+v: an image of the system's clipboard, or what was copied in here."""
+        self.post_message(self.ClipboardWanted())
+
+    def paste_own(self) -> bool:
+        """Insert what was copied in this window; False where nothing was."""
+        if not self.app.clipboard:  # pyright: ignore[reportUnknownMemberType]
+            return False
+        super().action_paste()
+        return True
 
     def action_newline(self) -> None:
         self.insert("\n")
@@ -288,3 +335,8 @@ class Prompt(TextArea):
 
     def on_blur(self) -> None:
         self._end_search()
+
+
+def _sizes(text: str) -> list[tuple[Path, int]]:
+    """The images that a paste names, with their bytes."""
+    return [(path, path.stat().st_size) for path in pasted_images(text)]

@@ -1,0 +1,75 @@
+"""An image in the system's clipboard, read by the programs that desktops have for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from sakti.core import images
+from sakti.core.errors import SaktiError
+from sakti.core.resources import state_home
+
+PATIENCE = 3.0  # seconds that a program may take
+KEPT = 7 * 86_400  # seconds that a pasted image stays as a file; the message has its own copy
+_WINDOWS = (
+    "Add-Type -AssemblyName System.Windows.Forms;"
+    "$i=[Windows.Forms.Clipboard]::GetImage();if($i){$m=New-Object IO.MemoryStream;"
+    "$i.Save($m,[Drawing.Imaging.ImageFormat]::Png);$o=[Console]::OpenStandardOutput();"
+    "$o.Write($m.ToArray(),0,$m.Length)}"
+)
+
+
+def command(env: Mapping[str, str]) -> list[str]:
+    """What writes the clipboard's image to its standard output here; empty where nothing does."""
+    candidates: list[list[str]] = [
+        ["wl-paste", "--no-newline", "--type", "image/png"] if env.get("WAYLAND_DISPLAY") else [],
+        ["xclip", "-selection", "clipboard", "-target", "image/png", "-out"] if env.get("DISPLAY") else [],
+        ["pngpaste", "-"],
+        ["powershell.exe", "-NoProfile", "-Sta", "-Command", _WINDOWS],
+    ]
+    return next((c for c in candidates if c and shutil.which(c[0], path=env.get("PATH"))), list[str]())
+
+
+async def image(env: Mapping[str, str]) -> bytes | None:
+    """The image in the clipboard; None where it holds none. Raises `SaktiError` where nothing here can read it."""
+    words = command(env)
+    if not words:
+        raise SaktiError(
+            "Nothing here reads images from the clipboard: install wl-clipboard, xclip or pngpaste, or paste the "
+            "image's path.",
+            title="Clipboard",
+        )
+    process = await asyncio.create_subprocess_exec(
+        *words, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        data, _ = await asyncio.wait_for(process.communicate(), PATIENCE)
+    except TimeoutError:
+        return None
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+    return data if images.look(data) is not None else None
+
+
+def keep(data: bytes) -> Path:
+    """Write an image where a message can name it; the same image is the same file. Blocks."""
+    folder = state_home() / "pasted"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for old in folder.iterdir():
+        with contextlib.suppress(OSError):
+            if old.stat().st_mtime < time.time() - KEPT:
+                old.unlink()
+    found = images.look(data)
+    end = found[0].partition("/")[2] if found else "bin"
+    path = folder / f"pasted-{hashlib.sha256(data).hexdigest()[:12]}.{end}"
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(data)
+    return path

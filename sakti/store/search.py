@@ -289,28 +289,27 @@ def _by_trigrams(db: Database, query: Query, place: _Place, large: bool) -> tupl
 
 
 def _containing(db: Database, parts: Sequence[str], place: _Place) -> tuple[list[Candidate], bool]:
-    """Texts with most of `parts`, rare ones first (BM25 of those that come into question), and whether there are
-    older ones that were not looked at. FTS5's own bm25 would go through every text for each part, however few are
-    asked for."""
+    """Texts with most of `parts`, in the order of BM25 over what comes into question, and whether there are older
+    ones that were not looked at: common parts are looked up among the newest, and only rank what rare ones found
+    where there are such. (FTS5's own bm25 goes through every text for each part, however few are asked for.)"""
     newest, share = _newest(db), POSTINGS // len(parts)
     sql = "SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ? ORDER BY rowid DESC LIMIT ?"
+    keys = {part.lower(): [row[0] for row in db.execute_sql(sql, (_quoted(part), share))] for part in parts}
+    rare = [part for part, found in keys.items() if 0 < len(found) < share]
     scores: dict[int, float] = {}
     rarity: dict[str, float] = {}
-    cut = False
-    for part in parts:
-        keys = [row[0] for row in db.execute_sql(sql, (_quoted(part), share))]
-        if not keys:
+    for part, found in keys.items():
+        if not found:
             continue
-        full = len(keys) == share
-        cut |= full
-        documents = len(keys) * newest / (newest - keys[-1] + 1) if full else len(keys)
-        rarity[part.lower()] = weight = math.log(1 + newest / documents)
-        for key in keys:
-            scores[key] = scores.get(key, 0.0) + weight
+        documents = len(found) if part in rare else len(found) * newest / (newest - found[-1] + 1)
+        rarity[part] = weight = math.log(1 + newest / documents)
+        if part in rare or not rare:
+            for key in found:
+                scores[key] = scores.get(key, 0.0) + weight
     best = sorted(sorted(scores, reverse=True), key=scores.__getitem__, reverse=True)  # equals: newest first
-    found = _of(db, best, place)
-    search_rank.by_parts(found, rarity)
-    return found, cut
+    candidates = _of(db, best, place)
+    search_rank.by_parts(candidates, rarity)
+    return candidates, bool(scores) and not rare
 
 
 # --- rows ---------------------------------------------------------------------------------------------------

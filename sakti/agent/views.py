@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sakti.store.places import Origin
     from sakti.store.search import SearchPage
     from sakti.store.timeline import Moment
+    from sakti.store.within import Place
     from sakti.tasks.service import Board
 
 
@@ -147,6 +148,12 @@ class Views:
             session.thread.id if scope == "thread" and session.thread else None,
         )
         return await session.store.read(search.search, query, where, limit=limit, offset=offset)
+
+    async def within(self, thread_id: str, text: str) -> list[Place]:
+        """The messages of a thread that have `text` itself, oldest first."""
+        from sakti.store import within
+
+        return await self._session.store.read(within.places, thread_id, text)
 
     async def around(self, thread_id: str, index: int, before: int = 3, after: int = 3) -> list[Message]:
         """The message of that index in its thread, between those before and after it."""

@@ -56,6 +56,11 @@ def clean_surrogates(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "\u2400")
 
 
+def phrase(text: str) -> re.Pattern[str]:
+    """Finds `text` itself, in either case, with any white space where it has some."""
+    return re.compile(r"\s+".join(map(re.escape, text.split())), re.IGNORECASE)
+
+
 def head_and_tail(text: str, limit: int) -> tuple[str, int]:
     """`text` cut to about `limit` characters, from the middle, and how many characters were left out."""
     if len(text) <= limit:

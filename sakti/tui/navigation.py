@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from textual.widget import Widget
 
 from sakti.core.types import Message
-from sakti.tui import finding, following
+from sakti.tui import finding, following, in_thread
 from sakti.tui.panes.observations import ObservationRow
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PAGE = 200  # messages that are loaded at once
 
 
-class Navigation(finding.Finding, following.Following):
+class Navigation(finding.Finding, following.Following, in_thread.InThread):
     """The part of the app that fetches and shows; `self` is the app."""
 
     _oldest: int | None = None  # index of the oldest message that is loaded
@@ -67,6 +67,7 @@ class Navigation(finding.Finding, following.Following):
         views, side = self._me.session.views, self._me.sidebar
         side.observations.show(await views.observations(), await views.moments())
         side.memory.figures = await views.memory_figures()
+        side.memory.events = await views.memory_events()
 
     # --- panes ------------------------------------------------------------------------------------------------
 
@@ -174,8 +175,6 @@ class Navigation(finding.Finding, following.Following):
         text = self._me.transcript.last_answer
         if text:
             self._me.copy_to_clipboard(text)
-            self._me.status_line.hint = f"copied the answer, {len(text):,} characters"
-            self._me.set_timer(2, self._me.clear_hint)
 
     def action_retry(self) -> None:
         self._me.go(self._me.session.retry, group="command")

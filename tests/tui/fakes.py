@@ -19,9 +19,11 @@ from sakti.core.events import (
     TurnFinished,
     TurnStarted,
 )
-from sakti.core.types import Message, TextPart, Thread, Usage
+from sakti.core.text import phrase
+from sakti.core.types import Message, TextPart, Thread, Usage, plain_text
 from sakti.store.memory_figures import Figures
 from sakti.store.search import SearchPage
+from sakti.store.within import Place
 
 NOW = 1_768_478_400_000  # 2026-01-15 12:00 UTC
 
@@ -50,6 +52,7 @@ class FakeViews:
     lines: list = field(default_factory=list)
     past: list = field(default_factory=list)  # moments of the log
     a_turn: int | None = None
+    happened: list = field(default_factory=list)
     figures: Figures = field(default_factory=Figures)
     tasks: SimpleNamespace = field(default_factory=lambda: board())
     state: dict[str, str] = field(default_factory=dict)
@@ -84,6 +87,12 @@ class FakeViews:
     async def memory_figures(self):
         return self.figures
 
+    async def memory_events(self):
+        return self.happened
+
+    async def memory_groups(self, group_ids):
+        return []
+
     async def sources(self, group_id):
         return [m for ms in self.messages.values() for m in ms][:3]
 
@@ -106,6 +115,10 @@ class FakeViews:
 
     async def message(self, message_id):
         return next((m for found in self.messages.values() for m in found if m.id == message_id), None)
+
+    async def within(self, thread_id, text):
+        counts = [(m, len(phrase(text).findall(plain_text(m.parts)))) for m in self.messages.get(thread_id, [])]
+        return [Place(m.id, m.index, n) for m, n in counts if n]
 
     async def around(self, thread_id, index, before=3, after=3):
         found = self.messages.get(thread_id, [])

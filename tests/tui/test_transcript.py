@@ -226,7 +226,7 @@ async def test_selected_text_is_what_is_on_the_screen(running, session):
         rows = chat_text(app).split("\n")
         y = next(i for i, row in enumerate(rows) if "日本語" in row)
         text, _ = chat.get_selection(Selection(Offset(2, y), Offset(8, y + 1)))
-        assert text == "日本語 and\n  second"
+        assert text == "日本語 and\nsecond"
         app.screen.selections = {chat: Selection(Offset(2, y), Offset(5, y))}
         await pilot.pause()
         assert "日本語 and" in screen_text(app)

@@ -11,6 +11,7 @@ from sakti.tui.screens.panel import ListPanel, Panel
 from sakti.tui.screens.search import SearchScreen
 from sakti.tui.screens.text import ReadScreen, help_blocks
 from sakti.tui.screens.threads import ThreadsScreen
+from sakti.tui.widgets.find_bar import FindBar
 
 if TYPE_CHECKING:
     from sakti.tui.app import SaktiApp
@@ -22,6 +23,7 @@ def parts(app: SaktiApp) -> list[tuple[str, type[Any]]]:
         ("Everywhere", type(app)),
         ("Prompt", type(app.prompt)),
         ("Conversation", type(app.transcript)),
+        ("Find in the thread", FindBar),
         ("Approvals", type(app.approval.view)),
         ("Panes", type(app.sidebar)),
         ("Observations", type(app.sidebar.observations)),

@@ -12,14 +12,15 @@ from typing import Literal
 from rich.segment import Segment
 from rich.style import Style
 
-from sakti.core.text import count_k, one_line, sanitise
+from sakti.core.text import one_line, sanitise
 from sakti.core.types import Json, ToolCallPart, ToolResultPart
 from sakti.tui.palette import Palette
-from sakti.tui.transcript.code import code_lines
+from sakti.tui.transcript.code import code_head, code_lines
 from sakti.tui.transcript.diff import diff_counts, diff_lines
+from sakti.tui.transcript.links import linked
 from sakti.tui.transcript.markdown import markdown_lines
 from sakti.tui.transcript.split import Chunk
-from sakti.tui.transcript.wrap import TAB, Line, indent, plain_lines, shorten, wrap
+from sakti.tui.transcript.wrap import TAB, Line, indent, made_from, plain_lines, shorten, wrap
 
 INDENT = Segment("  ")
 KEEP_OUTPUT = 64_000  # characters of a running tool's output that the screen keeps
@@ -46,9 +47,28 @@ class Block:
         """The text that copying gives."""
         return ""
 
+    @property
+    def source(self) -> str | None:
+        """What was written, where all of it is shown; None where its lines say better what is."""
+        return None
+
+    @property
+    def stop(self) -> bool:
+        """Does going from block to block stop here?"""
+        return self.foldable
+
+    @property
+    def head(self) -> int:
+        """The line that is marked when it is chosen."""
+        return int(self.gap)
+
     def holds(self, message_id: str) -> bool:
         """Does it show that message, or a part of it?"""
         return self.message_id == message_id
+
+    def above(self, width: int, palette: Palette) -> Line:
+        """The line before it, where it has a gap."""
+        return []
 
     def render(self, width: int, palette: Palette) -> list[Line]:
         raise NotImplementedError
@@ -69,6 +89,10 @@ class Label(Block):
 
     who: Literal["you", "sakti"] = "you"
     created_at: int = 0
+
+    @property
+    def stop(self) -> bool:
+        return True
 
     def render(self, width: int, palette: Palette) -> list[Line]:
         line: Line = [Segment(self.who, palette.user if self.who == "you" else palette.agent)]
@@ -99,9 +123,13 @@ class TextBlock(Block):
     def plain(self) -> str:
         return self.text
 
+    @property
+    def source(self) -> str | None:
+        return self.text if self.open or not self.foldable else None
+
     def render(self, width: int, palette: Palette) -> list[Line]:
         shown = self.text if self.open or not self.foldable else self.text[: LONG_TEXT // 10]
-        rows = wrap_rows(shown, palette.text, width - 2)
+        rows = wrap_rows(shown, palette.text, width - 2, palette.link)
         out = indent(rows, INDENT)
         if len(shown) < len(self.text):
             hidden = f"▸ {size_text(self.text)} in all"
@@ -112,14 +140,16 @@ class TextBlock(Block):
         return estimate_text(self.text[: LONG_TEXT // 10], width - 2) + self.gap
 
 
-def wrap_rows(text: str, style: Style, width: int) -> list[Line]:
-    """Prose folded at spaces, with the spaces that a line begins with kept."""
+def wrap_rows(text: str, style: Style, width: int, link: Style | None = None) -> list[Line]:
+    """Prose folded at spaces, with the spaces that a line begins with kept; addresses in it in the style of a `link`,
+    where there is one."""
     out: list[Line] = []
-    for row in text.expandtabs(TAB).split("\n"):
+    for source in text.split("\n"):
+        row = source.expandtabs(TAB)
         bare = row.lstrip(" ")
         lead = min(len(row) - len(bare), max(0, width - 8))
-        lines = wrap([(bare, style)], width - lead)
-        out += indent(lines, Segment(" " * lead)) if lead else lines
+        lines = wrap([(bare, style)] if link is None else linked(bare, style, link), width - lead)
+        out += made_from(indent(lines, Segment(" " * lead)) if lead else lines, source)
     return out
 
 
@@ -140,12 +170,34 @@ class ChunkBlock(Block):
     def plain(self) -> str:
         return self.chunk.source
 
+    @property
+    def source(self) -> str | None:
+        return self.chunk.source
+
+    @property
+    def begins_code(self) -> bool:
+        return self.chunk.language is not None and self.chunk.first
+
+    @property
+    def stop(self) -> bool:
+        return self.begins_code
+
+    @property
+    def head(self) -> int:
+        return 0 if self.begins_code else int(self.gap)
+
+    def above(self, width: int, palette: Palette) -> Line:
+        if not self.begins_code:
+            return []
+        return indent([code_head(self.chunk.language or "", max(8, width - 2), palette)], INDENT)[0]
+
     def render(self, width: int, palette: Palette) -> list[Line]:
         chunk = self.chunk
         if chunk.language is not None:
             if not chunk.code and not chunk.first:
                 return []
-            return indent(code_lines(chunk.code, chunk.language, max(8, width - 2), palette), INDENT)
+            lines = indent(code_lines(chunk.code, chunk.language, max(8, width - 2), palette), INDENT)
+            return lines if self.gap or not chunk.first else [self.above(width, palette), *lines]
         if not chunk.source.strip():
             return []
         return indent(markdown_lines(chunk.source, width - 2, palette), INDENT)
@@ -420,17 +472,3 @@ class CardBlock(Block):
 
     def estimate(self, width: int) -> int:
         return 1 + len(self.rows) + len(self.warnings) + self.gap
-
-
-def compaction_card(messages: int, before: int, after: int, lines: int, warnings: tuple[str, ...]) -> CardBlock:
-    """The result of /compact; tokens are of raw messages and log together."""
-    return CardBlock(
-        title="Compacted",
-        rows=(
-            ("messages", f"{messages} observed, each still there and found by /search"),
-            ("tokens", f"{count_k(before)} → {count_k(after)}"),
-            ("log", f"{lines} new line{'s' * (lines != 1)}"),
-            ("undo", "/compact undo"),
-        ),
-        warnings=warnings,
-    )

@@ -99,9 +99,16 @@ def user_blocks(message: Message) -> list[Block]:
             lines = part.text.count("\n") + 1
             blocks.append(NoticeBlock(message.id, False, text=f"@{one_line(part.path, 200)}  {lines} lines"))
         elif isinstance(part, ImagePart):
-            size = f"  {part.width}×{part.height}" if part.width else ""
-            blocks.append(NoticeBlock(message.id, False, text=f"▣ {one_line(part.name or 'image', 200)}{size}"))
+            blocks.append(NoticeBlock(message.id, False, text=image_line(part)))
     return blocks
+
+
+def image_line(image: ImagePart) -> str:
+    """What stands for an image: its name, and how large it is, as far as that is known."""
+    pixels = f"  {image.width}×{image.height}" if image.width and image.height else ""
+    size = len(image.data) * 3 // 4  # base64
+    amount = f"  {size / 1_000_000:.1f} MB" if size >= 1_000_000 else f"  {-(-size // 1000)} kB" if size else ""
+    return f"▣ {one_line(image.name or 'image', 200)}{pixels}{amount}"
 
 
 def tool_gap(blocks: list[Block]) -> bool:

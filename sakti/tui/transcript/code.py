@@ -6,17 +6,19 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 
 from sakti.tui.palette import Palette
-from sakti.tui.transcript.wrap import TAB, Line, Span, fold_line, pad
+from sakti.tui.transcript.wrap import TAB, Line, Row, Span, fold_line, indent, made_from, pad, shorten
 
 if TYPE_CHECKING:
     from pygments.lexer import Lexer
 
 HIGHLIGHT_CAP = 60_000  # characters; a longer piece is shown plain
 _SPACE = Segment(" ")
+COPY = "copy"
 
 
 @lru_cache(maxsize=64)
@@ -76,8 +78,19 @@ def code_lines(code: str, language: str, width: int, palette: Palette) -> list[L
     background = Style(bgcolor=palette.code_block.bgcolor)
     inner = max(1, width - 2)
     out: list[Line] = []
-    for spans in highlight(code, language, palette):
-        for line in fold_line(spans, inner):
-            full = pad([_SPACE, *line], width)
-            out.append([s._replace(style=background + s.style if s.style else background) for s in full])
+    for source, spans in zip(code.split("\n"), highlight(code, language, palette), strict=True):
+        lines = [pad(line, width, background) for line in indent(fold_line(spans, inner), _SPACE)]
+        for line in lines:
+            line[:] = [s._replace(style=background + s.style if s.style else background) for s in line]
+        out += made_from(lines, source) if "\t" in source else lines
     return out
+
+
+def code_head(language: str, width: int, palette: Palette, copies: str = "") -> Line:
+    """What stands above a block of code, at the right: its language, and where a click copies it. `copies`: the code,
+    "" where the block knows it."""
+    said = shorten(language, max(0, width - len(COPY) - 4))
+    text = f"{said} · {COPY} " if said else f"{COPY} "
+    row = Row([Segment(" " * max(0, width - cell_len(text))), Segment(text, palette.faint)])
+    row.skip, row.copies = sum(len(s.text) for s in row), copies
+    return row

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.segment import Segment
 
 from sakti.tui.palette import Palette
-from sakti.tui.transcript.wrap import TAB, Line, fold_line, pad
+from sakti.tui.transcript.wrap import TAB, Line, fold_line, made_from, pad
 
 
 def diff_counts(diff: str) -> tuple[int, int]:
@@ -35,7 +35,8 @@ def diff_lines(diff: str, width: int, palette: Palette, limit: int | None = None
         elif row.startswith("-"):
             style = palette.removed
         else:
-            out += fold_line([(f" {text}", palette.muted)], width)
+            out += made_from(fold_line([(f" {text}", palette.muted)], width), row)
             continue
-        out += [pad(line, width, style) for line in fold_line([(f"{text[0]} {text[1:]}", style)], width)]
+        lines = [pad(line, width, style) for line in fold_line([(f"{text[0]} {text[1:]}", style)], width)]
+        out += made_from(lines, row)
     return out

@@ -127,8 +127,9 @@ class Document:
         """The first block of a message."""
         return next((i for i, b in enumerate(self.blocks) if b.holds(message_id)), None)
 
-    def foldables(self) -> Iterable[int]:
-        return (i for i, b in enumerate(self.blocks) if b.foldable)
+    def stops(self) -> Iterable[int]:
+        """The blocks that going from block to block stops at."""
+        return (i for i, b in enumerate(self.blocks) if b.stop)
 
     def _draw(self, block: Block) -> list[Line]:
         key = id(block)
@@ -138,7 +139,7 @@ class Document:
             return lines
         lines = block.render(self.width, self.palette)
         if block.gap and lines:
-            lines = [[], *lines]
+            lines = [block.above(self.width, self.palette), *lines]
         self._drawn[key] = lines
         self._drawn_lines += len(lines)
         while self._drawn_lines > KEEP_LINES and len(self._drawn) > 1:

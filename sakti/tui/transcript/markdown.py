@@ -14,8 +14,9 @@ from rich.segment import Segment
 from rich.style import Style
 
 from sakti.tui.palette import Palette
-from sakti.tui.transcript.code import code_lines
-from sakti.tui.transcript.wrap import Line, Span, line_width, pad, wrap
+from sakti.tui.transcript.code import code_head, code_lines
+from sakti.tui.transcript.links import address, leading_to, linked, place
+from sakti.tui.transcript.wrap import Line, Row, Span, line_width, made_from, pad, wrap
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -26,6 +27,7 @@ _ITALIC = Style(italic=True)
 _STRIKE = Style(strike=True)
 _UNDERLINE = Style(underline=True)
 _BULLETS = "•◦▪"
+_BOXES = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
 
 
 @lru_cache(maxsize=1)
@@ -37,7 +39,7 @@ def _parser() -> MarkdownIt:
 
 def markdown_lines(source: str, width: int, palette: Palette) -> list[Line]:
     """`source`, already free of control characters, as lines of at most `width` cells."""
-    writer = _Writer(max(8, width), palette)
+    writer = _Writer(source, max(8, width), palette)
     writer.blocks(_parser().parse(source))
     return writer.lines
 
@@ -53,8 +55,9 @@ class _Writer:
     """One walk over the tokens. `_prefixes` is what stands before a line in the containers that are open:
     [first line, later lines] each; a list item's marker is used up by its first line."""
 
-    def __init__(self, width: int, palette: Palette) -> None:
+    def __init__(self, source: str, width: int, palette: Palette) -> None:
         self.lines: list[Line] = []
+        self._source = source.split("\n")
         self.width = width
         self.palette = palette
         self._prefixes: list[list[Segment | None]] = []
@@ -70,16 +73,18 @@ class _Writer:
         token = tokens[index]
         match token.type:
             case "heading_open":
-                self._text(tokens[index + 1], self.palette.heading)
+                heading = self.palette.heading
+                self._text(tokens[index + 1], heading + _UNDERLINE if token.tag == "h1" else heading, whole=token)
                 return index + 3
             case "paragraph_open":
                 self._text(tokens[index + 1], self.palette.text, tight=token.hidden)
                 return index + 3
             case "fence" | "code_block":
-                self._space()
+                self._space(blank=False)
                 code = token.content.removesuffix("\n")
                 language = token.info.strip().split(" ")[0] if token.info else ""
-                self._emit(code_lines(code, language, self._room(), self.palette))
+                head = code_head(language, self._room(), self.palette, code)
+                self._emit([head, *code_lines(code, language, self._room(), self.palette)])
             case "bullet_list_open" | "ordered_list_open":
                 tight = _is_tight(tokens, index)
                 if not (self._lists and tight):
@@ -103,12 +108,12 @@ class _Writer:
                 self._gap = False
             case "hr":
                 self._space()
-                self._emit([[Segment("─" * self._room(), self.palette.line)]])
+                self._emit([[Segment("─" * self._room(), self.palette.line)]], token)
             case "table_open":
                 return self._table(tokens, index)
             case "html_block":
                 self._space()
-                self._emit(wrap([(token.content.rstrip("\n"), self.palette.muted)], self._room()))
+                self._emit(wrap([(token.content.rstrip("\n"), self.palette.muted)], self._room()), token)
             case _:
                 pass
         return index + 1
@@ -128,12 +133,18 @@ class _Writer:
     def _room(self) -> int:
         return max(4, self.width - sum(cell_len(p[1].text) for p in self._prefixes if p[1]))
 
-    def _space(self) -> None:
-        if self._gap and self.lines:
-            self.lines.append([p[1] for p in self._prefixes if p[1] and p[1].text.strip()])
+    def _space(self, *, blank: bool = True) -> None:
+        """Room before what comes; not `blank` where that brings a line of its own."""
+        if self._gap and self.lines and blank:
+            row = Row([p[1] for p in self._prefixes if p[1] and p[1].text.strip()])
+            row.skip = sum(len(s.text) for s in row)
+            self.lines.append(row)
         self._gap = False
 
-    def _emit(self, lines: list[Line]) -> None:
+    def _emit(self, lines: list[Line], token: Token | None = None) -> None:
+        """Write `lines` behind what the open containers put before them; `token` says where they come from."""
+        if token is not None and token.map:
+            lines = made_from(lines, "\n".join(self._source[slice(*token.map)]).rstrip())
         for line in lines:
             before: Line = []
             for prefix in self._prefixes:
@@ -141,13 +152,23 @@ class _Writer:
                 if first is not None:
                     before.append(first)
                 prefix[0] = later
-            self.lines.append(before + line)
+            if before:
+                row = line if isinstance(line, Row) else Row(line)
+                self.lines.append(row.behind(before, sum(len(s.text) for s in before)))
+            else:
+                self.lines.append(line)
         self._gap = True
 
-    def _text(self, token: Token, style: Style, *, tight: bool = False) -> None:
+    def _text(self, token: Token, style: Style, *, tight: bool = False, whole: Token | None = None) -> None:
         if not tight:
             self._space()
-        self._emit(wrap(self._spans(token, style), self._room()))
+        spans = self._spans(token, style)
+        if self._prefixes and spans and (box := _BOXES.get(spans[0][0][:4])):
+            marker, rest = self._prefixes[-1]
+            if marker is not rest and marker is not None and marker.text in {f"{b} " for b in _BULLETS}:
+                self._prefixes[-1][0] = Segment(box, marker.style)
+                spans[0] = (spans[0][0][4:], spans[0][1])
+        self._emit(wrap(spans, self._room()), whole or token)
 
     def _spans(self, token: Token, base: Style) -> list[Span]:
         spans: list[Span] = []
@@ -156,10 +177,14 @@ class _Writer:
         shown = 0
         for child in token.children or []:
             match child.type:
+                case "text" if link is None:
+                    spans += linked(child.content, stack[-1], self.palette.link)
                 case "text":
                     spans.append((child.content, stack[-1]))
                 case "code_inline":
-                    spans.append((child.content, stack[-1] + self.palette.code))
+                    style = stack[-1] + self.palette.code
+                    file = place(child.content) if link is None else None
+                    spans.append((child.content, leading_to(style, "file", file) if file else style))
                 case "strong_open":
                     stack.append(stack[-1] + _BOLD)
                 case "em_open":
@@ -168,11 +193,12 @@ class _Writer:
                     stack.append(stack[-1] + _STRIKE)
                 case "link_open":
                     link, shown = str(child.attrGet("href") or ""), len(spans)
-                    stack.append(stack[-1] + self.palette.link + _UNDERLINE)
+                    stack.append(_link(stack[-1] + self.palette.link + _UNDERLINE, link))
                 case "link_close":
                     stack.pop()
-                    if link and "".join(t for t, _ in spans[shown:]) != link:
+                    if link and "".join(t for t, _ in spans[shown:]) != link.removeprefix("mailto:"):
                         spans.append((f" ({link})", self.palette.faint))
+                    link = None
                 case "strong_close" | "em_close" | "s_close":
                     stack.pop()
                 case "image":
@@ -187,12 +213,15 @@ class _Writer:
 
     def _table(self, tokens: list[Token], index: int) -> int:
         rows: list[list[list[Span]]] = []
+        sources: list[str] = []
         aligns: list[str] = []
         header = True
         while tokens[index].type != "table_close":
             token = tokens[index]
             if token.type == "tr_open":
                 rows.append([])
+                start = token.map[0] if token.map else 0
+                sources += [s.strip() for s in self._source[start : start + (2 if header else 1)]]
             elif token.type == "tbody_open":
                 header = False
             elif token.type in ("th_open", "td_open"):
@@ -202,8 +231,15 @@ class _Writer:
                 rows[-1].append(self._spans(tokens[index + 1], base))
             index += 1
         self._space()
-        self._emit(_table_lines(rows, aligns, self._room(), self.palette))
+        self._emit(_table_lines(rows, sources, aligns, self._room(), self.palette))
         return index + 1
+
+
+def _link(style: Style, href: str) -> Style:
+    """The style of a link's text: where it leads, if that is an address or a file."""
+    if (target := address(href)) is not None:
+        return leading_to(style, "url", target)
+    return leading_to(style, "file", file) if (file := place(href)) else style
 
 
 def _is_tight(tokens: list[Token], index: int) -> bool:
@@ -216,14 +252,19 @@ def _is_tight(tokens: list[Token], index: int) -> bool:
     return True
 
 
-def _table_lines(rows: list[list[list[Span]]], aligns: list[str], room: int, palette: Palette) -> list[Line]:
+def _table_lines(
+    rows: list[list[list[Span]]], sources: list[str], aligns: list[str], room: int, palette: Palette
+) -> list[Line]:
+    """`sources`: how each row, and the rule below the first of them, was written."""
     columns = max((len(r) for r in rows), default=0)
     natural = [
         max((sum(cell_len(t) for t, _ in r[c]) for r in rows if c < len(r)), default=1) or 1 for c in range(columns)
     ]
     widths = _shrink(natural, room - 3 * (columns - 1))
     out: list[Line] = []
+    written = iter(sources)
     for number, row in enumerate(rows):
+        made: list[Line] = []
         cells = [wrap(row[c] if c < len(row) else [], widths[c]) for c in range(columns)]
         for y in range(max(len(c) for c in cells)):
             line: Line = []
@@ -240,9 +281,11 @@ def _table_lines(rows: list[list[list[Span]]], aligns: list[str], room: int, pal
                     else 0
                 )
                 line += [Segment(" " * left), *pad(text, widths[c] - left)] if left > 0 else pad(text, widths[c])
-            out.append(line)
+            made.append(line)
+        out += made_from(made, next(written, ""))
         if number == 0:
-            out.append([Segment("─┼─".join("─" * w for w in widths), palette.line)])
+            rule: Line = [Segment("─┼─".join("─" * w for w in widths), palette.line)]
+            out += made_from([rule], next(written, ""))
     return out
 
 

@@ -36,6 +36,17 @@ def seek(document: Document, message_id: str, pattern: re.Pattern[str]) -> tuple
     return best
 
 
+def rows_with(document: Document, message_id: str, pattern: re.Pattern[str]) -> list[tuple[int, int]]:
+    """The lines of a message, by block and line, that show what `pattern` finds."""
+    return [
+        (index, number)
+        for index, block in enumerate(document.blocks)
+        if block.holds(message_id) and pattern.search(_text(block))
+        for number, line in enumerate(document.lines(index))
+        if pattern.search("".join(s.text for s in line))
+    ]
+
+
 def _words(text: str, pattern: re.Pattern[str]) -> set[str]:
     return {m[0].lower() for m in pattern.finditer(text)}
 

@@ -14,6 +14,7 @@ CAP = 4_000
 FENCE_LINES = 24
 
 _FENCE = re.compile(r"^( {0,3})(`{3,}|~{3,})(.*)$")
+_ITEM = re.compile(r"^ {0,3}(?:[-*+]|\d{1,9}[.)])\s")
 _NESTED_FENCE = re.compile(r"^\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)*(`{3,}|~{3,})")
 
 
@@ -41,6 +42,8 @@ class Splitter:
         self._partial_size = 0
         self._fence: str | None = None  # the marker that opened the fence that is open
         self._top = False  # that fence stands at the top level
+        self._margin = 0  # spaces that it is indented by, as its lines are
+        self._item = False  # the open chunk begins with a list
         self._language = ""
         self._fence_first = True
         self._blank = False  # the open chunk ends with a blank line
@@ -106,16 +109,20 @@ class Splitter:
         elif self._size > CAP:
             self._close(done, gap=self._blank)
         self._blank = False
-        if match := _FENCE.match(line.rstrip("\n")):
+        match = _FENCE.match(line.rstrip("\n"))
+        if match and not (self._item and self._content and len(match[1]) > 1):
             if "`" in match[2] and "`" in match[3]:
                 self._push(line)
                 return
             if self._content:
                 self._close(done, gap=True)
             self._fence, self._top, self._fence_first = match[2], True, True
+            self._margin = len(match[1])
             self._language = match[3].strip().split(" ")[0]
         elif match := _NESTED_FENCE.match(line):
             self._fence, self._top = match[1], False
+        if not self._content:
+            self._item = _ITEM.match(line) is not None
         self._content = True
         self._push(line)
 
@@ -154,7 +161,12 @@ class Splitter:
                 pass
         if body and _closes(body[-1], self._fence):
             body = body[:-1]
-        return Chunk(source, self._language, "".join(body).rstrip("\n"), self._fence_first, last, self._gap)
+        if self._margin:
+            margin = self._margin
+            body = [line[min(margin, len(line) - len(line.lstrip(" "))) :] for line in body]
+        code = "".join(body)
+        code = code.rstrip("\n") if last else code.removesuffix("\n")  # where it is cut, a blank line is one
+        return Chunk(source, self._language, code, self._fence_first, last, self._gap)
 
 
 def _closes(line: str, fence: str) -> bool:

@@ -13,6 +13,54 @@ from rich.style import Style
 Line: TypeAlias = list[Segment]
 Span: TypeAlias = tuple[str, Style]
 
+
+class Leaf:
+    """What one or more drawn lines were made from: `source` as it was written, over `rows` lines."""
+
+    __slots__ = ("rows", "source")
+
+    def __init__(self, source: str, rows: int = 1) -> None:
+        self.source = source
+        self.rows = rows
+
+
+class Row(list[Segment]):
+    """A drawn line that knows what it stands for. `skip` and `tail`: characters at its start and end that only lay it
+    out; `join`: what stood between it and the line above where both are one line of the source (None: it is a line of
+    its own); `copies`: the code that a click on this line copies, "" where its block knows it."""
+
+    skip: int = 0
+    tail: int = 0
+    join: str | None = None
+    leaf: Leaf | None = None
+    copies: str | None = None
+
+    def behind(self, prefix: Line, skip: int) -> Row:
+        """The same line behind `prefix`, `skip` characters that only lay it out."""
+        row = Row((*prefix, *self))
+        row.__dict__.update(self.__dict__)
+        row.skip = self.skip + skip
+        return row
+
+
+def continued(line: Line, join: str) -> Row:
+    """`line` goes on where the one above was folded; `join` stood between them."""
+    row = Row(line)
+    row.join = join
+    return row
+
+
+def made_from(lines: list[Line], source: str) -> list[Line]:
+    """`lines` say what was written as `source`."""
+    leaf = Leaf(source, len(lines))
+    out: list[Line] = []
+    for line in lines:
+        row = line if isinstance(line, Row) else Row(line)
+        row.leaf = leaf
+        out.append(row)
+    return out
+
+
 _PIECES = re.compile(r"\n|[^\S\n]+|[^\s]+")
 TAB = 4
 
@@ -54,12 +102,12 @@ def wrap(spans: Iterable[Span], width: int) -> list[Line]:
                 while rest:
                     if used >= width:
                         lines.append(line)
-                        line, used = [], 0
+                        line, used = continued([], ""), 0
                     head = chop_cells(rest, width - used)[0] if cell_len(rest) > width - used else rest
                     if not head or cell_len(head) > width - used:  # a wide character where one cell is left
                         if used:
                             lines.append(line)
-                            line, used = [], 0
+                            line, used = continued([], ""), 0
                             continue
                         head = head or rest[:1]
                     _append(line, head, style)
@@ -67,7 +115,7 @@ def wrap(spans: Iterable[Span], width: int) -> list[Line]:
                     rest = rest[len(head) :]
         else:
             lines.append(line)
-            line = [Segment(text, style) for text, style in word]
+            line = continued([Segment(text, style) for text, style in word], " " if space is not None else "")
             used = word_width
         word, word_width, space = [], 0, None
 
@@ -118,7 +166,7 @@ def fold_line(spans: Sequence[Span], width: int) -> list[Line]:
             elif not used:  # not even one character fits
                 rest = rest[max(1, len(head)) :]
                 continue
-            lines.append([])
+            lines.append(continued([], ""))
             used = 0
     return lines
 
@@ -126,8 +174,9 @@ def fold_line(spans: Sequence[Span], width: int) -> list[Line]:
 def plain_lines(text: str, style: Style, width: int, limit: int | None = None) -> list[Line]:
     """Each line of `text`, tabs as spaces, folded at `width` cells; at most `limit` lines."""
     out: list[Line] = []
-    for row in text.expandtabs(TAB).split("\n"):
-        out += fold_line([(row, style)], width)
+    for row in text.split("\n"):
+        lines = fold_line([(row.expandtabs(TAB), style)], width)
+        out += made_from(lines, row) if "\t" in row else lines
         if limit is not None and len(out) >= limit:
             return out[:limit]
     return out
@@ -150,9 +199,58 @@ def shorten(text: str, width: int) -> str:
 def pad(line: Line, width: int, style: Style | None = None) -> Line:
     """`line` filled with spaces to `width` cells."""
     missing = width - line_width(line)
-    return [*line, Segment(" " * missing, style)] if missing > 0 else line
+    if missing <= 0:
+        return line
+    filled = Segment(" " * missing, style)
+    if isinstance(line, Row):
+        row = line.behind([], 0)
+        row.append(filled)
+        row.tail += missing
+        return row
+    return [*line, filled]
 
 
 def indent(lines: Iterable[Line], prefix: Segment) -> list[Line]:
-    """Every line behind `prefix`."""
-    return [[prefix, *line] for line in lines]
+    """Every line behind `prefix`, which only lays it out."""
+    skip = len(prefix.text)
+    out: list[Line] = []
+    for line in lines:
+        row = Row((prefix, *line))
+        if isinstance(line, Row):
+            row.__dict__.update(line.__dict__)
+            row.skip += skip
+        else:
+            row.skip = skip
+        out.append(row)
+    return out
+
+
+def row_of(line: Line) -> Row:
+    """`line` with what it knows of itself."""
+    return line if isinstance(line, Row) else Row(line)
+
+
+def rows_text(lines: Sequence[Line], start: int = 0, end: int | None = None) -> str:
+    """What stands in `lines`, from character `start` of the first to `end` of the last one, as it was written: lines
+    that were folded are whole again, nothing that only lays them out is in it."""
+    out: list[str] = []
+    rows = [row_of(line) for line in lines]
+    at = 0
+    while at < len(rows):
+        leaf, after = rows[at].leaf, at + 1
+        while leaf is not None and after < len(rows) and rows[after].leaf is leaf:
+            after += 1
+        texts = ["".join(s.text for s in row) for row in rows[at:after]]
+        left = start if at == 0 else 0
+        right = end if after == len(rows) and end is not None else len(texts[-1])
+        if leaf is not None and after - at == leaf.rows and left <= rows[at].skip and right >= len(texts[-1].rstrip()):
+            out += ["\n" if out else "", leaf.source]
+        else:
+            for number, (row, text) in enumerate(zip(rows[at:after], texts, strict=True)):
+                first, last = at + number == 0, at + number == len(rows) - 1
+                stop = min(len(text) - row.tail, end if last and end is not None else len(text))
+                piece = text[max(row.skip, left if first else 0) : stop]
+                goes_on = not last and rows[at + number + 1].join == ""
+                out += ["" if first else "\n" if row.join is None else row.join, piece if goes_on else piece.rstrip()]
+        at = after
+    return "".join(out)

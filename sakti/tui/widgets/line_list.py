@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from sakti.tui.palette import Palette
-from sakti.tui.transcript.wrap import Line
+from sakti.tui.transcript.wrap import Line, wrap
 from sakti.tui.widgets.lines import LineView
 
 
@@ -76,6 +76,7 @@ class LineList(LineView):
         self.cursor = -1
         self.cursor_always = False  # show the cursor without the focus, where a line above has it
         self._lines: list[list[Line]] = []
+        self._nothing: list[Line] = []  # what stands there without rows
         self._tops: list[int] = []
         self._drawn_width = 0
 
@@ -117,14 +118,13 @@ class LineList(LineView):
         for lines in self._lines:
             self._tops.append(y)
             y += len(lines)
-        self.set_height(y if self.rows else 1)
+        self._nothing = wrap([(self._empty, self.palette.faint)], width) if self._empty else []
+        self.set_height(y if self.rows else max(1, len(self._nothing)))
         self.refresh()
 
     def line_at(self, y: int) -> Line | None:
         if not self.rows:
-            from rich.segment import Segment
-
-            return [Segment(self._empty[: self.size.width], self.palette.faint)] if y == 0 else None
+            return self._nothing[y] if 0 <= y < len(self._nothing) else None
         index = bisect_right(self._tops, y) - 1
         if index < 0 or index >= len(self._lines):
             return None

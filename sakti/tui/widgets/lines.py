@@ -10,6 +10,7 @@ from typing import cast
 
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
 from textual.app import App
 from textual.cache import LRUCache
 from textual.geometry import Offset, Region, Size
@@ -19,7 +20,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from sakti.tui.palette import Palette, make_palette
-from sakti.tui.transcript.wrap import Line
+from sakti.tui.transcript.wrap import Line, rows_text
 
 
 def app_of(widget: Widget) -> App[object]:
@@ -39,6 +40,7 @@ class LineView(ScrollView, can_focus=True):
         super().__init__(id=id, classes=classes)
         self._strips: LRUCache[tuple[int, int], tuple[Line, Strip]] = LRUCache(512)
         self._painting = False
+        self._moved = 0  # lines that everything has moved down by: a selection is counted without them
         self._base: Style | None = None
         self._palette: Palette | None = None
 
@@ -70,9 +72,18 @@ class LineView(ScrollView, can_focus=True):
         """What lies under a whole line: a cursor, a highlight."""
         return None
 
+    def line_spans(self, y: int, line: Line) -> list[tuple[tuple[int, int], Style]]:
+        """What stands out in a line: from and to which character, in which style."""
+        return []
+
     @property
     def allow_select(self) -> bool:
         return True
+
+    async def _on_click(self, event: events.Click) -> None:
+        if event.chain > 1:
+            event.prevent_default()  # a widget's own way with a double click is to select all that it has,
+            event.stop()  # and the screen's to select everything
 
     def render_lines(self, crop: Region) -> list[Strip]:
         # hit tests call render_line directly and need offsets; painting does not and is much cheaper without
@@ -94,9 +105,12 @@ class LineView(ScrollView, can_focus=True):
         selected = self.text_selection
         under = self.line_style(y)
         style = base + under if under is not None else base
-        if selected is not None and (span := selected.get_span(y)) is not None:
-            style_selected = self.screen.get_component_rich_style("screen--selection")
-            line = mark(line, span, style_selected)
+        spans = self.line_spans(y, line)
+        if selected is not None and (span := selected.get_span(y - self._moved)) is not None:
+            spans.append((span, self.screen.get_component_rich_style("screen--selection")))
+        if spans:
+            for span, own in spans:
+                line = mark(line, span, own)
             strip = Strip(Segment.apply_style(line, style)).crop_extend(scroll_x, scroll_x + width, style)
         else:
             key = (id(line), width)
@@ -107,21 +121,23 @@ class LineView(ScrollView, can_focus=True):
                     self._strips[key] = (line, strip)
             else:
                 strip = cached[1]
-        return strip if self._painting else strip.apply_offsets(scroll_x, y)
+        return strip if self._painting else strip.apply_offsets(scroll_x, y - self._moved)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The selected text, without the spaces that only lay it out at line ends."""
-        total = self.virtual_size.height
-        start = selection.start or Offset(0, 0)
-        end = selection.end or Offset(1 << 20, max(0, total - 1))
-        rows: list[str] = []
-        for y in range(start.y, min(end.y, total - 1) + 1):
-            line = self.line_at(y) or []
-            text = "".join(s.text for s in line)
-            left = start.x if y == start.y else 0
-            right = end.x if y == end.y else len(text)
-            rows.append(text[left:right].rstrip())
-        return ("\n".join(rows), "\n") if rows else None
+        """The selected text as it was written, without what only lays it out."""
+        start, end = self.selected(selection)
+        lines = [self.line_at(y) or [] for y in range(start.y, end.y + 1)]
+        return (rows_text(lines, start.x, end.x), "\n") if lines else None
+
+    def selected(self, selection: Selection) -> tuple[Offset, Offset]:
+        """Its first and last place in the content as it stands now."""
+        last = max(0, self.virtual_size.height - 1)
+        moved = Offset(0, self._moved)
+        start = Offset(0, 0) if selection.start is None else selection.start + moved
+        end = Offset(1 << 20, last) if selection.end is None else selection.end + moved
+        if end.y > last:
+            end = Offset(1 << 20, last)
+        return (start if start.y >= 0 else Offset(0, 0)), end
 
     def set_height(self, height: int) -> None:
         """The content's height in lines; its width is the widget's."""

@@ -1,320 +1,203 @@
-"""The conversation: a scrolling view over a `Document`, live at its end, loading older messages at its top."""
+"""The conversation as it is read: going from block to block, folding, selecting, copying, links, words to find."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from time import monotonic
 from typing import ClassVar
 
 from rich.style import Style
 from textual import events
+from textual.actions import SkipAction
 from textual.binding import Binding, BindingType
+from textual.geometry import Offset
 from textual.message import Message as TextualMessage
-from textual.timer import Timer
+from textual.selection import Selection
 
-from sakti.core.types import Message
-from sakti.tui.palette import make_palette
-from sakti.tui.transcript.blocks import Block
-from sakti.tui.transcript.build import message_blocks
-from sakti.tui.transcript.document import Document
-from sakti.tui.transcript.live import LiveTurn
-from sakti.tui.transcript.seek import seek
-from sakti.tui.transcript.wrap import Line, line_width
-from sakti.tui.widgets.lines import LineView
+from sakti.tui.transcript import copying
+from sakti.tui.transcript.blocks import Block, Label
+from sakti.tui.transcript.links import Target, target_of
+from sakti.tui.transcript.wrap import Line, line_width, row_of
+from sakti.tui.widgets.lines import app_of
+from sakti.tui.widgets.transcript_view import TranscriptView
 
-FLUSH = 0.05  # seconds between two drawings of the open block
-HIGHLIGHT = 2.0  # seconds that a message stays marked after a jump to it
+FAR = 1 << 20  # beyond the end of any line
 
 
-class Transcript(LineView):
-    """Blocks of one thread. Follows the end while the user is at the end."""
+class Transcript(TranscriptView):
+    """Blocks of one thread, under the keys and the mouse of its reader."""
 
-    HELP = "The conversation. Click a line with ▸, or choose it with [ and ] and press Enter, to unfold it."
+    HELP = (
+        "The conversation. A click on ▸ unfolds, on a code block's language copies it, on a link opens it; "
+        "by key, [ and ] go from block to block, v selects lines, l goes to links, / finds in this thread."
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("[", "choose(-1)", "Previous fold", show=False, id="transcript.previous"),
-        Binding("]", "choose(1)", "Next fold", show=False, id="transcript.next"),
-        Binding("enter,space", "unfold", "Fold or unfold", show=False, id="transcript.toggle"),
+        Binding("[", "choose(-1)", "Previous message, fold or code block", show=False, id="transcript.previous"),
+        Binding("]", "choose(1)", "Next message, fold or code block", show=False, id="transcript.next"),
+        Binding("space", "unfold", "Fold or unfold", show=False, id="transcript.fold"),
+        Binding("enter", "use", "Fold or unfold, open the link, find on", show=False, id="transcript.toggle"),
         Binding("k", "scroll_up", "Up", show=False, id="transcript.up"),
         Binding("j", "scroll_down", "Down", show=False, id="transcript.down"),
         Binding("g", "scroll_home", "Oldest", show=False, id="transcript.home"),
         Binding("G,shift+g", "scroll_end", "Newest", show=False, id="transcript.end"),
-        Binding("y", "app.copy_answer", "Copy the last answer", show=False, id="transcript.copy"),
+        Binding("v", "select", "Select lines: j, k, page keys, then y", show=False, id="transcript.select"),
+        Binding("y", "copy", "Copy: the lines, the message, the last answer", show=False, id="transcript.copy"),
+        Binding("c", "copy_code", "Copy the code block", show=False, id="transcript.copy-code"),
+        Binding("l", "link(1)", "Next link", show=False, id="transcript.link"),
+        Binding("L,shift+l", "link(-1)", "Previous link", show=False, id="transcript.link-back"),
+        Binding("/", "find", "Find in this thread", show=False, id="transcript.find"),
+        Binding("n", "find(1)", "Older place where it was found", show=False, id="transcript.find-next"),
+        Binding("N,shift+n", "find(-1)", "Newer place", show=False, id="transcript.find-previous"),
+        Binding("escape", "leave", "Leave the selection, the link, the search", show=False, id="transcript.leave"),
     ]
 
-    class OlderWanted(TextualMessage):
-        """The user is near the top and there may be older messages."""
+    class Said(TextualMessage):
+        """Something for the line below: for `seconds`, or until it says something else (0)."""
+
+        def __init__(self, text: str, seconds: float = 0) -> None:
+            super().__init__()
+            self.text = text
+            self.seconds = seconds
+
+    class Opened(TextualMessage):
+        """A link was clicked, or chosen and opened."""
+
+        def __init__(self, target: Target) -> None:
+            super().__init__()
+            self.target = target
+
+    class FindWanted(TextualMessage):
+        """The user wants to find words in this thread; `step`: the next place (1) or the one before (-1)."""
+
+        def __init__(self, step: int = 0) -> None:
+            super().__init__()
+            self.step = step
+
+    class FindLeft(TextualMessage):
+        """No more of what was found."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.document = Document(make_palette({}, True))
-        self.more_above = False
-        self.live = LiveTurn(self.document, self._schedule)
-        self._timer: Timer | None = None
-        self._last_flush = 0.0
-        self._follow = True
-        self._settling = False
-        self._chosen: Block | None = None
-        self._marked = ""
-        self._asked_older = False
+        self._anchor: int | None = None  # where the selection of lines began, and where it stands now;
+        self._cursor = 0  # both counted as selections are
+        self._link: tuple[int, int] | None = None  # line and first character of the link that is chosen
+        self._hovered: Target | None = None
+        self._found: re.Pattern[str] | None = None
+        self._spot: tuple[Block, int] | None = None  # the line that was found
 
-    # --- drawing ------------------------------------------------------------------------------------------
+    # --- what stands out ------------------------------------------------------------------------------------
 
-    def on_mount(self) -> None:
-        super().on_mount()
-        self.document.restyle(self.palette)
-
-    def theme_changed(self) -> None:
-        super().theme_changed()
-        self.document.restyle(self.palette)
-        self.forget_strips()
-
-    def line_at(self, y: int) -> Line | None:
-        place = self.document.locate(y)
-        if place is None:
-            return None
-        lines = self.document.lines(place[0])
-        return lines[place[1]] if place[1] < len(lines) else None
+    def line_spans(self, y: int, line: Line) -> list[tuple[tuple[int, int], Style]]:
+        spans: list[tuple[tuple[int, int], Style]] = []
+        if self._found is not None:
+            text = "".join(s.text for s in line)
+            spans += [(m.span(), self.palette.mark) for m in self._found.finditer(text) if m[0]]
+        if self._link is not None and self._link[0] == y - self._moved:
+            spans += [(p, Style(reverse=True)) for p, _ in _links(line) if p[0] == self._link[1]]
+        return spans
 
     def line_style(self, y: int) -> Style | None:
-        if self._chosen is None and not self._marked:
-            return None
-        place = self.document.locate(y)
-        if place is None:
-            return None
-        block = self.document.blocks[place[0]]
-        if self._marked and block.holds(self._marked):
-            return self.palette.mark
-        return self.palette.cursor if block is self._chosen and place[1] == int(block.gap) else None
+        place = self.document.locate(y) if self._spot is not None else None
+        if place is not None and (self.document.blocks[place[0]], place[1]) == self._spot:
+            return self.palette.cursor
+        return super().line_style(y)
 
-    def on_resize(self, event: events.Resize) -> None:
-        width = max(8, self.size.width - 1)
-        if width != self.document.width:
-            follow, place = self._follow, self.document.locate(self.scroll_offset.y)
-            self.document.restyle(width=width)
-            self._strips.clear()
-            self._settle(None if follow else place)
-        elif self._follow:
-            self._settle(None)
-
-    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        super().watch_scroll_y(old_value, new_value)
-        if self._settling:
-            return
-        self._follow = new_value >= self.max_scroll_y - 1
-        self._settle_here()
-        if self.more_above and new_value < self.size.height * 2 and not self._asked_older:
-            self._asked_older = True
-            self.post_message(self.OlderWanted())
-
-    def _settle_here(self) -> None:
-        """Make the heights of what is on the screen, and of a screen above it, exact without moving anything."""
-        place = self.document.locate(self.scroll_offset.y)
-        if place is None:
-            return
-        index, rows = place[0], self.size.height
-        first = self._above(index)
-        if all(self.document.is_exact(i) for i in range(first, min(index + rows, self._blocks))):
-            return
-        shift = self.document.measure(index) if self.document.top(index) < self.scroll_offset.y else 0
-        shift += self._measure_up(index)
-        self._measure_down(index, self.scroll_offset.y + shift + rows)
-        self._move(self.scroll_offset.y + shift)
-
-    def _above(self, index: int) -> int:
-        """The first block of the screenful above block `index`, by the heights that are known."""
-        have = 0
-        while index > 0 and have <= self.size.height:
-            index -= 1
-            have += self.document.block_height(index)
-        return index
-
-    def _measure_up(self, index: int) -> int:
-        """Measure a screenful above block `index`, so that a page up shows what comes next and skips nothing. Gives
-        by how many lines everything below has moved."""
-        shift = have = 0
-        while index > 0 and have <= self.size.height:
-            index -= 1
-            shift += self.document.measure(index)
-            have += self.document.block_height(index)
-        return shift
-
-    def _settle(self, place: tuple[int, int] | None) -> None:
-        """Scroll so that `place` (a block and a line in it) is on top; None: to the end."""
-        document, rows = self.document, max(1, self.size.height)
-        if place is not None:
-            index, inside = place
-            if index >= self._blocks:
-                return
-            document.measure(index)
-            self._measure_up(index)
-            self._measure_down(index, document.top(index) + inside + rows)
-            self._move(document.top(index) + min(inside, max(0, document.block_height(index) - 1)))
-            self._settle_here()  # near the end, what stands above it is on the screen as well
-            return
-        have = 0
-        for index in range(self._blocks - 1, -1, -1):
-            document.measure(index)
-            have += document.block_height(index)
-            if have >= rows * 2:  # what is on the screen, and a page above it
-                break
-        self._move(document.height)
-
-    def _measure_down(self, index: int, bottom: int) -> None:
-        while index < self._blocks and self.document.top(index) < bottom:
-            self.document.measure(index)
-            index += 1
-
-    @property
-    def _blocks(self) -> int:
-        return len(self.document.blocks)
-
-    def _move(self, y: int) -> None:
-        self._settling = True
-        try:
-            self.set_height(self.document.height)
-            y = max(0, min(y, self.document.height - self.size.height))
-            self.scroll_target_y = y
-            self.scroll_y = y
-        finally:
-            self._settling = False
+    def show_found(self, pattern: re.Pattern[str] | None) -> None:
+        """Mark what `pattern` finds wherever it stands."""
+        self._found, self._spot = pattern, None
         self.refresh()
 
-    def scroll_end_now(self) -> None:
-        """To the newest line, and follow it from now on."""
-        self._follow = True
-        self._settle(None)
-
-    def show_top(self) -> None:
-        """To the first line, for reading."""
-        self._follow = False
-        self._settle((0, 0))
-        self.forget_strips()
-
-    # --- loading ------------------------------------------------------------------------------------------
-
-    def load(self, messages: Iterable[Message], more: bool) -> None:
-        """Show a thread from its newest messages. `more`: there are older ones."""
-        notices = [] if self.live.seen else list(self.document.blocks)  # said before anything was loaded
-        self.document.clear()
-        self.live.reset()
-        self.live.seen.clear()
-        shown = list(messages)
-        self.live.seen.update(m.id for m in shown)
-        self.document.append(*message_blocks(shown), *notices)
-        self.more_above, self._asked_older = more, False
-        self.live.answer = [next((m.text for m in reversed(shown) if m.role == "assistant" and m.text), "")]
-        self.forget_strips()
-        self.scroll_end_now()
-
-    def begin_empty(self) -> None:
-        """A new thread: what was said before it is gone from the screen, notices of the start stay."""
-        if self.live.seen:
-            self.clear_screen()
-            self.live.seen.clear()
-
-    def load_older(self, messages: Iterable[Message], more: bool) -> None:
-        """`messages` above what is shown; what is on the screen stays where it is."""
-        place = self.document.locate(self.scroll_offset.y)
-        before = self._blocks
-        shown = list(messages)
-        self.live.seen.update(m.id for m in shown)
-        self.document.insert(0, message_blocks(shown))
-        added = self._blocks - before
-        self.live.shift(added)
-        self.more_above, self._asked_older = more, False
-        if self.text_selection is not None:
-            self.screen.clear_selection()
-        self._settle((place[0] + added, place[1]) if place is not None and not self._follow else None)
-
-    def clear_screen(self) -> None:
-        """Nothing on the screen; nothing is deleted anywhere."""
-        self.document.clear()
-        self.live.reset()
-        self.more_above = False
-        self.forget_strips()
-        self.scroll_end_now()
-
-    @property
-    def place(self) -> str:
-        """The message that stands at the top of the screen; "" at the end, where new ones come."""
-        top = None if self._follow else self.document.locate(self.scroll_offset.y)
-        return next((b.message_id for b in self.document.blocks[top[0] :] if b.message_id), "") if top else ""
-
-    def jump(self, message_id: str, pattern: re.Pattern[str] | None = None) -> bool:
-        """Bring a message to the screen and mark it for a moment; with `pattern`, so that the line which matches
-        best is in sight. False when it is not loaded."""
-        index = self.document.index_of(message_id)
-        if index is None:
-            return False
-        found = seek(self.document, message_id, pattern) if pattern is not None else None
-        place = (index, 0)
-        if found is not None:
-            gap = self.document.top(found[0]) + found[1] - self.document.top(index)
-            place = place if gap < self.size.height - 2 else (found[0], max(0, found[1] - 3))
-        self._follow = False
-        self._settle(place)
-        self._marked = message_id
-        self.set_timer(HIGHLIGHT, self._unmark)
-        self.refresh()
-        return True
-
-    def _unmark(self) -> None:
-        self._marked = ""
+    def show_row(self, index: int, row: int) -> None:
+        """Bring a line of block `index` into sight, with a little of what stands above it."""
+        self._spot = (self.document.blocks[index], row)
+        y = self.document.top(index) + row
+        if not self.scroll_offset.y <= y < self.scroll_offset.y + self.size.height:
+            self._follow = False
+            self._settle((index, row))
+            y = self.document.top(index) + row
+            self._settle(self.document.locate(max(0, y - self.size.height // 3)))
         self.refresh()
 
-    # --- a live turn --------------------------------------------------------------------------------------
-
-    @property
-    def last_answer(self) -> str:
-        """The Markdown of the newest answer, as far as it has come."""
-        return self.live.last_answer
-
-    def _schedule(self) -> None:
-        """Draw soon: at once when the last drawing is long ago, else when its time has come. No timer runs
-        while nothing changes."""
-        if self._timer is not None or not self.is_mounted:
-            return
-        wait = self._last_flush + FLUSH - monotonic()
-        if wait <= 0:
-            self.call_next(self._flush)
-            wait = FLUSH
-        self._timer = self.set_timer(wait, self._flush)
-
-    def _flush(self) -> None:
-        if self._timer is not None:
-            self._timer.stop()
-            self._timer = None
-        self._last_flush = monotonic()
-        self.live.draw()
-        if self._follow:
-            self._settle(None)
-        else:
-            self._move(self.scroll_offset.y)
-
-    # --- folding ------------------------------------------------------------------------------------------
+    # --- the mouse ------------------------------------------------------------------------------------------
 
     def on_click(self, event: events.Click) -> None:
-        if self.text_selection is not None:
-            return
-        y = event.y + self.scroll_offset.y
-        place = self.document.locate(y)
+        place = self.document.locate(event.get_content_offset_capture(self).y + self.scroll_offset.y)
         if place is None:
             return
-        block = self.document.blocks[place[0]]
-        line = self.document.lines(place[0])[place[1]]
-        if block.foldable and place[1] == int(block.gap) and event.x <= line_width(line):
-            self._toggle(place[0])
+        if event.chain > 1:
+            self._select_at(event)
+            return
+        if self.text_selection is not None:
+            return
+        index, inside = place
+        block = self.document.blocks[index]
+        line = self.document.lines(index)[inside]
+        copies = row_of(line).copies
+        if (target := target_of(event.style)) is not None:
+            self.post_message(self.Opened(target))
+        elif copies is not None:
+            if event.x > line_width(line) // 2:
+                self._copy(copies or copying.code_of(self.document, index) or "")
+        elif block.foldable and inside == int(block.gap) and event.x <= line_width(line):
+            self._toggle(index)
+
+    def _select_at(self, event: events.Click) -> None:
+        """A double click selects a word, a triple click a line of the source."""
+        _, offset = self.screen.get_widget_and_offset_at(event.screen_x, event.screen_y)
+        if offset is None:
+            return
+        y = offset.y + self._moved
+        if event.chain == 2:
+            left, right = copying.word_at(self.line_at(y) or [], offset.x)
+            self._select(Offset(left, offset.y), Offset(right, offset.y))
+        else:
+            first, last = copying.whole_line(self.document, y)
+            self._select(Offset(0, first - self._moved), Offset(FAR, last - self._moved))
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        target = target_of(event.style)
+        if target != self._hovered:
+            self._hovered = target
+            self.post_message(self.Said(target[1] if target else ""))
+
+    def on_leave(self) -> None:
+        if self._hovered is not None:
+            self._hovered = None
+            self.post_message(self.Said(""))
+
+    # --- from block to block --------------------------------------------------------------------------------
+
+    def action_use(self) -> None:
+        """Open the link that is chosen; else go on finding; else fold or unfold what is chosen."""
+        if self._link is not None:
+            line = self.line_at(self._link[0] + self._moved) or []
+            for span, target in _links(line):
+                if span[0] == self._link[1]:
+                    self.post_message(self.Opened(target))
+        elif self._found is not None:
+            self.post_message(self.FindWanted(1))
+        else:
+            self.action_unfold()
 
     def action_unfold(self) -> None:
-        if self._chosen is None:
-            self.action_choose(-1)
-        if self._chosen is not None and self._chosen in self.document.blocks:
-            self._toggle(self.document.blocks.index(self._chosen))
+        """Fold or unfold what is chosen, else the newest that folds on the screen."""
+        blocks = self.document.blocks
+        if self._chosen is None or self._chosen not in blocks:
+            self._choose([i for i in self.document.stops() if blocks[i].foldable], -1)
+        if self._chosen is not None and self._chosen in blocks and self._chosen.foldable:
+            self._toggle(blocks.index(self._chosen))
 
     def action_choose(self, step: int) -> None:
-        """Go to the next or previous line that folds; the first time, the newest on the screen."""
-        places = list(self.document.foldables())
+        """Go to the next or previous message, fold or block of code; the first time, the newest on the screen."""
+        self._choose(list(self.document.stops()), step)
+        block = self._chosen
+        if block is None:
+            return
+        code = copying.code_of(self.document, self.document.blocks.index(block)) is not None
+        keys = ["enter unfolds"] if block.foldable else []
+        keys += ["c copies the code"] if code else []
+        self.post_message(self.Said(" · ".join([*keys, "y copies the message"])))
+
+    def _choose(self, places: list[int], step: int) -> None:
         if not places:
             return
         if self._chosen is None or self._chosen not in self.document.blocks:
@@ -338,12 +221,175 @@ class Transcript(LineView):
         top = self.document.locate(self.scroll_offset.y)
         block.toggle()
         self.document.changed(index)
+        self.let_go()
         at_end = self.document.height <= self.size.height
         self._follow = self._follow and (at_end or index == self._blocks - 1)
         self._settle(None if self._follow else top)
 
+    def action_leave(self) -> None:
+        """Out of the selection of lines, of the links, of the search; where there is none, the app's escape."""
+        if self._anchor is not None or self.text_selection is not None:
+            self.let_go()
+        elif self._link is not None:
+            self._link = None
+        elif self._found is not None:
+            self.post_message(self.FindLeft())
+        elif self._chosen is not None:
+            self._chosen = None
+        else:
+            raise SkipAction
+        self.post_message(self.Said(""))
+        self.refresh()
+
+    # --- selecting lines --------------------------------------------------------------------------------------
+
+    def let_go(self) -> None:
+        self._anchor = None
+        super().let_go()
+
+    def action_select(self) -> None:
+        """Begin to select lines: at the chosen block, else at the last line on the screen."""
+        if self._anchor is not None:
+            self.let_go()
+            return
+        top = self.scroll_offset.y
+        bottom = min(top + self.size.height, self.document.height) - 1
+        if bottom < top:
+            return
+        start = bottom
+        if self._chosen is not None and self._chosen in self.document.blocks:
+            index = self.document.blocks.index(self._chosen)
+            head = self.document.top(index) + self._chosen.head
+            start = head if top <= head <= bottom else bottom
+        while start > top and not any(s.text.strip() for s in self.line_at(start) or []):
+            start -= 1
+        self._anchor = start - self._moved
+        self._extend(start)
+
+    def _extend(self, y: int) -> None:
+        """The selection of lines goes to line `y`, which comes into sight."""
+        assert self._anchor is not None
+        y = max(0, min(y, self.document.height - 1))
+        self._cursor = y - self._moved
+        if not self.scroll_offset.y <= y < self.scroll_offset.y + self.size.height:
+            self.scroll_to(y=y if y < self.scroll_offset.y else y - self.size.height + 1, animate=False, force=True)
+        first, last = sorted((self._anchor, self._cursor))
+        self._select(Offset(0, first), Offset(FAR, last))
+        lines = last - first + 1
+        self.post_message(self.Said(f"{lines:,} line{'s' * (lines > 1)} · y copies · esc leaves"))
+
+    def _select(self, start: Offset, end: Offset) -> None:
+        self.screen.selections = {self: Selection(start, end)}
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        start, end = self.selected(selection)
+        text = copying.range_of(self.document, (start.y, start.x), (end.y, end.x))
+        return (text, "\n") if text else None
+
+    def _go(self, lines: int) -> bool:
+        """Moves the selection's end, where lines are being selected."""
+        if self._anchor is None:
+            return False
+        self._extend(self._cursor + self._moved + lines)
+        return True
+
+    def action_scroll_up(self) -> None:
+        if not self._go(-1):
+            super().action_scroll_up()
+
+    def action_scroll_down(self) -> None:
+        if not self._go(1):
+            super().action_scroll_down()
+
+    def action_page_up(self) -> None:
+        if not self._go(-self.size.height):
+            super().action_page_up()
+
+    def action_page_down(self) -> None:
+        if not self._go(self.size.height):
+            super().action_page_down()
+
     def action_scroll_home(self) -> None:
-        self.scroll_home(animate=False)
+        if not self._go(-FAR):
+            self.scroll_home(animate=False)
 
     def action_scroll_end(self) -> None:
-        self.scroll_end_now()
+        if not self._go(FAR):
+            self.scroll_end_now()
+
+    # --- copying ----------------------------------------------------------------------------------------------
+
+    def _copy(self, text: str) -> None:
+        if text:
+            app_of(self).copy_to_clipboard(text)
+
+    def action_copy(self) -> None:
+        """The selected lines; else the chosen message; else the last answer."""
+        selection = self.text_selection
+        if selection is not None:
+            self._copy((self.get_selection(selection) or ("", ""))[0])
+            self.let_go()
+        elif self._chosen is not None and self._chosen in self.document.blocks:
+            self._copy(copying.message_of(self.document, self.document.blocks.index(self._chosen)))
+        else:
+            self._copy(self.last_answer)
+
+    def action_copy_code(self) -> None:
+        """The chosen block of code; else the last one that begins on the screen or above it."""
+        blocks = self.document.blocks
+        if self._chosen is not None and self._chosen in blocks:
+            first = last = blocks.index(self._chosen)
+            if isinstance(self._chosen, Label):
+                after = (i for i in range(first + 1, len(blocks)) if isinstance(blocks[i], Label))
+                last = next(after, len(blocks)) - 1
+        else:
+            bottom = self.document.locate(min(self.scroll_offset.y + self.size.height, self.document.height) - 1)
+            first, last = 0, bottom[0] if bottom else -1
+        for index in range(last, max(first, last - 400) - 1, -1):
+            if (code := copying.code_of(self.document, index)) is not None:
+                self._copy(code)
+                return
+        self.post_message(self.Said("there is no block of code here", 2))
+
+    # --- links ------------------------------------------------------------------------------------------------
+
+    def action_link(self, step: int) -> None:
+        """Choose the next or previous link on the screen; Enter opens it."""
+        top = self.scroll_offset.y
+        found: list[tuple[int, int, Target]] = []
+        for y in range(top, top + self.size.height):
+            line = self.line_at(y) or []
+            for span, target in _links(line):
+                if found and row_of(line).join == "" and found[-1][2] == target and span[0] <= row_of(line).skip:
+                    continue  # the link above goes on here
+                found.append((y - self._moved, span[0], target))
+        if not found:
+            self.post_message(self.Said("there is no link on the screen", 2))
+            return
+        at = next((i for i, (y, x, _) in enumerate(found) if (y, x) == self._link), None)
+        y, x, target = found[(-1 if step < 0 else 0) if at is None else (at + step) % len(found)]
+        self._link = (y, x)
+        self.refresh()
+        self.post_message(self.Said(f"{target[1]} · enter opens it"))
+
+    # --- finding ------------------------------------------------------------------------------------------------
+
+    def action_find(self, step: int = 0) -> None:
+        if len(app_of(self).screen_stack) > 1 or (step and self._found is None):
+            raise SkipAction
+        self.post_message(self.FindWanted(step))
+
+
+def _links(line: Line) -> list[tuple[tuple[int, int], Target]]:
+    """The links in a line: from and to which character, and where each leads."""
+    out: list[tuple[tuple[int, int], Target]] = []
+    at = 0
+    for text, style, _ in line:
+        target = target_of(style)
+        if target is not None:
+            if out and out[-1][1] == target and out[-1][0][1] == at:
+                out[-1] = ((out[-1][0][0], at + len(text)), target)
+            else:
+                out.append(((at, at + len(text)), target))
+        at += len(text)
+    return out

@@ -1,0 +1,40 @@
+"""Words in one thread, literally: every message that has them, however old."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sakti.core.text import phrase
+from sakti.store.connection import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A message that has the text, and how often."""
+
+    message_id: str
+    index: int
+    count: int
+
+
+def places(db: Database, thread_id: str, text: str) -> list[Place]:
+    """The messages of a thread with `text` in them, oldest first."""
+    words = text.split()
+    if not words:
+        return []
+    # LIKE knows the case of ASCII only: any other character is looked at here
+    like = "%" + "%".join("".join(_like(c) for c in word) for word in words) + "%"
+    pattern = phrase(text)
+    found = db.execute_sql(
+        "SELECT id, message_index, raw_content FROM messages WHERE thread_id = ? AND raw_content LIKE ? ESCAPE '\\'"
+        " ORDER BY message_index",
+        (thread_id, like),
+    )
+    counted = ((id, index, sum(1 for _ in pattern.finditer(raw))) for id, index, raw in found)
+    return [Place(id, index, count) for id, index, count in counted if count]
+
+
+def _like(character: str) -> str:
+    if character in "%_\\":
+        return "\\" + character
+    return character if character.isascii() else "_"

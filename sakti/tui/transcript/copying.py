@@ -1,0 +1,126 @@
+"""What copying gives: the text of a message, of a block of code, of a range, as it was written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from sakti.tui.transcript.blocks import Block, ChunkBlock, Label, TextBlock, ToolBlock
+from sakti.tui.transcript.document import Document
+from sakti.tui.transcript.wrap import Line, Row, row_of, rows_text
+
+_WORD = re.compile(r"[\w./:@#%+~-]+|\s+|.")
+
+
+def code_of(document: Document, index: int) -> str | None:
+    """The code of block `index`: of the block that begins there, or of the first one inside a list or a quote."""
+    block = document.blocks[index]
+    if isinstance(block, ChunkBlock) and block.chunk.language is not None:
+        while not block.chunk.first and index and isinstance(before := document.blocks[index - 1], ChunkBlock):
+            index, block = index - 1, before
+        parts = [block.chunk.code]
+        for after in document.blocks[index + 1 :] if not block.chunk.last else ():
+            if not isinstance(after, ChunkBlock) or after.chunk.language is None or after.chunk.first:
+                break
+            parts.append(after.chunk.code)
+            if after.chunk.last:
+                break
+        return "\n".join(parts)
+    lines = document.lines(index) if isinstance(block, ChunkBlock) else ()
+    return next((row.copies for line in lines if (row := row_of(line)).copies), None)
+
+
+def message_of(document: Document, index: int) -> str:
+    """What was said where block `index` stands: of a label, all that stands below it; of another, its message. Where
+    nothing was said, as by a tool, what it shows."""
+    blocks = document.blocks
+    first = last = index
+    while first > 0 and not isinstance(blocks[first], Label):
+        first -= 1
+    while last + 1 < len(blocks) and not isinstance(blocks[last + 1], Label):
+        last += 1
+    here = blocks[index]
+    whole = isinstance(here, Label)
+    own = [b for b in blocks[first : last + 1] if whole or b.message_id == here.message_id]
+    return said(own) or (here.plain() if not whole else "\n\n".join(p for b in own if (p := b.plain())))
+
+
+def said(blocks: Iterable[Block]) -> str:
+    """The Markdown of answers and the text of questions among `blocks`."""
+    out = ""
+    for block in blocks:
+        if isinstance(block, ChunkBlock):
+            out += block.chunk.source
+        elif isinstance(block, TextBlock):
+            out += block.text + "\n"
+        elif isinstance(block, ToolBlock) and out and not out.endswith("\n\n"):
+            out += "\n" if out.endswith("\n") else "\n\n"
+    return out.strip("\n")
+
+
+def range_of(document: Document, start: tuple[int, int], end: tuple[int, int]) -> str:
+    """From a place, (line, character), to another: whole blocks as they were written, the rest as it is shown."""
+    first, last = document.locate(start[0]), document.locate(end[0])
+    if first is None or last is None:
+        return ""
+    if first[0] == last[0]:
+        return rows_text(document.lines(first[0])[first[1] : last[1] + 1], start[1], end[1])
+    out: list[str] = []
+    cut = False  # the block before goes on in this one
+    for index in range(first[0], last[0] + 1):
+        lines = document.lines(index)
+        low, left = (first[1], start[1]) if index == first[0] else (0, 0)
+        high, right = (last[1], end[1]) if index == last[0] else (len(lines) - 1, None)
+        block = document.blocks[index]
+        source = block.source
+        starts = low <= int(block.gap) and lines
+        if source is not None and starts and _covers(lines[low : high + 1], len(lines) - low, left, right):
+            goes_on = isinstance(block, ChunkBlock) and not block.chunk.last
+            begins = "\n" if block.gap and low == 0 and out else ""
+            text = source if cut else begins + source.lstrip("\n")
+            out.append(text if goes_on else text.rstrip("\n") + "\n")
+            cut = goes_on
+        elif lines:
+            out.append(rows_text(lines[low : high + 1], left, right) + "\n")
+            cut = False
+    return "".join(out).removesuffix("\n")
+
+
+def _covers(lines: list[Line], wanted: int, left: int, right: int | None) -> bool:
+    """Is all of these lines in it, and are they as many as wanted?"""
+    if len(lines) != wanted or left > row_of(lines[0]).skip:
+        return False
+    return right is None or right >= len("".join(s.text for s in lines[-1])) - row_of(lines[-1]).tail
+
+
+def word_at(line: Line, x: int) -> tuple[int, int]:
+    """From and to which character the word at character `x` stands, as a double click selects it."""
+    text = "".join(s.text for s in line)
+    for match in _WORD.finditer(text):
+        if match.start() <= x < match.end():
+            return match.span()
+    return len(text), len(text)
+
+
+def whole_line(document: Document, y: int) -> tuple[int, int]:
+    """The first and the last drawn line of the line of the source that line `y` belongs to."""
+
+    def join(at: int) -> str | None:
+        place = document.locate(at)
+        line = document.lines(place[0])[place[1]] if place else []
+        return line.join if isinstance(line, Row) else None
+
+    first = last = y
+    while first > 0 and join(first) is not None:
+        first -= 1
+    while join(last + 1) is not None:
+        last += 1
+    return first, last
+
+
+def amount(text: str) -> str:
+    """How much was copied, for people."""
+    lines = text.count("\n") + 1
+    if lines > 1:
+        return f"{lines:,} lines"
+    return f"{len(text):,} characters" if len(text) != 1 else "1 character"

@@ -1,0 +1,81 @@
+"""What in a text leads somewhere: addresses, and places in files. Where a link leads stands in its segments' meta,
+for this program alone: the terminal is told nothing of it, so no text can break out of a link."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, TypeAlias, cast
+from urllib.parse import quote
+
+from rich.style import Style
+
+from sakti.tui.transcript.wrap import Span
+
+Target: TypeAlias = tuple[Literal["url", "file"], str]
+
+_URL = re.compile(r"\b(?:https?://|mailto:)[^\s<>\"'`|\\^{}\u2400-\u2421]+", re.IGNORECASE)
+_PLACE = re.compile(r"(?<![\w./@:-])(?:[.~]{0,2}/)?(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*\.[A-Za-z]\w{0,7}:\d+(?![\w/])")
+_PATH = re.compile(r"(?:[.~]{0,2}/)?(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*\.[A-Za-z]\w{0,7}(?::\d+(?:[-:]\d+)?)?")
+_EITHER = re.compile(f"{_URL.pattern}|{_PLACE.pattern}", re.IGNORECASE)
+_SAFE = "!#$%&'()*+,/:;=?@[]~-._"
+
+
+def address(href: str) -> str | None:
+    """`href` as it may be opened: http, https or mailto, nothing in it that is not of an address; else None."""
+    href = href.strip()
+    if not re.match(r"(?:https?://[^\s/]|mailto:[^\s])", href, re.IGNORECASE) or re.search(r"[\s\x00-\x20\x7f]", href):
+        return None
+    return quote(href, safe=_SAFE)
+
+
+def place(text: str) -> str | None:
+    """The file that `text` names, without a line number, where it looks like one and no other thing; else None."""
+    if not _PATH.fullmatch(text) or not ("/" in text or ":" in text):
+        return None
+    return text.partition(":")[0]
+
+
+def leading_to(style: Style, kind: Literal["url", "file"], target: str) -> Style:
+    return style + Style(meta={"to": (kind, target)})
+
+
+def target_of(style: Style | None) -> Target | None:
+    """Where a segment of that style leads."""
+    if style is None or not style.meta:
+        return None
+    return cast("Target | None", style.meta.get("to"))
+
+
+def linked(text: str, style: Style, link: Style) -> list[Span]:
+    """`text` with its addresses and its places in files as links."""
+    if ":" not in text:
+        return [(text, style)]
+    out: list[Span] = []
+    at = 0
+    for match in _EITHER.finditer(text):
+        found = match[0]
+        if _URL.match(found):
+            found = trimmed(found)
+            target = address(found)
+            styled = None if target is None else leading_to(style + link + Style(underline=True), "url", target)
+        else:
+            styled = leading_to(style + link, "file", found.partition(":")[0])
+        if styled is None:
+            continue
+        if match.start() > at:
+            out.append((text[at : match.start()], style))
+        out.append((found, styled))
+        at = match.start() + len(found)
+    if at < len(text) or not out:
+        out.append((text[at:], style))
+    return out
+
+
+def trimmed(url: str) -> str:
+    """An address without the punctuation of the sentence it stands in."""
+    while url:
+        if url[-1] in ".,;:!?*_~" or (url[-1] in ")]" and url.count(url[-1]) > url.count("(["[url[-1] == "]"])):
+            url = url[:-1]
+        else:
+            break
+    return url

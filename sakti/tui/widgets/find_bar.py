@@ -1,0 +1,77 @@
+"""The line under the conversation in which words are typed that are to be found in it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.widgets import Input, Static
+
+from sakti.tui.widgets.safe_input import SafeInput
+
+
+class FindBar(Horizontal):
+    """What is looked for, how much was found, and the keys."""
+
+    DEFAULT_CSS = """
+    FindBar { height: 1; background: $panel; padding: 0 1; }
+    FindBar Static { width: auto; color: $sakti-muted; }
+    FindBar #find-count { margin-left: 2; }
+    FindBar Input { width: 1fr; min-width: 8; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "step(1)", "Older place", show=False, id="find.older"),
+        Binding("down", "step(-1)", "Newer place", show=False, id="find.newer"),
+        Binding("escape", "close", "Close", show=False, id="find.close"),
+    ]
+
+    class Changed(Message):
+        """Other words."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class Step(Message):
+        """To the next older place (1) or the next newer one (-1); `read`: the keys go to the conversation."""
+
+        def __init__(self, step: int, *, read: bool = False) -> None:
+            super().__init__()
+            self.step = step
+            self.read = read
+
+    class Closed(Message):
+        """No more of it."""
+
+    def compose(self) -> ComposeResult:
+        yield Static("/ ", markup=False)
+        yield SafeInput(placeholder="find in this thread", compact=True, select_on_focus=False, id="find-text")
+        yield Static("", markup=False, id="find-count")
+
+    @property
+    def text(self) -> str:
+        return self.query_one(Input).value.strip()
+
+    def say(self, text: str) -> None:
+        """`text` is safe to show."""
+        self.query_one("#find-count", Static).update(text)
+
+    def on_mount(self) -> None:
+        self.query_one(Input).focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        self.post_message(self.Changed(event.value.strip()))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.post_message(self.Step(1, read=True))
+
+    def action_step(self, step: int) -> None:
+        self.post_message(self.Step(step))
+
+    def action_close(self) -> None:
+        self.post_message(self.Closed())

@@ -1,0 +1,296 @@
+"""A scrolling view over a `Document`, live at its end, loading older messages at its top."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from time import monotonic
+
+from rich.style import Style
+from textual import events
+from textual.message import Message as TextualMessage
+from textual.timer import Timer
+
+from sakti.core.types import Message
+from sakti.tui.palette import make_palette
+from sakti.tui.transcript.blocks import Block
+from sakti.tui.transcript.build import message_blocks
+from sakti.tui.transcript.document import Document
+from sakti.tui.transcript.live import LiveTurn
+from sakti.tui.transcript.seek import seek
+from sakti.tui.transcript.wrap import Line
+from sakti.tui.widgets.lines import LineView
+
+FLUSH = 0.05  # seconds between two drawings of the open block
+HIGHLIGHT = 2.0  # seconds that a message stays marked after a jump to it
+
+
+class TranscriptView(LineView):
+    """Blocks of one thread. Follows the end while the user is at the end."""
+
+    class OlderWanted(TextualMessage):
+        """The user is near the top and there may be older messages."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.document = Document(make_palette({}, True))
+        self.more_above = False
+        self.live = LiveTurn(self.document, self._schedule)
+        self._timer: Timer | None = None
+        self._last_flush = 0.0
+        self._follow = True
+        self._settling = False
+        self._chosen: Block | None = None
+        self._marked = ""
+        self._asked_older = False
+
+    # --- drawing ------------------------------------------------------------------------------------------
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.document.restyle(self.palette)
+
+    def theme_changed(self) -> None:
+        super().theme_changed()
+        self.document.restyle(self.palette)
+        self.forget_strips()
+
+    def line_at(self, y: int) -> Line | None:
+        place = self.document.locate(y)
+        if place is None:
+            return None
+        lines = self.document.lines(place[0])
+        return lines[place[1]] if place[1] < len(lines) else None
+
+    def line_style(self, y: int) -> Style | None:
+        if self._chosen is None and not self._marked:
+            return None
+        place = self.document.locate(y)
+        if place is None:
+            return None
+        block = self.document.blocks[place[0]]
+        if self._marked and block.holds(self._marked):
+            return self.palette.mark
+        return self.palette.cursor if block is self._chosen and place[1] == block.head else None
+
+    def on_resize(self, event: events.Resize) -> None:
+        width = max(8, self.size.width - 1)
+        if width != self.document.width:
+            follow, place = self._follow, self.document.locate(self.scroll_offset.y)
+            self.document.restyle(width=width)
+            self.let_go()
+            self._strips.clear()
+            self._settle(None if follow else place)
+        elif self._follow:
+            self._settle(None)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        if self._settling:
+            return
+        self._follow = new_value >= self.max_scroll_y - 1
+        self._settle_here()
+        if self.more_above and new_value < self.size.height * 2 and not self._asked_older:
+            self._asked_older = True
+            self.post_message(self.OlderWanted())
+
+    def _settle_here(self) -> None:
+        """Make the heights of what is on the screen, and of a screen above it, exact without moving anything."""
+        place = self.document.locate(self.scroll_offset.y)
+        if place is None:
+            return
+        index, rows = place[0], self.size.height
+        first = self._above(index)
+        if all(self.document.is_exact(i) for i in range(first, min(index + rows, self._blocks))):
+            return
+        own = self.document.measure(index) if self.document.top(index) < self.scroll_offset.y else 0
+        shift = own + self._measure_up(index)
+        self._keep_selection(index, shift)
+        self._measure_down(index, self.scroll_offset.y + shift + rows)
+        self._move(self.scroll_offset.y + shift)
+
+    def _keep_selection(self, index: int, shift: int) -> None:
+        """Block `index` has moved down by `shift` lines: so has what is selected, where it stands below."""
+        selection = self.text_selection if shift else None
+        if selection is not None and self.selected(selection)[0].y + shift >= self.document.top(index):
+            self._moved += shift
+
+    def let_go(self) -> None:
+        """Nothing is selected any more."""
+        if self.text_selection is not None:
+            self.screen.clear_selection()
+        self._moved = 0
+
+    def _above(self, index: int) -> int:
+        """The first block of the screenful above block `index`, by the heights that are known."""
+        have = 0
+        while index > 0 and have <= self.size.height:
+            index -= 1
+            have += self.document.block_height(index)
+        return index
+
+    def _measure_up(self, index: int) -> int:
+        """Measure a screenful above block `index`, so that a page up shows what comes next and skips nothing. Gives
+        by how many lines everything below has moved."""
+        shift = have = 0
+        while index > 0 and have <= self.size.height:
+            index -= 1
+            shift += self.document.measure(index)
+            have += self.document.block_height(index)
+        return shift
+
+    def _settle(self, place: tuple[int, int] | None) -> None:
+        """Scroll so that `place` (a block and a line in it) is on top; None: to the end."""
+        document, rows = self.document, max(1, self.size.height)
+        if place is not None:
+            index, inside = place
+            if index >= self._blocks:
+                return
+            document.measure(index)
+            self._keep_selection(index, self._measure_up(index))
+            self._measure_down(index, document.top(index) + inside + rows)
+            self._move(document.top(index) + min(inside, max(0, document.block_height(index) - 1)))
+            self._settle_here()  # near the end, what stands above it is on the screen as well
+            return
+        have = 0
+        for index in range(self._blocks - 1, -1, -1):
+            document.measure(index)
+            have += document.block_height(index)
+            if have >= rows * 2:  # what is on the screen, and a page above it
+                break
+        self._move(document.height)
+
+    def _measure_down(self, index: int, bottom: int) -> None:
+        while index < self._blocks and self.document.top(index) < bottom:
+            self.document.measure(index)
+            index += 1
+
+    @property
+    def _blocks(self) -> int:
+        return len(self.document.blocks)
+
+    def _move(self, y: int) -> None:
+        self._settling = True
+        try:
+            self.set_height(self.document.height)
+            y = max(0, min(y, self.document.height - self.size.height))
+            self.scroll_target_y = y
+            self.scroll_y = y
+        finally:
+            self._settling = False
+        self.refresh()
+
+    def scroll_end_now(self) -> None:
+        """To the newest line, and follow it from now on."""
+        self._follow = True
+        self._settle(None)
+
+    def show_top(self) -> None:
+        """To the first line, for reading."""
+        self._follow = False
+        self._settle((0, 0))
+        self.forget_strips()
+
+    # --- loading ------------------------------------------------------------------------------------------
+
+    def load(self, messages: Iterable[Message], more: bool) -> None:
+        """Show a thread from its newest messages. `more`: there are older ones."""
+        self.let_go()
+        notices = [] if self.live.seen else list(self.document.blocks)  # said before anything was loaded
+        self.document.clear()
+        self.live.reset()
+        self.live.seen.clear()
+        shown = list(messages)
+        self.live.seen.update(m.id for m in shown)
+        self.document.append(*message_blocks(shown), *notices)
+        self.more_above, self._asked_older = more, False
+        self.live.answer = [next((m.text for m in reversed(shown) if m.role == "assistant" and m.text), "")]
+        self.forget_strips()
+        self.scroll_end_now()
+
+    def begin_empty(self) -> None:
+        """A new thread: what was said before it is gone from the screen, notices of the start stay."""
+        if self.live.seen:
+            self.clear_screen()
+            self.live.seen.clear()
+
+    def load_older(self, messages: Iterable[Message], more: bool) -> None:
+        """`messages` above what is shown; what is on the screen stays where it is."""
+        place = self.document.locate(self.scroll_offset.y)
+        before = self._blocks
+        old = self.document.top(place[0]) if place is not None else 0
+        shown = list(messages)
+        self.live.seen.update(m.id for m in shown)
+        self.document.insert(0, message_blocks(shown))
+        added = self._blocks - before
+        self.live.shift(added)
+        self.more_above, self._asked_older = more, False
+        if place is not None and self.text_selection is not None:
+            self._moved += self.document.top(place[0] + added) - old
+        self._settle((place[0] + added, place[1]) if place is not None and not self._follow else None)
+
+    def clear_screen(self) -> None:
+        """Nothing on the screen; nothing is deleted anywhere."""
+        self.let_go()
+        self.document.clear()
+        self.live.reset()
+        self.more_above = False
+        self.forget_strips()
+        self.scroll_end_now()
+
+    @property
+    def place(self) -> str:
+        """The message that stands at the top of the screen; "" at the end, where new ones come."""
+        top = None if self._follow else self.document.locate(self.scroll_offset.y)
+        return next((b.message_id for b in self.document.blocks[top[0] :] if b.message_id), "") if top else ""
+
+    def jump(self, message_id: str, pattern: re.Pattern[str] | None = None) -> bool:
+        """Bring a message to the screen and mark it for a moment; with `pattern`, so that the line which matches
+        best is in sight. False when it is not loaded."""
+        index = self.document.index_of(message_id)
+        if index is None:
+            return False
+        found = seek(self.document, message_id, pattern) if pattern is not None else None
+        place = (index, 0)
+        if found is not None:
+            gap = self.document.top(found[0]) + found[1] - self.document.top(index)
+            place = place if gap < self.size.height - 2 else (found[0], max(0, found[1] - 3))
+        self._follow = False
+        self._settle(place)
+        self._marked = message_id
+        self.set_timer(HIGHLIGHT, self._unmark)
+        self.refresh()
+        return True
+
+    def _unmark(self) -> None:
+        self._marked = ""
+        self.refresh()
+
+    # --- a live turn --------------------------------------------------------------------------------------
+
+    @property
+    def last_answer(self) -> str:
+        """The Markdown of the newest answer, as far as it has come."""
+        return self.live.last_answer
+
+    def _schedule(self) -> None:
+        """Draw soon: at once when the last drawing is long ago, else when its time has come. No timer runs
+        while nothing changes."""
+        if self._timer is not None or not self.is_mounted:
+            return
+        wait = self._last_flush + FLUSH - monotonic()
+        if wait <= 0:
+            self.call_next(self._flush)
+            wait = FLUSH
+        self._timer = self.set_timer(wait, self._flush)
+
+    def _flush(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+        self._last_flush = monotonic()
+        self.live.draw()
+        if self._follow:
+            self._settle(None)
+        else:
+            self._move(self.scroll_offset.y)

@@ -1,0 +1,330 @@
+"""Reading the conversation: selecting and copying, links, finding words in the thread."""
+
+from __future__ import annotations
+
+import pytest
+
+from sakti.core.types import ImagePart, TextPart, ToolCallPart, ToolResultPart
+from sakti.store import messages as message_store
+from sakti.store import threads, within
+from sakti.tui import opening
+from sakti.tui.palette import make_palette
+from sakti.tui.transcript.build import message_blocks
+from sakti.tui.transcript.copying import code_of, message_of, range_of, word_at
+from sakti.tui.transcript.document import Document
+from sakti.tui.transcript.links import address, linked, place, target_of, trimmed
+from sakti.tui.transcript.wrap import rows_text
+from tests.tui.conftest import chat_text, screen_text, settle
+from tests.tui.fakes import assistant, user
+
+PALETTE = make_palette({}, True)
+CODE = "".join(f"def f{n}():\n\treturn {n}\n\n" for n in range(20))
+ANSWER = f"""## What I found
+
+A paragraph with **bold** words and a [link](https://example.org/a) that is long enough to be folded more than once.
+
+- first
+- second with `code` and a text that does not fit into a narrow line at all
+  - nested
+
+```python
+{CODE}```
+
+| a | b |
+|---|--:|
+| one with many words in its cell | 2 |
+
+1. a step
+
+   ```sh
+   ls -l
+   ```
+
+> quoted words
+"""
+
+
+def document(*messages, width=40):
+    found = Document(PALETTE, width)
+    found.append(*message_blocks(messages))
+    return found
+
+
+def row_of_text(doc, text):
+    for y in range(doc.height):
+        at = doc.locate(y)
+        line = "".join(s.text for s in doc.lines(at[0])[at[1]])
+        if text in line:
+            return y, line.index(text)
+    raise AssertionError(text)
+
+
+def drawn(doc):
+    for index in range(len(doc.blocks)):
+        doc.measure(index)
+    return doc
+
+
+@pytest.mark.parametrize("width", [24, 61, 200])
+def test_a_message_is_copied_as_it_was_written(width):
+    doc = drawn(document(user("m0", "do  it\n\tnow", 0), assistant("m1", ANSWER, 1), width=width))
+    assert message_of(doc, 0) == "do  it\n\tnow"
+    last = len(doc.blocks) - 1
+    assert message_of(doc, last) == message_of(doc, 2) == ANSWER.strip("\n")
+    start, end = row_of_text(doc, "What I found")[0], doc.height - 1
+    assert range_of(doc, (start, 0), (end, 999)) == ANSWER.strip("\n")
+
+
+@pytest.mark.parametrize("width", [24, 200])
+def test_a_block_of_code_is_copied_whole(width):
+    doc = document(assistant("m1", ANSWER, 1), width=width)
+    codes = {code_of(doc, i) for i in range(len(doc.blocks))}
+    assert codes == {None, CODE.strip("\n"), "ls -l"}
+
+
+def test_a_range_has_no_folds_borders_or_bullets():
+    doc = drawn(document(assistant("m1", ANSWER, 1)))
+    y, x = row_of_text(doc, "words and")
+    until, _ = row_of_text(doc, "folded")
+    assert range_of(doc, (y, x), (until, 999)).startswith(
+        "words and a link (https://example.org/a) that is long enough"
+    )
+    y, x = row_of_text(doc, "return 3")
+    assert range_of(doc, (y, 0), (y + 2, 99)) == "\treturn 3\n\ndef f4():"
+    y, _ = row_of_text(doc, "nested")
+    assert range_of(doc, (y, 0), (y, 99)) == "  - nested"
+    y, _ = row_of_text(doc, "many words")
+    assert "| one with many words in its cell | 2 |" in range_of(doc, (y - 1, 0), (y + 1, 99))
+
+
+def test_a_range_over_tools_is_what_they_show():
+    parts = (ToolCallPart("c", "bash", {"command": "make"}), ToolCallPart("d", "edit", {"path": "a.py"}))
+    diff = "@@ -1 +1 @@\n-\told = 1\n+\tnew = " + "1 + " * 30 + "\n"
+    results = (ToolResultPart("c", "bash", "x" * 90), ToolResultPart("d", "edit", "ok", details={"diff": diff}))
+    tool = assistant("t", "", 2)
+    doc = document(assistant("m1", "Done.", 1, parts), type(tool)("t", "t1", "r", "tool", results, 0))
+    doc.blocks[2].toggle()
+    text = range_of(drawn(doc), (0, 0), (doc.height - 1, 999))
+    assert "bash  make  ✓\ncommand: make\n" + "x" * 90 in text
+    assert "-\told = 1\n+\tnew = " + ("1 + " * 30).rstrip() in text
+
+
+def test_words_under_the_mouse():
+    lines = document(user("m", "see src/auth/session.py:12, please", 0)).lines(1)
+    text = "".join(s.text for s in lines[0])
+    left, right = word_at(lines[0], text.index("auth"))
+    assert text[left:right] == "src/auth/session.py:12"
+    assert rows_text(lines, left, right) == "src/auth/session.py:12"
+
+
+def test_only_addresses_of_the_web_and_of_mail_are_links():
+    assert address("https://a.b/c?d=e&f=%20#g") == "https://a.b/c?d=e&f=%20#g"
+    assert address("mailto:a@b.c") == "mailto:a@b.c"
+    assert address("https://a.b/ü") == "https://a.b/%C3%BC"
+    for bad in (
+        "javascript:alert(1)",
+        "file:///etc/passwd",
+        "data:text/html,x",
+        "vscode://x",
+        "https://",
+        "http:///etc",
+        "https://a b",
+        "https://a\x1b]8;;x",
+        "-x",
+        "",
+    ):
+        assert address(bad) is None
+    assert trimmed("https://a.b/c).") == "https://a.b/c"
+    assert trimmed("https://en.wikipedia.org/wiki/A_(b)") == "https://en.wikipedia.org/wiki/A_(b)"
+    assert [place(t) for t in ("src/a.py", "a.py:12", "a.py", "e.g", "x/y")] == ["src/a.py", "a.py", None, None, None]
+
+
+def test_links_are_found_in_plain_text():
+    style = PALETTE.text
+    spans = linked("see https://a.b/c, src/a.py:12 and 12:30", style, PALETTE.link)
+    assert "".join(t for t, _ in spans) == "see https://a.b/c, src/a.py:12 and 12:30"
+    assert [(t, target_of(s)) for t, s in spans if target_of(s)] == [
+        ("https://a.b/c", ("url", "https://a.b/c")),
+        ("src/a.py:12", ("file", "src/a.py")),
+    ]
+
+
+def test_nothing_of_a_link_reaches_the_terminal():
+    text = "[x](https://a.b/\x1b]8;;https://evil\x07) <https://c.d> [y](javascript:x) [z](https://e.f/%1b%5d52)"
+    doc = document(assistant("m1", text, 1), user("m2", "https://a.b/\x1b]8;;q\x1b\\", 2))
+    for index in range(len(doc.blocks)):
+        for line in doc.lines(index):
+            raw = "".join(s.style.render(s.text) if s.style else s.text for s in line)
+            assert "\x1b]" not in raw and "\x07" not in raw
+
+
+def test_a_link_is_opened_without_a_shell_or_our_keys(monkeypatch):
+    monkeypatch.setattr(opening.shutil, "which", lambda name: f"/bin/{name}")
+    assert opening.command("https://a.b/;rm", "linux") == ["xdg-open", "https://a.b/;rm"]
+    assert opening.command("https://a.b", "darwin") == ["open", "https://a.b"]
+    with pytest.raises(opening.SaktiError):
+        opening.command("file:///etc/passwd", "linux")
+    monkeypatch.setattr(opening.shutil, "which", lambda name: None)
+    assert opening.command("https://a.b", "linux") is None
+    assert opening.environment({"OPENAI_API_KEY": "k", "PATH": "p", "DISPLAY": ":0", "XDG_X": "1"}) == {
+        "PATH": "p",
+        "DISPLAY": ":0",
+        "XDG_X": "1",
+    }
+
+
+def test_an_image_is_a_line_with_what_is_known():
+    image = ImagePart("image/png", "A" * 4_000, "shot.png", 640, 480)
+    message = user("m0", "look", 0)
+    message = type(message)("m0", "t1", "r", "user", (TextPart("look"), image), 0)
+    text = "".join(s.text for line in document(message).lines(2) for s in line)
+    assert text.strip(" ·") == "▣ shot.png 640×480 3 kB"
+
+
+async def test_copying_by_key_and_by_mouse(running, session):
+    session.views.messages["t1"] = [
+        user("m0", "please", 0),
+        assistant("m1", ANSWER, 1),
+        user("m2", "thanks\x1b]52;c;x", 2),
+    ]
+    async with running((80, 40)) as (app, pilot):
+        chat = app.transcript
+        chat.focus()
+        await pilot.press("y")
+        assert app.clipboard == ANSWER.strip()
+        assert "copied 82 lines" in screen_text(app)
+        await pilot.press("[", "y")
+        assert app.clipboard == "thanks␛]52;c;x"
+        await pilot.press("[", "c")
+        assert app.clipboard == CODE.strip("\n")
+        await pilot.press("]", "c")  # no code in that message
+        assert app.clipboard == CODE.strip("\n")
+        await pilot.press("escape", "G")
+        await pilot.press("v", "k", "k", "k")
+        assert "4 lines · y copies" in screen_text(app)
+        await pilot.press("ctrl+c")
+        assert app.clipboard.endswith("> quoted words\n\nyou  12:00\nthanks␛]52;c;x")
+        await pilot.press("escape")
+        assert chat.text_selection is None
+        await pilot.press("v", "pageup", "y")
+        assert "return 19" in app.clipboard and chat.text_selection is None
+        # the mouse
+        rows = screen_text(app).split("\n")
+        y = next(i for i, row in enumerate(rows) if "sh · copy" in row)
+        await pilot.click(offset=(rows[y].index("sh · copy") + 1, y))
+        assert app.clipboard == "ls -l"
+        y = next(i for i, row in enumerate(rows) if "quoted words" in row)
+        x = rows[y].index("words")
+        await pilot.click(offset=(x, y), times=2)
+        await pilot.press("ctrl+c")
+        assert app.clipboard == "words"
+        await pilot.click(offset=(x, y), times=3)
+        await pilot.press("ctrl+c")
+        assert app.clipboard == "> quoted words"
+
+
+async def test_a_selection_stays_on_its_words_while_what_is_above_gets_its_height(running, session):
+    session.views.messages["t1"] = [assistant(f"m{n}", f"answer {n}\n\n{ANSWER}", n) for n in range(400)]
+    async with running((60, 20)) as (app, pilot):
+        chat = app.transcript
+        _, x, y = next((r, r.index("quoted"), i) for i, r in enumerate(screen_text(app).split("\n")) if "quoted" in r)
+        await pilot.mouse_down(offset=(x, y))
+        await pilot.hover(offset=(x + 5, y))
+        await pilot.mouse_up(offset=(x + 5, y))
+        for _ in range(40):
+            chat.action_page_up()
+            await settle(app, pilot)
+        assert app._oldest < 400
+        await pilot.press("ctrl+c")
+        assert app.clipboard == "quoted"
+
+
+async def test_links_are_opened_by_click_and_by_key(running, session, monkeypatch, tmp_path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "a.py").write_text("x")
+    text = "See [the docs](https://example.org/a), src/a.py:12 and [bad](vscode://x)."
+    session.views.messages["t1"] = [assistant("m1", text, 1)]
+    session.env = {"PATH": "/bin"}
+    opened = []
+    monkeypatch.setattr(opening, "open_address", lambda url, env: opened.append(url) or True)
+    async with running((100, 20)) as (app, pilot):
+        rows = screen_text(app).split("\n")
+        y = next(i for i, row in enumerate(rows) if "the docs" in row)
+        await pilot.hover(offset=(rows[y].index("docs"), y))
+        assert app.status_line.hint == "https://example.org/a"
+        await pilot.hover(offset=(1, 1))
+        assert app.status_line.hint == ""
+        await pilot.click(offset=(rows[y].index("docs"), y))
+        await settle(app, pilot)
+        assert opened == ["https://example.org/a"]
+        await pilot.click(offset=(rows[y].index("bad"), y))
+        app.transcript.focus()
+        await pilot.press("l", "l", "enter")
+        await settle(app, pilot)
+        assert opened == ["https://example.org/a"]
+        assert app.prompt.text == "@src/a.py "
+
+
+async def test_finding_in_the_whole_thread(running, session):
+    def said(n):
+        if n in (3, 500, 900):
+            return "the Needle, twice: nee\u200bdle **needle** and\nNEEDLE"
+        return f"some hay {n}"
+
+    parts = (ToolCallPart("c", "bash", {"command": "grep"}),)
+    thread = [user(f"m{n}", said(n), n) if n % 2 else assistant(f"m{n}", said(n), n) for n in range(1_000)]
+    thread[700] = assistant("m700", "run", 700, parts)
+    thread[701] = type(thread[0])(
+        "m701", "t1", "r", "tool", (ToolResultPart("c", "bash", "a needle in the output"),), 0, index=701
+    )
+    session.views.messages["t1"] = thread
+    async with running((90, 24)) as (app, pilot):
+        chat = app.transcript
+        chat.focus()
+        await pilot.press("/", *"needle")
+        await settle(app, pilot)
+        assert "10 in 4 messages" in screen_text(app)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert "message 1 of 4" in screen_text(app) and chat.has_focus
+        assert chat.place and chat._spot[0].holds("m900")
+        seen = []
+        for key in ("n", "n", "enter", "n"):
+            await pilot.press(key)
+            await settle(app, pilot)
+            seen.append(next(m.id for m in thread if chat._spot[0].holds(m.id)))
+            y = chat.document.top(chat.document.blocks.index(chat._spot[0])) + chat._spot[1]
+            assert chat.scroll_offset.y <= y < chat.scroll_offset.y + chat.size.height
+        assert seen == ["m700", "m500", "m3", "m3"]
+        assert "needle in the output" in chat_text(app)
+        styles = [s.style for s in chat.render_line(y - chat.scroll_offset.y) if "eedle" in s.text.lower() and s.style]
+        assert any(s.bgcolor == PALETTE.mark.bgcolor or s.bgcolor for s in styles)
+        await pilot.press("N")
+        await pilot.press("/", "x")
+        await settle(app, pilot)
+        assert "not in this thread" in screen_text(app)
+        await pilot.press("escape")
+        await settle(app, pilot)
+        assert "find in this thread" not in screen_text(app) and chat._found is None and chat.has_focus
+        await pilot.press("escape")
+        assert app.prompt.has_focus
+
+
+async def test_the_store_finds_words_in_one_thread(store):
+    def write(db):
+        for thread in ("t1", "t2"):
+            threads.create(db, threads.Thread(thread, "r", "", 0, 0))
+        for n, (thread, text) in enumerate(
+            [("t1", "100% Straße\nund  mehr"), ("t2", "straße"), ("t1", "100 of them"), ("t1", "STRASSE straße Straße")]
+        ):
+            message_store.append(db, type(user("x", ""))(f"m{n}", thread, "r", "user", (TextPart(text),), 0))
+
+    await store.write(write)
+
+    async def found(text):
+        return [(p.message_id, p.index, p.count) for p in await store.read(within.places, "t1", text)]
+
+    assert await found("straße") == [("m0", 0, 1), ("m3", 2, 2)]
+    assert await found("100%") == [("m0", 0, 1)]
+    assert await found("und mehr") == [("m0", 0, 1)]
+    assert await found("_") == await found(" ") == await found("nowhere") == []

@@ -135,9 +135,21 @@ def _fenced(text: str, language: str = "") -> str:
 # --- JSON -------------------------------------------------------------------------------------------------
 
 
-def _json(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine]) -> str:
+def message_json(message: Message) -> dict[str, Any]:
+    """A message as it is shown to programs."""
     from sakti.store.codec import encode
 
+    return {
+        "id": message.id,
+        "index": message.index,
+        "role": message.role,
+        "time": message.created_at,
+        "tokens": message.tokens,
+        "parts": [encode(p) for p in message.parts],
+    }
+
+
+def _json(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine]) -> str:
     value: dict[str, Any] = {
         "thread": {
             "id": thread.id,
@@ -147,17 +159,7 @@ def _json(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine]) -
             "updated_at": thread.updated_at,
             "mode": thread.mode,
         },
-        "messages": [
-            {
-                "id": m.id,
-                "index": m.index,
-                "role": m.role,
-                "time": m.created_at,
-                "tokens": m.tokens,
-                "parts": [encode(p) for p in m.parts],
-            }
-            for m in messages
-        ],
+        "messages": [message_json(m) for m in messages],
         "observations": [
             {
                 "id": x.id,

@@ -65,29 +65,15 @@ def show(thread: Annotated[str, typer.Argument(help="Id, or part of the title.")
     """The messages of a thread."""
     from sakti.core.types import plain_text
     from sakti.store import messages, threads
-    from sakti.store.codec import encode
 
     found = common.with_store(lambda s: s.read(threads.find, str(common.workspace()), thread))
     if not found:
         common.fail(f"No thread of this workspace matches {thread!r}. `sakti threads list` shows them.")
     rows = common.with_store(lambda s: s.read(messages.after, found[0].id, -1))
     if json_:
-        common.say_json(
-            {
-                "thread": asdict(found[0]),
-                "messages": [
-                    {
-                        "id": m.id,
-                        "index": m.index,
-                        "role": m.role,
-                        "time": m.created_at,
-                        "tokens": m.tokens,
-                        "parts": [encode(p) for p in m.parts],
-                    }
-                    for m in rows
-                ],
-            }
-        )
+        from sakti.agent.thread_export import message_json
+
+        common.say_json({"thread": asdict(found[0]), "messages": [message_json(m) for m in rows]})
         return
     for m in rows:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(m.created_at / 1000))

@@ -15,6 +15,7 @@ from pathlib import Path
 from sakti.core.events import MemoryOperation
 from sakti.memory.protocol import ObserveInput, ObserveResult
 from sakti.store import memory_log
+from tests.crash import processes
 from tests.fakes.clock import FakeClock
 from tests.fakes.memory import Driver, ScriptedObserver, settings
 
@@ -104,26 +105,8 @@ async def hold(folder: Path) -> None:
     await driver.close()
 
 
-def main(folder: Path, points: list[str]) -> None:
-    running: list[int] = []
-    for point in points:
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                asyncio.run(play(folder / point, point))
-                code = 0
-            finally:
-                os._exit(code)
-        running.append(pid)
-        if len(running) == 2:
-            os.waitpid(running.pop(0), 0)
-    for pid in running:
-        os.waitpid(pid, 0)
-
-
 if __name__ == "__main__":
     if sys.argv[2] == "--hold":
         asyncio.run(hold(Path(sys.argv[1]) / "hold"))
     else:
-        main(Path(sys.argv[1]), sys.argv[2:])
+        processes.for_each(sys.argv[2:], Path(sys.argv[1]), play)

@@ -24,6 +24,7 @@ from sakti.core.tokens import Estimator
 from sakti.core.types import ModelInfo, Request
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
 from sakti.store.database import Store
+from tests.crash import processes
 
 TURNS = 7
 SMALL = (
@@ -167,21 +168,7 @@ def main(folder: Path, points: list[str]) -> None:
     import sakti.agent.tools.memory
     import sakti.memory.engine  # noqa: F401  loaded once, for all the processes to come
 
-    running: list[int] = []
-    for point in points:
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                asyncio.run(talk(folder / point, point))
-                code = 0
-            finally:
-                os._exit(code)
-        running.append(pid)
-        if len(running) == 2:
-            os.waitpid(running.pop(0), 0)
-    for pid in running:
-        os.waitpid(pid, 0)
+    processes.for_each(points, folder, talk)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,28 @@
+"""One forked process for each point where it is to die, two at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def for_each(points: Sequence[str], folder: Path, play: Callable[[Path, str], Coroutine[Any, Any, None]]) -> None:
+    """Run `play(folder / point, point)` in a process of its own for each of `points`."""
+    running: list[int] = []
+    for point in points:
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                asyncio.run(play(folder / point, point))
+                code = 0
+            finally:
+                os._exit(code)
+        running.append(pid)
+        if len(running) == 2:
+            os.waitpid(running.pop(0), 0)
+    for pid in running:
+        os.waitpid(pid, 0)

@@ -14,7 +14,6 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 from sakti.store import search_rank
@@ -34,11 +33,11 @@ from sakti.store.search_query import (
     terms,
 )
 from sakti.store.search_rank import Candidate
+from sakti.store.snippets import SNIPPET, snippet_of
 from sakti.store.stems import stems
 
 __all__ = [
-    "KINDS", "Hit", "Query", "Scope", "SearchPage", "looks_like_identifier", "parse_query", "search", "snippet_of",
-    "terms",
+    "KINDS", "Hit", "Query", "Scope", "SearchPage", "looks_like_identifier", "parse_query", "search", "terms",
 ]  # fmt: skip
 
 CANDIDATES = 300
@@ -46,9 +45,6 @@ FEW = 5  # fewer hits than that: look by trigrams too
 QUESTION = 3  # from so many words on, the answer may stand beside what matches
 ENTERING = 50  # hits whose neighbours may enter the list
 HEAD = 4_000  # characters of a candidate that are read for ranking
-SNIPPET = 160
-READ, SPOTS = 100_000, 20  # characters of a text, and places of each word, that are looked at for its snippet
-MARKED = 64  # words that are marked in it
 WEIGHTS = "bm25(search_words, 1.0, 0.5, 0.3, 0.3)"  # text, pieces of identifiers, message before, its summary
 BUDGET = 9_000  # postings that one query may rank, about 1 µs each
 POSTINGS = 6_000  # texts looked up by trigrams for one query
@@ -464,8 +460,7 @@ def _without_excluded(db: Database, found: list[Candidate], query: Query) -> lis
 
 def _hit(row: tuple[Any, ...], words: Sequence[str], score: float, rank: int) -> Hit:
     _, kind, doc_id, thread_id, title, task_id, role, created, position, text, source = row
-    start = _best_place(text, words)
-    snippet, marks = _snippet(text, words, start)
+    snippet, marks, start = snippet_of(text, words)
     return Hit(
         doc_id,
         kind,
@@ -483,46 +478,3 @@ def _hit(row: tuple[Any, ...], words: Sequence[str], score: float, rank: int) ->
         source,
         start,
     )
-
-
-def snippet_of(text: str, words: Sequence[str]) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """About 160 characters of `text` on one line where most of `words` stand, and where they stand in it."""
-    return _snippet(text, words, _best_place(text, words))
-
-
-def _best_place(text: str, words: Sequence[str]) -> int:
-    """Where the 160 characters begin in which most of `words` stand."""
-    start, most, first = 0, 0, 0
-    spots = _spots(text[:READ].lower(), words)
-    for last, spot in enumerate(spots):
-        while spot - spots[first] >= SNIPPET:
-            first += 1
-        if last - first + 1 > most:
-            start, most = max(0, spots[first] - 30), last - first + 1
-    return start
-
-
-def _snippet(text: str, words: Sequence[str], start: int) -> tuple[str, tuple[tuple[int, int], ...]]:
-    cut = " ".join(text[start : start + SNIPPET].split())
-    snippet = ("…" if start else "") + cut + ("…" if start + SNIPPET < len(text) else "")
-    pattern = _marker(tuple(words))
-    return snippet, tuple((m.start(), m.end()) for m in pattern.finditer(snippet)) if pattern else ()
-
-
-def _spots(text: str, words: Sequence[str]) -> list[int]:
-    """Where the words stand in a text in lower case, at most some places of each."""
-    out: list[int] = []
-    for word in {w.lower() for w in words[:MARKED] if w.strip()}:
-        at = -1
-        for _ in range(SPOTS):
-            at = text.find(word, at + 1)
-            if at < 0:
-                break
-            out.append(at)
-    return sorted(out)
-
-
-@lru_cache(maxsize=4)
-def _marker(words: tuple[str, ...]) -> re.Pattern[str] | None:
-    wanted = sorted({w.lower() for w in words[:MARKED] if w.strip()}, key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, wanted)), re.IGNORECASE) if wanted else None

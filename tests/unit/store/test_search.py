@@ -15,7 +15,8 @@ from sakti.core.clock import SystemClock
 from sakti.store import migrate, search_index
 from sakti.store import search as search_store
 from sakti.store.database import Store
-from sakti.store.search import Scope, parse_query, search, snippet_of, terms
+from sakti.store.search import Scope, parse_query, search, terms
+from sakti.store.snippets import snippet_of
 
 DAY = 86_400_000
 TEXTS = {
@@ -152,7 +153,7 @@ def test_no_text_is_an_error(db: APSWDatabase, text: str) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.text(max_size=600), st.lists(st.text(max_size=12), max_size=6))
 def test_marks_lie_in_the_snippet_and_do_not_overlap(text: str, words: list[str]) -> None:
-    snippet, marks = snippet_of(text, words)
+    snippet, marks, _ = snippet_of(text, words)
     assert all(0 <= a < b <= len(snippet) for a, b in marks)
     assert all(a[1] <= b[0] for a, b in itertools.pairwise(marks))
 

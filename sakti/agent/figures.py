@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from sakti.core.events import Backlog, CompactionFinished, MemoryStatus
 from sakti.core.text import count_k
 
 if TYPE_CHECKING:
+    from sakti.store.memory_events import Happened
     from sakti.store.memory_figures import Figures
 
 GENERATIONS = 10  # newest ones that are listed
@@ -80,6 +82,29 @@ def _messages(count: int) -> str:
 
 def _lines(count: int, name: str = "line") -> str:
     return f"{count} {name}{'s' * (count != 1)}"
+
+
+def in_a_line(event: Happened, retry_at: int | None = None) -> str:
+    """What happened, in a few words; `retry_at` (Unix ms) is known of the newest failure alone."""
+    sizes_ = f"{count_k(event.tokens_before)} → {count_k(event.tokens_after)}"
+    match event.kind:
+        case "observed":
+            return f"observed {_messages(event.messages)} → {_lines(event.lines)}, {sizes_}"
+        case "activated":
+            return f"{_messages(event.messages)} out, {_lines(event.lines)} in, {sizes_}"
+        case "reflected":
+            return f"reflected {sizes_}"
+        case "taken_over":
+            return f"generation {event.generation} in use, {sizes_}"
+        case "taken_back":
+            return f"generation {event.generation} taken back"
+        case "compacted":
+            return f"compacted {_messages(event.messages)}, {sizes_}"
+        case "undone":
+            return f"compaction undone, {_messages(event.messages)} back"
+        case "failed":
+            again = f", again at {datetime.fromtimestamp(retry_at / 1000):%H:%M:%S} at the latest" if retry_at else ""
+            return f"{event.text}{again}"
 
 
 def rows(figures: Figures) -> list[tuple[str, str]]:

@@ -353,7 +353,7 @@ class Session:
             await resume.answer_open_calls(self.store, thread, self.counter, self.owner)
         newest = await self.store.read(messages.page, thread.id, limit=1)
         self._newest = newest[-1].index if newest else -1
-        self.usage = await self.store.read(messages.usage_of, thread.id)
+        self.usage = await self.store.read(messages.usage_of, thread.id, purpose="actor")
         await self._engine.open(thread)
         if self.model_info is not None and self.model_info.small:
             self._engine.expect(await asyncio.to_thread(assembly.small_budget, self))

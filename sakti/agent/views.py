@@ -5,13 +5,15 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from sakti.core.types import Message, ModelInfo, Thread, plain_text
+from sakti.core.types import Message, ModelInfo, Thread, Usage, plain_text
 
 if TYPE_CHECKING:
     from sakti.agent.session import Session
+    from sakti.store.memory import Group
+    from sakti.store.memory_events import Happened
     from sakti.store.memory_figures import Figures
     from sakti.store.memory_log import LogLine
     from sakti.store.places import Origin
@@ -38,6 +40,14 @@ class ContextBlock:
     tokens: int
     text: str
     cached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Of a thread: `actor` for the conversation itself, `memory` for observing and reflecting."""
+
+    actor: Usage = field(default_factory=Usage)
+    memory: Usage = field(default_factory=Usage)
 
 
 class Views:
@@ -94,6 +104,34 @@ class Views:
         if session.thread is None:
             return memory_figures.Figures()
         return await session.store.read(memory_figures.figures, session.engine.record_id)
+
+    async def memory_events(self) -> list[Happened]:
+        """What happened to this thread's memory, newest first."""
+        from sakti.store import memory_events
+
+        session = self._session
+        if session.thread is None:
+            return []
+        return await session.store.read(memory_events.events, session.engine.record_id, session.thread.id)
+
+    async def memory_groups(self, group_ids: Sequence[str]) -> list[Group]:
+        """Groups of the log by their ids, with their texts."""
+        from sakti.store import memory
+
+        return await self._session.store.read(memory.groups_by_id, group_ids)
+
+    async def spent(self) -> Spent:
+        """What this thread has used so far, by its stored calls."""
+        from sakti.store import messages
+
+        session = self._session
+        if session.thread is None:
+            return Spent()
+        thread, read = session.thread.id, session.store.read
+        actor, observer, reflector = [
+            await read(messages.usage_of, thread, purpose=purpose) for purpose in ("actor", "observer", "reflector")
+        ]
+        return Spent(actor, observer + reflector)
 
     async def turn_tokens(self) -> int | None:
         """Tokens that a turn of this thread brought lately; None where that is not known."""

@@ -91,7 +91,7 @@ def handle(app: SaktiApp, event: Event) -> None:
             app.status_line.context = tokens
             live.begin_step()
         case StepFinished():
-            app.sidebar.memory.usage = app.session.usage
+            app.sidebar.memory.look()
         case StepDiscarded(reason=reason):
             live.discard_step(reason)
         case RetryScheduled(attempt, limit, delay, reason):
@@ -163,7 +163,7 @@ def activation_notice(event: MemoryActivation, *, by_hand: bool = False) -> Noti
 def _turn_finished(app: SaktiApp, event: TurnFinished) -> None:
     app.transcript.live.end_turn()
     app.status_line.busy(False)
-    app.sidebar.memory.usage = app.session.usage
+    app.sidebar.memory.look()
     app.show_git()
     app.attention.turn_ended(event.error_title or _ENDS.get(event.status, "The answer is there"))
     if event.status == "answered":

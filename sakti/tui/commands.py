@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from sakti.agent.commands import Typed, parse
 from sakti.agent.figures import status_rows
+from sakti.agent.views import Spent
 from sakti.core.config import APPROVAL_MODES
 from sakti.core.errors import SaktiError
 from sakti.core.text import count_k, one_line
-from sakti.core.types import Usage
 from sakti.tui.transcript.blocks import CardBlock, NoticeBlock
 
 if TYPE_CHECKING:
@@ -99,6 +99,9 @@ class Commands:
             self._app.say("Nothing was compacted in this thread, or it was undone.")
         else:
             self._app.push_screen(CompactionScreen(shown))
+
+    async def do_setup(self, _: str) -> None:
+        self._app.open_setup()
 
     async def do_settings(self, _: str) -> None:
         from sakti.agent.settings_view import settings
@@ -192,7 +195,7 @@ class Commands:
         await self._app.session.views.set_ui_state("theme", name)
 
     async def do_cost(self, _: str) -> None:
-        self._app.transcript.live.add_block(cost_card(self._app.session.usage))
+        self._app.transcript.live.add_block(cost_card(await self._app.session.views.spent()))
 
     async def do_doctor(self, _: str) -> None:
         lines = await self._app.session.views.doctor()
@@ -205,15 +208,19 @@ class Commands:
         await self._app.action_quit()
 
 
-def cost_card(usage: Usage) -> CardBlock:
+def cost_card(spent: Spent) -> CardBlock:
     """Tokens and price of a thread, as the provider reported them."""
+    usage, memory = spent.actor, spent.memory
+    cost = (usage + memory).cost_usd
     share = f" ({usage.cached_tokens / usage.input_tokens:.0%} from the cache)" if usage.input_tokens else ""
-    price = f"${usage.cost_usd:.4f}" if usage.cost_usd is not None else "not known for this model"
+    price = f"${cost:.4f}" if cost is not None else "not known for this model"
+    observed = f"{memory.input_tokens:,} tokens read, {memory.output_tokens:,} written"
     return CardBlock(
         title="Cost of this thread",
         rows=(
             ("input", f"{usage.input_tokens:,} tokens{share}"),
             ("output", f"{usage.output_tokens:,} tokens"),
+            *((("memory", observed),) if memory.input_tokens else ()),
             ("price", price),
         ),
     )

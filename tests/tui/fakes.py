@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
+from sakti.agent.views import Spent
 from sakti.core.config import Config
 from sakti.core.errors import NoModelError
 from sakti.core.events import (
@@ -52,10 +54,11 @@ class FakeViews:
     lines: list = field(default_factory=list)
     past: list = field(default_factory=list)  # moments of the log
     a_turn: int | None = None
+    usage: Callable = Usage
     happened: list = field(default_factory=list)
     figures: Figures = field(default_factory=Figures)
     tasks: SimpleNamespace = field(default_factory=lambda: board())
-    state: dict[str, str] = field(default_factory=dict)
+    state: dict[str, str] = field(default_factory=lambda: {"welcomed": "1"})
     typed: list[str] = field(default_factory=list)
     unsent: tuple[str, list[str]] = ("", [])
     kept: list[tuple[str, tuple[str, ...], bool]] = field(default_factory=list)
@@ -89,6 +92,9 @@ class FakeViews:
 
     async def memory_events(self):
         return self.happened
+
+    async def spent(self):
+        return Spent(self.usage())
 
     async def memory_groups(self, group_ids):
         return []
@@ -181,7 +187,7 @@ class FakeSession:
         self.status: MemoryStatus | None = None
         self.usage = Usage()
         self.git = SimpleNamespace(branch="main", changed=2)
-        self.views = FakeViews()
+        self.views = FakeViews(usage=lambda: self.usage)
         self.listeners: list = []
         self.sent: list[str] = []
         self.calls: list[tuple] = []

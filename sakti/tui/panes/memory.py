@@ -1,24 +1,30 @@
-"""The windows: how full the memory is, what is computed in the background, what it costs."""
+"""The windows: how full the memory is, what is computed in the background, what it costs, what happened last."""
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
 from sakti.agent.figures import forecast, guarded, in_words, sizes
+from sakti.agent.views import Spent
 from sakti.core.events import Gauge, MemoryOperation, MemoryStatus
 from sakti.core.text import count_k, one_line
-from sakti.core.types import Usage
+from sakti.store.memory_events import Happened
 from sakti.tui.palette import Palette, make_palette
+from sakti.tui.panes.title import SIGNS
+from sakti.tui.screens.memory_events import draw_event
 from sakti.tui.transcript.wrap import Line, line_width, shorten
 from sakti.tui.widgets.lines import app_of
 
@@ -27,30 +33,41 @@ if TYPE_CHECKING:
     from sakti.tui.app import SaktiApp
 
 LABEL = 9
+MOST_FAILURES = 50
 
 
-class MemoryPane(Widget):
-    """Drawn from the last `MemoryStatus`, the memory's stored figures and the thread's usage; no number is made up
-    here."""
+class MemoryPane(Widget, can_focus=True):
+    """Drawn from the last `MemoryStatus`, the memory's stored figures and events and the thread's usage; no number is
+    made up here. The last events fill what room there is."""
 
+    HELP = "The windows. ┃ on a bar: the next observation in the background begins there. Enter: all that happened."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "events", "All that happened", show=False, id="memory.events"),
+        Binding("escape", "leave", "Back to the prompt", show=False, id="memory.leave"),
+    ]
+
+    events: reactive[Sequence[Happened]] = reactive(())
     status: reactive[MemoryStatus | None] = reactive(None)
-    usage: reactive[Usage] = reactive(Usage())
+    spent: reactive[Spent] = reactive(Spent())
     figures: reactive[Figures | None] = reactive(None)
     failed: reactive[str] = reactive("")
     turn_tokens: reactive[int | None] = reactive(None)
     title_style = Style()
 
-    def on_mount(self) -> None:
-        app_of(self).theme_changed_signal.subscribe(self, lambda _: self.refresh())
-
     def watch_status(self) -> None:
         self._fit()
-        if self.is_mounted and self.status is not None:
-            app = cast("SaktiApp", app_of(self))
-            app.go(self._load_turns, app, group="turns", exclusive=True)
+        if self.status is not None:
+            self.look()
 
-    async def _load_turns(self, app: SaktiApp) -> None:
+    def look(self) -> None:
+        """Read what this thread's turns brought and cost so far."""
+        if self.is_mounted:
+            app = cast("SaktiApp", app_of(self))
+            app.go(self._look, app, group="turns", exclusive=True)
+
+    async def _look(self, app: SaktiApp) -> None:
         self.turn_tokens = await app.session.views.turn_tokens()
+        self.spent = await app.session.views.spent()
 
     def watch_turn_tokens(self) -> None:
         self._fit()
@@ -61,16 +78,62 @@ class MemoryPane(Widget):
     def watch_failed(self) -> None:
         self._fit()
 
+    def watch_events(self) -> None:
+        self._fit()
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._failures: list[Happened] = []  # of this window: they are stored nowhere
+        self._folded = False
+
+    def on_mount(self) -> None:
+        app_of(self).theme_changed_signal.subscribe(self, lambda _: self.refresh())
+
+    def on_focus(self) -> None:
+        self.refresh()
+
+    def on_blur(self) -> None:
+        self.refresh()
+
+    def fold(self, folded: bool) -> None:
+        self._folded = folded
+        self.refresh(layout=True)
+
     def _fit(self) -> None:
         """Lay the side bar out again only when a line came or went."""
-        if self.is_mounted and self.size.width and len(self._lines(self.size.width)) != self.size.height:
+        fixed = self._folded or self.has_class("-set") or self.screen.query("#side.-alone")
+        if not fixed and self.is_mounted and self.size.width and len(self._lines(self.size.width)) != self.size.height:
             self.refresh(layout=True)
+
+    def _room(self) -> int:
+        """Lines for events where the pane is as high as it needs to be."""
+        rows = app_of(self).size.height
+        return 3 if rows >= 45 else 2 if rows >= 34 else 0
+
+    def all_events(self) -> list[Happened]:
+        """Newest first, with the failures of this window."""
+        return sorted([*self.events, *self._failures], key=lambda e: e.time, reverse=True)
+
+    def action_events(self) -> None:
+        from sakti.tui.screens.memory_events import MemoryEventsScreen
+
+        retry_at = None if self.status is None else self.status.retry_at
+        app_of(self).push_screen(MemoryEventsScreen(self.all_events(), retry_at))
+
+    def action_leave(self) -> None:
+        self.screen.set_focus(self.screen.query_one("#prompt"))
+
+    def on_click(self, event: events.Click) -> None:
+        if event.y > 0:  # the title folds
+            self.action_events()
 
     def operation(self, event: MemoryOperation) -> None:
         """Background work began, ended or failed."""
         if event.kind == "failed":
             reason = str(event.fields.get("error") or event.fields.get("reason") or "")
             self.failed = f"{event.operation_type} failed: {one_line(reason, 200)}"
+            when = int(event.fields.get("failed_at") or 0)
+            self._failures = [*self._failures, Happened(when, "failed", text=self.failed)][-MOST_FAILURES:]
         elif event.kind == "end":
             self.failed = ""
 
@@ -79,46 +142,55 @@ class MemoryPane(Widget):
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
-        lines = self._lines(width)
+        lines = self._lines(width, self.size.height)
         base = self.rich_style
         if y >= len(lines):
             return Strip.blank(width, base)
-        style = base + self.title_style if y == 0 else base
+        style = base
+        if y == 0:
+            style += self.title_style + Style(underline=self.has_focus)
         line = [Segment(" "), *lines[y]]
         return Strip(Segment.apply_style(line, style)).crop_extend(0, width, style)
 
-    def _lines(self, width: int) -> list[Line]:
+    def _lines(self, width: int, height: int | None = None) -> list[Line]:
+        """As many events as `height` leaves lines for; where None, as many as there is room for."""
         app = app_of(self)
         palette = make_palette(app.theme_variables, app.current_theme.dark)
         self.title_style = palette.cursor
-        return memory_lines(
+        room = max(10, width - 2)
+        lines = memory_lines(
             self.status,
             self.figures,
-            self.usage,
+            self.spent,
             self.failed,
-            max(10, width - 2),
+            room,
             palette,
             turn_tokens=self.turn_tokens,
+            sign=SIGNS[self._folded],
         )
+        left = self._room() if height is None else height - len(lines)
+        shown = self.all_events()[: max(0, left)] if self.status is not None else []
+        return [*lines, *(draw_event(e, room, palette, "%H:%M") for e in shown)]
 
 
 def memory_lines(
     status: MemoryStatus | None,
     figures: Figures | None,
-    usage: Usage,
+    spent: Spent,
     failed: str,
     width: int,
     palette: Palette,
     *,
     turn_tokens: int | None = None,
+    sign: str = SIGNS[False],
 ) -> list[Line]:
     """The pane's lines, its title first."""
-    title: Line = [Segment("Memory", palette.bold)]
+    title: Line = [Segment(f"{sign} Memory", palette.bold)]
     if status is None:
         return [title, [Segment("no window yet: it fills as you talk", palette.faint)]]
     state = "running" if "running" in _states(status) else "idle"
     right = f"gen {status.generation_count} · {state}"
-    title.append(Segment(right.rjust(max(1, width - 6)), palette.warn if state == "running" else palette.muted))
+    title.append(Segment(right.rjust(max(1, width - 8)), palette.warn if state == "running" else palette.muted))
     about = "≈" if status.approximate else ""
     next_at = status.next_buffer_at
     lines: list[Line] = [title]
@@ -155,7 +227,7 @@ def memory_lines(
     lines.append(_row("reflect", text, palette, reflection.status))
     if figures is not None and (found := guarded(figures)):
         lines.append([Segment("guard".ljust(LABEL), palette.muted), Segment(found, palette.warn)])
-    lines.append(_row("cache", _cost(usage), palette))
+    lines.append(_row("cache", _cost(spent), palette))
     if status.observer:
         names = one_line(status.observer, 60)
         if status.reflector and status.reflector != status.observer:
@@ -223,9 +295,11 @@ def _crop(line: Line, width: int) -> Line:
     return line
 
 
-def _cost(usage: Usage) -> str:
+def _cost(spent: Spent) -> str:
+    """The share of the conversation's input that came from the cache, and the price of all calls, where it is known."""
+    usage = spent.actor
     if not usage.input_tokens:
         return "no call yet"
     share = f"{usage.cached_tokens / usage.input_tokens:.0%} of {count_k(usage.input_tokens)} in"
-    cost = "" if usage.cost_usd is None else f" · ${usage.cost_usd:.2f}"
-    return f"{share}{cost}"
+    cost = (usage + spent.memory).cost_usd
+    return share if cost is None else f"{share} · ${cost:.2f}"

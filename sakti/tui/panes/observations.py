@@ -15,11 +15,12 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.getters import query_one
 from textual.message import Message
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
 from sakti.core.text import one_line, sanitise
 from sakti.tui.palette import Palette
 from sakti.tui.panes.time_bar import TimeBar
+from sakti.tui.panes.title import PaneTitle
 from sakti.tui.transcript.wrap import Line, indent, wrap
 from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.lines import app_of
@@ -200,7 +201,7 @@ class ObservationsPane(Vertical):
             super().__init__()
             self.action, self.line_id, self.text = action, line_id, text
 
-    title = query_one("#observations-title", Static)
+    title = query_one("#observations-title", PaneTitle)
     edit_box = query_one("#observations-edit", Input)
     filter_box = query_one("#observations-filter", Input)
     log_list = query_one("#observations-list", LineList)
@@ -216,14 +217,14 @@ class ObservationsPane(Vertical):
         self._edited = ""  # the line in the edit box
 
     def compose(self) -> ComposeResult:
-        yield Static("Observations", id="observations-title", classes="pane-title", markup=False)
+        yield PaneTitle("Observations", id="observations-title")
         yield TimeBar(id="observations-time")
         yield SafeInput(placeholder="/ text, #category, ? doubtful", id="observations-filter", compact=True)
         yield LineList(
             draw_row,
             selectable=_is_line,
             id="observations-list",
-            empty="nothing observed yet",
+            empty="what you say is observed here as the window fills, or at once by /compact",
         )
         yield SafeInput(placeholder="what the line should say", id="observations-edit", compact=True)
 
@@ -247,9 +248,9 @@ class ObservationsPane(Vertical):
         self.set_class(self._past is not None, "-past")
         self.time_bar.show(self._moments, None if self._past is None else self._moments.index(self._past))
         if self._past is None:
-            self.title.update(f"Observations  {count}".rstrip())
+            self.title.say(f"Observations  {count}".rstrip())
         else:
-            self.title.update(f"PAST {_clock(self._past.time)} · {count or 'empty'} · esc: now")
+            self.title.say(f"PAST {_clock(self._past.time)} · {count or 'empty'} · esc: now")
         follow = keep_end and not self.log_list.has_focus  # who reads a line keeps it
         self.log_list.set_rows(rows, cursor=len(rows) - 1 if follow else None, keep_end=follow)
 

@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.getters import query_one
+from textual.widget import Widget
 
 from sakti.tui.panes.memory import MemoryPane
 from sakti.tui.panes.observations import ObservationsPane
@@ -23,13 +24,20 @@ PANES = ("memory", "log", "tasks")
 NARROWEST, WIDEST = 24, 120  # cells; the chat keeps CHAT of them
 CHAT = 30
 STEP = 4
+LOWEST = 3  # lines of a pane whose height is set by hand; the log has what the others leave
 
 
 class Sidebar(Vertical):
     """A wide terminal remembers its panes apart from a narrow one, where they lie over the chat and start closed."""
 
-    HELP = "The panes. < and > make them narrower and wider; their left edge can be drawn with the mouse."
+    HELP = (
+        "The panes. < and > make them narrower and wider, + and - the one with the focus higher and lower, f folds it. "
+        "Their left edge and their titles can be drawn with the mouse; a click on a title folds."
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("plus", "heighten(1)", "Higher pane", show=False, id="panes.higher"),
+        Binding("minus", "heighten(-1)", "Lower pane", show=False, id="panes.lower"),
+        Binding("f", "fold", "Fold or unfold the pane", show=False, id="panes.fold"),
         Binding("greater_than_sign", f"widen({STEP})", "Wider panes", show=False, id="panes.wider"),
         Binding("less_than_sign", f"widen(-{STEP})", "Narrower panes", show=False, id="panes.narrower"),
     ]
@@ -45,7 +53,10 @@ class Sidebar(Vertical):
         self._narrow_open: set[str] = set()
         self._last_wide: set[str] = set(PANES)
         self._width = 0  # set by hand; 0: as configured
-        self._drawn = False  # the mouse holds the edge
+        self._heights: dict[str, int] = {}  # of memory and tasks, where set by hand
+        self._folded: set[str] = set()
+        self._drawn = ""  # what the mouse holds: "edge", or the pane of a title
+        self._moved = False  # since it holds that
 
     def compose(self) -> ComposeResult:
         yield MemoryPane(id="memory")
@@ -65,8 +76,11 @@ class Sidebar(Vertical):
             self.apply()
 
     def toggle(self, pane: str) -> bool:
-        """Show or hide one pane; True when it shows now."""
-        self.open_panes.symmetric_difference_update({pane})
+        """Show or hide one pane; True when it shows now. One that is folded unfolds."""
+        if pane in self.open_panes and pane in self._folded:
+            self._folded.discard(pane)
+        else:
+            self.open_panes.symmetric_difference_update({pane})
         self.apply()
         return pane in self.open_panes
 
@@ -89,12 +103,17 @@ class Sidebar(Vertical):
 
     @property
     def state(self) -> str:
-        """What to remember of a wide terminal: the names of the open panes, and a width that was set by hand."""
+        """What to remember of a wide terminal: the names of the open panes, those that are folded, and the heights and
+        the width that were set by hand."""
+        folded = [f"folded={p}" for p in PANES if p in self._folded]
+        heights = [f"{p}={lines}" for p, lines in sorted(self._heights.items())]
         width = [f"width={self._width}"] if self._width else []
-        return " ".join([*(p for p in PANES if p in self._wide_open), *width])
+        return " ".join([*(p for p in PANES if p in self._wide_open), *folded, *heights, *width])
 
     def restore(self, state: str) -> None:
         self._wide_open = {p for p in state.split() if p in PANES}
+        self._folded = {p for p in PANES if f"folded={p}" in state.split()}
+        self._heights = {p: int(lines) for p, lines in re.findall(r"\b(memory|tasks)=(\d{1,3})\b", state)}
         if width := re.search(r"\bwidth=(\d{1,3})\b", state):
             self.set_width(int(width[1]))
         self.apply()
@@ -116,24 +135,102 @@ class Sidebar(Vertical):
         app = cast("SaktiApp", app_of(self))
         app.go(app.session.views.set_ui_state, "panes", self.state, group="state")
 
+    # --- heights, folding -------------------------------------------------------------------------------------
+
+    def _pane(self, name: str) -> Widget:
+        return self.query_one(f"#{name}")
+
+    def set_height(self, pane: str, lines: int) -> None:
+        """Of memory or tasks, as far as the others keep enough of the side bar."""
+        self._heights[pane] = self._that_fits(pane, lines)
+        self.apply()
+
+    def _that_fits(self, pane: str, lines: int) -> int:
+        """The log keeps LOWEST lines, the tasks beside the windows too; the windows keep those that they have."""
+        log = LOWEST if "log" in self.open_panes else 0
+        other = "memory" if pane == "tasks" else "tasks"
+        keeps = self._pane(other).outer_size.height if pane == "tasks" else LOWEST
+        room = self.size.height - log - 1 - (keeps if other in self.open_panes else 0)
+        return max(LOWEST, min(lines, room))
+
+    def on_resize(self) -> None:
+        if self._heights:
+            self.apply()
+
+    def action_heighten(self, step: int) -> None:
+        """The pane with the focus; the log's height is what the tasks, or else the windows, leave it."""
+        pane = self._focused_pane()
+        if pane == "log":
+            pane, step = "tasks" if "tasks" in self.open_panes else "memory", -step
+        if pane in self.open_panes and pane not in self._folded:
+            self.set_height(pane, self._pane(pane).outer_size.height + step)
+            self._remember()
+
+    def action_fold(self) -> None:
+        self.fold(self._focused_pane())
+
+    def fold(self, pane: str) -> None:
+        """Leave only the title of a pane, or show all of it again."""
+        self._folded ^= {pane}
+        if pane in self._folded and self._focused_pane() == pane:
+            self.screen.set_focus(self.screen.query_one("#prompt"))
+        self.apply()
+        self._remember()
+
+    def _focused_pane(self) -> str:
+        focused = self.screen.focused
+        above = [] if focused is None else [w.id for w in focused.ancestors_with_self]
+        return next((p for p in PANES if p in above), "")
+
+    # --- the mouse --------------------------------------------------------------------------------------------
+
     def on_mouse_down(self, event: events.MouseDown) -> None:
         if event.screen_x == self.region.x and not self.narrow:
-            self._drawn = True
+            self._drawn = "edge"
+        else:
+            self._drawn = next((p for p in PANES if self._is_title(p, int(event.screen_y))), "")
+        self._moved = False
+        if self._drawn:
             self.capture_mouse()
 
+    def _is_title(self, pane: str, y: int) -> bool:
+        return pane in self.open_panes and self._pane(pane).region.y == y
+
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        if self._drawn:
+        """A title that is drawn takes the line between its pane and the one above with it."""
+        y = int(event.screen_y)
+        if self._drawn == "edge":
             self.set_width(self.region.right - int(event.screen_x))
+        elif self._drawn and not self._is_title(self._drawn, y):
+            self._moved = True
+            if self._drawn == "tasks":
+                self.set_height("tasks", self.region.bottom - y)
+            elif self._drawn == "log" and "memory" in self.open_panes - self._folded:
+                self.set_height("memory", y - self.memory.region.y - self.memory.styles.margin.height)
 
     def on_mouse_up(self) -> None:
-        if self._drawn:
-            self._drawn = False
-            self.release_mouse()
+        drawn, self._drawn = self._drawn, ""
+        if not drawn:
+            return
+        self.release_mouse()
+        if drawn == "edge" or self._moved:
             self._remember()
+        else:
+            self.fold(drawn)
 
     def apply(self) -> None:
         panes = self.open_panes
         self.display = bool(panes)
+        log = "log" in panes - self._folded
         for name in PANES:
-            self.query_one(f"#{name}").display = name in panes
-        self.set_class("log" not in panes, "-no-log")
+            pane, folded = self._pane(name), name in self._folded
+            pane.display = name in panes
+            pane.set_class(folded, "-folded")
+            set_by_hand = name in self._heights and not folded and (log or name == "memory")
+            pane.set_class(set_by_hand, "-set")
+            pane.styles.height = self._that_fits(name, self._heights[name]) if set_by_hand else None
+        self.memory.fold("memory" in self._folded)
+        self.observations.title.fold("log" in self._folded)
+        self.tasks.title.fold("tasks" in self._folded)
+        self.set_class(not log, "-no-log")
+        self.set_class(panes - self._folded == {"memory"}, "-alone")  # the rest is room for events

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.segment import Segment
 from textual import events, on
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.getters import query_one
-from textual.widgets import Static
 
 from sakti.core.text import one_line
 from sakti.tui.palette import Palette
+from sakti.tui.panes.title import PaneTitle
 from sakti.tui.transcript.wrap import Line, shorten
 from sakti.tui.widgets.line_list import LineList
 
@@ -84,13 +85,14 @@ def draw_task(row: TaskRow, width: int, palette: Palette) -> list[Line]:
 class TasksPane(Vertical):
     """Title with counts, and the list."""
 
-    HELP = "▶ in progress, · ready, ✗ blocked and by what, ✓ closed today. Enter, or a click on the title: the board."
-    title = query_one("#tasks-title", Static)
+    HELP = "▶ in progress, · ready, ✗ blocked and by what, ✓ closed today. b, Enter on a task or two clicks: the board."
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("b", "board", "The board", show=False, id="tasks.board")]
+    title = query_one("#tasks-title", PaneTitle)
     task_list = query_one("#tasks-list", LineList)
 
     def compose(self) -> ComposeResult:
-        yield Static("Tasks", id="tasks-title", classes="pane-title", markup=False)
-        yield LineList(draw_task, id="tasks-list", empty="no tasks")
+        yield PaneTitle("Tasks", id="tasks-title")
+        yield LineList(draw_task, id="tasks-list", empty="no tasks: ask the agent for one, or /tasks and n")
 
     def on_mount(self) -> None:
         self._version = -1
@@ -114,8 +116,11 @@ class TasksPane(Vertical):
         self.open_board()
 
     def on_click(self, event: events.Click) -> None:
-        if event.widget is self.title:
+        if event.widget is self.task_list and not self.task_list.rows:
             self.open_board()
+
+    def action_board(self) -> None:
+        self.open_board()
 
     def open_board(self) -> None:
         """The columns, over the whole screen."""
@@ -127,7 +132,7 @@ class TasksPane(Vertical):
     def show(self, board: Board) -> None:
         counts = board.counts or (len(board.ready), len(board.blocked), len(board.in_progress), len(board.closed_today))
         parts = [f"{n} {v}" for n, v in (("ready", counts[0]), ("blocked", counts[1]), ("done", counts[3])) if v]
-        self.title.update(f"Tasks  {' · '.join(parts)}".rstrip())
+        self.title.say(f"Tasks  {' · '.join(parts)}".rstrip())
         self.task_list.set_rows(task_rows(board))
         if self._board is not None and self._board.is_attached:
             self._board.look()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sakti.store import levels, memory, memory_corrections, memory_figures, memory_log
+from sakti.store import levels, memory, memory_corrections, memory_events, memory_figures, memory_log
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from tests.fakes.clock import FakeClock
@@ -16,6 +16,7 @@ from tests.fakes.clock import FakeClock
 QUERIES: dict[str, Callable[[Any], object]] = {
     "the log": lambda db: memory_log.log_lines(db, "r"),
     "the log at a time": lambda db: memory_corrections.as_of(db, "r", 1),
+    "events": lambda db: memory_events.events(db, "r", "t"),
     "figures": lambda db: memory_figures.figures(db, "r"),
     "groups": lambda db: memory.groups(db, "r", "active"),
     "a mark": lambda db: memory.is_marked(db, "r", "paused"),

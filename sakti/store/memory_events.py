@@ -1,0 +1,81 @@
+"""What happened to a memory, newest first, from its own rows: observed, activated, reflected, compacted, undone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Literal, TypeAlias
+
+from sakti.store.connection import Database
+
+Kind: TypeAlias = Literal[
+    "observed", "activated", "reflected", "taken_over", "taken_back", "compacted", "undone", "failed"
+]
+AT_ONCE = 1_000  # ms: what goes into the log within them was observed while somebody waited, and is one event
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """`time` in Unix ms. Tokens: of what went in and of what came of it. `group_ids`: whose text tells more. `text`: a
+    compaction's focus, the reason of a failure."""
+
+    time: int
+    kind: Kind
+    messages: int = 0
+    lines: int = 0
+    tokens_before: int = 0
+    tokens_after: int = 0
+    generation: int = 0
+    group_ids: tuple[str, ...] = ()
+    text: str = ""
+
+
+def events(db: Database, record_id: str, thread_id: str, limit: int = 200) -> list[Happened]:
+    """The newest of a record's events and of a thread's compactions, newest first."""
+    groups = db.execute_sql(
+        "SELECT id, kind, json_array_length(message_ids), message_tokens, observation_tokens, generation, created_at,"
+        " activated_at, discarded_at, coalesce(json_extract(metadata, '$.input_tokens'), 0),"
+        " (SELECT count(*) FROM observations WHERE group_id = g.id)"
+        " FROM observation_groups g WHERE record_id = ? ORDER BY pk DESC LIMIT ?",
+        (record_id, limit),
+    ).fetchall()
+    compactions = db.execute_sql(
+        "SELECT message_count, tokens_before, tokens_after, created_at, undone_at, focus, group_ids"
+        " FROM compaction_records WHERE thread_id = ? ORDER BY pk DESC LIMIT ?",
+        (thread_id, limit),
+    ).fetchall()
+    found = [*_of_groups(groups), *_activations(groups), *_of_compactions(compactions)]
+    return sorted(found, key=lambda e: e.time, reverse=True)[:limit]
+
+
+def _of_groups(rows: list[Any]) -> Iterator[Happened]:
+    for group_id, kind, messages, before, after, generation, created, activated, discarded, given, lines in rows:
+        ids = (group_id,)
+        if kind == "observation":
+            yield Happened(created, "observed", messages, lines, before, after, group_ids=ids)
+            continue
+        yield Happened(created, "reflected", 0, lines, given, after, generation, ids)
+        if activated is not None:
+            yield Happened(activated, "taken_over", 0, lines, given, after, generation, ids)
+            if discarded is not None:
+                yield Happened(discarded, "taken_back", 0, lines, given, after, generation, ids)
+
+
+def _activations(rows: list[Any]) -> Iterator[Happened]:
+    """Groups that went into the log together are one event."""
+    ready = [r for r in rows if r[1] == "observation" and r[7] is not None and r[7] - r[6] >= AT_ONCE]
+    for time, together in groupby(sorted(ready, key=lambda r: r[7]), key=lambda r: r[7]):
+        found = list(together)
+        messages, before, after = (sum(r[n] for r in found) for n in (2, 3, 4))
+        ids = tuple(r[0] for r in reversed(found))
+        yield Happened(time, "activated", messages, sum(r[10] for r in found), before, after, group_ids=ids)
+
+
+def _of_compactions(rows: list[Any]) -> Iterator[Happened]:
+    for messages, before, after, created, undone, focus, groups in rows:
+        ids = tuple(json.loads(groups))
+        yield Happened(created, "compacted", messages, 0, before, after, group_ids=ids, text=focus)
+        if undone is not None:
+            yield Happened(undone, "undone", messages, 0, after, before, group_ids=ids, text=focus)

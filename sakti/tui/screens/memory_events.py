@@ -1,0 +1,100 @@
+"""All that happened to a memory, newest first; each opens with the lines that it made."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rich.segment import Segment
+
+from sakti.agent.figures import in_a_line, sizes
+from sakti.core.text import one_line, sanitise
+from sakti.tui.palette import Palette
+from sakti.tui.screens.compaction import DiffBlock
+from sakti.tui.screens.panel import BACK, Keys, ListPanel
+from sakti.tui.screens.text import ReadScreen
+from sakti.tui.transcript.blocks import Block, CardBlock, TextBlock
+from sakti.tui.transcript.wrap import Line, shorten
+
+if TYPE_CHECKING:
+    from sakti.store.memory import Group
+    from sakti.store.memory_events import Happened
+
+SIGNS = {
+    "observed": "●",
+    "activated": "▼",
+    "reflected": "◆",
+    "taken_over": "◆",
+    "taken_back": "↶",
+    "compacted": "▣",
+    "undone": "↶",
+    "failed": "✗",
+}
+
+
+def draw_event(event: Happened, width: int, palette: Palette, clock: str, retry_at: int | None = None) -> Line:
+    """`12:04 ● observed 4 messages → 3 lines, 553 → 44`; `clock` is the format of the time."""
+    style = {"failed": palette.bad, "activated": palette.ok, "compacted": palette.ok}.get(event.kind, palette.agent)
+    when = f"{datetime.fromtimestamp(event.time / 1000):{clock}} "
+    room, text = max(4, width - len(when) - 2), one_line(in_a_line(event, retry_at), 300)
+    if len(text) > room and event.kind != "failed":
+        text = text.partition(",")[0]  # the tokens go first, then the word that the sign stands for
+        text = text if len(text) <= room else text.partition(" ")[2]
+    text = shorten(text, room)
+    return [Segment(when, palette.faint), Segment(f"{SIGNS[event.kind]} ", style), Segment(text, palette.muted)]
+
+
+class MemoryEventsScreen(ListPanel):
+    """`retry_at`: when what failed last is tried again (Unix ms)."""
+
+    HELP = (
+        "● observed, ▼ into the log and its messages out of the window, ◆ reflected, ▣ compacted, ↶ taken back, "
+        "✗ failed. Enter shows what was made, and of a reflection what became of the lines before."
+    )
+    placeholder = "filter"
+    empty = "nothing happened yet: what is said is observed as the window fills, or by /compact"
+    keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter what it made", "open"), BACK)
+
+    def __init__(self, events: Sequence[Happened], retry_at: int | None) -> None:
+        super().__init__(f"Memory  {len(events)} event{'s' * (len(events) != 1)}")
+        self._events = events
+        self._retry_at = retry_at
+
+    def rows(self, text: str) -> list[Happened]:
+        return [e for e in self._events if text.lower() in f"{e.kind} {in_a_line(e)}".lower()]
+
+    def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
+        newest = next((e for e in self._events if e.kind == "failed"), None)
+        return [draw_event(row, width, palette, "%Y-%m-%d %H:%M:%S", self._retry_at if row is newest else None)]
+
+    def choose(self, row: Any) -> None:
+        self.sakti.go(self._show, row, group="memory-event", exclusive=True)
+
+    async def _show(self, event: Happened) -> None:
+        views = self.sakti.session.views
+        groups = await views.memory_groups(event.group_ids)
+        merged = await views.memory_groups(groups[0].merged_group_ids) if groups else []
+        title = f"{datetime.fromtimestamp(event.time / 1000):%Y-%m-%d %H:%M:%S}  {in_a_line(event)}"
+        self.sakti.push_screen(ReadScreen(title, event_blocks(event, groups, merged)))
+
+
+def event_blocks(event: Happened, groups: Sequence[Group], merged: Sequence[Group]) -> list[Block]:
+    """What an event made: the text of its groups; of a reflection, the lines before and after as a diff."""
+    models = ", ".join(dict.fromkeys(one_line(g.model, 60) for g in groups if g.model))
+    indexes = [i for g in groups for i in (g.first_index, g.last_index) if i is not None]
+    facts = (
+        ("what", in_a_line(event)),
+        ("tokens", sizes(event.tokens_before, event.tokens_after) if event.tokens_before else ""),
+        ("messages", f"numbers {min(indexes) + 1} to {max(indexes) + 1}" if indexes else ""),
+        ("by", models),
+        ("focus" if event.kind in ("compacted", "undone") else "why", one_line(event.text, 300)),
+    )
+    card = CardBlock(title=event.kind.replace("_", " "), rows=tuple((k, v) for k, v in facts if v))
+    after = [line for g in groups for line in sanitise(g.text).split("\n")]
+    if not merged:
+        return [card, *([TextBlock(text="\n".join(after), open=True, gap=True)] if after else [])]
+    before = [line for g in merged for line in sanitise(g.text).split("\n")]
+    diff = difflib.unified_diff(before, after, "before", "after", n=len(before), lineterm="")
+    return [card, DiffBlock(diff="\n".join(diff))]

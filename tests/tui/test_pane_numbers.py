@@ -1,0 +1,108 @@
+"""Every number of the memory pane is the store's, after every turn of a long run with observing in the background."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from sakti.agent.session import Options, Session
+from sakti.core.events import to_json
+from sakti.core.text import count_k
+from sakti.core.tokens import Estimator
+from sakti.core.types import Usage
+from sakti.providers.scripted import Answer
+from sakti.tui.app import SaktiApp
+from tests.fakes.memory import ScriptedReflector
+from tests.tui.conftest import screen_text, settle
+from tests.tui.real import real_session, say
+
+TURNS = int(os.environ.get("SAKTI_TEST_TURNS", "12"))  # more of them by hand
+
+
+def stored(db: Any, record: str, thread: str) -> dict[str, Any]:
+    """The pane's numbers, by SQL alone."""
+
+    def one(sql: str, *values: Any) -> Any:
+        return db.execute_sql(sql, values).fetchone()
+
+    (cursor,) = one(
+        "SELECT coalesce(max(last_index), -1) FROM observation_groups WHERE record_id = ?"
+        " AND state IN ('active', 'superseded') AND kind = 'observation'",
+        record,
+    )
+    (pending,) = one(
+        "SELECT coalesce(sum(token_count), 0) FROM messages WHERE thread_id = ? AND message_index > ?", thread, cursor
+    )
+    chunks, raw, made = one(
+        "SELECT count(*), coalesce(sum(message_tokens), 0), coalesce(sum(observation_tokens), 0)"
+        " FROM observation_groups WHERE record_id = ? AND state = 'buffered' AND kind = 'observation'",
+        record,
+    )
+    (generation,) = one("SELECT generation_count FROM observational_memory WHERE id = ?", record)
+    (lines,) = one(
+        "SELECT count(*) FROM observations o JOIN observation_groups g ON g.id = o.group_id"
+        " WHERE g.record_id = ? AND g.state = 'active' AND o.forgotten = 0",
+        record,
+    )
+    read, cached, cost = one("SELECT sum(input_tokens), sum(cached_tokens), sum(cost_usd) FROM steps")
+    return {
+        "pending": pending, "chunks": chunks, "raw": raw, "made": made, "generation": generation, "lines": lines,
+        "read": read, "cached": cached, "cost": cost,
+    }  # fmt: skip
+
+
+def pane_shows(text: str, found: dict[str, Any], observed: int) -> None:
+    def has(pattern: str) -> None:
+        assert re.search(pattern, text), f"{pattern!r} is not in\n{text}"
+
+    def k(tokens: int) -> str:
+        return f"≈?{re.escape(count_k(tokens))}"
+
+    has(rf"messages .* {k(found['pending'])} / 900")
+    has(rf"observed .* {k(observed)} / 500")
+    has(rf"Memory +gen {found['generation']} ·")
+    if found["chunks"]:
+        has(rf"buffered +{found['chunks']} chunks? {k(found['raw'])} → {k(found['made'])}")
+    else:
+        has(r"buffered +(nothing|idle)")
+    has(rf"cache +{found['cached'] / found['read']:.0%} of {k(found['read'])} in · \${found['cost']:.2f}")
+    has(rf"Observations +{found['lines'] or ''}")
+
+
+async def test_the_pane_says_what_the_store_holds(store, tmp_path):
+    used = Usage(1_000, 900, 10, 50, 0, 0.01)
+    answers = [Answer(f"Service {n} is on {n}00 now. " + f"step {n} of it " * 25, usage=used) for n in range(TURNS)]
+    overrides = ("memory.observation.message_tokens=900", "memory.reflection.observation_tokens=500")
+    session = real_session(store, tmp_path / "w", *answers, overrides=overrides)
+    app = SaktiApp(session)
+    seen: set[str] = set()
+    async with app.run_test(size=(140, 50)) as pilot:
+        await settle(app, pilot)
+        session.engine._worker.reflector = ScriptedReflector()
+        for n in range(TURNS):
+            await say(app, pilot, f"remember that service {n} listens on {n}00, and why: " + f"reason {n} " * 20)
+            await session.engine.wait_idle()
+            await settle(app, pilot)
+            store.clock.advance(60)
+            record, thread = session.engine.record_id, session.thread.id
+            found = await store.read(stored, record, thread)
+            blocks = session.engine.preview().blocks
+            pane_shows(screen_text(app), found, session.engine.status().observations.tokens)
+            log = sum(b.tokens for b in blocks if b.kind in ("observations", "reflection"))
+            assert session.engine.status().observations.tokens == log, "what the actor is sent"
+            seen |= {e.kind for e in app.sidebar.memory.all_events()}
+        shown = to_json(session.engine.status())
+    assert {"observed", "activated", "reflected", "taken_over"} <= seen
+    again = Session(
+        Options(tmp_path / "w", session.config, env=session.env, continue_last=True),
+        clock=store.clock,
+        counter=Estimator(),
+        provider=session.provider,
+        model=session.model_info,
+        store=store,
+    )
+    await again.look()  # as `sakti memory status` does
+    told = to_json(again.status)
+    assert told == shown | {key: told[key] for key in ("step_number", "reflector")}
+    await again.close()

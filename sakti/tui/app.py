@@ -28,7 +28,7 @@ from sakti.tui.following import LOOK
 from sakti.tui.palette import variable_defaults
 from sakti.tui.panes.observations import ObservationsPane
 from sakti.tui.panes.sidebar import PANES, Sidebar
-from sakti.tui.themes import FALLBACK, load_themes
+from sakti.tui.themes import FALLBACK, SIXTEEN, load_themes
 from sakti.tui.transcript.markdown import warm_renderers
 from sakti.tui.unsent import Unsent
 from sakti.tui.widgets.approval import ApprovalBox
@@ -82,6 +82,7 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
 
     def __init__(self, session: Session, *, prompt: str | None = None, pick_thread: bool = False) -> None:
         self._themes = load_themes()
+        self._colours = "truecolor"
         super().__init__()
         self.session = session
         self.crash_message = ""
@@ -100,7 +101,7 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
         self.theme = wanted if wanted in self._themes.themes else FALLBACK
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        return variable_defaults(True)
+        return variable_defaults(True, self._colours)
 
     @property
     def started(self) -> bool:
@@ -123,6 +124,21 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
             self.mutate_reactive(SaktiApp.theme)  # of the same name, but maybe not as it was
         self.theme = name
         return True
+
+    @property
+    def colours(self) -> str:
+        """What the terminal can show: "none", "standard" (sixteen), "256", "truecolor"."""
+        return "none" if self.no_color else (self.console.color_system or "none") if not self.is_headless else "256"
+
+    @property
+    def theme_key(self) -> str:
+        """What the last choice of a theme is remembered under."""
+        return "theme16" if self.colours == "standard" else "theme"
+
+    def _use_what_colours_there_are(self) -> None:
+        self._colours = self.colours
+        if self._colours in ("none", "standard"):
+            self.use_theme(SIXTEEN if self._colours == "standard" and self.theme == FALLBACK else self.theme)
 
     def use_motion(self) -> None:
         """Nothing blinks or glides where the user wants it so."""
@@ -149,6 +165,7 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
         self.session.subscribe(lambda event: bridge.handle(self, event))
         self.app_resume_signal.subscribe(self, self._repaint)  # pyright: ignore[reportUnknownMemberType]
         self.use_motion()
+        self._use_what_colours_there_are()
         self.sidebar.styles.width = max(24, min(80, self.session.config.ui.sidebar_width))
         for problem in self._themes.problems:
             self.say(problem, title="Theme", tone="warning")
@@ -166,7 +183,7 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
         self.load_board()
         state = await self.session.views.ui_state()
         self.sidebar.restore(state.get("panes", " ".join(PANES)))
-        if (theme := state.get("theme", "")) in self._themes.themes and self.session.config.ui.theme == FALLBACK:
+        if (theme := state.get(self.theme_key, "")) in self._themes.themes and self.session.config.ui.theme == FALLBACK:
             self.theme = theme
         self.prompt.history_entries = [*await self.session.views.history(), *self.prompt.history_entries]
         await self.unsent.restore()
@@ -187,7 +204,7 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
             self._shown_thread = thread.id
             self.thread_opened(thread.id)
             self.status_line.context = 0
-            self.sidebar.memory.usage = self.session.usage
+            self.sidebar.memory.look()
             self.go(self.load_thread, thread.id, group="thread", exclusive=True)
 
     def show_model(self, model: str | None, window: int | None, reason: str) -> None:

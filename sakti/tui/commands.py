@@ -192,7 +192,7 @@ class Commands:
             return
         if not self._app.use_theme(name):
             raise SaktiError(f"There is no theme {one_line(name, 40)!r}; /theme shows them.", title="Theme")
-        await self._app.session.views.set_ui_state("theme", name)
+        await self._app.session.views.set_ui_state(self._app.theme_key, name)
 
     async def do_cost(self, _: str) -> None:
         self._app.transcript.live.add_block(cost_card(await self._app.session.views.spent()))

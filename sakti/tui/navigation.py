@@ -146,7 +146,7 @@ class Navigation(finding.Finding, following.Following, in_thread.InThread):
     def _picked_theme(self, name: str | None) -> None:
         if name:
             self._me.theme = name
-            self._me.go(self._me.session.views.set_ui_state, "theme", name, group="state")
+            self._me.go(self._me.session.views.set_ui_state, self._me.theme_key, name, group="state")
 
     def action_help(self) -> None:
         from sakti.tui.screens.help import HelpScreen

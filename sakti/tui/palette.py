@@ -10,6 +10,8 @@ from rich.style import Style
 from textual.color import Color
 
 PREFIX = "sakti-"
+GROUND = PREFIX + "ground"  # a key of GROUNDS, where the terminal has few colours; what was found is then in reverse
+GROUNDS = {"none": ("#383838", "#c8c8c8"), "standard": ("#0000aa", "#aaaaaa")}  # under the cursor, dark and light
 
 # role: (in a dark theme, in a light theme). Text roles reach WCAG AA on the theme's background.
 DEFAULTS: dict[str, tuple[str, str]] = {
@@ -41,9 +43,11 @@ DEFAULTS: dict[str, tuple[str, str]] = {
 TEXT_ROLES = ("muted", "faint", "user", "agent", "heading", "link", "ok", "warn", "bad")
 
 
-def variable_defaults(dark: bool) -> dict[str, str]:
-    """Every colour variable of sakti's own, as `get_theme_variable_defaults` wants them."""
-    return {PREFIX + role: pair[0 if dark else 1] for role, pair in DEFAULTS.items()}
+def variable_defaults(dark: bool, colours: str = "truecolor") -> dict[str, str]:
+    """Every colour variable of sakti's own, as `get_theme_variable_defaults` wants them. `colours`: what the terminal
+    has ("none", "standard": sixteen); a theme's own grounds cannot be told apart in so few."""
+    found = {PREFIX + role: pair[0 if dark else 1] for role, pair in DEFAULTS.items()}
+    return found | ({GROUND: colours} if colours in GROUNDS else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,7 @@ class Palette:
     cursor: Style
 
 
-_WANTED = ("foreground", "panel", *(PREFIX + role for role in DEFAULTS))
+_WANTED = ("foreground", "panel", GROUND, *(PREFIX + role for role in DEFAULTS))
 
 
 def make_palette(variables: Mapping[str, str], dark: bool) -> Palette:
@@ -102,6 +106,7 @@ def _make(pairs: tuple[tuple[str, str], ...], dark: bool) -> Palette:
     def role(name: str, *, bold: bool | None = None, bg: str | None = None, italic: bool | None = None) -> Style:
         return Style(color=colour(PREFIX + name), bold=bold, italic=italic, bgcolor=colour(PREFIX + bg) if bg else None)
 
+    grounds = GROUNDS.get(variables.get(GROUND, ""))
     foreground = colour("foreground")
     plain = {f.name for f in fields(Palette)} & {n.replace("-", "_") for n in DEFAULTS}
     styles = {name: role(name.replace("_", "-")) for name in plain}
@@ -115,7 +120,7 @@ def _make(pairs: tuple[tuple[str, str], ...], dark: bool) -> Palette:
         "added": role("added", bg="added-bg"),
         "removed": role("removed", bg="removed-bg"),
         "comment": role("comment", italic=True),
-        "mark": Style(bgcolor=colour(PREFIX + "mark-bg")),
-        "cursor": Style(bgcolor=colour("panel")),
+        "mark": Style(reverse=True) if grounds else Style(bgcolor=colour(PREFIX + "mark-bg")),
+        "cursor": Style(bgcolor=grounds[0 if dark else 1] if grounds else colour("panel")),
     }
     return Palette(**styles)

@@ -18,6 +18,7 @@ from sakti.core.resources import folders
 from sakti.tui.palette import variable_defaults
 
 FALLBACK = "sakti-dark"
+SIXTEEN = "sakti-sixteen"  # stands in for it where a terminal has sixteen colours
 _COLOURS = (
     "primary",
     "secondary",

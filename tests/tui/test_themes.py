@@ -6,9 +6,10 @@ import pytest
 from textual.color import Color
 
 from sakti.core.resources import config_home
-from sakti.tui.palette import TEXT_ROLES
-from sakti.tui.themes import FALLBACK, load_themes
-from tests.tui.conftest import chat_text
+from sakti.tui.app import SaktiApp
+from sakti.tui.palette import TEXT_ROLES, make_palette
+from sakti.tui.themes import FALLBACK, SIXTEEN, load_themes
+from tests.tui.conftest import chat_text, settle
 
 THEMES = load_themes().themes
 ON_CODE = ("keyword", "string", "comment", "number", "name")
@@ -51,6 +52,24 @@ def test_text_is_readable(theme):
     assert contrast(theme.foreground, theme.background) >= 7
     assert contrast(theme.foreground, colours["sakti-mark-bg"]) >= 4.5
     assert weak == []
+
+
+@pytest.mark.parametrize(("colours", "shown"), [("standard", SIXTEEN), ("none", FALLBACK), ("256", FALLBACK)])
+async def test_few_colours_are_told_apart(session, monkeypatch, colours, shown):
+    monkeypatch.setattr(SaktiApp, "colours", colours)
+    app = SaktiApp(session)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settle(app, pilot)
+        assert app.theme == shown
+        palette = make_palette(app.theme_variables, True)
+        assert bool(palette.mark.reverse) == (colours != "256")
+        ground = Color.from_rich_color(palette.cursor.bgcolor).hex
+        assert ground == {"standard": "#0000AA", "none": "#383838"}.get(colours, app.current_theme.panel.upper())
+        for role in ("text", "muted", "bad") if colours != "256" else ():
+            assert contrast(Color.from_rich_color(getattr(palette, role).color).hex, ground) >= 4
+        await app._commands.run("/theme sakti-light")
+        await settle(app, pilot)
+        assert session.views.state["theme16" if colours == "standard" else "theme"] == "sakti-light"
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ class MemoryPane(Widget, can_focus=True):
         """As many events as `height` leaves lines for; where None, as many as there is room for."""
         app = app_of(self)
         palette = make_palette(app.theme_variables, app.current_theme.dark)
-        self.title_style = palette.cursor
+        self.title_style = Style() if palette.mark.reverse else palette.cursor
         room = max(10, width - 2)
         lines = memory_lines(
             self.status,

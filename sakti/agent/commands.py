@@ -48,6 +48,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("approve", "what may run without asking", "[MODE]", ("plan", "ask", "edits", "auto")),
     Command("theme", "choose the colours", "[NAME]"),
+    Command("setup", "what sakti found here: keys, servers, the small model; theme and approval"),
     Command("settings", "every setting, and where it comes from"),
     Command("cost", "tokens and price of this thread"),
     Command("doctor", "health of this installation"),

@@ -327,6 +327,7 @@ async def _stream(turn: Turn, step: StepInput, request: Request, done: list[Comp
         started = clock.monotonic()
         turn.streamed, turn.thinking = [], []
         try:
+            _must_fit(turn.model, counted)
             stream = cast("AsyncGenerator[StreamEvent, None]", turn.provider.stream(request))
             async with contextlib.aclosing(stream) as chunks:
                 async for chunk in chunks:
@@ -395,6 +396,17 @@ async def _stream(turn: Turn, step: StepInput, request: Request, done: list[Comp
                 if task is not None:
                     task.uncancel()
                 raise e from None  # Esc while waiting: the failure itself is the end
+
+
+def _must_fit(model: ModelInfo, tokens: int) -> None:
+    """Raises `ProviderError` for a request above the model's window, before it is sent. The embedded model shortens
+    what it is sent by itself."""
+    if model.context_window is not None and tokens > model.context_window and not model.small:
+        raise ProviderError(
+            f"The request has {tokens:,} tokens, {model.full_name} takes {model.context_window:,}: it was not sent. "
+            "Ask for less at once, or choose a model with a larger window with /model.",
+            code="context_too_long",
+        )
 
 
 def count_request(turn: Turn, request: Request) -> int:

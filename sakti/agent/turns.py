@@ -12,7 +12,9 @@ from sakti.agent.inbox import Inbox
 from sakti.agent.workspace import git_state
 from sakti.core.errors import NoModelError, SaktiError
 from sakti.core.events import Notice, QueueChanged, TurnFinished
-from sakti.core.types import Part, TextPart, Usage
+from sakti.core.text import count_k
+from sakti.core.tokens import count_parts
+from sakti.core.types import FilePart, Part, TextPart, Usage
 
 if TYPE_CHECKING:
     from sakti.agent.loop import Turn
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from sakti.agent.turn_lease import TurnLease
 
 log = logging.getLogger(__name__)
+
+LONG = 8_000  # characters from which a message may be more than a model's window
 
 
 class Turns:
@@ -43,7 +47,8 @@ class Turns:
     async def submit(self, text: str) -> None:
         """Send a message: start a turn, or queue it for the running turn's next step. Files named as @path are
         attached. Raises `NoModelError` where there is nobody to answer, `SaktiError` (thread_busy) while another
-        window has a turn under way in this thread, and for an image that cannot be sent."""
+        window has a turn under way in this thread, for an image that cannot be sent, and for what is longer than the
+        model's window."""
         if not text.strip():
             return
         if self.session.provider is None:
@@ -56,11 +61,31 @@ class Turns:
         parts = await asyncio.to_thread(
             mentions.with_files, text, self.session.workspace, self.session.own_paths(), blind=blind
         )
+        await self._check_length(parts)
         if self.busy:
             self.inbox.queued.append(parts)
             self.session.emit(QueueChanged(self.inbox.texts()))
             return
         await self._begin(parts)
+
+    async def _check_length(self, parts: tuple[Part, ...]) -> None:
+        """Raises `SaktiError` for a message that alone is more than the model's window. Only a long one is counted: a
+        token is a character at least."""
+        length = sum(len(p.text) for p in parts if isinstance(p, TextPart | FilePart))
+        if length < LONG:
+            return
+        info = await self.session.models.learn()
+        if info.context_window is None or length < info.context_window:
+            return
+        tokens = sum(await asyncio.to_thread(count_parts, self.session.counter, parts))
+        if tokens > info.context_window:
+            window = count_k(info.context_window)
+            raise SaktiError(
+                f"It has {count_k(tokens)} tokens, {info.full_name} takes {window} in all: nothing was sent. Put it "
+                "into a file and ask about that: the agent reads and searches it in parts.",
+                title="Too long",
+                code="context_too_long",
+            )
 
     async def _begin(self, parts: tuple[Part, ...]) -> None:
         """Start a turn; returns when the thread is taken for it."""

@@ -88,7 +88,7 @@ class Chat:
                 self.commands.thread = thread.id
                 self.go(self._opened, thread.id)
             case ModelChanged(None):
-                self.say(self.commands.no_model())
+                self.go(self.commands.do_setup, "")
             case _:
                 pass
         self._stir.set()

@@ -42,6 +42,12 @@ INPUTS = (
     "ctrl+c stops the agent, twice quits; ctrl+d quits",
 )
 STOPPABLE = "stoppable"  # the name of a task that ctrl+c ends
+WAYS = (
+    "a key: set ANTHROPIC_API_KEY, OPENAI_API_KEY or another provider's, and start sakti again",
+    "a server: /model PROVIDER/NAME, for Ollama, LM Studio, llama.cpp or vLLM on this machine",
+    "offline: run `sakti local install` in a shell, a small model that needs no key and no network",
+    "approval: /approve plan, ask, edits or auto",
+)
 PER_PAGE = 20
 LOG_SHOWN = 60  # newest lines of the log that are said
 NO_SCREEN = {"theme": "plain mode has no colours", "clear": "plain mode has no screen to clear"}
@@ -364,13 +370,14 @@ class Commands:
     async def do_tasks(self, argument: str) -> None:
         await self._tasks.run(argument)
 
-    def no_model(self) -> list[str]:
-        return [
-            "no model yet: everything but the answers works",
-            "a key: set ANTHROPIC_API_KEY or OPENAI_API_KEY and start sakti again",
-            "a server: /model PROVIDER/NAME, for Ollama, LM Studio, llama.cpp or vLLM on this machine",
-            "offline: run `sakti local install` in a shell, a small model that needs no key and no network",
-        ]
+    async def do_setup(self, _: str) -> None:
+        """What was found on this machine, and the ways to go on."""
+        from sakti.agent import setup
+
+        session = self._session
+        found = await setup.look(session.env, session.config.providers)
+        listed = [f"{'found' if good else 'missing'}: {text}" for good, text in setup.rows(found)]
+        self._say(*listed, setup.talks_to(session.model), *WAYS)
 
     async def do_model(self, name: str) -> None:
         session = self._session

@@ -20,7 +20,7 @@ from sakti.agent.commands import COMMANDS
 from sakti.core.events import ApprovalRequested, ApprovalResolved
 from sakti.core.text import one_line, sanitise
 from sakti.core.types import Thread
-from sakti.tui import bridge, navigation, work
+from sakti.tui import bridge, navigation, welcoming, work
 from sakti.tui.attention import Attention
 from sakti.tui.commands import Commands
 from sakti.tui.completing import Completer
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 TWICE = 2.0  # seconds in which a second ctrl+c quits
 
 
-class SaktiApp(work.Work, navigation.Navigation, App[int]):
+class SaktiApp(work.Work, navigation.Navigation, welcoming.Welcoming, App[int]):
     """One window on one session."""
 
     TITLE = "sakti"
@@ -191,6 +191,17 @@ class SaktiApp(work.Work, navigation.Navigation, App[int]):
             await self.pick_thread()
         for text in ([self._first_prompt] if self._first_prompt else []) + self._waiting:
             await self._commands.run(text)
+        await self.welcome_once(state)
+
+    @property
+    def occupied(self) -> bool:
+        """Whether the user is in the middle of something, or came for something."""
+        asked = self._first_prompt or self._waiting or self._pick_first
+        return bool(asked or self.prompt.text or self.session.busy or len(self.screen_stack) > 1)
+
+    async def on_event(self, event: events.Event) -> None:
+        self.typed_through(event)
+        await super().on_event(event)
 
     def _fatal_error(self) -> None:
         self._close_messages_no_wait()  # a traceback is for the log file, not for the user

@@ -42,7 +42,7 @@ async def edit(app: App[Any], text: str, env: Mapping[str, str]) -> str:
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
-        code = await _run(app, [*words, name])
+        code = await run(app, [*words, name])
         if code:
             raise SaktiError(f"{words[0]} ended with code {code}; the prompt is as it was.", title=TITLE)
         return path.read_text("utf-8", "replace").removesuffix("\n")
@@ -53,7 +53,8 @@ async def edit(app: App[Any], text: str, env: Mapping[str, str]) -> str:
         path.unlink(missing_ok=True)
 
 
-async def _run(app: App[Any], words: list[str]) -> int:
+async def run(app: App[Any], words: list[str]) -> int:
+    """Lend the terminal to a program until it ends; its exit code. Raises `SaktiError` where it cannot be lent."""
     loop = asyncio.get_running_loop()
     # what is drawn meanwhile waits for the end of the batch: the screen belongs to the editor
     with app.batch_update(), contextlib.ExitStack() as stack:

@@ -26,7 +26,8 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
     from sakti.tui.log import log_error
 
     app = SaktiApp(session, prompt=prompt, pick_thread=pick_thread)
-    for number in (signal.SIGTERM, signal.SIGHUP):  # leave as with ctrl+q: terminal restored, session closed
+    # leave as with ctrl+q: terminal restored, session closed; ctrl+c is a key here until the terminal is given back
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         with contextlib.suppress(NotImplementedError, RuntimeError):
             asyncio.get_running_loop().add_signal_handler(number, app.exit, 128 + number)
     loop = asyncio.get_running_loop()
@@ -36,6 +37,7 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
         if not code and not app.crash_message:
             await observe_on_exit(session, lambda text: print(text, file=sys.stderr))
     finally:
+        terminal.end_of_interrupts()  # some press it until the shell is back
         try:
             await session.interrupt()  # what a turn takes from the queue now is a message, not a draft
             await app.unsent.leave()

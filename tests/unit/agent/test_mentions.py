@@ -100,3 +100,17 @@ async def test_a_session_sends_images_or_says_why_not(store: Store, tmp_path: Pa
     assert [type(p) for p in sent.parts] == [TextPart, ImagePart]
     stored = (await recorded.session.views.transcript(recorded.session.thread.id))[0]  # type: ignore[union-attr]
     assert stored.parts == sent.parts and stored.tokens > 100
+
+
+async def test_what_is_longer_than_the_window_is_not_sent(store: Store, tmp_path: Path) -> None:
+    recorded = await start(store, tmp_path / "work", [Answer("ok")], window=20_000)
+    with pytest.raises(SaktiError, match=r"takes 20\.0k in all: nothing was sent"):
+        await recorded.session.submit("word " * 30_000)
+    assert recorded.provider.requests == []
+    assert recorded.session.thread is not None
+    assert await recorded.session.views.transcript(recorded.session.thread.id) == []
+    # what fits alone, but not with everything else, is not sent either
+    end = await recorded.ask("word " * 19_500)
+    assert end.error_code == "context_too_long" and "it was not sent" in end.error
+    assert recorded.provider.requests == []
+    assert (await recorded.ask("and now")).status == "answered"

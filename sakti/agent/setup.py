@@ -1,0 +1,107 @@
+"""What a machine has for sakti to talk to, and the ways to go on: the welcome of the screen and of the plain chat."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from sakti.core.events import ModelChanged
+from sakti.core.provider_settings import ProviderSettings
+
+if TYPE_CHECKING:
+    from sakti.agent.session import Session
+
+SHOWN = "welcomed"  # the name that having been shown is kept under
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server on this machine that answered; `address` is host:port."""
+
+    provider: str
+    title: str
+    address: str
+    models: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`keys` and `kept` are names of variables, in the environment and in the keyring; never a key itself. `weights`
+    and `runtime`: the two halves of the embedded model. `keyring` names the system's; empty: there is none."""
+
+    keys: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    servers: tuple[Server, ...] = ()
+    weights: bool = False
+    runtime: bool = False
+    keyring: str = ""
+
+
+async def look(
+    env: Mapping[str, str],
+    settings: Mapping[str, ProviderSettings],
+    probe: Callable[[str], Awaitable[list[str] | None]] | None = None,
+) -> Found:
+    """Ask the environment, the keyring, the usual ports of this machine and the disk."""
+    from sakti.providers import keys
+    from sakti.providers.local import model
+    from sakti.providers.presets import PRESETS
+    from sakti.providers.probe import served_models
+
+    locals_ = [p for p in PRESETS.values() if p.local]
+    urls = [(settings[p.name].base_url if p.name in settings else None) or p.base_url for p in locals_]
+    answers, name, kept = await asyncio.gather(
+        asyncio.gather(*((probe or served_models)(url) for url in urls)),
+        asyncio.to_thread(keys.keyring_name),
+        asyncio.to_thread(keys.kept_keys),
+    )
+    return Found(
+        tuple(k for p in PRESETS.values() for k in p.keys if env.get(k)),
+        kept,
+        tuple(
+            Server(p.name, p.title, urlsplit(url).netloc, tuple(models))
+            for p, url, models in zip(locals_, urls, answers, strict=True)
+            if models
+        ),
+        model.weights_ready(),
+        model.runtime_ready(),
+        name,
+    )
+
+
+def rows(found: Found) -> list[tuple[bool, str]]:
+    """(whether it can be talked to, a line) of everything that was looked for."""
+    out = [(True, f"{name} is set") for name in found.keys]
+    out += [(True, f"{name} is in the keyring") for name in found.kept if name not in found.keys]
+    out = out or [(False, "no key in the environment" + (" or the keyring" if found.keyring else ""))]
+    out += [
+        (True, f"{s.title} answers at {s.address}, {len(s.models)} model{'s' * (len(s.models) != 1)}")
+        for s in found.servers
+    ] or [(False, "no server here answers (Ollama, LM Studio, llama.cpp, vLLM)")]
+    ready = found.weights and found.runtime
+    half = "its runtime is missing" if found.weights else "not installed (1.1 GB)"
+    return [*out, (ready, f"the small model for this machine: {'installed' if ready else half}")]
+
+
+def talks_to(said: ModelChanged | None) -> str:
+    """One sentence on who answers, and why."""
+    if said is None or said.model is None:
+        return "Nobody answers yet. Everything but the answers works without a model."
+    return f"sakti talks to {said.model}: {said.reason}."
+
+
+async def is_first(session: Session, state: Mapping[str, str]) -> bool:
+    """Whether the welcome is due: never shown before, nothing asked for on the command line, and either nobody answers
+    or nothing was ever said in this workspace."""
+    if state.get(SHOWN):
+        return False
+    options = session.options
+    if options.model_flag or options.resume or options.continue_last:
+        return False
+    said = session.model
+    if said is None or said.model is None:
+        return True
+    return said.reason != "given" and not await session.views.threads(limit=1)

@@ -1,0 +1,313 @@
+"""The first start, on one screen: what was found, who answers, the ways to go on. Everything can be left out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from rich.segment import Segment
+from textual import on
+from textual.app import ComposeResult
+from textual.getters import query_one
+from textual.widgets import Input, Static
+
+from sakti.agent.setup import Found, look, rows, talks_to
+from sakti.core.config import APPROVAL_MODES
+from sakti.core.errors import SaktiError
+from sakti.core.text import one_line, sanitise
+from sakti.core.types import ModelInfo
+from sakti.tui import editor
+from sakti.tui.palette import Palette
+from sakti.tui.screens.lists import ModelsScreen
+from sakti.tui.screens.panel import Keys, ListPanel, Panel
+from sakti.tui.transcript.wrap import Line, fit, shorten
+from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.safe_input import SafeInput
+
+APPROVALS = {
+    "plan": "reads only, changes nothing",
+    "ask": "reads freely, asks before any change or command",
+    "edits": "reads and edits files freely, asks before any command",
+    "auto": "asks only for what cannot be taken back",
+}
+NO_SERVER = (
+    "No server answers. Start Ollama, LM Studio, llama.cpp or vLLM and press enter again.\n"
+    'Another address goes into the configuration: [providers.NAME] base_url = "http://…/v1"'
+)
+INSTALL = "pip install 'sakti[local]' && sakti local install"
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One of the ways to go on: its name, and what stands behind it now."""
+
+    name: str
+    title: str
+    hint: str
+
+
+class WelcomeScreen(Panel[None]):
+    """Arrows and Enter choose; typing leaves it for the prompt, and nothing typed is lost."""
+
+    HELP = "What sakti found on this machine, and the ways to go on. /setup shows it again."
+    AUTO_FOCUS = "#panel-list"
+    keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter choose", "open"), ("esc, or just type: start", "close"))
+    ways = query_one("#panel-list", LineList)
+    line = query_one("#panel-line", Input)
+
+    def __init__(self) -> None:
+        super().__init__("Welcome to sakti, a coding agent whose memory you can see")
+        self.found = Found()
+        self._variable = ""  # whose key is being written
+        self._stop_install: threading.Event | None = None
+
+    def body(self) -> ComposeResult:
+        yield Static("", id="welcome-found", markup=False)
+        yield LineList(self._draw, id="panel-list")
+        line = SafeInput(id="panel-line", compact=True, password=True)
+        line.display = False
+        yield line
+        yield Static("", id="panel-detail", markup=False)
+
+    def on_mount(self) -> None:
+        self._refresh()
+        self.sakti.go(self._look, group="welcome")
+
+    def on_screen_resume(self) -> None:
+        self._refresh()  # the theme may be another one
+
+    @property
+    def typing(self) -> bool:
+        """Whether what is typed belongs here, and not to the prompt."""
+        return self.line.display
+
+    async def _look(self) -> None:
+        session = self.sakti.session
+        self.found = await look(session.env, session.config.providers)
+        if self.is_mounted:
+            self._refresh()
+
+    def _refresh(self) -> None:
+        session = self.sakti.session
+        lines = [f"{'✓' if good else '·'} {text}" for good, text in rows(self.found)]
+        self.query_one("#welcome-found", Static).update(sanitise("\n".join([*lines, "", talks_to(session.model)])))
+        self.ways.set_rows(self._ways(), cursor=max(0, self.ways.cursor))
+
+    def _ways(self) -> list[Way]:
+        session, found = self.sakti.session, self.found
+        answers = session.model is not None and session.model.model is not None
+        first = ("Start", "ask something") if answers else ("Go on without", "tools, search and tasks work")
+        keep = f"kept in the keyring ({found.keyring})" if found.keyring else "which variable to set"
+        served = ", ".join(s.title for s in found.servers) or "start one, then look again"
+        if self._stop_install is not None:
+            small = "is being installed; enter stops it"
+        elif found.weights and found.runtime:
+            small = "use it: no key, no network; questions and simple edits"
+        else:
+            small = "1.1 GB, once; then no key and no network"
+        return [
+            Way("start", *first),
+            Way("key", "Use a key", keep),
+            Way("server", "Use a server here", served),
+            Way("local", "Use the small model", small),
+            Way("tour", "Take the tour", "two minutes, played from a script"),
+            Way("theme", "Theme", self.sakti.theme),
+            Way("approval", "Approval", f"{session.approval_mode}: {APPROVALS[session.approval_mode]}"),
+        ]
+
+    def _draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
+        name = min(21, width // 2)
+        hint = shorten(one_line(row.hint, 120), max(4, width - name - 2))
+        return [[Segment(f" {fit(row.title, name)}", palette.bold), Segment(hint, palette.muted)]]
+
+    def tell(self, text: str) -> None:
+        """Say something under the ways."""
+        if self.is_mounted:
+            self.query_one("#panel-detail", Static).update(sanitise(text))
+
+    @on(LineList.Opened, "#panel-list")
+    def _chosen(self, event: LineList.Opened) -> None:
+        event.stop()
+        self.tell("")
+        match event.row:
+            case Way("start"):
+                self.dismiss(None)
+            case Way("key"):
+                self.sakti.push_screen(KeyScreen(), self._key_of)
+            case Way("server"):
+                self._go(self._server)
+            case Way("local"):
+                self._go(self._local)
+            case Way("tour"):
+                self._go(self._tour)
+            case Way("theme"):
+                self.sakti.pick_theme()
+            case Way("approval"):
+                self._go(self._approval)
+            case _:
+                pass
+
+    def _go(self, work: Any, *args: Any) -> None:
+        async def told() -> None:
+            try:
+                await work(*args)
+            except SaktiError as e:
+                self.tell(e.message)
+
+        self.sakti.go(told, group="welcome-way")
+
+    # --- a key ------------------------------------------------------------------------------------------------
+
+    def _key_of(self, variable: str | None) -> None:
+        if not variable:
+            return
+        if not self.found.keyring:
+            self.tell(f"Start sakti again with it:  export {variable}=…\nThis system has no keyring to keep it in.")
+            return
+        self._variable = variable
+        self.line.placeholder = f"the key for {variable}; it goes into the keyring and nowhere else"
+        self.line.value = ""
+        self.line.display = True
+        self.line.focus()
+
+    @on(Input.Submitted, "#panel-line")
+    def _key_entered(self, event: Input.Submitted) -> None:
+        event.stop()
+        key, variable = event.value.strip(), self._variable
+        self._end_line()
+        if key:
+            self._go(self._keep, variable, key)
+
+    def _end_line(self) -> None:
+        self.line.value = ""
+        self.line.display = False
+        self.ways.focus()
+
+    async def _keep(self, variable: str, key: str) -> None:
+        from sakti.providers import keys
+        from sakti.providers.presets import PRESETS
+
+        await asyncio.to_thread(keys.keep_key, variable, key)
+        provider = next(p.name for p in PRESETS.values() if variable in p.keys)
+        await self._use(provider)
+
+    async def _use(self, name: str) -> None:
+        await self.sakti.session.set_model(name)
+        await self._look()
+
+    # --- a server, the small model, the tour --------------------------------------------------------------------
+
+    async def _server(self) -> None:
+        await self._look()
+        models = [ModelInfo(m, s.provider) for s in self.found.servers for m in s.models]
+        if not models:
+            self.tell(NO_SERVER)
+            return
+        now = self.sakti.session.model
+        self.sakti.push_screen(ModelsScreen(models, now.model if now else None), self._model)
+
+    def _model(self, name: str | None) -> None:
+        if name:
+            self._go(self._use, name)
+
+    async def _local(self) -> None:
+        if self._stop_install is not None:
+            self._stop_install.set()
+            return
+        if not self.found.runtime:
+            self.tell(f"Run this in a shell, then start sakti again:\n{INSTALL}")
+            return
+        if not self.found.weights:
+            await self._install()
+        await self._use("local")
+
+    async def _install(self) -> None:
+        """Fetch the weights in a thread, told as it goes; leaving the screen stops it, and what is there is kept."""
+        from sakti.providers.local.install import Installer
+
+        stop = self._stop_install = threading.Event()
+        self._refresh()
+
+        def progress(done: int, total: int, what: str) -> None:
+            share = f"{done / total:.0%}" if total else ""
+            text = f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB  {share}"
+            self.app.call_from_thread(self.tell, text)  # pyright: ignore[reportUnknownMemberType]
+
+        try:
+            await asyncio.to_thread(Installer(progress, stop.is_set).run)
+        finally:
+            self._stop_install = None
+            if self.is_mounted:
+                self._refresh()
+
+    async def _tour(self) -> None:
+        code = await editor.run(self.sakti, [sys.executable, "-m", "sakti", "tour"])
+        if code:
+            self.tell("The tour could not be played here: run `sakti tour` in a shell.")
+
+    # --- approval -------------------------------------------------------------------------------------
+
+    async def _approval(self) -> None:
+        """The next mode, kept in the user's own configuration."""
+        from sakti.agent import settings_file
+        from sakti.core.resources import config_home
+
+        session = self.sakti.session
+        modes: Sequence[str] = APPROVAL_MODES
+        mode = modes[(modes.index(session.approval_mode) + 1) % len(modes)]
+        user_file, project_file = config_home() / "config.toml", session.workspace / ".sakti" / "config.toml"
+        try:
+            told = await settings_file.change(
+                session, user_file, "approval.mode", mode, user_file=user_file, project_file=project_file
+            )
+        except SaktiError as e:
+            session.set_approval_mode(mode)
+            told = f"{mode} for this window only. {e.message}"
+        self.sakti.header.approval = session.approval_mode
+        self.tell(told)
+        self._refresh()
+
+    # --- leaving ------------------------------------------------------------------------------------------------
+
+    def action_open(self) -> None:
+        self.ways.action_open()
+
+    def action_close(self) -> None:
+        if self.line.display:
+            self._end_line()
+        else:
+            self.dismiss(None)
+
+    def on_unmount(self) -> None:
+        if self._stop_install is not None:
+            self._stop_install.set()
+
+
+class KeyScreen(ListPanel):
+    """Dismisses with the variable of the provider that was chosen."""
+
+    HELP = "The providers that take a key, and the variable that each is read from."
+    placeholder = "filter"
+
+    def __init__(self) -> None:
+        super().__init__("A key for …")
+        self._env = dict(os.environ)
+
+    def rows(self, text: str) -> list[tuple[str, str]]:
+        from sakti.providers.presets import PRESETS
+
+        found = [(p.title, p.keys[0]) for p in PRESETS.values() if p.keys]
+        return [r for r in found if text.lower() in f"{r[0]} {r[1]}".lower()]
+
+    def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
+        title, variable = row
+        there = "  is set" if self._env.get(variable) else ""
+        return [[Segment(fit(title, 16), palette.text), Segment(f"{variable}{there}", palette.faint)]]
+
+    def choose(self, row: Any) -> None:
+        self.dismiss(row[1])

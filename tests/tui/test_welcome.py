@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import keyring
@@ -22,6 +23,8 @@ from sakti.tui.app import SaktiApp
 from sakti.tui.screens import welcome
 from sakti.tui.screens.welcome import WelcomeScreen
 from tests.tui.conftest import screen_text, settle
+from tests.tui.fakes import FakeSession
+from tests.tui.test_snapshots import THEMES, posed
 
 
 class Memory(KeyringBackend):
@@ -193,6 +196,23 @@ async def test_a_server_and_the_small_model_are_chosen_here(first, monkeypatch):
         await pilot.press("enter")
         await settle(app, pilot)
         assert "pip install 'sakti[local]'" in screen_text(app)
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_pictures(snap_compare, monkeypatch, theme):
+    async def look(env, settings):
+        return Found(("ANTHROPIC_API_KEY",), servers=(Server("ollama", "Ollama", "127.0.0.1:11434", ("a", "b")),))
+
+    monkeypatch.setattr(welcome, "look", look)
+    session = FakeSession(Path("/work"))
+    session.env = {}
+
+    async def open_it(pilot):
+        await posed(theme)(pilot)
+        pilot.app.open_setup()
+        await settle(pilot.app, pilot)
+
+    assert snap_compare(SaktiApp(session), terminal_size=(80, 24), run_before=open_it)
 
 
 def test_names_of_keys_are_said_and_no_key():

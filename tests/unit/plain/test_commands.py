@@ -88,6 +88,7 @@ async def test_a_conversation_with_its_commands(lines: Lines) -> None:
     assert "/search QUERY" in await lines.heard("/help")
     assert "settings of" in await lines.heard("/settings memory")
     assert "good: sakti" in await lines.heard("/doctor")
+    assert "sakti talks to scripted/demo: given." in await lines.heard("/setup")
     with pytest.raises(SaktiError, match="no colours"):
         await lines.heard("/theme")
     with pytest.raises(SaktiError, match=r"did you mean /search"):

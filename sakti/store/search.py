@@ -149,10 +149,14 @@ def _by_words(db: Database, words: list[str], query: Query, place: _Place) -> tu
     if newest > LARGE:  # get_user is a phrase of common words; getuser stands for it
         words = [w for w in words if "_" not in w.strip("_")]
     looked_up, floor = _within_budget(words, documents, newest, BUDGET)
-    match = _word_match(_telling(looked_up, documents), query)
+    telling = _telling(looked_up, documents)
+    match = _word_match(telling, query)
     if not match:
         return [], False
-    found = _candidates(db, "search_words", WEIGHTS, match, replace(place, floor=floor))
+    if floor and not (query.phrases or query.prefixes):
+        found = _of(db, _newest_with(db, "search_words", telling, BUDGET)[0], place)
+    else:
+        found = _candidates(db, "search_words", WEIGHTS, match, replace(place, floor=floor))
     question = len(query.text.split()) >= QUESTION and not query.phrases and not looks_like_identifier(query.text)
     entering = _neighbours(db, found[:ENTERING], place) if question else []
     search_rank.rerank(found, entering, search_rank.words_of(ranked, documents, newest))
@@ -286,10 +290,21 @@ def _by_trigrams(db: Database, query: Query, place: _Place, large: bool) -> tupl
 
 def _containing(db: Database, parts: Sequence[str], place: _Place) -> tuple[list[Candidate], bool]:
     """Texts with most of `parts`, in the order of BM25 over what comes into question, and whether there are older
-    ones that were not looked at: common parts are looked up among the newest, and only rank what rare ones found
-    where there are such. (FTS5's own bm25 goes through every text for each part, however few are asked for.)"""
-    newest, share = _newest(db), POSTINGS // len(parts)
-    sql = "SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ? ORDER BY rowid DESC LIMIT ?"
+    ones that were not looked at."""
+    keys, rarity, cut = _newest_with(db, "search_trigrams", parts, POSTINGS)
+    candidates = _of(db, keys, place)
+    search_rank.by_parts(candidates, rarity)
+    return candidates, cut
+
+
+def _newest_with(
+    db: Database, table: str, parts: Sequence[str], postings: int
+) -> tuple[list[int], dict[str, float], bool]:
+    """Keys of texts with most of `parts` (weighed by their idf), equals newest first; the idf of each part; whether
+    older texts were not looked at: common parts are looked up among the newest, and only rank what rare ones found
+    where there are such. FTS5's own bm25 goes through every text for each part, however few are asked for."""
+    newest, share = _newest(db), postings // len(parts)
+    sql = f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC LIMIT ?"
     keys = {part.lower(): [row[0] for row in db.execute_sql(sql, (_quoted(part), share))] for part in parts}
     rare = [part for part, found in keys.items() if 0 < len(found) < share]
     scores: dict[int, float] = {}
@@ -302,10 +317,8 @@ def _containing(db: Database, parts: Sequence[str], place: _Place) -> tuple[list
         if part in rare or not rare:
             for key in found:
                 scores[key] = scores.get(key, 0.0) + weight
-    best = sorted(sorted(scores, reverse=True), key=scores.__getitem__, reverse=True)  # equals: newest first
-    candidates = _of(db, best, place)
-    search_rank.by_parts(candidates, rarity)
-    return candidates, bool(scores) and not rare
+    best = sorted(sorted(scores, reverse=True), key=scores.__getitem__, reverse=True)
+    return best, rarity, bool(scores) and not rare
 
 
 # --- rows ---------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from sakti.core.types import Message, ModelInfo, Thread, Usage, plain_text
+from sakti.core.types import Json, Message, ModelInfo, Thread, Usage, plain_text
 
 if TYPE_CHECKING:
     from sakti.agent.session import Session
@@ -162,6 +162,12 @@ class Views:
         from sakti.store import tasks
 
         return await self._session.store.read(tasks.last_event, self._session.resource_id)
+
+    async def task(self, task_id: str) -> Json:
+        """All about a task of this workspace: its fields, blockers, edges, history. Raises `TaskError`."""
+        from sakti.tasks import queries
+
+        return await self._session.store.read(queries.show, self._session.resource_id, task_id)
 
     async def task_messages(self, task_id: str) -> list[Message]:
         """What was said about a task, oldest first."""

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from sakti.core.errors import TaskError
 from sakti.core.text import one_line
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Finding:
         from sakti.tui.transcript.seek import pattern_of
 
         app, views = self._app, self._app.session.views
-        if hit.kind == "task" and self._on_board(hit):
+        if hit.kind == "task" and (self._on_board(hit) or await self._task_card(hit)):
             return
         message_id, thread_id, index = hit.id, hit.thread_id, hit.position
         if hit.kind != "message":
@@ -88,6 +89,17 @@ class Finding:
             return False
         self._app.focus_pane("tasks")
         tasks.move_to(at)
+        return True
+
+    async def _task_card(self, hit: Hit) -> bool:
+        """All about a task that is on the board no more; false where it is another workspace's."""
+        from sakti.tui.screens.task_card import TaskCardScreen
+
+        try:
+            await self._app.session.views.task(hit.id)
+        except TaskError:
+            return False
+        self._app.push_screen(TaskCardScreen(hit.id))
         return True
 
     async def open_origin(self, hit: Hit) -> None:

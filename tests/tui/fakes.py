@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 from sakti.agent.views import Spent
 from sakti.core.config import Config
-from sakti.core.errors import NoModelError
+from sakti.core.errors import NoModelError, TaskError
 from sakti.core.events import (
     ApprovalResolved,
     MemoryStatus,
@@ -107,6 +107,9 @@ class FakeViews:
 
     async def board_version(self):
         return 0
+
+    async def task(self, task_id):
+        raise TaskError("There is no such task.", code="not_found")
 
     async def task_messages(self, task_id):
         return []

@@ -10,9 +10,10 @@ from sakti.store import messages, threads
 from sakti.tasks import service
 from sakti.tasks.service import Actor
 from sakti.tui.screens.board import BoardScreen
+from sakti.tui.screens.task_card import TaskCardScreen
 from sakti.tui.screens.task_tree import TreeScreen
-from sakti.tui.screens.text import ReadScreen
 from tests.tui.conftest import screen_text, settle
+from tests.tui.test_search_screen import hit
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def board(session, store):
     """A session whose tasks are in a database."""
     session.store = store
     real = Views(session)
-    for name in ("board", "board_version", "task_messages"):
+    for name in ("board", "board_version", "task", "task_messages"):
         setattr(session.views, name, getattr(real, name))
     return Actor(session.resource_id, "agent-1", session.clock.now())
 
@@ -116,9 +117,37 @@ async def test_enter_shows_what_was_said_and_nothing_is_markup(running, board, s
         assert "\x1b" not in screen_text(app)
         await pilot.press("enter")
         await settle(app, pilot)
-        assert isinstance(app.screen, ReadScreen)
-        assert "about it" in screen_text(app)
-        assert "Said about t" in screen_text(app)
+        assert isinstance(app.screen, TaskCardScreen)
+        text = screen_text(app)
+        assert "about it" in text and "status" in text and "history" in text and "create" in text
+        assert "\x1b" not in text
+        await pilot.press("c")
+        await settle(app, pilot)
+        assert "is yours" in screen_text(app) and "in progress" in screen_text(app) and "r release" in screen_text(app)
+        await pilot.press("o")  # not for what is not closed
+        await settle(app, pilot)
+        assert "in progress" in screen_text(app)
+        await store.write(service.close, board, "a", "completed", "mended **whole**", force=True)
+        app.screen.on_mount()
+        await settle(app, pilot)
+        assert "closed, completed" in screen_text(app) and "mended **whole**" in screen_text(app)
+        await click_on(app, pilot, "o reopen")
+        assert "is open again" in screen_text(app)
+        await pilot.press("t")
+        await settle(app, pilot)
+        assert isinstance(app.screen, TreeScreen)
+
+
+async def test_a_task_that_was_found_opens_whole_where_the_board_has_it_no_more(running, board, store, session):
+    await store.write(service.create, board, "a", "mend the redirect", description="it loses ?next=")
+    await store.write(service.close, board, "a", "completed", "safe_next in session.py")
+    session.views.hits = [hit("a", kind="task", thread=None, text="mend the redirect")]
+    async with running((120, 30)) as (app, pilot):
+        app.sidebar.tasks.task_list.set_rows([])  # closed long ago
+        await app.go_to(session.views.hits[0])
+        await settle(app, pilot)
+        assert isinstance(app.screen, TaskCardScreen)
+        assert "safe_next in session.py" in screen_text(app) and "it loses ?next=" in screen_text(app)
 
 
 async def click_on(app, pilot, words, times=1):
@@ -237,7 +266,7 @@ async def test_it_fits_and_nothing_breaks(running, board, store, size):
         assert app.screen is screen
         if size[0] >= 80:
             text = screen_text(app)
-            assert "enter messages" in text
+            assert "enter open" in text
             assert "esc back" in text
             assert "…" in text
 

@@ -30,10 +30,10 @@ POLL = 1.0  # seconds between looks at whether another process changed something
 COLUMNS = {"ready": "Ready", "blocked": "Blocked", "in_progress": "In progress", "closed_today": "Done today"}
 # What can be done with a card, by column: what is written below, and the action that it stands for.
 ACTIONS = {
-    "ready": ("claim", "close", "depend", "tree", "delete", "messages"),
-    "blocked": ("depend", "close", "tree", "delete", "messages"),
-    "in_progress": ("release", "close", "depend", "tree", "delete", "messages"),
-    "closed_today": ("reopen", "tree", "delete", "messages"),
+    "ready": ("claim", "close", "depend", "tree", "delete", "card"),
+    "blocked": ("depend", "close", "tree", "delete", "card"),
+    "in_progress": ("release", "close", "depend", "tree", "delete", "card"),
+    "closed_today": ("reopen", "tree", "delete", "card"),
 }
 LABELS = {
     "claim": ("c claim", "claim"),
@@ -43,7 +43,7 @@ LABELS = {
     "depend": ("d waits for", "ask('depend')"),
     "tree": ("t tree", "tree"),
     "delete": ("del delete", "delete"),
-    "messages": ("enter messages", "messages"),
+    "card": ("enter open", "card"),
     "create": ("n new", "ask('create')"),
     "undo": ("u undo", "undo"),
     "filter": ("/ filter", "ask('filter')"),
@@ -62,7 +62,7 @@ class BoardScreen(Panel[None]):
     """Columns of cards; a line below asks for a title, a summary, a handle or a filter."""
 
     keys: ClassVar[Keys] = (*(LABELS[n] for n in ALWAYS), BACK)
-    HELP = "The board. Arrows move, Enter shows what was said about a task; the lines below name the other keys."
+    HELP = "The board. Arrows move, Enter opens a task; the lines below name the other keys."
     CSS_PATH = "../styles/board.tcss"
     AUTO_FOCUS = "#board-ready"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -220,7 +220,7 @@ class BoardScreen(Panel[None]):
     def action_undo(self) -> None:
         self._change("undo_task")
 
-    def action_messages(self) -> None:
+    def action_card(self) -> None:
         self.column.action_open()
 
     def action_tree(self) -> None:
@@ -249,18 +249,10 @@ class BoardScreen(Panel[None]):
 
     @on(LineList.Opened)
     def _opened(self, event: LineList.Opened) -> None:
+        from sakti.tui.screens.task_card import TaskCardScreen
+
         event.stop()
-        self.sakti.go(self._messages, event.row, group="board-messages", exclusive=True)
-
-    async def _messages(self, card: BoardTask) -> None:
-        from sakti.tui.screens.text import ReadScreen
-        from sakti.tui.transcript.build import message_blocks
-
-        found = await self.sakti.session.views.task_messages(card.id)
-        if found:
-            self.sakti.push_screen(ReadScreen(f"Said about {card.handle} {card.title}", message_blocks(found)))
-        else:
-            self._say(f"{card.handle}: nothing was said about it yet.")
+        self.sakti.push_screen(TaskCardScreen(event.row.id))  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
 
 
 def _searched(card: BoardTask) -> str:

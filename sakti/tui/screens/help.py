@@ -9,6 +9,7 @@ from textual.binding import Binding
 from sakti.tui.screens.board import BoardScreen
 from sakti.tui.screens.panel import ListPanel, Panel
 from sakti.tui.screens.search import SearchScreen
+from sakti.tui.screens.task_card import TaskCardScreen
 from sakti.tui.screens.text import ReadScreen, help_blocks
 from sakti.tui.screens.threads import ThreadsScreen
 from sakti.tui.widgets.find_bar import FindBar
@@ -31,6 +32,7 @@ def parts(app: SaktiApp) -> list[tuple[str, type[Any]]]:
         ("Threads", ThreadsScreen),
         ("Search", SearchScreen),
         ("Board", BoardScreen),
+        ("A task", TaskCardScreen),
         ("Screens with a filter", ListPanel),
         ("Every screen", Panel),
     ]

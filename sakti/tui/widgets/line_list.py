@@ -79,6 +79,7 @@ class LineList(LineView):
         self._nothing: list[Line] = []  # what stands there without rows
         self._tops: list[int] = []
         self._drawn_width = 0
+        self._just_entered = False
 
     def set_rows(self, rows: Sequence[Any], *, cursor: int | None = None, keep_end: bool = False) -> None:
         """Show `rows`. `cursor`: where to put it; `keep_end`: stay at the end when the end was in sight."""
@@ -137,6 +138,7 @@ class LineList(LineView):
         return self.palette.cursor if bisect_right(self._tops, y) - 1 == self.cursor else None
 
     def on_focus(self) -> None:
+        self._just_entered = True  # the click that brought it here opens nothing
         self.refresh()
 
     def on_blur(self) -> None:
@@ -163,7 +165,8 @@ class LineList(LineView):
     def on_click(self, event: events.Click) -> None:
         index = bisect_right(self._tops, event.y + self.scroll_offset.y) - 1
         if 0 <= index < len(self.rows) and self._selectable(self.rows[index]):
-            again = index == self.cursor
+            again = index == self.cursor and (self.cursor_always or not self._just_entered)
+            self._just_entered = False
             self.move_to(index)
             if again or event.chain > 1:
                 self.action_open()

@@ -1,0 +1,122 @@
+"""A task whole: what it is, what it waits for, how it ended, what was done to it, and what was said about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Static
+
+from sakti.agent.board import BoardActions
+from sakti.core.errors import TaskError
+from sakti.core.text import one_line
+from sakti.core.types import Json, Message
+from sakti.tui.screens.panel import BACK, Keys, Panel, clickable
+from sakti.tui.transcript.blocks import Block, CardBlock, NoticeBlock, TextBlock
+from sakti.tui.transcript.build import message_blocks
+from sakti.tui.widgets.transcript import Transcript
+
+KEYS = {
+    "open": (("c claim", "do('claim_task')"),),
+    "in_progress": (("r release", "do('release_task')"),),
+    "closed": (("o reopen", "do('reopen_task')"),),
+}
+CAN = {"claim_task": "open", "release_task": "in_progress", "reopen_task": "closed"}
+
+
+class TaskCardScreen(Panel[None]):
+    """Of the task with this id."""
+
+    HELP = "A task with everything about it. c claims, r releases, o reopens it, t shows what hangs together."
+    AUTO_FOCUS = "Transcript"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("c", "do('claim_task')", "Claim", show=False, priority=True, id="card.claim"),
+        Binding("r", "do('release_task')", "Release", show=False, priority=True, id="card.release"),
+        Binding("o", "do('reopen_task')", "Reopen", show=False, priority=True, id="card.reopen"),
+        Binding("t", "tree", "Dependency tree", show=False, priority=True, id="card.tree"),
+    ]
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__("Task")
+        self._task_id = task_id
+        self._status = ""
+
+    def body(self) -> ComposeResult:
+        yield Transcript()
+
+    def on_mount(self) -> None:
+        self.sakti.go(self._show, group="task-card", exclusive=True)
+
+    async def _show(self, said: str = "") -> None:
+        try:
+            views = self.sakti.session.views
+            task, messages = await views.task(self._task_id), await views.task_messages(self._task_id)
+        except TaskError as e:  # deleted meanwhile
+            self.set_title(e.message)
+            return
+        if not self.is_attached:
+            return
+        self._status = str(task["task"]["status"])
+        self.set_title("  ".join(p for p in (f"{task['task']['handle']} {task['task']['title']}", said) if p))
+        keys: Keys = (*KEYS.get(self._status, ()), ("t tree", "tree"), BACK)
+        self.query_one("#panel-keys", Static).update(clickable(keys))
+        reader = self.query_one(Transcript)
+        reader.document.clear()
+        reader.document.append(*card_blocks(task, messages))
+        reader.show_top()
+
+    def action_do(self, name: str) -> None:
+        if CAN[name] == self._status:
+            self.sakti.go(self._do, name, group="task-card", exclusive=True)
+
+    async def _do(self, name: str) -> None:
+        try:
+            said: str = await getattr(BoardActions(self.sakti.session), name)(self._task_id)
+        except TaskError as e:
+            said = e.message
+        self.sakti.load_board()
+        await self._show(said)
+
+    def action_tree(self) -> None:
+        from sakti.tui.screens.task_tree import TreeScreen
+
+        self.sakti.push_screen(TreeScreen(self._task_id))
+
+
+def card_blocks(shown: Json, said: Sequence[Message]) -> list[Block]:
+    task: Json = shown["task"]
+    handle = task["handle"]
+    edges = [
+        f"waits for {d['dependsOn']} ({d['type']}, {d['status']})"
+        if d["task"] == handle
+        else f"{d['task']} waits for it ({d['type']})"
+        for d in shown["dependencies"]
+    ]
+    history = [
+        f"{datetime.fromtimestamp(h['time'] / 1000):%Y-%m-%d %H:%M} {h['action']} by {h['actor'].rpartition(':')[2]}"
+        for h in shown["history"]
+    ]
+    status = str(task["status"]).replace("_", " ")
+    ended = f", {task['close_reason']}" if task.get("close_reason") else ""
+    facts: list[tuple[str, Any]] = [
+        ("status", f"{status}{ended}"),
+        ("kind", f"P{task['priority']} {task['type']}"),
+        ("labels", ", ".join(task.get("labels", ()))),
+        ("for", task.get("assignee", "")),
+        ("held by", task.get("claimedBy", "")),
+        ("blocked", ", ".join(shown["blockingTasks"])),
+        *(("relation", edge) for edge in edges),
+        *(("history", line) for line in history),
+    ]
+    rows = tuple((k, one_line(str(v), 300)) for k, v in facts if v)
+    blocks: list[Block] = [CardBlock(title=one_line(str(task["title"]), 300), rows=rows)]
+    for name in ("description", "summary"):
+        if task.get(name):
+            blocks += [NoticeBlock(title=name), TextBlock(text=str(task[name]), open=True, gap=True)]
+    if not said:
+        why = "What is said while somebody works on it stands here."
+        blocks.append(NoticeBlock(title="Nothing was said about it", text=why))
+    return [*blocks, *message_blocks(said)]

@@ -185,7 +185,7 @@ def test_compact_and_undo_change_and_restore_the_pane(seeded: Place) -> None:
         after = pane(seeded)
         assert after[0] != before[0] and after[1] != before[1]
         t.until(lambda _: (numbers(t, "messages"), numbers(t, "observed")) == after, f"{after} on the pane")
-        t.say("/compact undo", "back in the window")
+        t.say("/compact undo", "Compaction undone")
         assert pane(seeded) == before
         t.until(lambda _: (numbers(t, "messages"), numbers(t, "observed")) == before, f"{before} on the pane")
         assert t.quit() == 0

@@ -312,8 +312,8 @@ class SaktiApp(work.Work, navigation.Navigation, welcoming.Welcoming, App[int]):
     @on(QueueView.Removed)
     def _unqueue(self, event: QueueView.Removed) -> None:
         text = self.session.unqueue(event.index)
-        if text is not None and not self.prompt.text:
-            self.prompt.put(text)
+        if text is not None:
+            self.prompt.put("\n\n".join(t for t in (text, self.prompt.value) if t))
         self.prompt.focus()
 
     @on(Transcript.OlderWanted)
@@ -379,9 +379,12 @@ class SaktiApp(work.Work, navigation.Navigation, welcoming.Welcoming, App[int]):
             self.exit(0)
             return
         self._last_stop = now
-        if not self._commands.stop() and self.session.busy:
+        if self._commands.stop():
+            pass
+        elif self.session.busy:
             self.go(self._interrupt, group="interrupt")
-        self.prompt.put("")
+        else:
+            self.prompt.drop()
         self.status_line.hint = "ctrl+c again quits"
         self.set_timer(TWICE, self.clear_hint)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,15 +11,13 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import TextArea
 
-from sakti.agent.mentions import LONGEST_PATHS, mention, pasted_images
-from sakti.core import images
-from sakti.core.text import clean_surrogates, one_line, sanitise
+from sakti.agent.mentions import LONGEST_PATHS, pasted_images
+from sakti.core.text import clean_surrogates, one_line
 from sakti.tui.completion import Choice, Query, query_at
+from sakti.tui.folding import Folds
 from sakti.tui.history import HistorySearch
 
 PLACEHOLDER = "Message sakti"
-FOLD_CHARACTERS = 20_000
-FOLD_LINES = 50
 
 
 class Prompt(TextArea):
@@ -99,35 +96,31 @@ class Prompt(TextArea):
         self.completing = False
         self._at: int | None = None  # where in the history
         self._draft = ""
-        self._folds: dict[str, str] = {}
+        self._folds = Folds()
         self._search: HistorySearch | None = None
-        self._before_search: tuple[str, dict[str, str], tuple[int, int]] = ("", {}, (0, 0))
+        self._before_search: tuple[str, Folds, tuple[int, int]] = ("", Folds(), (0, 0))
         self._touched = False
 
     @property
     def value(self) -> str:
         """What would be sent now."""
-        text = self.text
-        for sign, whole in self._folds.items():
-            if sign.startswith("[image "):  # its name ends where a blank stands
-                text = re.sub(re.escape(sign) + r"(?=\S)", f"{sign} ", text)
-            text = text.replace(sign, whole)
-        return text
+        return self._folds.unfold(self.text)
 
     def put(self, text: str) -> None:
         """Replace what stands in the prompt, cursor at its end."""
         self._folds.clear()
-        self.load_text(self._fold(text))
+        self.load_text(self._folds.fold(text))
         self.move_cursor(self.document.end)
 
     def add(self, text: str) -> None:
         """Insert at the cursor."""
-        self.insert(self._fold(text))
+        self._out_of_sign()
+        self.insert(self._folds.fold(text))
 
     def attach(self, path: Path, size: int) -> None:
         """Insert a sign for an image at the cursor; what is sent is its `@path`."""
-        sign = self._sign(f"image {one_line(path.name, 40)} {images.in_words(size)}")
-        self._folds[sign] = mention(path)
+        self._out_of_sign()
+        sign = self._folds.image(path, size)
         row, column = self.cursor_location
         before = self.document.get_line(row)[:column]
         self.insert(f"{'' if not before or before[-1].isspace() else ' '}{sign} ")
@@ -160,6 +153,7 @@ class Prompt(TextArea):
             await self.run_action(binding.action)
             return
         if event.is_printable:
+            self._out_of_sign()
             self.completing = False  # what is offered belongs to the text as it was
         await super()._on_key(event)
 
@@ -176,22 +170,6 @@ class Prompt(TextArea):
         if not found:
             self.add(text)
 
-    def _fold(self, text: str) -> str:
-        lines = text.count("\n") + 1
-        if len(text) < FOLD_CHARACTERS and lines <= FOLD_LINES:
-            return sanitise(text)  # the editor would pass control characters to the terminal
-        sign = self._sign(f"pasted {lines} lines" if lines > 1 else f"pasted {len(text):,} characters")
-        self._folds[sign] = text
-        return sign
-
-    def _sign(self, what: str) -> str:
-        """`[what]`, numbered where that stands already for something else."""
-        sign, number = f"[{what}]", 1
-        while sign in self._folds:
-            number += 1
-            sign = f"[{what} #{number}]"
-        return sign
-
     def on_text_area_changed(self) -> None:
         row, column = self.cursor_location
         before = self.document.get_line(row)[:column] if self.selection.is_empty else ""
@@ -200,15 +178,47 @@ class Prompt(TextArea):
             query = None
         self.post_message(self.Wanted(query))
 
-    def action_delete_left(self) -> None:
-        """Backspace; a folded paste or an image goes as one."""
+    # --- signs: a folded paste or an image is one thing ---------------------------------------------------------
+
+    def _out_of_sign(self) -> None:
+        """Nothing is typed into a sign: it would no longer stand for what it stands for."""
         row, column = self.cursor_location
-        before = self.document.get_line(row)[:column]
-        sign = next((s for s in self._folds if before.endswith((s, f"{s} " if s.startswith("[image ") else s))), None)
-        if sign is None or not self.selection.is_empty:
+        if self.selection.is_empty and (span := self._folds.around(self.document.get_line(row), column)):
+            self.move_cursor((row, span[1]))
+
+    def _delete_sign(self, left: bool) -> bool:
+        """Delete the sign at the cursor's left or right; False where there is none."""
+        self._out_of_sign()
+        row, column = self.cursor_location
+        find = self._folds.before if left else self._folds.after
+        span = find(self.document.get_line(row), column) if self.selection.is_empty else None
+        if span is not None:
+            self.replace("", (row, span[0]), (row, span[1]))
+        return span is not None
+
+    def action_delete_left(self) -> None:
+        if not self._delete_sign(True):
             super().action_delete_left()
-        else:
-            self.replace("", (row, before.rindex(sign)), (row, column))
+
+    def action_delete_word_left(self) -> None:
+        if not self._delete_sign(True):
+            super().action_delete_word_left()
+
+    def action_delete_right(self) -> None:
+        if not self._delete_sign(False):
+            super().action_delete_right()
+
+    def action_delete_word_right(self) -> None:
+        if not self._delete_sign(False):
+            super().action_delete_word_right()
+
+    def action_delete_to_start_of_line(self) -> None:
+        self._out_of_sign()
+        super().action_delete_to_start_of_line()
+
+    async def action_delete_to_end_of_line_or_delete_line(self) -> None:
+        self._out_of_sign()
+        await super().action_delete_to_end_of_line_or_delete_line()
 
     def action_paste(self) -> None:
         """ctrl+v: an image of the system's clipboard, or what was copied in here."""
@@ -222,6 +232,7 @@ class Prompt(TextArea):
         return True
 
     def action_newline(self) -> None:
+        self._out_of_sign()
         self.insert("\n")
 
     async def action_cut_or_unqueue(self) -> None:
@@ -240,6 +251,14 @@ class Prompt(TextArea):
             self.replace("\n", (row, column - 1), (row, column))
             return
         self.send()
+
+    def drop(self) -> None:
+        """Clear what stands here; the up key has it still."""
+        text = self.value
+        if text.strip() and self.history_entries[-1:] != [text]:
+            self.history_entries.append(text)
+        self._at = None
+        self.put("")
 
     def send(self) -> None:
         """Hand over what stands here, if it is anything, and begin anew."""
@@ -294,7 +313,7 @@ class Prompt(TextArea):
 
     def action_search_history(self) -> None:
         """Incremental, newest first; what was typed comes back with Esc."""
-        self._before_search = (self.text, dict(self._folds), self.cursor_location)
+        self._before_search = (self.text, self._folds.copy(), self.cursor_location)
         self._look(HistorySearch(self.history_entries))
 
     def _look(self, search: HistorySearch) -> None:

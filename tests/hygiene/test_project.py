@@ -41,8 +41,8 @@ def test_nothing_else_stands_at_the_top() -> None:
 def test_the_readme_gives_the_commands_that_ci_runs() -> None:
     readme, ci = (ROOT / "README.md").read_text(), (ROOT / ".ci/run").read_text()
     assert "pip install '.[local]' && sakti local install && sakti" in readme
-    assert "pip install -e '.[test]' && pytest" in readme
-    assert re.search(r"pip install -e '\.\[test\]'.* && pytest", ci)
+    assert "pip install -e '.[test]' && pytest -n auto" in readme
+    assert re.search(r"pip install -e '\.\[test\]'.* && pytest -n auto", ci)
 
 
 def test_every_picture_and_command_of_the_readme_exists() -> None:

@@ -81,7 +81,7 @@ def code_lines(code: str, language: str, width: int, palette: Palette) -> list[L
     for source, spans in zip(code.split("\n"), highlight(code, language, palette), strict=True):
         lines = [pad(line, width, background) for line in indent(fold_line(spans, inner), _SPACE)]
         for line in lines:
-            line[:] = [s._replace(style=background + s.style if s.style else background) for s in line]
+            line[:] = [Segment(s.text, background + s.style if s.style else background) for s in line]
         out += made_from(lines, source) if "\t" in source else lines
     return out
 

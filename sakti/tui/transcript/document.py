@@ -15,7 +15,7 @@ from sakti.tui.palette import Palette
 from sakti.tui.transcript.blocks import Block
 from sakti.tui.transcript.wrap import Line
 
-KEEP_LINES = 12_000
+KEEP_LINES = 4_000
 
 
 class Document:
@@ -32,6 +32,7 @@ class Document:
         self._total: int = 0
         self._drawn: OrderedDict[int, list[Line]] = OrderedDict()  # by id() of the block, oldest use first
         self._drawn_lines = 0
+        self._changed = 0  # the first block that may look otherwise than it did
 
     @property
     def height(self) -> int:
@@ -54,7 +55,13 @@ class Document:
         index = bisect_right(self._tops, y, 0, self._clean) - 1
         return index, y - self._tops[index]
 
+    def take_changed(self) -> int:
+        """The first line that may look otherwise than when this was asked last."""
+        first, self._changed = min(self._changed, len(self.blocks)), len(self.blocks)
+        return self.top(first) if first < len(self.blocks) else self._total
+
     def append(self, *blocks: Block) -> None:
+        self._changed = min(self._changed, len(self.blocks))
         for block in blocks:
             self.blocks.append(block)
             self._heights.append(block.estimate(self.width))
@@ -64,6 +71,7 @@ class Document:
 
     def insert(self, index: int, blocks: Sequence[Block]) -> None:
         """`blocks` before block `index`, their heights estimated."""
+        self._changed = min(self._changed, index)
         heights = [b.estimate(self.width) for b in blocks]
         self.blocks[index:index] = blocks
         self._heights[index:index] = heights
@@ -74,6 +82,7 @@ class Document:
 
     def truncate(self, count: int) -> None:
         """Only the first `count` blocks stay."""
+        self._changed = min(self._changed, count)
         for block in self.blocks[count:]:
             self._forget(block)
         self._total -= sum(self._heights[count:])
@@ -87,6 +96,7 @@ class Document:
     def changed(self, index: int) -> int:
         """Block `index` draws differently now: draw it again. Gives by how many lines its height changed."""
         self._forget(self.blocks[index])
+        self._changed = min(self._changed, index)
         self._exact[index] = False
         return self.measure(index)
 
@@ -98,6 +108,7 @@ class Document:
         difference = height - self._heights[index]
         self._exact[index] = True
         if difference:
+            self._changed = min(self._changed, index)
             self._heights[index] = height
             self._total += difference
             self._clean = min(self._clean, index + 1)
@@ -113,7 +124,7 @@ class Document:
     def restyle(self, palette: Palette | None = None, width: int | None = None) -> None:
         """Other colours or another width: nothing drawn is kept; a new width leaves only estimates."""
         self._drawn.clear()
-        self._drawn_lines = 0
+        self._drawn_lines = self._changed = 0
         if palette is not None:
             self.palette = palette
         if width is not None and width != self.width:

@@ -21,13 +21,14 @@ from sakti.tui.transcript.split import Splitter
 
 
 class LiveTurn:
-    """`changed` is called whenever something has to be drawn; `draw` then brings the document up to date."""
+    """`changed` is called whenever something has to be drawn, with True where the user waits for just that; `draw` then
+    brings the document up to date."""
 
-    def __init__(self, document: Document, changed: Callable[[], None]) -> None:
+    def __init__(self, document: Document, changed: Callable[[bool], None]) -> None:
         self.document = document
         self.answer: list[str] = []
         self.seen: set[str] = set()
-        self._changed = changed
+        self._draw_soon = changed
         self._splitter: Splitter | None = None
         self._sealed = 0  # blocks before the open tail of the answer
         self._open_tail = False
@@ -105,6 +106,7 @@ class LiveTurn:
             self._label()
             self._splitter = Splitter()
             self._sealed = self._blocks
+            self._draw_soon(True)  # the first token is what one waits for
         self.answer.append(delta)
         for chunk in self._splitter.feed(delta):
             self._drop_tail()
@@ -119,6 +121,7 @@ class LiveTurn:
             self._label()
             self._thinking = ThinkingBlock(gap=not self._under_label(), done=False)
             self.document.append(self._thinking)
+            self._draw_soon(True)
         self._thinking.text += delta
         self._touch(self._thinking)
 
@@ -272,6 +275,9 @@ class LiveTurn:
         if self._open_tail:
             self.document.truncate(self._sealed)
             self._open_tail = False
+
+    def _changed(self) -> None:
+        self._draw_soon(False)
 
     def _touch(self, block: Block) -> None:
         self._stale.add(id(block))

@@ -29,25 +29,24 @@ class Row(list[Segment]):
     out; `join`: what stood between it and the line above where both are one line of the source (None: it is a line of
     its own); `copies`: the code that a click on this line copies, "" where its block knows it."""
 
-    skip: int = 0
-    tail: int = 0
-    join: str | None = None
-    leaf: Leaf | None = None
-    copies: str | None = None
+    __slots__ = ("copies", "join", "leaf", "skip", "tail")
+
+    def __init__(self, segments: Iterable[Segment] = (), skip: int = 0, join: str | None = None) -> None:
+        super().__init__(segments)
+        self.skip, self.tail, self.join = skip, 0, join
+        self.leaf: Leaf | None = None
+        self.copies: str | None = None
 
     def behind(self, prefix: Line, skip: int) -> Row:
         """The same line behind `prefix`, `skip` characters that only lay it out."""
-        row = Row((*prefix, *self))
-        row.__dict__.update(self.__dict__)
-        row.skip = self.skip + skip
+        row = Row((*prefix, *self), self.skip + skip, self.join)
+        row.tail, row.leaf, row.copies = self.tail, self.leaf, self.copies
         return row
 
 
 def continued(line: Line, join: str) -> Row:
     """`line` goes on where the one above was folded; `join` stood between them."""
-    row = Row(line)
-    row.join = join
-    return row
+    return Row(line, 0, join)
 
 
 def made_from(lines: list[Line], source: str) -> list[Line]:
@@ -65,9 +64,14 @@ _PIECES = re.compile(r"\n|[^\S\n]+|[^\s]+")
 TAB = 4
 
 
+def cells(text: str) -> int:
+    """Cells that `text`, without control characters, takes."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
 def line_width(line: Iterable[Segment]) -> int:
     """Cells that `line` takes."""
-    return sum(cell_len(s.text) for s in line)
+    return sum(cells(s.text) for s in line)
 
 
 def wrap(spans: Iterable[Span], width: int) -> list[Line]:
@@ -86,14 +90,13 @@ def wrap(spans: Iterable[Span], width: int) -> list[Line]:
         if not word:
             return
         gap = 1 if space is not None and used else 0
-        wide = any(len(text) != cell_len(text) for text, _ in word)
         if used + gap + word_width <= width:
             if gap and space is not None:
                 _append(line, " ", space[1])
             for text, style in word:
                 _append(line, text, style)
             used += gap + word_width
-        elif word_width > width or wide:
+        elif word_width > width or any(len(text) != cells(text) for text, _ in word):
             if gap and space is not None and used + gap < width:
                 _append(line, " ", space[1])
                 used += gap
@@ -131,7 +134,7 @@ def wrap(spans: Iterable[Span], width: int) -> list[Line]:
                 space = (" ", style)
             else:
                 word.append((piece, style))
-                word_width += cell_len(piece)
+                word_width += cells(piece)
     flush_word()
     if line or not lines:
         lines.append(line)
@@ -154,7 +157,7 @@ def fold_line(spans: Sequence[Span], width: int) -> list[Line]:
         rest = text
         while rest:
             room = width - used
-            size = cell_len(rest)
+            size = cells(rest)
             if size <= room:
                 lines[-1].append(Segment(rest, style))
                 used += size
@@ -215,13 +218,7 @@ def indent(lines: Iterable[Line], prefix: Segment) -> list[Line]:
     skip = len(prefix.text)
     out: list[Line] = []
     for line in lines:
-        row = Row((prefix, *line))
-        if isinstance(line, Row):
-            row.__dict__.update(line.__dict__)
-            row.skip += skip
-        else:
-            row.skip = skip
-        out.append(row)
+        out.append(line.behind([prefix], skip) if isinstance(line, Row) else Row((prefix, *line), skip))
     return out
 
 

@@ -15,12 +15,14 @@ from textual.app import App
 from textual.cache import LRUCache
 from textual.geometry import Offset, Region, Size
 from textual.scroll_view import ScrollView
+from textual.scrollbar import ScrollBar
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
 from sakti.tui.palette import Palette, make_palette
 from sakti.tui.transcript.wrap import Line, rows_text
+from sakti.tui.widgets.bar import ground, paint_fast
 
 
 def app_of(widget: Widget) -> App[object]:
@@ -38,10 +40,8 @@ class LineView(ScrollView, can_focus=True):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
-        self._strips: LRUCache[tuple[int, int], tuple[Line, Strip]] = LRUCache(512)
-        self._painting = False
+        self._strips: LRUCache[tuple[int, int, int], tuple[Line, Style, Strip]] = LRUCache(512)
         self._moved = 0  # lines that everything has moved down by: a selection is counted without them
-        self._base: Style | None = None
         self._palette: Palette | None = None
 
     @property
@@ -51,6 +51,12 @@ class LineView(ScrollView, can_focus=True):
             app = app_of(self)
             self._palette = make_palette(app.theme_variables, app.current_theme.dark)
         return self._palette
+
+    @property
+    def vertical_scrollbar(self) -> ScrollBar:
+        bar = super().vertical_scrollbar
+        paint_fast(bar)
+        return bar
 
     def on_mount(self) -> None:
         app_of(self).theme_changed_signal.subscribe(self, lambda _: self.theme_changed())
@@ -86,42 +92,64 @@ class LineView(ScrollView, can_focus=True):
             event.stop()  # and the screen's to select everything
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        # hit tests call render_line directly and need offsets; painting does not and is much cheaper without
-        self._painting = True
-        self._base = self.rich_style  # walks up the tree: once for all lines
-        try:
+        """The lines as they are painted. A line that was painted before is given as the same strip, which knows by
+        then how it is cut and written: what only moved costs next to nothing."""
+        styles = self.styles
+        if styles.gutter != styles.padding or self.opacity != 1.0 or styles.text_opacity != 1.0:
             return super().render_lines(crop)
-        finally:
-            self._painting = False
+        base = self.rich_style  # walks up the tree: once for all lines
+        width, rows = self.region.width, self.size.height
+        above, left = styles.padding.top, styles.padding.left
+        top = self.scroll_offset.y - above
+        filters, (under, background) = self.get_line_filters(), self.background_colors
+        around = ground(under + background)
+        out: list[Strip] = []
+        for y in crop.line_range:
+            inside = above <= y < above + rows
+            strip = self._strip(top + y, width, left, base, around) if inside else Strip.blank(width, around)
+            for one in filters:
+                strip = strip.apply_filter(one, background)
+            out.append(strip)
+        if crop.column_span != (0, width):
+            out = [strip.crop(*crop.column_span) for strip in out]
+        return out
 
     def render_line(self, y: int) -> Strip:
-        scroll_x, scroll_y = self.scroll_offset
-        y += scroll_y
-        width = self.size.width
-        base = self._base if self._painting and self._base is not None else self.rich_style
+        """A line without what surrounds it; its segments say where in the content they stand."""
+        y += self.scroll_offset.y
+        base = self.rich_style
+        return self._strip(y, self.size.width, 0, base, base).apply_offsets(0, y - self._moved)
+
+    def _strip(self, y: int, width: int, left: int, base: Style, around: Style) -> Strip:
+        """The line at content position `y` in the style `base`, behind `left` cells, in `width` cells altogether."""
         line = self.line_at(y)
         if line is None:
-            return Strip.blank(width, base)
+            return self._lay([], width, left, around, base)
         selected = self.text_selection
         under = self.line_style(y)
-        style = base + under if under is not None else base
         spans = self.line_spans(y, line)
         if selected is not None and (span := selected.get_span(y - self._moved)) is not None:
             spans.append((span, self.screen.get_component_rich_style("screen--selection")))
-        if spans:
+        if spans or under is not None:
             for span, own in spans:
                 line = mark(line, span, own)
-            strip = Strip(Segment.apply_style(line, style)).crop_extend(scroll_x, scroll_x + width, style)
-        else:
-            key = (id(line), width)
-            cached = self._strips.get(key) if under is None else None
-            if cached is None or cached[0] is not line:
-                strip = Strip(Segment.apply_style(line, style)).crop_extend(scroll_x, scroll_x + width, style)
-                if under is None:
-                    self._strips[key] = (line, strip)
-            else:
-                strip = cached[1]
-        return strip if self._painting else strip.apply_offsets(scroll_x, y - self._moved)
+            return self._lay(line, width, left, around, base + under if under is not None else base)
+        key = (id(line), width, left)
+        cached = self._strips.get(key)
+        if cached is not None and cached[0] is line and cached[1] is base:
+            return cached[2]
+        strip = self._lay(line, width, left, around, base)
+        self._strips[key] = (line, base, strip)
+        return strip
+
+    def _lay(self, line: Line, width: int, left: int, around: Style, style: Style) -> Strip:
+        content = self.size.width
+        strip = Strip(Segment.apply_style(line, style)).crop_extend(0, content, style)
+        right = width - left - content
+        if not left and not right:
+            return strip
+        before, after = Segment(" " * left, around), Segment(" " * right, around)
+        return Strip([s for s in (before, *strip, after) if s.text], width)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The selected text as it was written, without what only lays it out."""
@@ -140,7 +168,7 @@ class LineView(ScrollView, can_focus=True):
         return (start if start.y >= 0 else Offset(0, 0)), end
 
     def set_height(self, height: int) -> None:
-        """The content's height in lines; its width is the widget's."""
+        """The content's height in lines; its width is the widget's. What is shown is painted by who changed it."""
         size = Size(self.size.width, height)
         if size == self.virtual_size:
             return
@@ -149,7 +177,6 @@ class LineView(ScrollView, can_focus=True):
             # the bar stays: only it changes, and the screen need not be laid out again
             self.set_reactive(Widget.virtual_size, size)  # pyright: ignore[reportArgumentType]
             self.vertical_scrollbar.window_virtual_size = height
-            self.refresh()
         else:
             self.virtual_size = size
 

@@ -170,6 +170,8 @@ class TranscriptView(LineView):
         return len(self.document.blocks)
 
     def _move(self, y: int) -> None:
+        """The top of the screen to line `y`; only what changed is painted anew, where the rest stays in its place."""
+        top, first = self.scroll_offset.y, self.document.take_changed()
         self._settling = True
         try:
             self.set_height(self.document.height)
@@ -178,7 +180,11 @@ class TranscriptView(LineView):
             self.scroll_y = y
         finally:
             self._settling = False
-        self.refresh()
+        below = self.scroll_offset.y + self.size.height
+        if self.scroll_offset.y != top or first <= top:
+            self.refresh()
+        elif first < below:
+            self.refresh_lines(first, below - first)
 
     def scroll_end_now(self) -> None:
         """To the newest line, and follow it from now on."""
@@ -273,12 +279,15 @@ class TranscriptView(LineView):
         """The Markdown of the newest answer, as far as it has come."""
         return self.live.last_answer
 
-    def _schedule(self) -> None:
-        """Draw soon: at once when the last drawing is long ago, else when its time has come. No timer runs
-        while nothing changes."""
+    def _schedule(self, now: bool) -> None:
+        """Draw soon: at once when the last drawing is long ago or somebody waits for it, else when its time has come.
+        No timer runs while nothing changes."""
+        if now and self._timer is not None:
+            self._timer.stop()
+            self._timer = None
         if self._timer is not None or not self.is_mounted:
             return
-        wait = self._last_flush + FLUSH - monotonic()
+        wait = 0.0 if now else self._last_flush + FLUSH - monotonic()
         if wait <= 0:
             self.call_next(self._flush)
             wait = FLUSH

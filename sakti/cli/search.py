@@ -63,7 +63,7 @@ def run(
         where = hit.thread_title or hit.thread_id or ""
         common.say(f"{hit.rank:>3}  {when}  {hit.kind:<11} {hit.role:<9} {where}\n     {hit.snippet}")
     common.say(
-        f"{page.total} found"
+        page.found
         + (f", {offset + 1}–{offset + len(page.hits)} shown" if page.total > len(page.hits) else "")
         + (" among the newest: the words are too common for all" if page.newest_only else "")
     )

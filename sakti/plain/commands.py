@@ -278,7 +278,7 @@ class Commands:
         page = await self._session.views.search(query, limit=PER_PAGE)
         shown = "" if page.total <= len(page.hits) else f", the best {len(page.hits)} are said"
         newest = " among the newest" if page.newest_only else ""
-        self._say(f"{page.total} found{newest}{shown}")
+        self._say(f"{page.found}{newest}{shown}")
 
         async def show(number: int) -> None:
             await self._hit(_one(page.hits, number))

@@ -90,12 +90,19 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class SearchPage:
-    """`newest_only`: the query was so common that only the newest texts were looked at."""
+    """`total` hits can be paged through; `more`: these are the best of more. `newest_only`: the query was so common
+    that only the newest texts were looked at."""
 
     query: str
     total: int
     hits: tuple[Hit, ...] = ()
     newest_only: bool = False
+    more: bool = False
+
+    @property
+    def found(self) -> str:
+        """How many, for people."""
+        return f"the best {self.total} of more" if self.more else f"{self.total} found"
 
 
 @dataclass(slots=True)
@@ -127,6 +134,7 @@ def search(
     asked = len(query.text) >= 3 and TOKEN.fullmatch(query.text)  # the trigrams for this very text
     if not found and (newest_only or not asked):
         found = _like(db, query, place)
+    more = len(found) >= CANDIDATES
     found = _without_excluded(db, found, query)
     search_rank.prefer_recent(found, int(time.time() * 1000) if now is None else now)
     found = search_rank.without_duplicates(found)
@@ -137,7 +145,7 @@ def search(
     hits = tuple(
         _hit(rows[c.pk], marked, min(1.0, c.score / top), offset + i + 1) for i, c in enumerate(page) if c.pk in rows
     )
-    return SearchPage(text, len(found), hits, newest_only)
+    return SearchPage(text, len(found), hits, newest_only, more)
 
 
 # --- words --------------------------------------------------------------------------------------------------
@@ -154,7 +162,8 @@ def _by_words(db: Database, words: list[str], query: Query, place: _Place) -> tu
     if not match:
         return [], False
     if floor and not (query.phrases or query.prefixes):
-        found = _of(db, _newest_with(db, "search_words", telling, BUDGET)[0], place)
+        known = [w for w in telling if documents[w]]
+        found = _of(db, _newest_with(db, "search_words", known, BUDGET)[0], place)
     else:
         found = _candidates(db, "search_words", WEIGHTS, match, replace(place, floor=floor))
     question = len(query.text.split()) >= QUESTION and not query.phrases and not looks_like_identifier(query.text)
@@ -457,7 +466,7 @@ def _like(db: Database, query: Query, place: _Place) -> list[Candidate]:
     rows = db.execute_sql(
         f"SELECT {_RANKED} FROM {_FROM} WHERE {place.where}{clause}"
         " AND d.pk > (SELECT max(pk) FROM search_docs) - ? ORDER BY d.created_at DESC LIMIT ?",
-        (*place.values, *values, LIKE_ROWS if needles else 1 << 60, CANDIDATES // 3),
+        (*place.values, *values, LIKE_ROWS if needles else 1 << 60, CANDIDATES),
     ).fetchall()
     return [Candidate(row[0], 1.0 - i / (len(rows) + 1), *row[1:]) for i, row in enumerate(rows)]
 

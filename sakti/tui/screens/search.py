@@ -175,7 +175,7 @@ class SearchScreen(Panel[Any]):
         rows = grouped(page.hits)
         at = next((i for i, r in enumerate(rows) if kept and not isinstance(r, Heading) and r.id == kept.chosen), 0)
         self.result_list.set_rows(rows, cursor=at)
-        found = f"{page.total} found" if page.total else "nothing found"
+        found = page.found if page.total else "nothing found"
         self.set_title(f"Search  {found}" + ("  common words: the newest texts only" if page.newest_only else ""))
         if then_open:
             self.action_open()

@@ -210,6 +210,12 @@ async def test_common_words_are_looked_up_among_the_newest_and_that_is_said(
             )
 
     await filled.write(many)
+    whole = await filled.read(search, "lorem ipsum", Scope("/w"), now=1)
+    assert (whole.total, whole.found, whole.newest_only) == (100, "100 found", False)
+    with monkeypatch.context() as few:
+        few.setattr(search_store, "CANDIDATES", 10)
+        best = await filled.read(search, "lorem ipsum", Scope("/w"), now=1)
+        assert (best.total, best.found) == (10, "the best 10 of more")
     monkeypatch.setattr(search_store, "BUDGET", 20)
     monkeypatch.setattr(search_store, "POSTINGS", 20)
     common = await filled.read(search, "lorem ipsum", Scope("/w"), now=1)

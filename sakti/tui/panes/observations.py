@@ -248,9 +248,9 @@ class ObservationsPane(Vertical):
         self.set_class(self._past is not None, "-past")
         self.time_bar.show(self._moments, None if self._past is None else self._moments.index(self._past))
         if self._past is None:
-            self.title.say(f"Observations  {count}".rstrip())
+            self.title.say("Observations", count)
         else:
-            self.title.say(f"PAST {_clock(self._past.time)} · {count or 'empty'} · esc: now")
+            self.title.say(f"PAST {_clock(self._past.time)}", "esc: now", count or "empty")
         follow = keep_end and not self.log_list.has_focus  # who reads a line keeps it
         self.log_list.set_rows(rows, cursor=len(rows) - 1 if follow else None, keep_end=follow)
 

@@ -132,7 +132,7 @@ class TasksPane(Vertical):
     def show(self, board: Board) -> None:
         counts = board.counts or (len(board.ready), len(board.blocked), len(board.in_progress), len(board.closed_today))
         parts = [f"{n} {v}" for n, v in (("ready", counts[0]), ("blocked", counts[1]), ("done", counts[3])) if v]
-        self.title.say(f"Tasks  {' · '.join(parts)}".rstrip())
+        self.title.say("Tasks", *parts)
         self.task_list.set_rows(task_rows(board))
         if self._board is not None and self._board.is_attached:
             self._board.look()

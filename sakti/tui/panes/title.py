@@ -10,16 +10,28 @@ SIGNS = {False: "▾", True: "▸"}
 class PaneTitle(Static):
     """A click on it folds the pane, drawing it makes the pane above higher or lower: see `Sidebar`."""
 
-    def __init__(self, text: str, *, id: str) -> None:
-        super().__init__(f"{SIGNS[False]} {text}", id=id, classes="pane-title", markup=False)
-        self._text = text
+    def __init__(self, name: str, *, id: str) -> None:
+        super().__init__("", id=id, classes="pane-title", markup=False)
+        self._name, self._figures = name, ("",)
         self._folded = False
 
-    def say(self, text: str) -> None:
-        """`text` is safe to show."""
-        self._text = text
-        self.update(f"{SIGNS[self._folded]} {text}")
+    def say(self, name: str, *figures: str) -> None:
+        """All safe to show; figures that do not fit are left out, the last ones first."""
+        self._name, self._figures = name, figures
+        self._fit()
 
     def fold(self, folded: bool) -> None:
         self._folded = folded
-        self.say(self._text)
+        self._fit()
+
+    def on_resize(self) -> None:
+        self._fit()
+
+    def _fit(self) -> None:
+        figures = [f for f in self._figures if f]
+        while True:
+            text = f"{SIGNS[self._folded]} {self._name}  {' · '.join(figures)}".rstrip()
+            if len(text) <= self.size.width or not figures:
+                break
+            figures.pop()
+        self.update(text)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import os
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.segment import Segment
-from textual import on
+from rich.style import Style
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -21,64 +23,127 @@ from sakti.core.events import ApprovalRequested
 from sakti.core.text import one_line, sanitise
 from sakti.tui.palette import Palette, make_palette
 from sakti.tui.transcript.diff import diff_lines
-from sakti.tui.transcript.wrap import Line, indent, plain_lines, shorten, wrap
+from sakti.tui.transcript.wrap import Line, Span, indent, plain_lines, shorten, wrap
 from sakti.tui.widgets.lines import app_of
+from sakti.tui.widgets.safe_input import SafeInput
+
+if TYPE_CHECKING:
+    from sakti.tui.app import SaktiApp
 
 TARGET_LINES = 6
 DIFF_LINES = 10
+OTHERS = 4  # of the questions that wait, shown with the one that is answered
+SHARE = 0.6  # of the chat's height at most, as in main.tcss
 GUARD = 0.4  # seconds during which keys meant for the prompt are not taken for an answer
 
 
-def approval_lines(pending: tuple[ApprovalRequested, ...], width: int, palette: Palette) -> list[Line]:
-    """The first of `pending` in full, the others as a list under it."""
+def approval_lines(
+    pending: tuple[ApprovalRequested, ...],
+    at: int,
+    width: int,
+    palette: Palette,
+    height: int = 1_000,
+    *,
+    writing: bool = False,
+) -> list[Line]:
+    """The question `at` in full, all of them as a list under it where there are several. At most `height` lines: the
+    keys stand always, what is asked about gives way first. `writing`: the line below is open and has the keys."""
     if not pending:
         return []
-    first, *others = pending
-    bar = Segment("┃ ", palette.warn)
+    now = pending[at]
     room = max(4, width - 2)
-    many = f"  (1 of {len(pending)})" if others else ""
-    out: list[Line] = [[Segment(f"{one_line(first.tool, 40)} asks to run", palette.warn), Segment(many, palette.muted)]]
-    if first.diff:
-        out.append([Segment(shorten(one_line(first.target, 300), room), palette.bold)])
-        out += diff_lines(sanitise(first.diff), room, palette, DIFF_LINES)
-    else:
-        rows = plain_lines(sanitise(first.target), palette.bold, room, TARGET_LINES + 1)
-        out += rows[:TARGET_LINES]
-        if len(rows) > TARGET_LINES:
-            out.append([Segment("… (e shows all of it)", palette.faint)])
-    why, where = one_line(first.reason, 300), one_line(first.cwd, 200)
-    out += wrap([(why, palette.muted), (f"  in {where}", palette.faint)], room)
-    keys = [("y", "yes, once")]
-    if first.rule:
-        keys.append(("a", f"always: {one_line(first.rule, 80)}"))
-    keys.append(("n", "no, with a note"))
-    if not first.diff:
-        keys.append(("e", "edit it"))
-    spans = [
-        (piece, style)
-        for key, text in keys
-        for piece, style in ((f"{key} ", palette.agent), (f"{text}   ", palette.muted))
+    many = f"  ({at + 1} of {len(pending)})" if len(pending) > 1 else ""
+    head: list[Line] = [
+        [Segment(f"{one_line(now.tool, 40)} asks to run", palette.warn), Segment(many, palette.muted)],
+        *([[Segment(shorten(one_line(now.target, 300), room), palette.bold)]] if now.diff else []),
     ]
-    out += wrap(spans, room)
-    for other in others[:4]:
-        out.append(
-            [
-                Segment("· ", palette.warn),
-                Segment(shorten(f"{one_line(other.tool, 40)}  {one_line(other.target, 200)}", room - 2), palette.muted),
-            ]
+    why, where = one_line(now.reason, 300), one_line(now.cwd, 200)
+    reason = wrap([(why, palette.muted), (f"  in {where}", palette.faint)], room)
+    list_ = _list(pending, at, room, palette)
+    keys = wrap(_keys(now, cut=True, many=bool(many), palette=palette), room)
+    if writing:
+        keys = wrap(
+            [("enter ", palette.agent), ("sends · ", palette.muted), ("esc ", palette.agent), ("back", palette.muted)],
+            room,
         )
-    return indent(out, bar)
+    left = height - len(head) - len(keys)
+    wanted = max(1, left - len(reason) - len(list_))
+    body, cut = _body(now, room, palette, max(0 if now.diff else 1, min(left, wanted)))
+    if not cut and not writing:
+        keys = wrap(_keys(now, cut=False, many=bool(many), palette=palette), room)
+        left = height - len(head) - len(keys)
+    reason = reason[: max(0, left - len(body))]
+    list_ = list_[: max(0, left - len(body) - len(reason))]
+    return indent([*head, *body, *reason, *keys, *list_], Segment("┃ ", palette.warn))
+
+
+def _body(now: ApprovalRequested, room: int, palette: Palette, limit: int) -> tuple[list[Line], bool]:
+    """What would run or change, in at most `limit` lines, and whether something of it is missing."""
+    if now.diff:
+        whole = diff_lines(sanitise(now.diff), room, palette)
+        most = min(limit, DIFF_LINES + 1)
+        if len(whole) <= most:
+            return whole, False
+        return diff_lines(sanitise(now.diff), room, palette, most - 1) if most else [], True
+    rows = plain_lines(sanitise(now.target), palette.bold, room, TARGET_LINES + 1)
+    most = min(limit, TARGET_LINES)
+    return (rows, False) if len(rows) <= most else (rows[:most], True)
+
+
+def _keys(now: ApprovalRequested, *, cut: bool, many: bool, palette: Palette) -> list[Span]:
+    """A click on one of them answers as the key does."""
+    keys = [("v", "all of it", "view")] if cut else []
+    keys.append(("y", "yes, once", "yes"))
+    if now.rule:
+        keys.append(("a", f"always: {one_line(now.rule, 80)}", "always"))
+    keys.append(("n", "no, with a note", "no"))
+    if now.tool == "bash":
+        keys.append(("e", "edit it", "edit"))
+    if many:
+        keys.append(("↑↓", "another", ""))
+    return [
+        (piece, style + Style(meta={"answer": answer}) if answer else style)
+        for number, (key, text, answer) in enumerate(keys)
+        for piece, style in (
+            (" · " if number else "", palette.muted),
+            (f"{key} ", palette.agent),
+            (text, palette.muted),
+        )
+    ]
+
+
+def _list(pending: tuple[ApprovalRequested, ...], at: int, room: int, palette: Palette) -> list[Line]:
+    """One line each; a click on one comes to it."""
+    if len(pending) < 2:
+        return []
+    first = max(0, min(at - 1, len(pending) - OTHERS))
+    lines: list[Line] = []
+    for index in range(first, min(len(pending), first + OTHERS)):
+        one, chosen = pending[index], index == at
+        text = shorten(f"{one_line(one.tool, 40)}  {one_line(one.target, 200)}", room - 2)
+        meta = Style(meta={"question": index})
+        style = palette.text if chosen else palette.muted
+        lines.append([Segment("▶ " if chosen else "· ", palette.warn + meta), Segment(text, style + meta)])
+    if len(pending) > OTHERS:
+        lines.append([Segment(f"  {len(pending)} wait in all", palette.faint)])
+    return lines
 
 
 class ApprovalView(Widget, can_focus=True):
     """Draws the open questions and takes the keys."""
 
-    HELP = "y runs it once, a always allows what the rule says, n refuses with a note, e edits the command."
+    HELP = (
+        "y runs it once, a always allows what the rule says, n refuses with a note, e edits a command, v shows all of "
+        "what does not fit. Several wait: up and down choose which is answered."
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer('yes')", "Yes", show=False, id="approval.yes"),
         Binding("a", "answer('always')", "Always", show=False, id="approval.always"),
         Binding("n", "answer('no')", "No", show=False, id="approval.no"),
         Binding("e", "answer('edit')", "Edit", show=False, id="approval.edit"),
+        Binding("v", "answer('view')", "All of it", show=False, id="approval.view"),
+        Binding("up", "choose(-1)", "The question before", show=False, id="approval.before"),
+        Binding("down", "choose(1)", "The next question", show=False, id="approval.next"),
     ]
 
     class Key(Message):
@@ -87,13 +152,28 @@ class ApprovalView(Widget, can_focus=True):
             self.answer = answer
 
     pending: tuple[ApprovalRequested, ...] = ()
+    at = 0  # which of them is answered
+    writing = False  # the line below is open
+
+    def show(self, pending: tuple[ApprovalRequested, ...]) -> None:
+        """Stays at the question that is looked at, while it waits."""
+        looked_at = self.current
+        self.pending = pending
+        self.at = pending.index(looked_at) if looked_at in pending else 0
+        self.refresh(layout=True)
+
+    @property
+    def current(self) -> ApprovalRequested | None:
+        return self.pending[self.at] if self.at < len(self.pending) else None
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(self._lines(width))
 
     def _lines(self, width: int) -> list[Line]:
         app = app_of(self)
-        return approval_lines(self.pending, max(4, width), make_palette(app.theme_variables, app.current_theme.dark))
+        palette = make_palette(app.theme_variables, app.current_theme.dark)
+        height = max(2, int((app.size.height - 2) * SHARE) - 1)  # the line below may open
+        return approval_lines(self.pending, self.at, max(4, width), palette, height, writing=self.writing)
 
     def render_line(self, y: int) -> Strip:
         lines = self._lines(self.size.width)
@@ -103,6 +183,20 @@ class ApprovalView(Widget, can_focus=True):
 
     def action_answer(self, answer: str) -> None:
         self.post_message(self.Key(answer))
+
+    def action_choose(self, step: int) -> None:
+        self.choose(self.at + step)
+
+    def choose(self, at: int) -> None:
+        if 0 <= at < len(self.pending):
+            self.at = at
+            self.refresh(layout=True)
+
+    def on_click(self, event: events.Click) -> None:
+        if answer := event.style.meta.get("answer"):
+            self.action_answer(answer)
+        elif (at := event.style.meta.get("question")) is not None:
+            self.choose(at)
 
 
 class ApprovalBox(Vertical):
@@ -127,7 +221,7 @@ class ApprovalBox(Vertical):
 
     def compose(self) -> ComposeResult:
         yield ApprovalView(id="approval-view")
-        line = Input(id="approval-line", compact=True)
+        line = SafeInput(id="approval-line", compact=True)
         line.display = False
         yield line
 
@@ -137,11 +231,10 @@ class ApprovalBox(Vertical):
 
     def show(self, pending: tuple[ApprovalRequested, ...], *, take_focus: bool) -> None:
         """`take_focus`: the user is not in the middle of typing something else."""
-        before = self.view.pending[:1]
-        self.view.pending = pending
+        before = self.view.current
+        self.view.show(pending)
         self.display = bool(pending)
-        self.view.refresh(layout=True)
-        if pending[:1] != before:
+        if self.view.current != before:
             self._since = self._clock.monotonic()
             self._stop_writing()
         if pending and take_focus and not self._writing:
@@ -150,44 +243,68 @@ class ApprovalBox(Vertical):
     @on(ApprovalView.Key)
     def _key(self, event: ApprovalView.Key) -> None:
         event.stop()
-        if not self.pending or self._clock.monotonic() - self._since < GUARD:
+        now = self.view.current
+        if now is None or self._clock.monotonic() - self._since < GUARD:
             return
-        first = self.pending[0]
         match event.answer:
             case "yes":
-                self.post_message(self.Answered(first.id, True, False, "", None))
-            case "always" if first.rule:
-                self.post_message(self.Answered(first.id, True, True, "", None))
+                self.post_message(self.Answered(now.id, True, False, "", None))
+            case "always" if now.rule:
+                self.post_message(self.Answered(now.id, True, True, "", None))
             case "no":
                 self._write("no", "", "why not (Enter sends, empty is fine)")
-            case "edit" if not first.diff:
-                self._write("edit", sanitise(first.target), "what to run instead")
+            case "edit" if now.tool == "bash" and "\n" in now.target:
+                app = cast("SaktiApp", app_of(self))
+                app.go(self._edit_outside, app, now, group="approval", exclusive=True)
+            case "edit" if now.tool == "bash":
+                self._write("edit", sanitise(now.target), "what to run instead")
+            case "view":
+                self._view(now)
             case _:
                 pass
 
+    async def _edit_outside(self, app: SaktiApp, asked: ApprovalRequested) -> None:
+        """A command of several lines in the user's editor; left as it was, the question still waits."""
+        from sakti.tui import editor
+
+        text = (await editor.edit(app, asked.target, os.environ)).rstrip("\n")
+        if text.strip() and text != asked.target.rstrip("\n") and asked in self.pending:
+            self.post_message(self.Answered(asked.id, True, False, "", text))
+
+    def _view(self, asked: ApprovalRequested) -> None:
+        from sakti.tui.screens.compaction import DiffBlock
+        from sakti.tui.screens.text import ReadScreen
+        from sakti.tui.transcript.blocks import TextBlock
+
+        shown = DiffBlock(diff=sanitise(asked.diff)) if asked.diff else TextBlock(text=asked.target, open=True)
+        app_of(self).push_screen(ReadScreen(f"{asked.tool}: {one_line(asked.target, 100)}", [shown]))
+
     def _write(self, what: str, value: str, placeholder: str) -> None:
         self._writing = what
-        self.line.display = True
+        self.line.display = self.view.writing = True
+        self.view.refresh(layout=True)
         self.line.placeholder = placeholder
         self.line.value = value
         self.line.focus()
 
     def _stop_writing(self) -> None:
         self._writing = ""
-        self.line.display = False
+        self.line.display = self.view.writing = False
+        self.view.refresh(layout=True)
 
     @on(Input.Submitted, "#approval-line")
     def _written(self, event: Input.Submitted) -> None:
         event.stop()
-        if not self.pending:
+        now = self.view.current
+        if now is None:
             return
-        what, text, first = self._writing, event.value.strip(), self.pending[0]
+        what, text = self._writing, event.value.strip()
         self._stop_writing()
         self.view.focus()
         if what == "no":
-            self.post_message(self.Answered(first.id, False, False, text, None))
+            self.post_message(self.Answered(now.id, False, False, text, None))
         elif what == "edit" and text:
-            self.post_message(self.Answered(first.id, True, False, "", text))
+            self.post_message(self.Answered(now.id, True, False, "", text))
 
     def leave_line(self) -> bool:
         """Esc in the line: back to the keys. False when the line was not open."""

@@ -1,0 +1,113 @@
+"""Questions in the flow: they fit every terminal, several are a list, keys and mouse answer the one that is chosen."""
+
+from __future__ import annotations
+
+import pytest
+
+from sakti.core.events import ApprovalRequested
+from sakti.tui.palette import make_palette, variable_defaults
+from sakti.tui.screens.text import ReadScreen
+from sakti.tui.widgets.approval import approval_lines
+from tests.tui.conftest import screen_text, settle
+from tests.tui.test_board import click_on
+
+DIFF = "--- a/x.py\n+++ b/x.py\n@@ -1,40 +1,40 @@\n" + "\n".join(f"-old {n}\n+new {n}" for n in range(40))
+LONG = "\n".join(f"echo line {n} && make part-{n}" for n in range(30))
+
+
+def asked(id="p1", tool="bash", target="git push", diff="", rule="bash(git push *)"):
+    return ApprovalRequested(id, tool, "it changes what is on another machine", target, "/home/me/app", diff, rule)
+
+
+async def ask(app, pilot, session, *questions):
+    session.approvals = questions
+    session.emit(questions[0])
+    await settle(app, pilot)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 35), (60, 16), (40, 10)])
+@pytest.mark.parametrize("question", [asked(target=LONG), asked(tool="edit", target="src/x.py", diff=DIFF, rule="")])
+async def test_the_question_and_the_keys_are_always_seen(running, session, size, question):
+    more = [asked(f"q{n}", target=f"rm file-{n}") for n in range(9)]
+    async with running(size) as (app, pilot):
+        await ask(app, pilot, session, question, *more)
+        text = screen_text(app)
+        assert "asks to run" in text and "(1 of 10)" in text
+        for key in ("y yes", "n no", "v all of it"):
+            assert key in text, text
+        assert "echo line 0" in text or "src/x.py" in text
+        await pilot.press("n")
+        await settle(app, pilot)
+        text = screen_text(app)
+        assert "why not" in text and "enter sends" in text and "asks to run" in text, text
+        await pilot.press("escape")
+        await settle(app, pilot)
+        assert "y yes" in screen_text(app)
+
+
+def test_what_gives_way():
+    palette = make_palette(variable_defaults(True), True)
+    many = (asked(target=LONG), *(asked(f"q{n}", target=f"rm file-{n}") for n in range(9)))
+
+    def shown(height: int) -> list[str]:
+        return ["".join(s.text for s in line) for line in approval_lines(many, 0, 60, palette, height)]
+
+    assert any("10 wait in all" in line for line in shown(20))
+    for height in range(6, 30):
+        lines = shown(height)
+        assert len(lines) <= height and any("y yes, once" in line for line in lines)
+        assert any("echo line 0" in line for line in lines)
+    assert shown(1_000)[-1].endswith("10 wait in all") and sum("rm file" in line for line in shown(1_000)) == 3
+
+
+async def test_several_are_chosen_and_answered_by_keys_and_by_mouse(running, session):
+    questions = [asked(f"p{n}", target=f"make part-{n}") for n in range(4)]
+    async with running((100, 30)) as (app, pilot):
+        await ask(app, pilot, session, *questions)
+        assert "▶ bash  make part-0" in screen_text(app) and "· bash  make part-3" in screen_text(app)
+        await pilot.press("down", "down", "y")
+        await settle(app, pilot)
+        assert session.calls[-1][:3] == ("resolve", "p2", True)
+        assert "(1 of 3)" in screen_text(app)
+        await click_on(app, pilot, "bash  make part-3")
+        assert "(3 of 3)" in screen_text(app)
+        new = asked("p9", target="make more")
+        session.approvals = (*session.approvals, new)
+        session.emit(new)
+        await settle(app, pilot)
+        assert "(3 of 4)" in screen_text(app), "what is looked at stays"
+        await click_on(app, pilot, "always: bash(git push *)")
+        assert session.calls[-1][:4] == ("resolve", "p3", True, True)
+
+
+async def test_a_long_command_is_seen_whole_and_edited_outside(running, session, tmp_path, monkeypatch):
+    script = tmp_path / "editor.sh"
+    script.write_text("#!/bin/sh\nprintf 'make one\\nmake two\\n' > \"$1\"\n")
+    script.chmod(0o755)
+    edited = []
+
+    async def lent(app, text, env):
+        edited.append(text)
+        return text if len(edited) == 1 else "make one\nmake two"
+
+    monkeypatch.setattr("sakti.tui.editor.edit", lent)
+    async with running((80, 24)) as (app, pilot):
+        await ask(app, pilot, session, asked(target=LONG))
+        await pilot.press("v")
+        await settle(app, pilot)
+        assert isinstance(app.screen, ReadScreen) and "echo line 9" in screen_text(app)
+        await pilot.press("escape", "e")
+        await settle(app, pilot)
+        assert edited == [LONG] and not session.calls[1:], "left as it was: the question waits"
+        await pilot.press("e")
+        await settle(app, pilot)
+        assert session.calls[-1] == ("resolve", "p1", True, False, "", "make one\nmake two")
+
+
+async def test_only_a_command_can_be_edited(running, session):
+    async with running((80, 24)) as (app, pilot):
+        await ask(app, pilot, session, asked(tool="read", target="/etc/hosts", rule="read(/etc/*)"))
+        assert "edit it" not in screen_text(app)
+        await pilot.press("e")
+        await settle(app, pilot)
+        assert not app.approval.line.display

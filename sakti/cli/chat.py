@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from sakti.cli import common
 from sakti.cli.route import Chat
+
+if TYPE_CHECKING:
+    from sakti.agent.session import Session
 
 DUMB = "TERM is dumb, so this is the chat line by line, as with --plain"
 
@@ -25,14 +29,19 @@ def open_chat(asked: Chat) -> None:
         common.log_to_file(debug=asked.debug)
         from sakti.agent.session import Session
 
-        dumb = os.environ.get("TERM") == "dumb" and sys.stdin.isatty()
-        if asked.plain or chosen.config.ui.plain or dumb:
-            from sakti.plain import chat
+        raise SystemExit(talk(Session(chosen), plain=asked.plain, prompt=asked.prompt, pick_thread=asked.pick))
 
-            why = "" if asked.plain or chosen.config.ui.plain else DUMB
-            raise SystemExit(chat.run(Session(chosen), prompt=asked.prompt, pick_thread=asked.pick, why=why))
-        if not (sys.stdin.isatty() and sys.stdout.isatty()):
-            common.fail("the chat needs a terminal. Without one, use `sakti run PROMPT`.", common.USAGE)
-        from sakti.tui.run import run
 
-        raise SystemExit(run(Session(chosen), prompt=asked.prompt, pick_thread=asked.pick))
+def talk(session: Session, *, plain: bool = False, prompt: str | None = None, pick_thread: bool = False) -> int:
+    """Show `session` in the way that is asked for, or that the terminal can; the exit code."""
+    plain = plain or session.config.ui.plain
+    dumb = os.environ.get("TERM") == "dumb" and sys.stdin.isatty()
+    if plain or dumb:
+        from sakti.plain import chat
+
+        return chat.run(session, prompt=prompt, pick_thread=pick_thread, why="" if plain else DUMB)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        common.fail("the chat needs a terminal. Without one, use `sakti run PROMPT`.", common.USAGE)
+    from sakti.tui.run import run
+
+    return run(session, prompt=prompt, pick_thread=pick_thread)

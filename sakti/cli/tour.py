@@ -16,7 +16,7 @@ def show() -> None:
         common.fail("the tour needs a terminal.", common.USAGE)
     common.log_to_file()
     from sakti.agent.tour import FIRST, tour_session
-    from sakti.tui.run import run
+    from sakti.cli.chat import talk
 
     with common.plain_errors(), tempfile.TemporaryDirectory(prefix="sakti-tour-") as folder:
-        raise SystemExit(run(tour_session(Path(folder), env=dict(os.environ)), prompt=FIRST))
+        raise SystemExit(talk(tour_session(Path(folder), env=dict(os.environ)), prompt=FIRST))

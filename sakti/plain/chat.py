@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from sakti.agent.commands import parse
+from sakti.agent.completion import argument_choices, command_choices, file_choices, query_at
+from sakti.agent.file_list import FileList
 from sakti.agent.leaving import observe_on_exit
 from sakti.agent.mentions import mention, pasted_images
 from sakti.core import terminal
@@ -20,7 +22,7 @@ from sakti.core.events import Event, MessageSaved, ModelChanged, QueueChanged, T
 from sakti.core.text import one_line, sanitise
 from sakti.plain import words
 from sakti.plain.asking import answer
-from sakti.plain.commands import STOPPABLE, Commands
+from sakti.plain.commands import OWN, STOPPABLE, Commands
 from sakti.plain.lines import Lines
 from sakti.plain.speech import READY, Speech
 
@@ -50,6 +52,7 @@ class Chat:
         self.commands = Commands(self)
         self.unsent = ""  # what an earlier window had not sent
         self._why = why
+        self._files = FileList(session.workspace)
         self._begun: list[str] = []  # lines that ended with a backslash
         self._leave: asyncio.Future[int]
         self._lines: Lines
@@ -100,7 +103,9 @@ class Chat:
         self._leave = loop.create_future()
         typed = asyncio.Queue[str | None]()
         self._lines = Lines(
-            lambda line: loop.call_soon_threadsafe(typed.put_nowait, line), dumb=os.environ.get("TERM") == "dumb"
+            lambda line: loop.call_soon_threadsafe(typed.put_nowait, line),
+            lambda before: self._suggest(before, loop),
+            dumb=os.environ.get("TERM") == "dumb",
         )
         for number in (signal.SIGTERM, signal.SIGHUP):
             with contextlib.suppress(NotImplementedError, RuntimeError):
@@ -272,6 +277,21 @@ class Chat:
                 self.unsent = "\n\n".join(t for t in (self.unsent, text) if t)
                 self.say(["it was not sent and is kept: /send sends it, /drop forgets it"])
                 raise
+
+    def _suggest(self, before: str, loop: asyncio.AbstractEventLoop) -> list[str]:
+        """In the reading thread: commands, their arguments and files for the word at the cursor."""
+        query = query_at(before)
+        if query is None:
+            return []
+        if query.kind == "file":
+            try:
+                paths = asyncio.run_coroutine_threadsafe(self._files.paths(), loop).result(TWICE)
+            except (TimeoutError, SaktiError):
+                return []
+            return [c.insert for c in file_choices(query.text, paths)]
+        if query.kind == "argument":
+            return [c.insert for c in argument_choices(query.command, query.text)]
+        return [c for c in (*(c.insert for c in command_choices("")), *(f"/{n} " for n in OWN)) if c.startswith(before)]
 
     # --- what is not sent -------------------------------------------------------------------------------------
 

@@ -8,26 +8,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from sakti.agent.commands import COMMANDS, Typed, parse
 from sakti.agent.figures import status_rows
 from sakti.core.config import APPROVAL_MODES
-from sakti.core.errors import ConfigError, SaktiError
+from sakti.core.errors import SaktiError
 from sakti.core.text import count_k, one_line, sanitise
 from sakti.plain import words
+from sakti.plain.log import Log
+from sakti.plain.offer import one
+from sakti.plain.search import Search
 from sakti.plain.tasks import Tasks
+from sakti.plain.threads import Threads
 
 if TYPE_CHECKING:
-    from sakti.core.types import Message
     from sakti.plain.chat import Chat
-    from sakti.store.memory_log import LogLine
-    from sakti.store.search import Hit
-
-T = TypeVar("T")
 
 # Commands that only this chat has: on the screen they are keys, or plain to see.
 OWN = {
+    "find": "search this thread only",
     "last": "say the last messages again: /last, /last 10",
     "output": "what the last tool call gave, whole; /output 2 the one before it",
     "retry": "ask again after a failed answer",
@@ -48,8 +48,6 @@ WAYS = (
     "offline: run `sakti local install` in a shell, a small model that needs no key and no network",
     "approval: /approve plan, ask, edits or auto",
 )
-PER_PAGE = 20
-LOG_SHOWN = 60  # newest lines of the log that are said
 NO_SCREEN = {"theme": "plain mode has no colours", "clear": "plain mode has no screen to clear"}
 
 
@@ -60,6 +58,9 @@ class Commands:
         self._chat = chat
         self._session = chat.session
         self._tasks = Tasks(chat.session, self.offer)
+        self._threads = Threads(chat.session, self.offer)
+        self._search = Search(chat.session, self.offer)
+        self._log = Log(chat.session, self.offer)
         self.thread = ""  # the one whose messages were said
         self.choose: Callable[[int], Awaitable[None]] | None = None  # what a number alone does now
 
@@ -111,7 +112,9 @@ class Commands:
     def _say(self, *lines: str) -> None:
         self._chat.say(lines)
 
-    def offer(self, lines: Sequence[str], what: str, choose: Callable[[int], Awaitable[None]] | None) -> None:
+    def offer(
+        self, lines: Sequence[str], what: str = "", choose: Callable[[int], Awaitable[None]] | None = None
+    ) -> None:
         """Say a numbered list, or that it is empty; a number alone opens one of it."""
         self._say(*lines)
         if lines and choose is not None:
@@ -212,151 +215,17 @@ class Commands:
                     *(f"{name}: {text.replace(' → ', ' to ')}" for name, text in status_rows(session.status, figures))
                 )
 
-    async def do_observations(self, argument: str) -> None:
-        """The log; `pin 3`, `edit 3 TEXT`, `forget 3`, `undo` change it, `at TIME` says how it was, words filter it."""
-        session = self._session
-        action, _, rest = argument.partition(" ")
-        lines: Sequence[LogLine] = [x for x in await session.views.observations() if not x.forgotten]
-        if action == "undo":
-            await session.correct("undo")
-            return
-        if action in ("pin", "unpin", "forget", "edit"):
-            number, _, text = rest.strip().partition(" ")
-            if not number.isdecimal() or not 0 < int(number) <= len(lines) or (action == "edit" and not text.strip()):
-                raise SaktiError(f"write /observations {action} and a line's number", title="Observations")
-            await session.correct(action, lines[int(number) - 1].id, text.strip())
-            return
-        if action == "at":
-            lines = await session.views.log_at(self._moment(rest))
-        said = list(words.log_lines(lines))
-        if action == "at" or not argument:
-            said, hint = said[-LOG_SHOWN:], len(said) > LOG_SHOWN
-        else:
-            said, hint = [x for x in said if all(w in x.lower() for w in argument.lower().split())], False
-        if not said:
-            raise SaktiError("nothing is observed" if not argument else "no line matches", title="Observations")
-        if hint:
-            self._say(f"the newest {LOG_SHOWN} of {len(lines)} lines; words behind /observations filter all of them")
-
-        async def sources(number: int) -> None:
-            await self._sources(_one(lines, number))
-
-        self.offer(
-            said, "says the messages a line was made from; /observations pin, edit, forget, undo change it", sources
-        )
-
-    def _moment(self, text: str) -> int:
-        from sakti.agent.workspace import local_timezone
-        from sakti.memory.corrections import parse_time
-
-        found = parse_time(text.strip(), self._session.clock.now(), local_timezone())
-        if found is None:
-            raise SaktiError(
-                f"write a time such as 2026-01-15, yesterday or 90m, not {one_line(text, 40)!r}", title="Time"
-            )
-        return found
-
-    async def _sources(self, line: LogLine) -> None:
-        said = await self._session.views.sources(line.group_id)
-        self._say(*([x for m in said for x in words.message(m, limit=40)] or ["its messages are not known"]))
-
     async def do_context(self, _: str) -> None:
         blocks = await self._session.views.context()
 
         async def show(number: int) -> None:
-            self._say(*sanitise(_one(blocks, number).text).split("\n"))
+            self._say(*sanitise(one(blocks, number).text).split("\n"))
 
         total = sum(b.tokens for b in blocks)
         self._say(f"what would be sent now: {words.many(len(blocks), 'block')}, {total:,} tokens")
         self.offer([words.context(b, n) for n, b in enumerate(blocks, 1)], "says a block's text", show)
 
-    # --- search -----------------------------------------------------------------------------------------------
-
-    async def do_search(self, query: str) -> None:
-        if not query.strip():
-            raise ConfigError("Write what to look for behind /search.")
-        page = await self._session.views.search(query, limit=PER_PAGE)
-        shown = "" if page.total <= len(page.hits) else f", the best {len(page.hits)} are said"
-        newest = " among the newest" if page.newest_only else ""
-        self._say(f"{page.found}{newest}{shown}")
-
-        async def show(number: int) -> None:
-            await self._hit(_one(page.hits, number))
-
-        self.offer([words.hit(h, n) for n, h in enumerate(page.hits, 1)], "says the message with its neighbours", show)
-
-    async def _hit(self, hit: Hit) -> None:
-        views = self._session.views
-        thread_id, index, target = hit.thread_id, hit.position, hit.id
-        if hit.kind != "message":
-            origin = await views.origin(hit.id) if hit.kind in ("observation", "reflection") else None
-            self._say(f"{hit.kind}: {hit.text}")
-            if origin is None:
-                return
-            self._say("it was made from:")
-            thread_id, index, target = origin.thread_id, origin.index, origin.message_id
-        around: list[Message] = await views.around(thread_id, index, 1, 1) if thread_id else []
-        for message in around:
-            lines = words.message(message, limit=None if message.id == target else 6)
-            self._say(*(["this is it:"] if message.id == target else []), *lines)
-
-    # --- threads ----------------------------------------------------------------------------------------------
-
-    async def do_threads(self, argument: str) -> None:
-        """All threads; `fork N`, `delete N`, `rename N TITLE`, `export N [md|json|html]`, `restore` act on one."""
-        session = self._session
-        found = await session.views.threads()
-        action, _, rest = argument.partition(" ")
-        if action:
-            await self._thread_action(action, rest.strip())
-            return
-        current = session.thread.id if session.thread else ""
-        lines = [words.thread(s, n, current=s.thread.id == current) for n, s in enumerate(found, 1)]
-
-        async def go_on(number: int) -> None:
-            await session.open_thread(_one(found, number).thread.id)
-
-        if not lines:
-            self._say("no thread in this workspace yet")
-        self.offer(lines, "goes on with a thread; /threads rename, fork, delete, restore, export act on one", go_on)
-
-    async def _thread_action(self, action: str, rest: str) -> None:
-        from sakti.agent.thread_actions import ThreadActions
-
-        actions = ThreadActions(self._session)
-        if action == "restore":
-            gone = await actions.last_deleted()
-            if gone is None:
-                raise SaktiError("no thread of this workspace was deleted", title="Threads")
-            self._say(f"{(await actions.restore(gone.id)).title or 'the thread'} is back")
-            return
-        number, _, text = rest.partition(" ")
-        found = await self._session.views.threads()
-        if action not in ("rename", "fork", "delete", "export") or not number.isdecimal():
-            raise SaktiError("write rename, fork, delete or export and a number, or restore", title="Threads")
-        thread = _one(found, int(number)).thread
-        match action:
-            case "rename":
-                self._say(await actions.rename(thread.id, text))
-            case "fork":
-                await self._session.open_thread((await actions.fork(thread.id)).id)
-            case "delete":
-                self._say(f"deleted {(await actions.delete(thread.id)).in_words()}; /threads restore brings it back")
-            case _:
-                self._say(f"written to {await actions.export(thread.id, text.strip() or 'md')}")
-
-    async def do_resume(self, wanted: str) -> None:
-        if not wanted:
-            await self.do_threads("")
-            return
-        found = [
-            s.thread
-            for s in await self._session.views.threads()
-            if wanted.lower() in s.thread.title.lower() or s.thread.id.endswith(wanted)
-        ]
-        if not found:
-            raise SaktiError(f"no thread of this workspace matches {one_line(wanted, 80)!r}", title="Resume")
-        await self._session.open_thread(found[0].id)
+    # --- the rest ---------------------------------------------------------------------------------------------
 
     async def do_new(self, _: str) -> None:
         await self._session.new_thread()
@@ -365,10 +234,23 @@ class Commands:
         await self._session.rename(title)
         self._say("renamed")
 
-    # --- the rest ---------------------------------------------------------------------------------------------
-
     async def do_tasks(self, argument: str) -> None:
         await self._tasks.run(argument)
+
+    async def do_threads(self, argument: str) -> None:
+        await self._threads.run(argument)
+
+    async def do_resume(self, wanted: str) -> None:
+        await self._threads.resume(wanted)
+
+    async def do_search(self, query: str) -> None:
+        await self._search.run(query, "workspace")
+
+    async def do_find(self, query: str) -> None:
+        await self._search.run(query, "thread")
+
+    async def do_observations(self, argument: str) -> None:
+        await self._log.run(argument)
 
     async def do_setup(self, _: str) -> None:
         """What was found on this machine, and the ways to go on."""
@@ -389,7 +271,7 @@ class Commands:
         self._say(f"model: {now or 'none'}; /model PROVIDER/NAME changes it")
 
         async def use(number: int) -> None:
-            await session.set_model(_one(known, number).full_name)
+            await session.set_model(one(known, number).full_name)
 
         lines = [f"{n}. {one_line(m.full_name, 120)}" for n, m in enumerate(known, 1)]
         self.offer(lines, "chooses a model", use)
@@ -426,9 +308,3 @@ class Commands:
     async def do_doctor(self, _: str) -> None:
         signs = {"✓ ": "good: ", "✗ ": "problem: "}
         self._say(*(signs.get(line[:2], line[:2]) + line[2:] for line in await self._session.views.doctor()))
-
-
-def _one(found: Sequence[T], number: int) -> T:
-    if not 0 < number <= len(found):
-        raise SaktiError(f"there are {len(found)} to choose from", title=f"Number {number}")
-    return found[number - 1]

@@ -18,10 +18,15 @@ PASTE = 0.02  # seconds within which the lines of a paste follow each other
 
 
 class Lines:
-    """`heard` is called in the reading thread: with each line, and with None at each end of input (ctrl+d)."""
+    """`heard` is called in the reading thread: with each line, and with None at each end of input (ctrl+d); so is
+    `suggest`, with what stands before the cursor when tab is pressed: what the word there can become."""
 
-    def __init__(self, heard: Callable[[str | None], object], *, dumb: bool) -> None:
+    def __init__(
+        self, heard: Callable[[str | None], object], suggest: Callable[[str], list[str]], *, dumb: bool
+    ) -> None:
         self._heard = heard
+        self._suggest = suggest
+        self._suggested: list[str] = []
         self.terminal = sys.stdin.isatty()
         self._readline = _line_editor() if self.terminal and sys.stdout.isatty() and not dumb else None
         self._modes = _terminal_modes() if self.terminal else None
@@ -33,6 +38,10 @@ class Lines:
         if self._readline is not None:
             for text in older:
                 self._readline.add_history(text)
+            self._readline.set_completer_delims(" \t\n")
+            self._readline.set_completer(self._complete)
+            mac = "libedit" in (self._readline.__doc__ or "")
+            self._readline.parse_and_bind("bind ^I rl_complete" if mac else "tab: complete")
         if hasattr(sys.stdin, "reconfigure"):
             sys.stdin.reconfigure(errors="replace")  # type: ignore[union-attr]
         threading.Thread(target=self._read, name="lines", daemon=True).start()
@@ -41,6 +50,12 @@ class Lines:
     def typed(self) -> str:
         """What stands in the line that is being typed, as far as that can be known."""
         return str(self._readline.get_line_buffer()) if self._readline is not None else ""
+
+    def _complete(self, _: str, number: int) -> str | None:
+        if number == 0 and self._readline is not None:
+            before = self._readline.get_line_buffer()[: self._readline.get_endidx()]
+            self._suggested = self._suggest(before)
+        return self._suggested[number] if number < len(self._suggested) else None
 
     def _read(self) -> None:
         one = self._edited if self._readline is not None else self._plain

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sakti.agent.board import BoardActions
 from sakti.core.errors import SaktiError
 from sakti.plain import words
+from sakti.plain.offer import Offer
 
 if TYPE_CHECKING:
     from sakti.agent.session import Session
 
-Offer = Callable[[Sequence[str], str, Callable[[int], Awaitable[None]] | None], None]
 USE = "/tasks create TITLE; claim, release, reopen, tree, said, delete TASK; close TASK SUMMARY; dep TASK ON; undo"
 
 
@@ -30,7 +29,7 @@ class Tasks:
         first, _, more = rest.strip().partition(" ")
         if not action:
             board = await self._session.views.board()
-            self._offer([*words.board(board), USE], "", None)
+            self._offer([*words.board(board), USE])
             return
         needed = {"create": first, "close": more, "dep": more, "undo": "-"}.get(action, first)
         if not needed.strip():
@@ -60,4 +59,4 @@ class Tasks:
                 said = [line for m in messages for line in words.message(m)] or ["nothing was said about it"]
             case _:
                 raise SaktiError(f"there is no action {action!r}: write {USE}", title="Tasks")
-        self._offer(said, "", None)
+        self._offer(said)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sakti.agent.completion import Choice, Query, argument_choices, command_choices, file_choices, model_choices
+from sakti.agent.file_list import FileList
 from sakti.core.errors import SaktiError
 from sakti.core.text import count_k
 from sakti.core.types import ModelInfo
-from sakti.tui.completion import Choice, Query, argument_choices, command_choices, file_choices, model_choices
-from sakti.tui.files import FileList
 
 if TYPE_CHECKING:
     from sakti.agent.session import Session

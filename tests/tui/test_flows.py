@@ -8,13 +8,13 @@ import dataclasses
 import pytest
 from textual import events
 
+from sakti.agent.completion import file_choices, fuzzy, query_at
 from sakti.agent.views import ThreadSummary
 from sakti.core.errors import StoreError
 from sakti.core.events import ApprovalRequested, Backlog, ModelChanged, RetryScheduled, TextDelta
 from sakti.core.types import ModelInfo, Thread
 from sakti.store.search import Hit
 from sakti.tui.app import SaktiApp
-from sakti.tui.completion import file_choices, fuzzy, query_at
 from sakti.tui.log import log_path
 from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.fakes import user

@@ -75,6 +75,7 @@ async def test_a_conversation_with_its_commands(lines: Lines) -> None:
     assert "1 found" in found and "1. sakti, " in found
     opened = await lines.heard("1")
     assert "this is it:" in opened and "The queue drains at midnight." in opened
+    assert "1 found" in await lines.heard("/find midnight")
     with pytest.raises(SaktiError, match="1 to choose from"):
         await lines.heard("7")
 

@@ -1,6 +1,7 @@
 """How fast the terminal feels: the installed program in a pseudo-terminal, a model that streams, a clock outside.
 
-Seconds and milliseconds are of the clock on the wall, but for `tokens_20k_cpu_s`; memory in megabytes.
+Seconds and milliseconds are of the clock on the wall, but for `tokens_20k_cpu_s` and `scroll_ms`, which are CPU; memory
+in megabytes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sakti.bench import tui_thread
+from sakti.bench.retrieval import percentile
 from sakti.bench.tui_model import FakeModel, begin, end, question
 from sakti.bench.tui_terminal import Terminal
 
@@ -26,13 +29,15 @@ RATE = 200  # tokens a second under which keys are pressed
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is measured: `tokens` of the long answer, launches, short answers, keys; seconds to `rest` after a
-    launch, and `between` what is done to it."""
+    """How much is measured: `tokens` of the long answer, launches, short answers, keys, `messages` of the long thread
+    and `pages` up in it; seconds to `rest` after a launch, and `between` what is done to it."""
 
     tokens: int = 20_000
     launches: int = 3
     answers: int = 5
     keys: int = 20
+    messages: int = 10_000
+    pages: int = 100
     rest: float = 3.0
     between: float = 0.3
 
@@ -58,6 +63,11 @@ async def run(size: Size | None = None) -> dict[str, Any]:
             async with place.program(size.rest) as (terminal, took):
                 painted.append(took)
                 echo = await _echo(terminal, size.keys, size.between)
+            await tui_thread.write(place.database, place.work, size.messages)
+            async with place.program(size.rest) as (terminal, took):
+                painted.append(took)
+                opened = await _open(terminal, size.between)
+                scrolled = [await _page_up(terminal, size.between) for _ in range(size.pages)]
     return {
         "paint_s": round(statistics.median(painted), 3),
         "first_token_ms": round(1000 * statistics.median(first), 1),
@@ -66,6 +76,12 @@ async def run(size: Size | None = None) -> dict[str, Any]:
         "echo_ms": {"p50": round(1000 * statistics.median(echo), 1), "max": round(1000 * max(echo), 1)},
         "idle_mb": round(idle, 1),
         "after_mb": round(after, 1),
+        "open_10k_s": round(opened, 3),
+        "scroll_ms": {
+            "p50": round(1000 * percentile(scrolled, 0.5), 1),
+            "p95": round(1000 * percentile(scrolled, 0.95), 1),
+            "max": round(1000 * max(scrolled), 1),
+        },
     }
 
 
@@ -73,10 +89,11 @@ class _Place:
     """A home and a workspace of the benchmark's own."""
 
     def __init__(self, folder: Path, url: str) -> None:
-        self._work = folder / "work"
-        self._work.mkdir()
+        self.work = folder / "work"
+        self.work.mkdir()
         home = folder / "home"
         home.mkdir()
+        self.database = home / "data" / "sakti" / "sakti.db"
         self._env = {
             "PATH": os.environ.get("PATH", os.defpath),
             "HOME": str(home),
@@ -93,7 +110,7 @@ class _Place:
     async def program(self, rest: float = 0.0) -> AsyncGenerator[tuple[Terminal, float]]:
         """The program, painted, and the seconds that took; then `rest` seconds in which it settles."""
         argv = [sys.executable, "-m", "sakti", "--model", "openai/bench"]
-        async with Terminal(argv, self._env, self._work) as terminal:
+        async with Terminal(argv, self._env, self.work) as terminal:
             took = await terminal.until(PAINTED) - terminal.began
             await asyncio.sleep(rest)
             yield terminal, took
@@ -130,6 +147,25 @@ async def _long_answer(terminal: Terminal, tokens: int, between: float) -> tuple
             break
         used = now
     return took, terminal.cpu_s() - before
+
+
+async def _open(terminal: Terminal, between: float) -> float:
+    """Seconds from Enter behind the name of a long thread to its newest message."""
+    await _ask(terminal, "h", between)  # the first key loads what an answer needs, as it does for anybody
+    await terminal.until("ok")
+    at = await _ask(terminal, f"/resume {tui_thread.TITLE}", between)
+    took = await terminal.until(tui_thread.NEWEST) - at
+    await asyncio.sleep(2 * between)
+    return took
+
+
+async def _page_up(terminal: Terminal, between: float) -> float:
+    """CPU seconds of a page up, with what it loads and draws."""
+    before = terminal.run_s()
+    terminal.keys("\x1b[5~")
+    await terminal.until(tui_thread.EVERYWHERE)
+    await asyncio.sleep(between / 3)
+    return terminal.run_s() - before
 
 
 async def _echo(terminal: Terminal, keys: int, between: float) -> list[float]:

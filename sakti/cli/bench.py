@@ -245,7 +245,7 @@ async def _remembered(sessions: int, model: str | None) -> list[dict[str, Any]]:
 
 @app.command()
 def tui(json_: Json = False) -> None:
-    """How fast the terminal feels: sakti in a pseudo-terminal against a built-in model that streams."""
+    """How fast the terminal feels: sakti in a pseudo-terminal, a built-in model that streams, a thread of 10,000."""
     from sakti.bench import tui as bench
 
     with common.plain_errors():
@@ -253,12 +253,17 @@ def tui(json_: Json = False) -> None:
     if json_:
         common.say_json(found)
         return
-    echo = found["echo_ms"]
+    echo, scroll = found["echo_ms"], found["scroll_ms"]
     for name, value in (
         ("launch to prompt", f"{found['paint_s']:.2f} s"),
         ("Enter to first token", f"{found['first_token_ms']:.0f} ms"),
         ("20,000 tokens", f"{found['tokens_20k_s']:.1f} s, {found['tokens_20k_cpu_s']:.1f} s CPU"),
         ("key to letter at 200 tokens/s", f"{echo['p50']:.0f} ms median, {echo['max']:.0f} ms at worst"),
+        ("10,000 messages to their end", f"{found['open_10k_s']:.2f} s"),
+        (
+            "a page up in them",
+            f"{scroll['p50']:.0f} ms CPU median, {scroll['p95']:.0f} at the 95th, {scroll['max']:.0f} at worst",
+        ),
         ("memory, idle and after them", f"{found['idle_mb']:.0f} MB, {found['after_mb']:.0f} MB"),
     ):
         common.say(f"{name:<30} {value}")

@@ -204,9 +204,9 @@ def select_safe_buffer_prefix(messages: Sequence[Message], *, by_time: bool = Tr
     newest = messages[-1].created_at
     cut = len(messages)
     for number, message in enumerate(messages):
-        unfinished = any(c.id in waiting for c in message.tool_calls)
-        at_end = message.created_at >= newest if by_time else all(m.role == "tool" for m in messages[number + 1 :])
-        if unfinished and at_end:
+        if not any(c.id in waiting for c in message.tool_calls):
+            continue
+        if message.created_at >= newest if by_time else all(m.role == "tool" for m in messages[number + 1 :]):
             cut = number
             break
     while by_time and 0 < cut < len(messages) and messages[cut - 1].created_at + 1 >= messages[cut].created_at:

@@ -33,6 +33,12 @@ def _lexer(language: str) -> Lexer | None:
         return None
 
 
+def warm_lexer(language: str) -> None:
+    """Load a lexer: its first token costs as much as thousands later."""
+    if (lexer := _lexer(language)) is not None:
+        next(iter(lexer.get_tokens("x")), None)
+
+
 def highlight(code: str, language: str, palette: Palette) -> list[list[Span]]:
     """The lines of `code`, tabs as spaces, each a list of spans; plain where `language` is not known."""
     code = code.expandtabs(TAB)

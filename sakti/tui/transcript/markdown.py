@@ -14,7 +14,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from sakti.tui.palette import Palette
-from sakti.tui.transcript.code import code_head, code_lines
+from sakti.tui.transcript.code import code_head, code_lines, warm_lexer
 from sakti.tui.transcript.links import address, leading_to, linked, place
 from sakti.tui.transcript.wrap import Line, Row, Span, line_width, made_from, pad, wrap
 
@@ -45,10 +45,10 @@ def markdown_lines(source: str, width: int, palette: Palette) -> list[Line]:
 
 
 def warm_renderers() -> None:
-    """Import what the first answer needs: the parser of Markdown and the lexers of code."""
-    import pygments.lexers  # noqa: F401  # pyright: ignore[reportUnusedImport]
-
+    """Load what the first answer needs: the parser of Markdown and the lexers of the code that is likeliest."""
     _parser()
+    for language in ("python", "bash"):
+        warm_lexer(language)
 
 
 class _Writer:

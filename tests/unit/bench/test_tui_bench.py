@@ -26,13 +26,15 @@ def test_an_answer_has_so_many_tokens_between_its_marks(tokens):
 
 async def test_what_is_measured(monkeypatch):
     monkeypatch.setattr(tui, "RATE", 100)
-    size = tui.Size(tokens=300, launches=0, answers=1, keys=2, rest=0.5, between=0.1)
+    size = tui.Size(tokens=300, launches=0, answers=1, keys=2, messages=400, pages=3, rest=0.5, between=0.1)
     found = await tui.run(size)
     assert list(found) == [
         "paint_s", "first_token_ms", "tokens_20k_s", "tokens_20k_cpu_s", "echo_ms", "idle_mb", "after_mb",
+        "open_10k_s", "scroll_ms",
     ]  # fmt: skip
     assert list(found["echo_ms"]) == ["p50", "max"]
-    numbers = [v for k, v in found.items() if k != "echo_ms"] + list(found["echo_ms"].values())
+    assert list(found["scroll_ms"]) == ["p50", "p95", "max"]
+    numbers = [n for v in found.values() for n in (v.values() if isinstance(v, dict) else [v])]
     assert all(isinstance(n, float) and n > 0 for n in numbers), found
     assert found["echo_ms"]["p50"] <= found["echo_ms"]["max"]
     assert json.loads(json.dumps(found)) == found

@@ -50,7 +50,7 @@ class Chat:
         self.session = session
         self.speech = Speech()
         self.commands = Commands(self)
-        self.unsent = ""  # what an earlier window had not sent
+        self.unsent = ""  # what was not sent, here or in an earlier window; never sent by itself
         self._why = why
         self._files = FileList(session.workspace)
         self._begun: list[str] = []  # lines that ended with a backslash
@@ -114,6 +114,8 @@ class Chat:
             loop.add_signal_handler(signal.SIGINT, self.stop)
             loop.add_signal_handler(signal.SIGTSTP, self._lines.suspend)
         terminal.when_gone(lambda: loop.call_soon_threadsafe(self.leave, 128 + signal.SIGHUP))
+        if reconfigure := getattr(sys.stdout, "reconfigure", None):
+            reconfigure(errors="replace")  # a sign that the terminal has no letter for is no reason to stop
         self.session.subscribe(self.hear)
         workers: list[asyncio.Task[None]] = []
         code = 1
@@ -300,7 +302,11 @@ class Chat:
         return "\n\n".join(p for p in reversed(parts) if p.strip())
 
     async def _take_unsent(self) -> None:
-        draft, queued = await self.session.views.take_unsent()
+        try:
+            draft, queued = await self.session.views.take_unsent()
+        except SaktiError as e:
+            self.say([f"warning: {e.title}: {e.message} What you type is kept again after the next start."])
+            return
         self._kept = (draft, tuple(queued))
         self.unsent = "\n\n".join([*queued, *([draft] if draft.strip() else [])])
         if self.unsent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 DIFF_LINES = 60
 TARGET_LINES = 12
 _MAIN = ("path", "command", "pattern", "query", "url", "id")
+_PLACE = re.compile(r"\+(\d+)")
 _SIGNS = {"+": "add: ", "-": "remove: ", " ": "keep: "}
 _WHY = {"threshold": "the window was full", "idle": "after a pause", "provider_change": "another model"}
 
@@ -105,7 +107,8 @@ def diff(text: str, limit: int | None = None) -> list[str]:
         if line.startswith(("--- ", "+++ ")):
             continue
         if line.startswith("@@"):
-            out.append(f"at line {line.split('+')[1].split(',')[0].split()[0]}:" if "+" in line else "further down:")
+            place = _PLACE.search(line)
+            out.append(f"at line {place[1]}:" if place else "further down:")
         elif line[:1] in _SIGNS:
             out.append(_SIGNS[line[0]] + line[1:])
     if limit is not None and len(out) > limit:

@@ -45,6 +45,7 @@ class Prompt(TextArea):
             show=False,
             id="prompt.cut",
         ),
+        Binding("ctrl+v,super+v", "paste", "Paste, an image as well", show=False, id="prompt.paste"),
         Binding("ctrl+z", "app.suspend_process", "Suspend", show=False, id="prompt.suspend"),
         Binding("ctrl+underscore,super+z", "undo", "Undo", show=False, id="prompt.undo"),
     ]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import pkgutil
 from pathlib import Path
 
 import pytest
 from textual.binding import Binding
 from textual.color import Color
 
+import sakti.tui
 from sakti.agent.commands import COMMANDS
 from sakti.agent.views import ContextBlock
 from sakti.core.resources import config_home
@@ -62,6 +66,16 @@ async def test_a_theme_file_that_changes_shows_at_once(running, session):
         assert app.theme == "other" and session.views.state["theme"] == "other"
 
 
+async def test_whatever_has_keys_is_in_the_help(running):
+    owners = set()
+    for found in pkgutil.walk_packages(sakti.tui.__path__, "sakti.tui."):
+        module = importlib.import_module(found.name)
+        classes = [c for _, c in inspect.getmembers(module, inspect.isclass) if c.__module__ == found.name]
+        owners |= {c for c in classes if c.__dict__.get("BINDINGS")}
+    async with running() as (app, _):
+        assert owners == {owner for _, owner in parts(app)}
+
+
 async def test_help_has_every_command_and_every_key(running):
     async with running((120, 40)) as (app, pilot):
         await pilot.press("f1")
@@ -74,6 +88,7 @@ async def test_help_has_every_command_and_every_key(running):
         flat = " ".join(text.split())
         for command in COMMANDS:
             assert f"/{command.name}" in flat
+        assert "left_square_bracket" not in flat and "[ The log before" in flat
         for name, owner in parts(app):
             assert name in flat
             for binding in owner.BINDINGS:

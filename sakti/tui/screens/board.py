@@ -274,7 +274,7 @@ def draw_card(card: BoardTask, column: str, width: int, palette: Palette, now: i
             Segment(f"P{card.priority} ", palette.faint),
             Segment(shorten(handle, max(4, width - 4)), palette.muted),
             Segment("  ", palette.faint),
-            Segment(shorten(one_line(card.type, 12), max(0, width - 6 - len(handle))), palette.faint),
+            Segment(shorten(one_line(card.type, 12), max(0, width - 5 - len(handle))), palette.faint),
         ],
         *_title(one_line(card.title, 300), width, palette),
     ]

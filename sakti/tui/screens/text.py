@@ -11,6 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal
 from textual.getters import query_one
+from textual.keys import key_to_character
 
 from sakti.agent.commands import COMMANDS
 from sakti.core.text import count_k, one_line, sanitise
@@ -60,13 +61,19 @@ class SourceScreen(ReadScreen):
         super().__init__("Where this comes from", [*blocks, *message_blocks(messages)])
 
 
+def _as_pressed(key: str) -> str:
+    """What stands on the key: `[` for left_square_bracket."""
+    sign = key_to_character(key.strip())
+    return sign if sign is not None and sign.isprintable() and not sign.isspace() else key.strip()
+
+
 def help_blocks(bindings: Sequence[tuple[str, Binding]]) -> list[Block]:
     """Keys by the part of the screen they belong to, and the slash commands."""
     groups: dict[str, list[tuple[str, str]]] = {}
     for group, binding in bindings:
         if binding.description:
-            key = (binding.key_display or binding.key).replace(",", ", ")
-            groups.setdefault(group, []).append((one_line(key, 30), binding.description))
+            keys = [binding.key_display] if binding.key_display else [_as_pressed(k) for k in binding.key.split(",")]
+            groups.setdefault(group, []).append((one_line(", ".join(keys), 30), binding.description))
     cards: list[Block] = [CardBlock(title=group, rows=tuple(rows)) for group, rows in groups.items()]
     commands = tuple((f"/{c.name} {c.arguments}".strip(), c.summary) for c in COMMANDS)
     more = (("@path", "attach a file"), ("!command", "run a command yourself"), ("#note", "add to working memory"))

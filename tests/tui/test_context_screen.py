@@ -1,0 +1,51 @@
+"""The context inspector: what it shows is what the model is sent."""
+
+from __future__ import annotations
+
+import json
+
+from sakti.core.types import plain_text
+from sakti.tui.app import SaktiApp
+from sakti.tui.screens.text import ContextScreen
+from tests.tui.conftest import screen_text, settle
+from tests.tui.real import real_session, say
+
+
+async def test_the_inspector_shows_the_request_that_is_sent(store, tmp_path):
+    session = real_session(
+        store,
+        tmp_path / "w",
+        *(f"The port of api {n} is 80{n}0, " + "as before. " * 30 for n in range(8)),
+        overrides=("memory.observation.message_tokens=500",),
+    )
+    app = SaktiApp(session)
+    async with app.run_test(size=(140, 50)) as pilot:
+        await settle(app, pilot)
+        await app._commands.run("#the tests run with pytest")
+        for n in range(6):
+            await say(app, pilot, f"remember that service {n} listens on {n}00 " + "and more of it " * 10)
+            await session.engine.wait_idle()
+        shown = await session.views.context()
+        await say(app, pilot, "and now?")
+        sent = session.provider.requests[-1]
+        kinds = [b.kind for b in shown]
+        assert {"tools", "system", "working_memory", "observations", "message", "tail"} <= set(kinds)
+        # what is sent is what was shown, and the new prompt behind it
+        assert [b.text for b in shown if b.kind not in ("tools", "message", "tail")] == [b.text for b in sent.system]
+        messages = [b.text for b in shown if b.kind == "message"]
+        assert messages == [plain_text(m.parts) for m in sent.messages[:-1]]
+        assert plain_text(sent.messages[-1].parts) == "and now?"
+        tools = next(b for b in shown if b.kind == "tools")
+        assert all(f"{t.name}: {t.description}" in tools.text for t in sent.tools)
+        assert all(json.dumps(t.parameters, indent=1) in tools.text for t in sent.tools)
+        assert tools.tokens == session.toolbox.count(session.counter, sent.tools)
+        tail = next(b for b in shown if b.kind == "tail")
+        assert tail.text.split("\n")[0] == sent.tail.split("\n")[0]
+        total = sum(b.tokens for b in shown)
+        app._palette("/context")
+        await settle(app, pilot)
+        assert isinstance(app.screen, ContextScreen)
+        assert abs(sum(b.tokens for b in app.screen._blocks) - app.status_line.context) < total // 20
+        await pilot.press("down", "enter")
+        await settle(app, pilot)
+        assert sent.system[0].text.split("\n")[0][:60] in screen_text(app)

@@ -9,6 +9,7 @@ from sakti.core.events import Backlog, CompactionFinished, MemoryStatus
 from sakti.core.text import count_k
 
 if TYPE_CHECKING:
+    from sakti.agent.views import Spent
     from sakti.store.memory_events import Happened
     from sakti.store.memory_figures import Figures
 
@@ -123,6 +124,20 @@ def rows(figures: Figures) -> list[tuple[str, str]]:
         lost = f"{figures.dropped_lines} important lines and {figures.dropped_paths} paths"
         out.append(("dropped", f"{lost} are not in the reflections; search finds them"))
     return out
+
+
+def spent_rows(spent: Spent) -> list[tuple[str, str]]:
+    """(name, text) of a thread's tokens and price, as the provider reported them."""
+    usage, memory = spent.actor, spent.memory
+    cost = (usage + memory).cost_usd
+    share = f" ({usage.cached_tokens / usage.input_tokens:.0%} from the cache)" if usage.input_tokens else ""
+    observed = f"{memory.input_tokens:,} tokens read, {memory.output_tokens:,} written"
+    return [
+        ("input", f"{usage.input_tokens:,} tokens{share}"),
+        ("output", f"{usage.output_tokens:,} tokens"),
+        *([("memory", observed)] if memory.input_tokens else []),
+        ("price", f"${cost:.4f}" if cost is not None else "not known for this model"),
+    ]
 
 
 def status_rows(status: MemoryStatus, figures: Figures | None) -> list[tuple[str, str]]:

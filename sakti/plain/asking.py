@@ -31,8 +31,8 @@ def answer(line: str, asked: ApprovalRequested) -> Answer | None:
         case (("n" | "no"), note):
             return Answer(note=note)
         case (("e" | "edit"), command):
-            if asked.diff:
-                return Answer(problem="a change of a file cannot be edited here; answer n with a note")
+            if asked.tool != "bash":
+                return Answer(problem="only a command can be edited; answer n with a note")
             if not command:
                 return Answer(problem="write the command behind the e, on the same line")
             return Answer(True, edited=command)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sakti.agent.commands import COMMANDS, Typed, parse
-from sakti.agent.figures import status_rows
+from sakti.agent.figures import spent_rows, status_rows
 from sakti.core.config import APPROVAL_MODES
 from sakti.core.errors import SaktiError
 from sakti.core.text import count_k, one_line, sanitise
@@ -41,6 +41,7 @@ INPUTS = (
     "while the agent works what you send is queued and read at its next step",
     "ctrl+c stops the agent, twice quits; ctrl+d quits",
 )
+EVENTS = 20  # newest of what happened to the memory that are said
 STOPPABLE = "stoppable"  # the name of a task that ctrl+c ends
 WAYS = (
     "a key: set ANTHROPIC_API_KEY, OPENAI_API_KEY or another provider's, and start sakti again",
@@ -206,14 +207,15 @@ class Commands:
                 await session.pause_memory(pause=what == "pause")
             case "undo":
                 await session.undo_reflection()
+            case "events":
+                found = await session.views.memory_events()
+                self._say(*([words.event(e) for e in reversed(found[:EVENTS])] or ["nothing happened to it yet"]))
             case _:
                 if session.status is None:
                     self._say("no window yet: it fills as you talk")
                     return
                 figures = await session.views.memory_figures()
-                self._say(
-                    *(f"{name}: {text.replace(' → ', ' to ')}" for name, text in status_rows(session.status, figures))
-                )
+                self._say(*words.rows(status_rows(session.status, figures)))
 
     async def do_context(self, _: str) -> None:
         blocks = await self._session.views.context()
@@ -287,23 +289,33 @@ class Commands:
         self._say(f"approval is {self._session.approval_mode}; /approve takes {', '.join(APPROVAL_MODES)}")
 
     async def do_settings(self, wanted: str) -> None:
-        """Settings that are not at their default, or all that hold the words."""
-        from sakti.agent.settings_view import settings
+        """Settings that are not at their default, or all that hold the words; NAME = VALUE changes one."""
+        from sakti.agent import settings_file
+        from sakti.agent.settings_view import settings, value_of
         from sakti.core.resources import config_home
 
         session, user_file = self._session, config_home() / "config.toml"
-        project: Path = session.workspace / ".sakti" / "config.toml"
-        found = settings(session.config, user_file=user_file, project_file=project, env=session.env)
+        project_file: Path = session.workspace / ".sakti" / "config.toml"
+        name, changes, text = (part.strip() for part in wanted.partition("="))
+        if changes:
+            value = value_of(session.config, name, text)
+            told = await settings_file.change(
+                session, user_file, name, value, user_file=user_file, project_file=project_file
+            )
+            self._say(told)
+            return
+        found = settings(session.config, user_file=user_file, project_file=project_file, env=session.env)
         asked = wanted.lower().split()
         rows = [s for s in found if (all(w in s.name for w in asked) if asked else s.origin != "default")]
-        about = f"{words.many(len(rows), 'setting')} of {len(found)}"
+        which = "with these words" if asked else "not at the default"
         self._say(
-            f"{about} {'with these words' if asked else 'not at the default'}; they are kept in {user_file}",
+            f"{words.many(len(rows), 'setting')} of {len(found)} {which}",
             *map(words.setting, rows),
+            "words behind /settings choose others; /settings NAME = VALUE changes one in your own file",
         )
 
     async def do_cost(self, _: str) -> None:
-        self._say(*words.cost(self._session.usage))
+        self._say(*words.rows(spent_rows(await self._session.views.spent())))
 
     async def do_doctor(self, _: str) -> None:
         signs = {"✓ ": "good: ", "✗ ": "problem: "}

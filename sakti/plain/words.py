@@ -7,14 +7,16 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from sakti.agent.figures import compacted, in_a_line, taken_back
 from sakti.core.events import ApprovalRequested, CompactionFinished, MemoryActivation
 from sakti.core.text import count_k, one_line, sanitise
-from sakti.core.types import FilePart, ImagePart, MarkerPart, Message, TextPart, ToolCallPart, ToolResultPart, Usage
+from sakti.core.types import FilePart, ImagePart, MarkerPart, Message, TextPart, ToolCallPart, ToolResultPart
 from sakti.plain.prose import all_lines
 
 if TYPE_CHECKING:
     from sakti.agent.settings_view import Setting
     from sakti.agent.views import ContextBlock, ThreadSummary
+    from sakti.store.memory_events import Happened
     from sakti.store.memory_log import LogLine
     from sakti.store.search import Hit
     from sakti.tasks.queries import Board, BoardTask, Branch
@@ -95,7 +97,7 @@ def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
     if first.rule:
         out.append(f"a and Enter: always; this rule is saved: {one_line(first.rule, 200)}")
     out.append("n and Enter: no; words behind the n are a note to the agent")
-    if not first.diff:
+    if first.tool == "bash":
         out.append("e, a blank and another command: that is run instead")
     return out
 
@@ -174,14 +176,14 @@ def setting(row: Setting) -> str:
     return f"{row.name} is {one_line(row.text, 200) or 'not set'}, from {one_line(row.origin, 200)}"
 
 
-def cost(usage: Usage) -> list[str]:
-    share = f", {usage.cached_tokens / usage.input_tokens:.0%} from the cache" if usage.input_tokens else ""
-    price = f"{usage.cost_usd:.4f} US dollars" if usage.cost_usd is not None else "not known for this model"
-    return [
-        f"input {usage.input_tokens:,} tokens{share}",
-        f"output {usage.output_tokens:,} tokens",
-        f"price of this thread: {price}",
-    ]
+def rows(found: Iterable[tuple[str, str]]) -> list[str]:
+    """Names and texts that a card of the screen has, its signs in words."""
+    out = (f"{name}: {text}" for name, text in found)
+    return [line.replace(" → ", " to ").replace(" · ", ", ").replace("≈", "about ") for line in out]
+
+
+def event(happened: Happened) -> str:
+    return rows([(when(happened.time), in_a_line(happened))])[0]
 
 
 # --- memory -------------------------------------------------------------------------------------------------
@@ -215,12 +217,13 @@ def activation(event: MemoryActivation) -> str:
 
 def compaction(event: CompactionFinished) -> list[str]:
     if event.undone:
-        return [f"compaction undone: {many(event.messages, 'message')} are back in the window"]
-    head = (
-        f"compacted: {many(event.messages, 'message')} in {many(event.lines, 'line')} of the log, "
-        f"{count_k(event.tokens_before)} tokens are {count_k(event.tokens_after)} now; /compact undo takes it back"
-    )
-    return [head, *(f"warning: {one_line(w, 300)}" for w in event.warnings)]
+        return [f"compaction undone: {taken_back(event)}"]
+    found = rows(compacted(event)) or ["nothing came of it"]
+    return [
+        f"compacted: {many(event.messages, 'message')}",
+        *found,
+        *(f"warning: {one_line(w, 300)}" for w in event.warnings),
+    ]
 
 
 # --- tasks --------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from sakti.agent.commands import Typed, parse
-from sakti.agent.figures import status_rows
+from sakti.agent.figures import spent_rows, status_rows
 from sakti.agent.views import Spent
 from sakti.core.config import APPROVAL_MODES
 from sakti.core.errors import SaktiError
@@ -210,17 +210,4 @@ class Commands:
 
 def cost_card(spent: Spent) -> CardBlock:
     """Tokens and price of a thread, as the provider reported them."""
-    usage, memory = spent.actor, spent.memory
-    cost = (usage + memory).cost_usd
-    share = f" ({usage.cached_tokens / usage.input_tokens:.0%} from the cache)" if usage.input_tokens else ""
-    price = f"${cost:.4f}" if cost is not None else "not known for this model"
-    observed = f"{memory.input_tokens:,} tokens read, {memory.output_tokens:,} written"
-    return CardBlock(
-        title="Cost of this thread",
-        rows=(
-            ("input", f"{usage.input_tokens:,} tokens{share}"),
-            ("output", f"{usage.output_tokens:,} tokens"),
-            *((("memory", observed),) if memory.input_tokens else ()),
-            ("price", price),
-        ),
-    )
+    return CardBlock(title="Cost of this thread", rows=tuple(spent_rows(spent)))

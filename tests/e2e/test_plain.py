@@ -86,7 +86,7 @@ def test_lines_from_a_pipe_are_answered_one_after_the_other(place: Place) -> Non
     lines = done.stdout.splitlines()
     at = [lines.index(x) for x in ("sakti: First answer.", "/retry asks again; what was said so far is kept", "mine")]
     assert at == sorted(at)
-    assert any(line.startswith("price of this thread") for line in lines[at[0] : at[1]])
+    assert any(line.startswith("price: ") for line in lines[at[0] : at[1]])
 
 
 def test_a_closed_terminal_ends_it(place: Place) -> None:

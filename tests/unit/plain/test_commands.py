@@ -84,10 +84,15 @@ async def test_a_conversation_with_its_commands(lines: Lines) -> None:
     assert await lines.heard("1")
     assert "messages: " in await lines.heard("/memory")
     assert "The queue drains at midnight." in await lines.heard("/last 1")
-    assert "price of this thread" in await lines.heard("/cost")
+    assert "price: not known for this model" in await lines.heard("/cost")
     assert "approval is plan" in await lines.heard("/approve plan")
     assert "/search QUERY" in await lines.heard("/help")
-    assert "settings of" in await lines.heard("/settings memory")
+    assert "memory.enabled is true, from default" in await lines.heard("/settings memory")
+    assert "holds from now on" in await lines.heard("/settings approval.mode = ask")
+    assert 'approval.mode is "ask", from ' in await lines.heard("/settings approval.mode")
+    with pytest.raises(SaktiError):
+        await lines.heard("/settings approval.mode = anything")
+    assert "nothing happened" in await lines.heard("/memory events")
     assert "good: sakti" in await lines.heard("/doctor")
     assert "sakti talks to scripted/demo: given." in await lines.heard("/setup")
     with pytest.raises(SaktiError, match="no colours"):
@@ -117,6 +122,7 @@ async def test_the_log_is_said_corrected_and_undone(lines: Lines) -> None:
     await lines.heard("always deploy on fridays")
     await lines.heard("and the second thing")
     assert "compacted: " in await lines.heard("/compact")
+    assert "compacted" in await lines.heard("/memory events")
     log = await lines.heard("/observations")
     assert "1. " in log and "fridays" in log
     assert "you, " in await lines.heard("1")

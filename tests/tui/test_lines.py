@@ -174,6 +174,21 @@ def test_a_tool_line_says_what_ran_and_how_it_went():
     assert "    boom" in text_of(tool.render(60, PALETTE))
 
 
+def test_a_folded_tool_says_how_much_it_gave():
+    def line(content, **details):
+        tool = ToolBlock(call_id="c")
+        tool.start(ToolCallPart("c", "bash", {"command": "make"}))
+        tool.finish(ToolResultPart("c", "bash", content, False, details), 0)
+        return text_of(tool.render(60, PALETTE))[0]
+
+    assert line("ok") == "  ▸ bash  make  ✓"
+    assert line("row\n" * 1_000) == "  ▸ bash  make  ✓ · 1,000 lines"
+    assert line("head … tail", characters=50_000_000) == "  ▸ bash  make  ✓ · 50.0 MB"
+    assert line("a", matches=1) == "  ▸ bash  make  ✓ · 1 match"
+    assert line("a", matches=12) == "  ▸ bash  make  ✓ · 12 matches"
+    assert line("boom\n" * 30, exit_code=2) == "  ▸ bash  make  ✗ exit 2 · 30 lines"
+
+
 def test_a_tool_that_prints_without_end_keeps_the_end():
     tool = ToolBlock(call_id="c", open=True)
     tool.start(ToolCallPart("c", "bash", {"command": "yes"}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sakti.core.events import TextDelta
 from sakti.tui.palette import make_palette
 from sakti.tui.transcript.blocks import Block
 from sakti.tui.transcript.build import message_blocks
@@ -85,3 +86,25 @@ async def test_the_oldest_of_ten_thousand_can_be_reached_and_left(running, sessi
         await pilot.press("ctrl+end")
         await settle(app, pilot)
         assert "1 │ 2" in screen_text(app)
+
+
+async def test_a_storm_of_sizes_leaves_the_reader_where_he_was(running, session):
+    session.views.messages["t1"] = thread(600)
+    async with running((120, 35)) as (app, pilot):
+        chat = app.transcript
+        await session.submit("go")
+        for number, size in enumerate([(1, 1), (500, 200), (2, 40), (300, 3), (37, 11), (120, 35)]):
+            session.emit(TextDelta(f"word {number} " * 40))
+            await pilot.resize_terminal(*size)
+        await settle(app, pilot)
+        assert chat.scroll_offset.y == chat.max_scroll_y
+        assert "word 5" in screen_text(app)
+        chat.jump("m500")
+        await settle(app, pilot)
+        top = chat.place
+        for size in [(60, 20), (1, 1), (500, 200), (33, 9), (120, 35)]:
+            await pilot.resize_terminal(*size)
+            session.emit(TextDelta("more " * 40))
+        await settle(app, pilot)
+        assert chat.place == top
+        assert "question 500" in screen_text(app)

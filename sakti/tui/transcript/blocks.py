@@ -25,6 +25,7 @@ from sakti.tui.transcript.wrap import TAB, Line, indent, made_from, plain_lines,
 INDENT = Segment("  ")
 KEEP_OUTPUT = 64_000  # characters of a running tool's output that the screen keeps
 SHOW_OUTPUT = 200  # lines of output that an open tool shows
+GLANCE = 8  # lines of output whose number is not worth saying
 SHOW_DIFF = 14  # lines of a diff that show before it is unfolded
 LONG_TEXT = 60_000  # characters of one message that show before it is unfolded
 
@@ -257,6 +258,7 @@ class ToolBlock(Block):
     duration_ms: int | None = None
     detail: str = ""
     whole_path: str = ""
+    size: str = ""  # of an output that is more than a glance
     open: bool = False
     gap: bool = False
 
@@ -306,6 +308,7 @@ class ToolBlock(Block):
         if isinstance(lines, str) and "-" in lines and "(" not in self.summary:
             self.summary = f"{self.summary}  ({one_line(lines, 20)})"
         self.whole_path = one_line(str(details.get("output_file") or ""), 200)
+        self.size = output_size(self.output, details)
 
     def render(self, width: int, palette: Palette) -> list[Line]:
         head = self._head(width, palette)
@@ -321,13 +324,16 @@ class ToolBlock(Block):
         sign = "▾" if self.open or self.diff else "▸"
         status, style = self._status(palette)
         name = f"{sign} {self.name or 'tool'}"
-        room = width - 2 - len(name) - len(status) - 4
+        size = f" · {self.size}" if self.size and not self.open else ""
+        room = width - 2 - len(name) - len(status) - len(size) - 4
         line: Line = [INDENT, Segment(name, palette.name)]
         if room > 4:
             raw = "" if self.state == "writing" else one_line(self.raw, 200)  # half a JSON object says nothing
             text = shorten(self.summary or raw, room)
             line.append(Segment(f"  {text}", palette.muted))
         line.append(Segment(f"  {status}", style))
+        if size:
+            line.append(Segment(size, palette.faint))
         return line
 
     def _status(self, palette: Palette) -> tuple[str, Style]:
@@ -382,6 +388,19 @@ class ToolBlock(Block):
 
     def estimate(self, width: int) -> int:
         return 1 + self.gap + (min(SHOW_DIFF, self.diff.count("\n") + 1) if self.diff else 0)
+
+
+def output_size(output: str, details: Json) -> str:
+    """How much a tool gave, where that is more than a glance."""
+    total = details.get("characters")
+    if isinstance(total, int) and total >= 100_000:
+        return f"{total / 1_000_000:.1f} MB"
+    for key, one in (("matches", "match"), ("entries", "entry")):
+        count = details.get(key)
+        if isinstance(count, int) and count:
+            return f"{count:,} {key if count > 1 else one}"
+    lines = output.rstrip("\n").count("\n") + 1
+    return f"{lines:,} lines" if lines > GLANCE and "lines" not in details else ""
 
 
 def summarise(call: ToolCallPart) -> str:

@@ -179,8 +179,10 @@ class Transcript(TranscriptView):
             self.action_unfold()
 
     def action_unfold(self) -> None:
-        """Fold or unfold what is chosen, else the newest that folds on the screen."""
+        """Fold or unfold what is chosen, else the newest that folds on the screen: so from the prompt."""
         blocks = self.document.blocks
+        if not self.has_focus:
+            self._chosen = None
         if self._chosen is None or self._chosen not in blocks:
             self._choose([i for i in self.document.stops() if blocks[i].foldable], -1)
         if self._chosen is not None and self._chosen in blocks and self._chosen.foldable:

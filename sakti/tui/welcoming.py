@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, cast
 
 from textual import events
 
-from sakti.agent import setup
-
 if TYPE_CHECKING:
     from sakti.tui.app import SaktiApp
 
@@ -18,6 +16,8 @@ class Welcoming:
 
     async def welcome_once(self, state: Mapping[str, str]) -> None:
         """Show the welcome where it is due; never over something that is being typed or was asked for."""
+        from sakti.agent import setup  # after the first paint, which does not need it
+
         app = cast("SaktiApp", self)
         if app.occupied or not await setup.is_first(app.session, state) or app.occupied:
             return

@@ -92,7 +92,7 @@ def in_a_line(event: Happened, retry_at: int | None = None) -> str:
         case "observed":
             return f"observed {_messages(event.messages)} → {_lines(event.lines)}, {sizes_}"
         case "activated":
-            return f"{_messages(event.messages)} out, {_lines(event.lines)} in, {sizes_}"
+            return f"activated {_messages(event.messages)} → {_lines(event.lines)}, {sizes_}"
         case "reflected":
             return f"reflected {sizes_}"
         case "taken_over":

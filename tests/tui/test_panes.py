@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
+
+import pytest
 
 from sakti.agent.figures import in_a_line
 from sakti.core.events import MemoryOperation
@@ -10,6 +13,7 @@ from sakti.store import memory_events
 from sakti.store.memory_events import Happened
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.memory_events import MemoryEventsScreen
+from sakti.tui.screens.task_card import TaskCardScreen
 from sakti.tui.screens.text import ReadScreen
 from tests.fakes.memory import Driver, ScriptedObserver, settings
 from tests.tui.conftest import screen_text, settle
@@ -17,6 +21,7 @@ from tests.tui.fakes import NOW
 from tests.tui.real import real_session, say
 from tests.tui.scene import log, scene
 from tests.tui.test_safety import EVIL, check
+from tests.tui.test_snapshots import posed
 
 
 async def press(app, pilot, *keys):
@@ -167,3 +172,63 @@ def test_events_in_words():
     assert in_a_line(dataclasses.replace(event, kind="reflected")) == "reflected 18.1k → 1.9k"
     failed = Happened(NOW, "failed", text="observation failed: rate limit")
     assert in_a_line(failed, NOW + 61_000).endswith("rate limit, again at 12:01:01 at the latest")
+
+
+def happened():
+    ids = ("g1",)
+    return [
+        Happened(NOW + 240_000, "failed", text="observation failed: rate limit exceeded"),
+        Happened(NOW + 180_000, "observed", 6, 3, 6_100, 640, group_ids=ids),
+        Happened(NOW + 120_000, "taken_over", 0, 4, 8_200, 3_000, 2, ids),
+        Happened(NOW + 100_000, "reflected", 0, 4, 8_200, 3_000, 2, ids),
+        Happened(NOW + 60_000, "activated", 38, 12, 18_100, 1_900, group_ids=ids),
+        Happened(NOW, "undone", 38, 0, 3_900, 21_400, group_ids=ids, text="the redirect"),
+        Happened(NOW - 60_000, "compacted", 38, 0, 21_400, 3_900, group_ids=ids, text="the redirect"),
+    ]
+
+
+def card():
+    message = {"id": "m", "thread_id": "t1", "role": "user", "index": 0, "relation": "output", "text": "…"}
+    return {
+        "task": {
+            "id": "a", "handle": "sk-a1", "title": "fix login redirect",
+            "status": "closed", "priority": 1, "type": "bug",
+            "description": "?next= is lost after login.", "close_reason": "completed", "labels": ["auth", "web"],
+            "summary": "login() uses safe_next(request) in src/auth/session.py; other hosts go to /.",
+        },
+        "isBlocked": False,
+        "blockingTasks": [],
+        "dependencies": [{"task": "sk-d4", "dependsOn": "sk-a1", "type": "blocks", "status": "closed"}],
+        "messages": [message],
+        "history": [
+            {"action": "close", "actor": "agent", "time": NOW}, {"action": "create", "actor": "user:you", "time": NOW}
+        ],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("size", "theme"), [((80, 24), "sakti-light"), ((160, 50), "sakti-dark")])
+@pytest.mark.parametrize("name", ["events", "task", "panes"])
+def test_pictures(snap_compare, size, theme, name):
+    session = scene(Path("/work"))
+    session.views.happened = happened()
+
+    async def task(task_id):
+        return card()
+
+    async def said(task_id):
+        return session.views.messages["t1"][:2]
+
+    session.views.task, session.views.task_messages = task, said
+
+    async def open_it(pilot):
+        app = pilot.app
+        await posed(theme)(pilot)
+        if name == "panes":  # memory alone with its events, or the log folded
+            app.sidebar.fold("log")
+            app.sidebar.toggle("tasks")
+            app.action_pane("memory") if app.sidebar.narrow else None
+        else:
+            app.push_screen(MemoryEventsScreen(happened(), NOW + 300_000) if name == "events" else TaskCardScreen("a"))
+        await settle(app, pilot)
+
+    assert snap_compare(SaktiApp(session), terminal_size=size, run_before=open_it)

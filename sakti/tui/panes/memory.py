@@ -170,7 +170,7 @@ class MemoryPane(Widget, can_focus=True):
         )
         left = self._room() if height is None else height - len(lines)
         shown = self.all_events()[: max(0, left)] if self.status is not None else []
-        return [*lines, *(draw_event(e, room, palette, "%H:%M") for e in shown)]
+        return [*lines, *(draw_event(e, room, palette) for e in shown)]
 
 
 def memory_lines(

@@ -16,7 +16,7 @@ from sakti.tui.screens.compaction import DiffBlock
 from sakti.tui.screens.panel import BACK, Keys, ListPanel
 from sakti.tui.screens.text import ReadScreen
 from sakti.tui.transcript.blocks import Block, CardBlock, TextBlock
-from sakti.tui.transcript.wrap import Line, shorten
+from sakti.tui.transcript.wrap import Line, indent, line_width, shorten, wrap
 
 if TYPE_CHECKING:
     from sakti.store.memory import Group
@@ -34,16 +34,20 @@ SIGNS = {
 }
 
 
-def draw_event(event: Happened, width: int, palette: Palette, clock: str, retry_at: int | None = None) -> Line:
-    """`12:04 ● observed 4 messages → 3 lines, 553 → 44`; `clock` is the format of the time."""
-    style = {"failed": palette.bad, "activated": palette.ok, "compacted": palette.ok}.get(event.kind, palette.agent)
-    when = f"{datetime.fromtimestamp(event.time / 1000):{clock}} "
-    room, text = max(4, width - len(when) - 2), one_line(in_a_line(event, retry_at), 300)
+def draw_event(event: Happened, width: int, palette: Palette) -> Line:
+    """`12:04 ● observed 4 messages → 3 lines`: what fits of it."""
+    head = _head(event, palette, "%H:%M")
+    room, text = max(4, width - line_width(head)), one_line(in_a_line(event), 300)
     if len(text) > room and event.kind != "failed":
         text = text.partition(",")[0]  # the tokens go first, then the word that the sign stands for
         text = text if len(text) <= room else text.partition(" ")[2]
-    text = shorten(text, room)
-    return [Segment(when, palette.faint), Segment(f"{SIGNS[event.kind]} ", style), Segment(text, palette.muted)]
+    return [*head, Segment(shorten(text, room), palette.muted)]
+
+
+def _head(event: Happened, palette: Palette, clock: str) -> Line:
+    style = {"failed": palette.bad, "activated": palette.ok, "compacted": palette.ok}.get(event.kind, palette.agent)
+    when = f"{datetime.fromtimestamp(event.time / 1000):{clock}} "
+    return [Segment(when, palette.faint), Segment(f"{SIGNS[event.kind]} ", style)]
 
 
 class MemoryEventsScreen(ListPanel):
@@ -67,7 +71,10 @@ class MemoryEventsScreen(ListPanel):
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
         newest = next((e for e in self._events if e.kind == "failed"), None)
-        return [draw_event(row, width, palette, "%Y-%m-%d %H:%M:%S", self._retry_at if row is newest else None)]
+        head = _head(row, palette, "%Y-%m-%d %H:%M:%S")
+        text = one_line(in_a_line(row, self._retry_at if row is newest else None), 300)
+        first, *more = wrap([(text, palette.text)], max(10, width - line_width(head) - 1))
+        return [[*head, *first], *indent(more, Segment(" " * line_width(head)))]
 
     def choose(self, row: Any) -> None:
         self.sakti.go(self._show, row, group="memory-event", exclusive=True)

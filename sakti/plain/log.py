@@ -49,16 +49,16 @@ class Log:
         else:
             said, hint = [x for x in said if all(w in x.lower() for w in argument.lower().split())], False
         if not said:
-            raise SaktiError("nothing is observed" if not argument else "no line matches", title="Observations")
+            self._say("no line matches" if argument else "nothing is observed yet")
+            return
         if hint:
             self._say(f"the newest {SHOWN} of {len(lines)} lines; words behind /observations filter all of them")
 
         async def sources(number: int) -> None:
             await self._sources(one(lines, number))
 
-        self._offer(
-            said, "says the messages a line was made from; /observations pin, edit, forget, undo change it", sources
-        )
+        changes = "" if action == "at" else "; /observations pin, edit, forget, undo change it"
+        self._offer(said, f"says the messages a line was made from{changes}", sources)
 
     def _moment(self, text: str) -> int:
         from sakti.agent.workspace import local_timezone

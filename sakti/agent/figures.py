@@ -56,7 +56,7 @@ def compacted(done: CompactionFinished) -> list[tuple[str, str]]:
         return []
     saved = done.tokens_before - done.tokens_after
     freed = f"{count_k(saved)} freed" if saved > 0 else "none freed: the log is as long as what it stands for"
-    doubtful = f"{_lines(done.doubtful, 'new line')} with claims that the messages do not have; F3, filter ?"
+    doubtful = f"{_lines(done.doubtful, 'new line')} with claims that no message has: ? as the log's filter"
     found = [
         ("went", f"{_messages(done.messages)}, {count_k(done.gone_tokens)} tokens; each is kept, /search finds it"),
         ("kept", f"{_messages(done.kept)} as they were said, {count_k(done.kept_tokens)} tokens" if done.kept else ""),

@@ -106,15 +106,14 @@ async def compact(flow: Flow, focus: str) -> CompactionFinished:
         flow.clock.now(),
     )
 
-    def record(db: Database) -> tuple[int, int]:
+    def record(db: Database) -> tuple[int, int, int]:
         compactions.add_compaction(db, done)
         flow.failpoint("compact.written")
         return compactions.noted(db, done)
 
     flow.failpoint("compact.observed")
-    pinned, doubtful = await flow.store.write(record)
+    lines, pinned, doubtful = await flow.store.write(record)
     flow.failpoint("compact.committed")
-    lines = sum(1 for g in made for line in g.text.split("\n") if line.strip())
     return CompactionFinished(
         window.record.id,
         len(gone),

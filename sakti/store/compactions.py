@@ -53,19 +53,20 @@ def add_compaction(db: Database, done: Compaction) -> None:
     ).execute(db)
 
 
-def noted(db: Database, done: Compaction) -> tuple[int, int]:
-    """Of the log after it: lines that are pinned, and lines of its own groups with flags."""
+def noted(db: Database, done: Compaction) -> tuple[int, int, int]:
+    """Of the log after it: lines of its own groups, lines that are pinned, and its own with flags."""
     (pinned,) = db.execute_sql(
         "SELECT count(*) FROM observation_groups g JOIN observations o ON o.group_id = g.id"
         " WHERE g.record_id = ? AND g.state = 'active' AND o.pinned AND NOT o.forgotten",
         (done.record_id,),
     ).fetchone()
     marks = ",".join("?" * len(done.group_ids))
-    (doubtful,) = db.execute_sql(
-        f"SELECT count(*) FROM observations WHERE group_id IN ({marks}) AND json_array_length(flags) > 0",
+    lines, doubtful = db.execute_sql(
+        "SELECT count(*), coalesce(sum(json_array_length(flags) > 0), 0) FROM observations"
+        f" WHERE group_id IN ({marks}) AND forgotten = 0",
         done.group_ids,
     ).fetchone()
-    return pinned, doubtful
+    return lines, pinned, doubtful
 
 
 def last_compaction(db: Database, thread_id: str) -> Compaction | None:

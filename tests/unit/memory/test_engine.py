@@ -318,6 +318,9 @@ async def test_lost_lease_throws_the_result_away(tmp_path: Path) -> None:
     await driver.close()
 
 
+LINES = "SELECT count(*) FROM observations WHERE group_id IN (SELECT id FROM observation_groups WHERE state = 'active')"
+
+
 @pytest.mark.parametrize("buffer", [0.2, False])
 async def test_compact_and_undo_give_back_exactly_what_was(buffer: float | bool, tmp_path: Path) -> None:
     driver = await Driver.make(tmp_path / "m.db", fake.settings(observation_tokens=100_000, buffer_tokens=buffer))
@@ -329,9 +332,12 @@ async def test_compact_and_undo_give_back_exactly_what_was(buffer: float | bool,
         await driver.engine.end_turn()
         await driver.engine.wait_idle()
     before = driver.engine.preview()
+    lines = await driver.store.read(lambda db: db.execute_sql(LINES).fetchone()[0])
     count, tokens, estimate = driver.engine.compact_preview()
     done = await driver.engine.compact("the tests")
     assert (done.messages, done.tokens_before) == (count, tokens)
+    assert done.lines == await driver.store.read(lambda db: db.execute_sql(LINES).fetchone()[0]) - lines
+    assert done.gone_tokens + done.kept_tokens < tokens
     assert done.tokens_after < done.tokens_before
     assert estimate < tokens
     assert buffer or driver.observer.inputs[-1].focus == "the tests"

@@ -64,7 +64,7 @@ def no_model_card() -> CardBlock:
 
 def handle(app: SaktiApp, event: Event) -> None:
     """Show `event`. Called on the app's event loop, in the order of events."""
-    live = app.transcript.live
+    live = app.live
     match event:
         case TextDelta(text):
             live.add_text(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 from textual.css.query import NoMatches
@@ -18,6 +19,7 @@ from sakti.tui.widgets.transcript import Transcript
 if TYPE_CHECKING:
     from sakti.store.within import Place
     from sakti.tui.app import SaktiApp
+    from sakti.tui.transcript.live import LiveTurn
 
 SHORTLY = 2.0  # seconds that a note stands
 
@@ -33,6 +35,11 @@ class InThread:
     @property
     def _here(self) -> SaktiApp:
         return cast("SaktiApp", self)
+
+    @cached_property
+    def live(self) -> LiveTurn:
+        """The turn under way: looked for once, asked for with every token."""
+        return self._here.transcript.live
 
     # --- notes ------------------------------------------------------------------------------------------------
 

@@ -186,6 +186,10 @@ def test_a_folded_tool_says_how_much_it_gave():
     assert line("head … tail", characters=50_000_000) == "  ▸ bash  make  ✓ · 50.0 MB"
     assert line("a", matches=1) == "  ▸ bash  make  ✓ · 1 match"
     assert line("a", matches=12) == "  ▸ bash  make  ✓ · 12 matches"
+    tool = ToolBlock(call_id="c")
+    tool.start(ToolCallPart("c", "grep", {"pattern": "foo.*", "path": "src"}))
+    tool.finish(ToolResultPart("c", "grep", "No such folder: src", True), 0)
+    assert text_of(tool.render(70, PALETTE))[0] == "  ▸ grep  foo.*  in src  ✗ failed · No such folder: src"
     assert line("boom\n" * 30, exit_code=2) == "  ▸ bash  make  ✗ exit 2 · 30 lines"
 
 

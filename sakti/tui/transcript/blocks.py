@@ -258,7 +258,7 @@ class ToolBlock(Block):
     duration_ms: int | None = None
     detail: str = ""
     whole_path: str = ""
-    size: str = ""  # of an output that is more than a glance
+    size: str = ""  # of an output that is more than a glance, or what a failure says
     open: bool = False
     gap: bool = False
 
@@ -309,6 +309,8 @@ class ToolBlock(Block):
             self.summary = f"{self.summary}  ({one_line(lines, 20)})"
         self.whole_path = one_line(str(details.get("output_file") or ""), 200)
         self.size = output_size(self.output, details)
+        if result.is_error and not self.detail and not self.size:
+            self.size = one_line(self.output, 40)  # why it failed
 
     def render(self, width: int, palette: Palette) -> list[Line]:
         head = self._head(width, palette)
@@ -408,13 +410,13 @@ def summarise(call: ToolCallPart) -> str:
     arguments = call.arguments
     if arguments is None:
         return one_line(call.raw, 300)
-    for key in ("command", "path", "file_path", "file", "pattern", "query", "url", "title", "prompt"):
+    for key in ("command", "pattern", "path", "file_path", "file", "query", "url", "title", "prompt"):
         value = arguments.get(key)
         if isinstance(value, str) and value:
             where = arguments.get("path") if key == "pattern" else None
             start, end = arguments.get("start", arguments.get("offset")), arguments.get("end", arguments.get("limit"))
             suffix = f"  ({start or 1}-{end or ''})" if key.endswith(("path", "file")) and (start or end) else ""
-            return one_line(value, 300) + (one_line(f"  in {where}", 100) if where else "") + suffix
+            return one_line(value, 300) + (f"  in {one_line(str(where), 100)}" if where else "") + suffix
     return one_line(", ".join(f"{k}={v}" for k, v in arguments.items()), 300)
 
 

@@ -142,6 +142,17 @@ async def test_a_model_that_is_not_listed_can_be_typed(running, session):
 async def test_every_screen_goes_back_by_a_click(running, session):
     theme_file("#ff0000", "brand-new")
     async with running((100, 30)) as (app, pilot):
+        keys = screen_text(app).split("\n")[-1]
+        await pilot.click(app.status_line, offset=(keys.index("F4 tasks") + 1, 0))
+        await settle(app, pilot)
+        assert not app.sidebar.tasks.display
+        assert "^C quit" in keys and "^C stop" not in keys
+        await session.submit("go")
+        await settle(app, pilot)
+        assert "^C stop" in screen_text(app)
+        await pilot.click(app.status_line, offset=(screen_text(app).split("\n")[-1].index("^C") + 1, 0))
+        await settle(app, pilot)
+        assert not session.busy
         app._palette("/model")
         await settle(app, pilot)
         keys = app.screen.query_one("#panel-keys")

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from rich.cells import cell_len
 from rich.text import Text
+from textual import events
 from textual.reactive import reactive
 from textual.timer import Timer
 from textual.widget import Widget
@@ -14,7 +15,14 @@ from sakti.core.clock import Clock
 from sakti.core.text import count_k, one_line
 from sakti.tui.transcript.wrap import shorten
 
-KEYS = (("^C", "stop"), ("^P", "palette"), ("F2", "memory"), ("F3", "log"), ("F4", "tasks"), ("F1", "help"))
+# key, what it does, and the app's action that a click on it runs
+KEYS = (
+    ("^P", "palette", "command_palette"),
+    ("F2", "memory", "pane('memory')"),
+    ("F3", "log", "pane('log')"),
+    ("F4", "tasks", "pane('tasks')"),
+    ("F1", "help", "help"),
+)
 
 
 class StatusLine(Widget):
@@ -36,6 +44,7 @@ class StatusLine(Widget):
         self._retry: tuple[float, str] | None = None  # when, why
         self._work: tuple[float, str] | None = None  # since when, what
         self._timer: Timer | None = None
+        self._spots: list[tuple[int, int, str]] = []  # from cell, to cell: the action of what stands there
 
     def busy(self, on: bool) -> None:
         """A turn is under way."""
@@ -69,6 +78,12 @@ class StatusLine(Widget):
             self._timer = None
         self.refresh()
 
+    async def on_click(self, event: events.Click) -> None:
+        """A key that is clicked does what it does when it is pressed."""
+        for start, end, action in self._spots:
+            if start <= event.x < end:
+                await self.run_action(f"app.{action}")
+
     def render(self) -> Text:
         width = self.size.width
         key = self.get_component_rich_style("status--key", partial=True)
@@ -77,6 +92,8 @@ class StatusLine(Widget):
         warn = self.get_component_rich_style("status--warn", partial=True)
         text = Text(no_wrap=True, overflow="crop", end="")
         text.append(" ")
+        waits = self._retry is not None or self._work is not None
+        self._spots = [(0, width, "interrupt")] if waits else []
         if self._retry is not None:
             left = max(0, round(self._retry[0] - self._clock.monotonic()))
             text.append(shorten(f"retry in {left}s  {self._retry[1]}", max(8, width - 20)), warn)
@@ -101,11 +118,15 @@ class StatusLine(Widget):
             parts.append((f"{self.queued} queued", busy))
         for number, (part, style) in enumerate(parts):
             text.append(" · " if number else "", muted).append(part, style)  # pyright: ignore[reportArgumentType]
-        for name, what in KEYS:
+        busy_now = self._busy_since is not None
+        for name, what, action in (("^C", "stop" if busy_now else "quit", "stop"), *KEYS):
             piece = f"{name} {what}"
             if cell_len(text.plain) + len(piece) + 4 > width:
                 break
-            text.append(" · " if text.plain.strip() else "", muted).append(name, key).append(f" {what}", muted)
+            text.append(" · " if text.plain.strip() else "", muted)
+            start = cell_len(text.plain)
+            self._spots.append((start, start + len(piece), action))
+            text.append(name, key).append(f" {what}", muted)
         room = width - cell_len(text.plain) - 3
         if self.why and cell_len(self.why) <= room:
             text.append(" " * (room - cell_len(self.why) + 2)).append(self.why, muted)

@@ -80,7 +80,7 @@ class Commands:
                     raise SaktiError(f"there is no command /{one_line(typed.name, 40)}{near}", title="Unknown command")
                 await self._method(typed.name)(typed.argument)
             case "shell":
-                self._chat.speech.own_command()
+                self._chat.speech.own_command(typed.argument)
                 await self._shell(typed)
             case "note":
                 await self._session.note(typed.argument)

@@ -29,7 +29,7 @@ from sakti.core.events import (
     TurnStarted,
 )
 from sakti.core.text import one_line, sanitise
-from sakti.core.types import ImagePart, ToolCallPart, ToolResultPart
+from sakti.core.types import ImagePart, Message, ToolCallPart, ToolResultPart
 from sakti.plain import words
 from sakti.plain.prose import Prose
 
@@ -73,16 +73,17 @@ class Speech:
     _thinking: bool = False
     _running: dict[str, ToolCallPart] = field(default_factory=dict[str, ToolCallPart])
     _own: str = ""  # the call that is the user's own command: what it prints is said as it comes
-    _own_next: bool = False
+    _own_next: str | None = None
     _own_rest: str = ""
-    _queued: int = 0
+    _queued: tuple[str, ...] = ()
+    _waiting: set[str] = field(default_factory=set[str])  # queued, and not yet read by the agent or taken back
     _thread: str = ""
     _questions: int = 0
     _open: tuple[ApprovalRequested, ...] = ()
 
-    def own_command(self) -> None:
-        """The next tool call is the user's `!command`."""
-        self._own_next = True
+    def own_command(self, command: str) -> None:
+        """The next call of that command is the user's own."""
+        self._own_next = command
 
     def hear(self, event: Event) -> list[str]:
         """The lines that `event` makes; none for what only a screen shows."""
@@ -126,6 +127,8 @@ class Speech:
                 return self._approval(event)
             case QueueChanged(queued):
                 return self._queue(queued)
+            case MessageSaved(message):
+                return self._saved(message)
             case ThreadChanged(thread):
                 known, self._thread = self._thread, thread.id
                 name = one_line(thread.title, 100) or "a new thread"
@@ -148,8 +151,8 @@ class Speech:
         match event:
             case ToolStarted(call):
                 self._running[call.id] = call
-                if self._own_next:
-                    self._own_next, self._own = False, call.id
+                if self._own_next is not None and call.arguments == {"command": self._own_next}:
+                    self._own_next, self._own, self._own_rest = None, call.id, ""
                     return []
                 waits = bool(self._open)  # for an answer: it has not begun
                 return [f"tool: {words.call(call)}, started"] if call.name in SLOW and not waits else []
@@ -187,12 +190,18 @@ class Speech:
         return self._open[0] if self._open else None
 
     def _queue(self, queued: tuple[str, ...]) -> list[str]:
-        before, self._queued = self._queued, len(queued)
-        if len(queued) > before:
+        before, self._queued = self._queued, queued
+        if len(queued) > len(before):
+            self._waiting.add(queued[-1])
             return [f"queued, {len(queued)} waiting: {one_line(queued[-1], 100)}"]
-        if len(queued) < before:
-            return [f"{len(queued)} still queued" if queued else "the queue is empty: the agent has what was queued"]
         return []
+
+    def _saved(self, message: Message) -> list[str]:
+        """What was queued is said again when the agent reads it."""
+        if message.role != "user" or message.text not in self._waiting:
+            return []
+        self._waiting.discard(message.text)
+        return [f"read by the agent: {one_line(message.text, 100)}"]
 
     def _turn_finished(self, event: TurnFinished) -> list[str]:
         self._running.clear()

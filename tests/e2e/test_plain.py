@@ -29,7 +29,7 @@ def test_a_dumb_terminal_has_the_whole_chat(place: Place) -> None:
         t.until("what you wrote is queued")
         t.keys("y\r")
         t.until("It worked, ␛[31mtruly␛]0;title␇.")
-        t.until("the queue is empty")
+        t.until("read by the agent: and then rest")
         t.keys("/search midnight\r")
         t.until("0 found")
         t.keys("/nonsense\r")

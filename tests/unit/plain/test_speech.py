@@ -129,7 +129,8 @@ def test_half_a_line_is_said_before_what_follows_it() -> None:
 
 def test_the_users_own_command_is_said_as_it_prints() -> None:
     speech = Speech()
-    speech.own_command()
+    speech.own_command("make")
+    assert said(ToolStarted(READ), ToolOutput("1", "not mine\n"), speech=speech) == []
     run = ToolCallPart("1", "bash", {"command": "make"})
     done = ToolFinished(ToolResultPart("1", "bash", "a\nb"), 50)
     lines = said(ToolStarted(run), ToolOutput("1", "a\nhalf"), ToolOutput("1", " b"), done, speech=speech)
@@ -190,13 +191,14 @@ def test_the_queue_and_the_thread() -> None:
         ThreadChanged(Thread("t", "r", "named", 0, 0)),
         QueueChanged(("a",)),
         QueueChanged(("a", "b")),
-        QueueChanged(("b",)),
+        QueueChanged(("a",)),  # b was taken back
         QueueChanged(()),
+        MessageSaved(Message("1", "t", "r", "user", (TextPart("a"),), 0)),
+        MessageSaved(Message("2", "t", "r", "user", (TextPart("a"),), 0)),
         speech=speech,
     ) == [
         "thread: a new thread",
         "queued, 1 waiting: a",
         "queued, 2 waiting: b",
-        "1 still queued",
-        "the queue is empty: the agent has what was queued",
+        "read by the agent: a",
     ]

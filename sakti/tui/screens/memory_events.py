@@ -38,9 +38,10 @@ def draw_event(event: Happened, width: int, palette: Palette) -> Line:
     """`12:04 ● observed 4 messages → 3 lines`: what fits of it."""
     head = _head(event, palette, "%H:%M")
     room, text = max(4, width - line_width(head)), one_line(in_a_line(event), 300)
+    if event.kind in ("observed", "activated"):
+        text = text.partition(" ")[2]  # its sign says so
     if len(text) > room and event.kind != "failed":
-        text = text.partition(",")[0]  # the tokens go first, then the word that the sign stands for
-        text = text if len(text) <= room else text.partition(" ")[2]
+        text = text.partition(",")[0]  # the tokens go first
     return [*head, Segment(shorten(text, room), palette.muted)]
 
 

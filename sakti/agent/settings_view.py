@@ -80,8 +80,11 @@ def value_of(config: Config, name: str, text: str) -> Any:
         value = text
     if isinstance(value, dict | list) and any(isinstance(v, dict | list) for v in value):  # pyright: ignore[reportUnknownVariableType]
         raise ConfigError(f"{name} cannot be {text!r}.")
-    changed = replace_setting(config, name, value, "typed")
-    check(changed)
+    try:
+        changed = replace_setting(config, name, value, name)
+        check(changed)
+    except ConfigError as e:
+        raise ConfigError(e.message.removeprefix(f"{name}: ")) from None
     found = flat(changed)[name]
     return "none" if found is None else found
 

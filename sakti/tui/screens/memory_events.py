@@ -35,7 +35,7 @@ SIGNS = {
 
 
 def draw_event(event: Happened, width: int, palette: Palette) -> Line:
-    """`12:04 ● observed 4 messages → 3 lines`: what fits of it."""
+    """`12:04 ● 4 messages → 3 lines`: what fits of it."""
     head = _head(event, palette, "%H:%M")
     room, text = max(4, width - line_width(head)), one_line(in_a_line(event), 300)
     if event.kind in ("observed", "activated"):

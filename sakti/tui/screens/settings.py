@@ -134,9 +134,8 @@ class SettingsScreen(ListPanel):
         except SaktiError as e:
             self._tell(e.message)
             return
-        turned = "   (^t: the other file)" if self._chosen.project else ""
         what = f"take {name} out of" if value is None else "write into"
-        self._tell(f"Enter will {what} {self._file}:{turned}\n{'' if value is None else as_lines(name, value)}")
+        self._tell(f"Enter will {what} {self._file}:\n{'' if value is None else as_lines(name, value)}")
 
     @on(Input.Submitted, "#panel-line")
     def _line_entered(self, event: Input.Submitted) -> None:

@@ -17,7 +17,7 @@ KEY = "sk-test-0123456789abcdef"
 
 @pytest.fixture(params=["anthropic", "chat", "responses"])
 async def provider(request, llmock):
-    timeout = 0.3
+    timeout = 1.0  # a machine that does other things as well may be silent for a while
     made = {
         "anthropic": lambda: AnthropicProvider(KEY, base_url=llmock.base_url("anthropic"), timeout=timeout),
         "chat": lambda: ChatProvider(KEY, base_url=llmock.base_url("openai"), timeout=timeout),

@@ -228,8 +228,9 @@ def test_two_windows_on_one_database(place: Place) -> None:
         for number in range(4):
             one.say(f"one, {number}: the queue, please")
             two.say(f"two, {number}: the queue, please")
+            # both are read: a terminal that nobody reads stops its program
+            one.until(lambda _, n=number: two.read(0) and len(place.messages()) == 8 * (n + 1), "both answers")  # type: ignore[misc]
             for t in (one, two):
-                t.until(lambda _, n=number: len(place.messages()) == 8 * (n + 1), "both answers")  # type: ignore[misc]
                 t.until(lambda text: "working" not in text, "the end of the turn")
         for t in (one, two):
             assert "locked" not in t.text

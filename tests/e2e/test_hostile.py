@@ -26,7 +26,7 @@ FORBIDDEN = (
     b"\x1b]52",
     b"\x1b]0;pwned",
     b"\x1b]2;pwned",
-    b"\x1b]8;;http://pwned",
+    b"\x1b]8;",  # links are this program's own affair: the terminal is told of none
     b"\x1b]777",
     b"\x1b[31;77H",
     b"\x1b[?77h",
@@ -40,6 +40,7 @@ FORBIDDEN = (
     b"\x9d0;",
 )
 MARKUP = "[/red] [@click=app.quit]leave[/] [$primary]"
+LINKS = "".join(f" [a link](https://pwned/{e}) <https://pwned/{e}> https://pwned/{e}" for e in ESCAPES.values())
 PAYLOAD = MARKUP + "".join(ESCAPES.values()) + "\x00\x07\x08"
 
 
@@ -62,7 +63,7 @@ def test_hostile_text_everywhere(place: Place) -> None:
             f"Before {PAYLOAD} after.",
             calls=(("ls", {}), ("read", {"path": name}), ("bash", {"command": "sh bytes.sh"})),
         ),
-        Reply(f"# Heading {PAYLOAD}\n\n```\ncode {PAYLOAD}\n```\n\nThe end, {MARKUP}."),
+        Reply(f"# Heading {PAYLOAD}\n\n```\ncode {PAYLOAD}\n```\n\n{LINKS}\n\nThe end, {MARKUP}."),
     )
     with place.open("--approval", "auto", size=(160, 60)) as t:
         t.started()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 POLL = 1.0  # seconds between looks at whether another process changed something; our own changes show at once
 COLUMNS = {"ready": "Ready", "blocked": "Blocked", "in_progress": "In progress", "closed_today": "Done today"}
+EMPTY = {"ready": "none: n makes a task, and the agent makes its own"}
 # What can be done with a card, by column: what is written below, and the action that it stands for.
 ACTIONS = {
     "ready": ("claim", "close", "depend", "tree", "delete", "card"),
@@ -99,7 +100,7 @@ class BoardScreen(Panel[None]):
             for name in COLUMNS:
                 with Vertical(classes="board-column"):
                     yield Static(COLUMNS[name], id=f"board-title-{name}", classes="board-title", markup=False)
-                    yield LineList(_drawer(name, self._now), id=f"board-{name}", empty="none")
+                    yield LineList(_drawer(name, self._now), id=f"board-{name}", empty=EMPTY.get(name, "none"))
         yield AskLine(id="board-input")
         yield Static("", id="board-actions", markup=False)
 

@@ -134,8 +134,10 @@ class SettingsScreen(ListPanel):
         except SaktiError as e:
             self._tell(e.message)
             return
-        what = f"take {name} out of" if value is None else "write into"
-        self._tell(f"Enter will {what} {self._file}:\n{'' if value is None else as_lines(name, value)}")
+        what = f"Enter will take {name} out of"
+        if value is not None:
+            what = f"{as_lines(name, value)}\nEnter will write this into"
+        self._tell(f"{what} {self._file}")  # the path last: it may be longer than there is room
 
     @on(Input.Submitted, "#panel-line")
     def _line_entered(self, event: Input.Submitted) -> None:

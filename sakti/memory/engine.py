@@ -496,7 +496,8 @@ class MemoryEngine:
         0 and no model is asked."""
         flow = self._open()
         done = await compaction.compact(flow, focus)
-        self._emit(done)
+        if not self._closed:  # else another thread is on the screen
+            self._emit(done)
         self._announce()
         return done
 

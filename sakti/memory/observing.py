@@ -219,8 +219,7 @@ class Observing:
         if not found:
             return False
         task = self.waited_for = asyncio.create_task(self._observe(list(found), focus))
-        await asyncio.wait([task])  # does not cancel it with the caller
-        return False if task.cancelled() else task.result()
+        return await asyncio.shield(task)
 
     async def stop(self) -> None:
         """Give up the observation that somebody waits for; the slices that are in the log stay there."""

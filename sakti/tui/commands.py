@@ -67,6 +67,9 @@ class Commands:
         if focus.strip() == "diff":
             await self._show_compaction()
             return
+        if self.compacting:
+            app.say("A compaction is under way; Esc stops it.")
+            return
         messages, before, after = app.session.compact_preview()
         if not messages:
             app.say("Nothing is pending: every message is observed already.")

@@ -54,9 +54,16 @@ class MemoryPane(Widget, can_focus=True):
     turn_tokens: reactive[int | None] = reactive(None)
     title_style = Style()
 
-    def watch_status(self) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._failures: list[Happened] = []  # of this window: they are stored nowhere
+        self._folded = False
+
+    def watch_status(self, old: MemoryStatus | None, new: MemoryStatus | None) -> None:
+        if old is not None and new is not None and old.record_id != new.record_id:
+            self._failures, self.failed = [], ""  # another thread's
         self._fit()
-        if self.status is not None:
+        if new is not None:
             self.look()
 
     def look(self) -> None:
@@ -80,11 +87,6 @@ class MemoryPane(Widget, can_focus=True):
 
     def watch_events(self) -> None:
         self._fit()
-
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._failures: list[Happened] = []  # of this window: they are stored nowhere
-        self._folded = False
 
     def on_mount(self) -> None:
         app_of(self).theme_changed_signal.subscribe(self, lambda _: self.refresh())

@@ -167,7 +167,8 @@ class Sidebar(Vertical):
             self._remember()
 
     def action_fold(self) -> None:
-        self.fold(self._focused_pane())
+        if pane := self._focused_pane():
+            self.fold(pane)
 
     def fold(self, pane: str) -> None:
         """Leave only the title of a pane, or show all of it again."""

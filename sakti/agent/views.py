@@ -229,7 +229,8 @@ class Views:
             tokens = block.tokens or counter.count(block.text)
             out.append(ContextBlock(block.kind, block.kind.replace("_", " "), tokens, block.text, True))
         for message in prepared.messages:
-            out.append(ContextBlock("message", message.role, message.tokens, plain_text(message.parts), False))
+            label = "reminder" if "synthetic" in message.metadata else message.role  # nobody said that
+            out.append(ContextBlock("message", label, message.tokens, plain_text(message.parts), False))
         tail = "\n\n".join((*session.moving(), *prepared.tail))
         out.append(ContextBlock("tail", "what moves", counter.count(tail), tail, False))
         return out

@@ -105,7 +105,7 @@ def test_a_range_over_tools_is_what_they_show():
     doc = document(assistant("m1", "Done.", 1, parts), type(tool)("t", "t1", "r", "tool", results, 0))
     doc.blocks[2].toggle()
     text = range_of(drawn(doc), (0, 0), (doc.height - 1, 999))
-    assert "bash  make  ✓\ncommand: make\n" + "x" * 90 in text
+    assert "\nbash  make  ✓\ncommand: make\n" + "x" * 90 in text
     assert "-\told = 1\n+\tnew = " + ("1 + " * 30).rstrip() in text
 
 
@@ -147,6 +147,17 @@ def test_links_are_found_in_plain_text():
         ("https://a.b/c", ("url", "https://a.b/c")),
         ("src/a.py:12", ("file", "src/a.py")),
     ]
+
+
+def test_what_a_tool_prints_has_links_too():
+    call = ToolCallPart("c", "bash", {"command": "pytest"})
+    output = "tests/a.py:12: AssertionError\nsee https://a.b/c"
+    found = type(user("x", ""))("t", "t1", "r", "tool", (ToolResultPart("c", "bash", output, True),), 0)
+    doc = document(assistant("m1", "", 1, (call,)), found, width=60)
+    index = next(i for i, b in enumerate(doc.blocks) if b.foldable)
+    doc.blocks[index].toggle()
+    targets = [t for line in doc.lines(index) for s in line if (t := target_of(s.style))]
+    assert targets == [("file", "tests/a.py"), ("url", "https://a.b/c")]
 
 
 def test_nothing_of_a_link_reaches_the_terminal():

@@ -20,9 +20,21 @@ from sakti.tui.transcript.diff import diff_counts, diff_lines
 from sakti.tui.transcript.links import linked
 from sakti.tui.transcript.markdown import markdown_lines
 from sakti.tui.transcript.split import Chunk
-from sakti.tui.transcript.wrap import TAB, Line, indent, made_from, plain_lines, shorten, wrap
+from sakti.tui.transcript.wrap import (
+    TAB,
+    Line,
+    Row,
+    fold_line,
+    indent,
+    made_from,
+    plain_lines,
+    row_of,
+    shorten,
+    wrap,
+)
 
 INDENT = Segment("  ")
+SIGN = 4  # characters of a line before its text: the indent and a sign
 KEEP_OUTPUT = 64_000  # characters of a running tool's output that the screen keeps
 SHOW_OUTPUT = 200  # lines of output that an open tool shows
 GLANCE = 8  # lines of output whose number is not worth saying
@@ -231,7 +243,7 @@ class ThinkingBlock(Block):
     def render(self, width: int, palette: Palette) -> list[Line]:
         sign = "▾" if self.open else "▸"
         state = f"{len(self.text.split()):,} words" if self.done else "…"
-        head: Line = [INDENT, Segment(f"{sign} thinking", palette.muted), Segment(f"  {state}", palette.faint)]
+        head = Row([INDENT, Segment(f"{sign} thinking", palette.muted), Segment(f"  {state}", palette.faint)], SIGN)
         if not self.open:
             return [head]
         style = palette.muted + Style(italic=True)
@@ -328,7 +340,7 @@ class ToolBlock(Block):
         name = f"{sign} {self.name or 'tool'}"
         size = f" · {self.size}" if self.size and not self.open else ""
         room = width - 2 - len(name) - len(status) - len(size) - 4
-        line: Line = [INDENT, Segment(name, palette.name)]
+        line = Row([INDENT, Segment(name, palette.name)], SIGN)
         if room > 4:
             raw = "" if self.state == "writing" else one_line(self.raw, 200)  # half a JSON object says nothing
             text = shorten(self.summary or raw, room)
@@ -366,7 +378,7 @@ class ToolBlock(Block):
             lines = plain_lines(sanitise(str(value))[:4_000], palette.text, width - len(name) - 2, 12)
             for number, line in enumerate(lines):
                 lead = f"{name}: " if number == 0 else " " * (len(name) + 2)
-                out.append([Segment(lead, palette.faint), *line])
+                out.append(row_of(line).behind([Segment(lead, palette.faint)], 0 if number == 0 else len(lead)))
         return out
 
     def _output(self, width: int, palette: Palette) -> list[Line]:
@@ -381,7 +393,11 @@ class ToolBlock(Block):
             out.append([Segment(note, palette.faint)])
         style = palette.bad if self.state == "error" else palette.muted
         for row in rows[-SHOW_OUTPUT:]:
-            out += plain_lines(row[:4_000], style, width, 20)
+            row = row[:4_000]
+            if ":" in row and "\t" not in row:
+                out += fold_line(linked(row, style, palette.link), width)[:20]
+            else:
+                out += plain_lines(row, style, width, 20)
         if self.whole_path:
             out += plain_lines(f"whole output: {self.whole_path}", palette.faint, width)
         if not rows and self.state == "ok":
@@ -455,7 +471,8 @@ class NoticeBlock(Block):
         lines = wrap([*spans, (first, palette.muted)], width - 4)
         if rest:
             lines += wrap_rows(rest, palette.muted, width - 4)
-        return [[INDENT, Segment(f"{sign} " if n == 0 else "  ", style), *line] for n, line in enumerate(lines)]
+        signs = (Segment(f"{sign} ", style), Segment("  ", style))
+        return [row_of(line).behind([INDENT, signs[min(n, 1)]], SIGN) for n, line in enumerate(lines)]
 
     def estimate(self, width: int) -> int:
         return estimate_text(self.title + self.text, width - 4) + self.gap
@@ -480,15 +497,16 @@ class CardBlock(Block):
     def render(self, width: int, palette: Palette) -> list[Line]:
         bar = Segment("  ┃ ", palette.agent)
         name = max((len(k) for k, _ in self.rows), default=0)
-        out: list[Line] = [[bar, *line] for line in wrap([(self.title, palette.bold)], width - 4)]
+        out = indent(wrap([(self.title, palette.bold)], width - 4), bar)
         for key, value in self.rows:
             lead = Segment(key.ljust(name) + "  ", palette.faint) if key else Segment("")
             lines = wrap([(value, palette.text)], max(4, width - 4 - len(lead.text)))
             blank = Segment(" " * len(lead.text))
-            out += [[bar, lead if n == 0 else blank, *line] for n, line in enumerate(lines)]
+            first, *rest = lines
+            out += [row_of(first).behind([bar, lead], SIGN), *indent(indent(rest, blank), bar)]
         for warning in self.warnings:
             lines = wrap([("! ", palette.warn), (warning, palette.muted)], width - 4)
-            out += [[bar, *line] for line in lines]
+            out += indent(lines, bar)
         return out
 
     def estimate(self, width: int) -> int:

@@ -229,7 +229,7 @@ class Views:
             tokens = block.tokens or counter.count(block.text)
             out.append(ContextBlock(block.kind, block.kind.replace("_", " "), tokens, block.text, True))
         for message in prepared.messages:
-            label = "reminder" if "synthetic" in message.metadata else message.role  # nobody said that
+            label = str(message.metadata.get("synthetic") or message.role)  # a reminder is nobody's words
             out.append(ContextBlock("message", label, message.tokens, plain_text(message.parts), False))
         tail = "\n\n".join((*session.moving(), *prepared.tail))
         out.append(ContextBlock("tail", "what moves", counter.count(tail), tail, False))

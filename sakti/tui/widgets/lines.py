@@ -24,6 +24,8 @@ from sakti.tui.palette import Palette, make_palette
 from sakti.tui.transcript.wrap import Line, rows_text
 from sakti.tui.widgets.bar import ground, paint_fast
 
+_NOTHING: Line = []  # what stands below the last line
+
 
 def app_of(widget: Widget) -> App[object]:
     """The app of a widget, whatever it returns when it ends."""
@@ -124,16 +126,17 @@ class LineView(ScrollView, can_focus=True):
         """The line at content position `y` in the style `base`, behind `left` cells, in `width` cells altogether."""
         line = self.line_at(y)
         if line is None:
-            return self._lay([], width, left, around, base)
-        selected = self.text_selection
-        under = self.line_style(y)
-        spans = self.line_spans(y, line)
-        if selected is not None and (span := selected.get_span(y - self._moved)) is not None:
-            spans.append((span, self.screen.get_component_rich_style("screen--selection")))
-        if spans or under is not None:
-            for span, own in spans:
-                line = mark(line, span, own)
-            return self._lay(line, width, left, around, base + under if under is not None else base)
+            line = _NOTHING
+        else:
+            selected = self.text_selection
+            under = self.line_style(y)
+            spans = self.line_spans(y, line)
+            if selected is not None and (span := selected.get_span(y - self._moved)) is not None:
+                spans.append((span, self.screen.get_component_rich_style("screen--selection")))
+            if spans or under is not None:
+                for span, own in spans:
+                    line = mark(line, span, own)
+                return self._lay(line, width, left, around, base + under if under is not None else base)
         key = (id(line), width, left)
         cached = self._strips.get(key)
         if cached is not None and cached[0] is line and cached[1] is base:

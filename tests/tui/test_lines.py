@@ -162,6 +162,7 @@ def test_diff_counts_and_cuts():
     assert diff_counts(diff) == (2, 1)
     assert [t.rstrip() for t in text_of(diff_lines(diff, 20, PALETTE))] == ["  same", "- old", "+ new", "+ more"]
     assert text_of(diff_lines(diff, 20, PALETTE, 2))[-1] == "… 2 more lines"
+    assert text_of(diff_lines(diff, 20, PALETTE, 3))[-1].rstrip() == "+ more", "no note that is as long as the rest"
 
 
 def test_a_tool_line_says_what_ran_and_how_it_went():

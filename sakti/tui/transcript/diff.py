@@ -21,7 +21,7 @@ def diff_lines(diff: str, width: int, palette: Palette, limit: int | None = None
     rows = [r for r in diff.rstrip("\n").split("\n") if not r.startswith(("+++", "---", "diff ", "index "))]
     seen_hunk = False
     for number, row in enumerate(rows):
-        if limit is not None and len(out) >= limit:
+        if limit is not None and len(out) >= limit and number + 1 < len(rows):  # one more line takes no more room
             out.append([Segment(f"… {len(rows) - number} more lines", palette.faint)])
             break
         if row.startswith("@@"):

@@ -183,7 +183,9 @@ class Views:
         scope: Literal["thread", "workspace", "all"] = "workspace",
         limit: int = 50,
         offset: int = 0,
+        first: bool = False,
     ) -> SearchPage:
+        """Hits for `query`; with `first` a page of very many texts may come before it was looked inside words."""
         from sakti.store import search
 
         session = self._session
@@ -191,7 +193,7 @@ class Views:
             None if scope == "all" else session.resource_id,
             session.thread.id if scope == "thread" and session.thread else None,
         )
-        return await session.store.read(search.search, query, where, limit=limit, offset=offset)
+        return await session.store.read(search.search, query, where, limit=limit, offset=offset, first=first)
 
     async def within(self, thread_id: str, text: str) -> list[Place]:
         """The messages of a thread that have `text` itself, oldest first."""

@@ -55,20 +55,21 @@ async def _measure(path: Path, writer: _Writer) -> dict[str, Any]:
             await store.write(writer.append, 1)
             append.append(1000 * (time.perf_counter() - began))
         cpu = {kind: await _search(store, kind, writer) for kind in writer.queries()}
+        first = {kind: await _search(store, kind, writer, first=True) for kind in writer.queries()}
     finally:
         await store.close()
     size = sum(p.stat().st_size for s in ("", "-wal") if (p := path.with_name(path.name + s)).exists())
-    return {"mb": round(size / 1e6, 1), "append_ms": _spread(append), "search_cpu_ms": cpu}
+    return {"mb": round(size / 1e6, 1), "append_ms": _spread(append), "search_cpu_ms": cpu, "first_page_cpu_ms": first}
 
 
-async def _search(store: Store, kind: str, writer: _Writer) -> dict[str, float]:
-    took = [await store.read(_timed, writer.queries()[kind]) for _ in range(QUERIES)]
+async def _search(store: Store, kind: str, writer: _Writer, *, first: bool = False) -> dict[str, float]:
+    took = [await store.read(_timed, writer.queries()[kind], first) for _ in range(QUERIES)]
     return _spread(took)
 
 
-def _timed(db: Database, text: str) -> float:
+def _timed(db: Database, text: str, first: bool) -> float:
     began = time.thread_time()
-    search.search(db, text, search.Scope("/scale-0"), limit=20)
+    search.search(db, text, search.Scope("/scale-0"), limit=20, first=first)
     return 1000 * (time.thread_time() - began)
 
 

@@ -176,7 +176,11 @@ def scale(
             f" append {append['p50']:.2f} / {append['p95']:.2f} ms wall"
         )
         for kind, cpu in size["search_cpu_ms"].items():
-            common.say(f"   {kind:<12} {cpu['p50']:>8.1f} / {cpu['p95']:.1f} ms CPU (median / p95)")
+            first = size["first_page_cpu_ms"][kind]
+            common.say(
+                f"   {kind:<12} {cpu['p50']:>8.1f} / {cpu['p95']:.1f} ms CPU (median / p95),"
+                f" first page {first['p50']:.1f} / {first['p95']:.1f}"
+            )
 
 
 @app.command()

@@ -91,13 +91,14 @@ class Hit:
 @dataclass(frozen=True, slots=True)
 class SearchPage:
     """`total` hits can be paged through; `more`: these are the best of more. `newest_only`: the query was so common
-    that only the newest texts were looked at."""
+    that only the newest texts were looked at. `partial`: it was not yet looked inside words."""
 
     query: str
     total: int
     hits: tuple[Hit, ...] = ()
     newest_only: bool = False
     more: bool = False
+    partial: bool = False
 
     @property
     def found(self) -> str:
@@ -115,18 +116,29 @@ class _Place:
 
 
 def search(
-    db: Database, text: str, scope: Scope, *, limit: int = 20, offset: int = 0, now: int | None = None
+    db: Database,
+    text: str,
+    scope: Scope,
+    *,
+    limit: int = 20,
+    offset: int = 0,
+    now: int | None = None,
+    first: bool = False,
 ) -> SearchPage:
     """The best hits for what was typed, best first; identical texts once. Never raises for a query.
 
-    `now` (Unix ms, default the clock) is what recency counts from.
+    `now` (Unix ms, default the clock) is what recency counts from. `first`: among very many texts be content with
+    what whole words find, if they find something; the page is then `partial`.
     """
     query = parse_query(text[:MAX_TEXT].encode("utf-8", "replace").decode().replace("\0", " "))
     place = _Place(*_filters(query, scope))
-    large = _newest(db) > MANY
+    newest = _newest(db)
+    large = newest > MANY
     words = _corrected(db, terms(query.text), query.text, large)
     found, newest_only = _by_words(db, words, query, place)
-    if query.text and (looks_like_identifier(query.text) or len(found) < FEW):
+    wanting = bool(query.text) and (looks_like_identifier(query.text) or len(found) < FEW)
+    partial = first and newest > LARGE and wanting and bool(found)
+    if wanting and not partial:
         by_trigram, cut = _by_trigrams(db, query, place, large)
         newest_only |= cut
         if by_trigram:
@@ -145,7 +157,7 @@ def search(
     hits = tuple(
         _hit(rows[c.pk], marked, min(1.0, c.score / top), offset + i + 1) for i, c in enumerate(page) if c.pk in rows
     )
-    return SearchPage(text, len(found), hits, newest_only, more)
+    return SearchPage(text, len(found), hits, newest_only, more, partial)
 
 
 # --- words --------------------------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ class FakeViews:
     async def task_messages(self, task_id):
         return []
 
-    async def search(self, query, *, scope="workspace", limit=50, offset=0):
+    async def search(self, query, *, scope="workspace", limit=50, offset=0, first=False):
         self.queries.append(query)
         self.scopes.append(scope)
         return SearchPage(query, len(self.hits), tuple(self.hits[offset : offset + limit]), self.newest_only)

@@ -12,7 +12,7 @@ from sakti.core.types import FilePart, Message, TextPart, ToolCallPart, ToolResu
 from sakti.store import messages as message_store
 from sakti.store import threads as thread_store
 from sakti.store.places import Origin
-from sakti.store.search import Hit
+from sakti.store.search import Hit, SearchPage
 from sakti.store.search_query import parse_query
 from sakti.tasks.service import BoardTask
 from sakti.tui.app import SaktiApp
@@ -122,6 +122,30 @@ async def test_enter_before_the_results_are_there_goes_to_what_was_asked_for(run
         assert session.views.queries == ["redirect"]
         assert not isinstance(app.screen, SearchScreen)
         assert app.transcript._marked == "m3"
+
+
+async def test_a_first_page_is_shown_while_it_is_looked_inside_words(running, session):
+    go_on = asyncio.Event()
+
+    async def views_search(query, *, first=False, **more):
+        if not first:
+            await go_on.wait()
+        found = (hit("a"),) if first else (hit("b"), hit("a"))
+        return SearchPage(query, len(found), found, partial=first)
+
+    session.views.search = views_search
+    async with running() as (app, pilot):
+        await pilot.press("ctrl+f", *"redirect")
+        for _ in range(200):
+            if "looking inside words" in screen_text(app):
+                break
+            await pilot.pause(0.02)
+        assert app.screen.result_list.current.id == "a"
+        go_on.set()
+        await settle(app, pilot)
+        assert "2 found" in screen_text(app)
+        assert "looking inside words" not in screen_text(app)
+        assert app.screen.result_list.current.id == "a", "what is chosen stays chosen"
 
 
 async def test_more_results_come_when_the_end_is_near(running, session):

@@ -168,24 +168,38 @@ class SearchScreen(Panel[Any]):
             self.set_title("Search")
             self._moved_to(None)
             return
-        page = await self._page(asked, max(PAGE, kept.loaded if kept else 0), 0)
+        size = max(PAGE, kept.loaded if kept else 0)
+        page = await self._page(asked, size, 0, first=not then_open)
         if page is None:
             return
-        self._shown, self._hits, self._total = asked, list(page.hits), page.total
-        rows = grouped(page.hits)
-        at = next((i for i, r in enumerate(rows) if kept and not isinstance(r, Heading) and r.id == kept.chosen), 0)
-        self.result_list.set_rows(rows, cursor=at)
-        found = page.found if page.total else "nothing found"
-        self.set_title(f"Search  {found}" + ("  common words: the newest texts only" if page.newest_only else ""))
+        self._show(asked, page, kept.chosen if kept else "")
+        if page.partial:
+            page = await self._page(asked, size, 0)
+            if page is None:
+                return
+            chosen = self.result_list.current
+            self._show(asked, page, chosen.id if chosen else "")
         if then_open:
             self.action_open()
-        else:
-            self._moved_to(self.result_list.current)
 
-    async def _page(self, asked: tuple[str, Scope], limit: int, offset: int) -> SearchPage | None:
+    def _show(self, asked: tuple[str, Scope], page: SearchPage, chosen: str) -> None:
+        self._shown, self._hits, self._total = asked, list(page.hits), page.total
+        rows = grouped(page.hits)
+        at = next((i for i, r in enumerate(rows) if chosen and not isinstance(r, Heading) and r.id == chosen), 0)
+        self.result_list.set_rows(rows, cursor=at)
+        found = page.found if page.total else "nothing found"
+        notes = ["common words: the newest texts only"] * page.newest_only + ["looking inside words …"] * page.partial
+        self.set_title("  ".join(("Search", found, *notes)))
+        self._moved_to(self.result_list.current)
+
+    async def _page(
+        self, asked: tuple[str, Scope], limit: int, offset: int, *, first: bool = False
+    ) -> SearchPage | None:
         """Hits for `asked`; None where something else is asked for by then, or the search failed and says why."""
         try:
-            page = await self.sakti.session.views.search(asked[0], scope=asked[1], limit=limit, offset=offset)
+            page = await self.sakti.session.views.search(
+                asked[0], scope=asked[1], limit=limit, offset=offset, first=first
+            )
         except SaktiError as e:
             if self.is_attached:
                 self.set_title(f"Search  {e.message}")

@@ -200,6 +200,25 @@ async def test_pages_follow_each_other(filled: Store) -> None:
     assert [h.rank for p in parts for h in p.hits] == [1, 2, 3]
 
 
+async def test_among_very_many_texts_a_first_page_comes_before_it_was_looked_inside_words(
+    filled: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def inside(db: APSWDatabase) -> None:
+        for i, text in enumerate(("parse_rows is slow", "reparse_rowset too")):
+            search_index.put(db, kind="message", doc_id=f"p{i}", resource_id="/w", created_at=i, text=text)
+
+    await filled.write(inside)
+    few = await filled.read(search, "parse_rows", Scope("/w"), first=True)
+    assert not few.partial and {h.id for h in few.hits} == {"p0", "p1"}
+    monkeypatch.setattr(search_store, "LARGE", 0)
+    first = await filled.read(search, "parse_rows", Scope("/w"), first=True)
+    assert first.partial and [h.id for h in first.hits] == ["p0"]
+    whole = await filled.read(search, "parse_rows", Scope("/w"))
+    assert not whole.partial and {h.id for h in whole.hits} == {"p0", "p1"}
+    nothing = await filled.read(search, "arse_ro", Scope("/w"), first=True)
+    assert not nothing.partial and {h.id for h in nothing.hits} == {"p0", "p1"}, "no words: it is looked inside at once"
+
+
 async def test_common_words_are_looked_up_among_the_newest_and_that_is_said(
     filled: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

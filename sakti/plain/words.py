@@ -92,7 +92,8 @@ def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
         out.append(f"  and {many(len(target) - TARGET_LINES, 'more line')}; /output shows all of it")
     if first.diff:
         out += diff(first.diff, DIFF_LINES)
-    out.append(f"why: {one_line(first.reason, 300)}; in {one_line(first.cwd, 200)}")
+    where = "here" if first.cwd == "." else f"in {one_line(first.cwd, 200)}"
+    out.append(f"why: {one_line(first.reason, 300)}; {where}")
     out.append("y and Enter: yes, once")
     if first.rule:
         out.append(f"a and Enter: always; this rule is saved: {one_line(first.rule, 200)}")

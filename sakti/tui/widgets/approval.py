@@ -58,7 +58,7 @@ def approval_lines(
         *([[Segment(shorten(one_line(now.target, 300), room), palette.bold)]] if now.diff else []),
     ]
     why, where = one_line(now.reason, 300), one_line(now.cwd, 200)
-    reason = wrap([(why, palette.muted), (f"  in {where}", palette.faint)], room)
+    reason = wrap([(why, palette.muted), ("  here" if where == "." else f"  in {where}", palette.faint)], room)
     list_ = _list(pending, at, room, palette)
     keys = wrap(_keys(now, cut=True, many=bool(many), palette=palette), room)
     if writing:

@@ -160,7 +160,7 @@ def test_questions_are_asked_one_at_a_time() -> None:
         "keep: x",
         "remove: y",
         "add: z",
-        "why: changes a file; in .",
+        "why: changes a file; here",
         "y and Enter: yes, once",
         "n and Enter: no; words behind the n are a note to the agent",
     ]

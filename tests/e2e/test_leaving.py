@@ -75,7 +75,8 @@ def test_suspended_and_brought_back(place: Place) -> None:
         t.keys("half")
         t.until("half")
         t.keys("\x1a")
-        t.until(lambda _: stopped(t.process.pid), "being stopped")
+        # stopped, and what it wrote before that is read
+        t.until(lambda _: stopped(t.process.pid) and b"\x1b[?1049l" in t.raw, "being stopped")
         restored(t)
         t.raw = b""
         os.kill(t.process.pid, signal.SIGCONT)

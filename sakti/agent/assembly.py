@@ -51,6 +51,7 @@ def make_engine(session: Session) -> MemoryEngine:
         observer=observer,
         reflector=reflector,
         emit=session.emit,
+        owner=session.owner or None,
         timezone=local_timezone(),
         reason=why_observer(session),
     )

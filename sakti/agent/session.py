@@ -502,7 +502,7 @@ class Session:
         done = await self.engine.undo_reflection()
         tokens = self.engine.status().observations.tokens
         groups = f"{done.groups} group{'s' * (done.groups != 1)}"
-        self.emit(Notice("information", "Reflection taken back", f"{groups}, {tokens:,} tokens, are the log again."))
+        self.emit(Notice("information", "Reflection undone", f"{groups}, {tokens:,} tokens, are the log again."))
 
     async def correct(self, action: str, line_id: str = "", text: str = "") -> None:
         """Change a line of the log: pin, unpin, edit to `text`, forget; "undo" takes the last change back. Raises

@@ -41,7 +41,7 @@ from sakti.core.types import (
 )
 from sakti.memory import policy
 from sakti.memory.engine import MemoryEngine, Prepared
-from sakti.memory.flow import Flow
+from sakti.memory.state import MemoryState, Phase
 from sakti.memory.window import sync_cut
 from sakti.providers.scripted import ScriptedProvider
 from sakti.store import memory as memory_store
@@ -170,7 +170,7 @@ class _Player:
         await self._open_thread("main")
         if history_messages:
             await self.engine.close()
-            flow = self.engine.flow
+            flow = self.engine.state
             await history.add(self.store, self.plain, self.thread, flow.window.record, history_messages)
             await self._open_thread("main")
 
@@ -214,7 +214,7 @@ class _Player:
     async def _restart(self, *, crashed: bool = False) -> None:
         """End this process, with or without a warning, and begin again on the same file."""
         # catching up ends lower than it begins: one that went on before need not go on after a new start
-        at_rest = not (self.engine.flow.tasks() or self.engine.flow.backlog)
+        at_rest = not (self.engine.tasks() or self.engine.state.room() is not None)
         before = self.engine.preview() if at_rest and not crashed else None
         if crashed:
             self.run.kills += 1
@@ -227,7 +227,7 @@ class _Player:
         self.last_status = None
         await self._open_store()
         await self._open_thread(self.thread.id)
-        if before is not None and not self.engine.flow.backlog and self.script.budget is None:
+        if before is not None and self.engine.state.room() is None and self.script.budget is None:
             self._compare(9, "after a restart", before, self.engine.preview())
         await self._look()
 
@@ -275,7 +275,7 @@ class _Player:
             if prepared is None:
                 await self._restart(crashed=True)
                 continue
-            flow = self.engine.flow
+            flow = self.engine.state
             numbers = flow.numbers()
             may_observe = _may_observe(flow, numbers)
             self.run.cpu.append((self._cpu() - started) * 1000)
@@ -342,15 +342,15 @@ class _Player:
         self.run.observer_calls = self.observer.calls
         self.run.observer_input_tokens = self.observer.input_tokens
         self.run.cached_share = self.cache.share
-        self.run.generations = self.engine.flow.window.record.generation_count
+        self.run.generations = self.engine.state.window.record.generation_count
 
     # --- waiting ------------------------------------------------------------------------------------------
 
     async def _settled(self, work: Coroutine[Any, Any, T], *, watch: bool = False) -> T | None:
         """Run `work` to its end; where it waits for a model, the model may answer. None: it was killed.
         `watch`: a step that waits is counted, and whether it may is checked."""
-        flow = self.engine.flow
-        reflecting = flow.reflecting.running() is not None or flow.window.reflection is not None
+        flow = self.engine.state
+        reflecting = flow.reflection_phase in ("running", "ready")
         task = asyncio.ensure_future(work)
         waited, idle = False, 0
         while await self._stands_still(task):
@@ -370,7 +370,7 @@ class _Player:
                         flow.window.pending,
                         flow.observation_tokens(),
                         ready=bool(flow.window.ready()),
-                        running=flow.observing.background is not None and not flow.observing.background.done(),
+                        running=flow.phase == "buffering",
                         reflecting=reflecting,
                     )
                 )
@@ -428,21 +428,21 @@ class _Player:
         tokens = sum(b.tokens for b in request.system) + sum(m.tokens for m in request.messages)
         self.run.max_request_tokens = max(self.run.max_request_tokens, tokens)
 
-    async def _check_request(self, prepared: Prepared, flow: Flow) -> None:
-        before = self.engine.flow.window.cursor
+    async def _check_request(self, prepared: Prepared, flow: MemoryState) -> None:
+        before = self.engine.state.window.cursor
         await self._look()
         log = self.sent_log(prepared)
         blocks = sum(b.tokens for b in prepared.blocks)
         pending = prepared.status.messages.tokens
         room = self.script.budget
         prompts = sum(m.tokens for m in self.said[self.thread.id][-200:] if m.id in self.prompts)
-        limited = flow.backlog or (room is not None and blocks + pending + prompts + 400 > room)
+        limited = flow.room() is not None or (room is not None and blocks + pending + prompts + 400 > room)
         self._find(invariants.request(prepared, self.said[self.thread.id], self.prompts, log, limited=limited))
         sent = [m for m in prepared.messages if "synthetic" not in m.metadata]
         last = sum(m.tokens for m in sent[-3:]) + sum(m.tokens for m in sent if m.id in self.prompts) + 300
         self._find(invariants.size(prepared, room, last))
         self._find(invariants.foreign(self.observer.asked, self.observer.prompts, self.forbidden))
-        if not flow.tasks() and not self.store.dead:
+        if not self.engine.tasks() and not self.store.dead:
             self._find(invariants.finished(self.observer.answered, self.log))
             self.observer.answered.clear()
         self.observer.asked.clear()
@@ -577,9 +577,9 @@ async def _some(work: Callable[[], Awaitable[T]]) -> tuple[T]:
     return (await work(),)
 
 
-def _may_observe(flow: Flow, numbers: policy.Numbers) -> bool:
+def _may_observe(flow: MemoryState, numbers: policy.Numbers) -> bool:
     """Whether a step above its limit could have observed something first."""
-    if flow.note or flow.backlog or flow.hold_until is not None:
+    if flow.note or flow.phase in (Phase.HELD, Phase.PAUSED, Phase.CATCHING_UP, Phase.BACKING_OFF):
         return False
     floor = policy.resolve_retention_floor(numbers.activation, numbers.threshold)
     return bool(flow.window.ready()) or sync_cut(flow.window.uncovered(), numbers.threshold, floor) > 0

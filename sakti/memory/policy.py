@@ -131,6 +131,28 @@ def interval_crossed(tokens: float, last_boundary: float, buffer: float, thresho
     return math.floor(tokens / buffer) > math.floor(last_boundary / buffer)
 
 
+RETRY_AFTER_MS = MINUTE
+LONGEST_RETRY = 8  # times the interval and the time of the first retry
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """When what failed `failures` times in a row is tried again: at `tokens` pending, at the latest at `time` (Unix
+    ms). The distance doubles with each failure."""
+
+    failures: int = 0
+    tokens: int = 0
+    time: int = 0
+
+    def after(self, pending: int, now: int, interval: int) -> Backoff:
+        """One more failure, with so much pending."""
+        step = min(LONGEST_RETRY, 2**self.failures)
+        return Backoff(self.failures + 1, pending + interval * step, now + RETRY_AFTER_MS * step)
+
+    def due(self, pending: int, now: int) -> bool:
+        return not self.failures or pending >= self.tokens or now >= self.time
+
+
 # --- idle time ------------------------------------------------------------------------------------------
 
 _DURATION = re.compile(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
+from sakti.agent.figures import stale_leases
 from sakti.core.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -17,6 +18,7 @@ from sakti.core.events import (
     Notice,
     QueueChanged,
     RetryScheduled,
+    StaleLeases,
     StepDiscarded,
     StepStarted,
     TextDelta,
@@ -137,6 +139,8 @@ class Speech:
                 return [f"model: {one_line(model, 100)}, {one_line(reason, 100)}"] if model else []
             case Notice(severity, title, message):
                 return [f"{_TONES[severity]}: {one_line(title, 80)}: {one_line(message, 600)}"]
+            case StaleLeases():
+                return [f"memory: {stale_leases(event)}"]
             case MemoryActivation():
                 return [words.activation(event)]
             case MemoryOperation(kind="failed", operation_type=what):

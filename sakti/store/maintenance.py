@@ -9,6 +9,7 @@ from pathlib import Path
 from sakti.core.errors import StoreError
 from sakti.store import migrate, search_index
 from sakti.store.connection import Database
+from sakti.store.memory import integrity
 
 COUNTED = (
     "threads",
@@ -57,6 +58,9 @@ def check(db: Database) -> list[Finding]:
         "SELECT count(*) FROM (SELECT thread_id FROM messages GROUP BY thread_id"
         " HAVING max(message_index) - min(message_index) + 1 != count(*))"
     ).fetchone()
+    wrong = integrity.check(db)
+    detail = "; ".join(wrong) or "each observed message is in the log once"
+    found.append(Finding("memory", not wrong, detail, "Open the thread with `sakti -r`: it is repaired then."))
     found.append(Finding("messages", gaps == 0, f"{gaps} threads with gaps", restore))
     return found
 

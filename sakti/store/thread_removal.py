@@ -175,7 +175,6 @@ _PURGE = (
     " WHERE g.thread_id = ?1 AND r.scope = 'resource')",
     f"DELETE FROM observations WHERE group_id IN ({_GROUPS})",
     f"DELETE FROM observation_groups WHERE record_id IN ({_RECORDS})",
-    f"DELETE FROM observation_cursors WHERE record_id IN ({_RECORDS}) OR thread_id = ?1",
     f"DELETE FROM leases WHERE record_id IN ({_RECORDS}) OR record_id = ?1",
     "DELETE FROM observational_memory WHERE scope = 'thread' AND thread_id = ?1",
     "DELETE FROM compaction_records WHERE thread_id = ?1",

@@ -11,6 +11,7 @@ from sakti.store.connection import Database
 from sakti.store.models import MessageRow, ThreadRow
 
 TITLE_LIMIT = 60
+HOLD = "hold_until"  # in a thread's metadata: pending tokens up to which nothing is observed by itself after an undo
 
 
 def create(db: Database, thread: Thread) -> Thread:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sakti.agent.figures import compacted, taken_back
+from sakti.agent.figures import compacted, stale_leases, taken_back
 from sakti.core.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -18,6 +18,7 @@ from sakti.core.events import (
     Notice,
     QueueChanged,
     RetryScheduled,
+    StaleLeases,
     StepDiscarded,
     StepFinished,
     StepStarted,
@@ -131,6 +132,8 @@ def _memory(app: SaktiApp, event: Event) -> None:
         case MemoryActivation():
             app.transcript.live.add_block(activation_notice(event, by_hand=app.compacting))
             app.load_observations()
+        case StaleLeases():
+            app.transcript.live.add_block(NoticeBlock(title="Memory", text=stale_leases(event)))
         case CompactionFinished():
             if event.undone:
                 block = NoticeBlock(tone="good", title="Compaction undone", text=taken_back(event))

@@ -56,8 +56,10 @@ async def story(driver: Driver, first: int, last: int) -> None:
         )
         await engine.wait_idle()
         if number % 4 == 1:
-            for _ in range(2):  # too little for the background: the compaction itself observes it
-                await driver.turn(f"{number}: and src/a.py?", [{"text": "No."}])
+            await engine.wait_idle()
+            for _ in range(3):  # too little for the background: the compaction itself observes it
+                await driver.turn("Sure?", [{"text": "Yes."}])
+                await engine.wait_idle()
             await engine.compact()
             await engine.undo_compaction()
         if number % 4 == 2 and (lines := await driver.store.read(memory_log.log_lines, engine.record_id)):

@@ -222,7 +222,7 @@ class MemoryEngine:
         except StoreError as e:
             self._emit(Notice("warning", "Memory is read-only", e.message))
             found = await self._store.read(memory_store.get_record, key)
-            empty = Record("", key, scope, thread.id, thread.resource_id, 0, None, None, 0, 0, 0, zone, {})
+            empty = Record("", key, scope, thread.id, thread.resource_id, 0, None, None, 0, 0, 0, zone, 0, {})
             return found or empty, [], ""
 
     async def _load_without_observing(self, window: Window) -> Window:
@@ -243,9 +243,13 @@ class MemoryEngine:
     async def _read_pages(self, state: MemoryState) -> None:
         """Working memory: the thread's own page, else the workspace's."""
         thread = state.window.thread
-        page = await self._store.read(pages.working_memory, "thread", thread.id) or await self._store.read(
-            pages.working_memory, "resource", thread.resource_id
-        )
+
+        def read(db: Database) -> tuple[str, int] | None:
+            return pages.working_memory(db, "thread", thread.id) or pages.working_memory(
+                db, "resource", thread.resource_id
+            )
+
+        page = await self._store.read(read)
         self._working_memory = page[0] if page else ""
 
     async def _carry_over(self, state: MemoryState) -> None:

@@ -25,7 +25,7 @@ from playhouse.apsw_ext import APSWDatabase
 from sakti.core.clock import Clock, SystemClock
 from sakti.core.errors import StoreError
 from sakti.core.ids import Ids, TimeIds
-from sakti.store import migrate, search_index
+from sakti.store import migrate, reading, search_index
 from sakti.store.connection import Database
 
 P = ParamSpec("P")
@@ -102,7 +102,8 @@ class Store:
         return result
 
     async def read(self, fn: Callable[Concatenate[Database, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run `fn(db, …)` on the read-only connection; it sees everything that was committed before."""
+        """Run `fn(db, …)` on the read-only connection, in one transaction: all its queries see the database as it was
+        at the first of them, with everything that was committed before."""
         return await asyncio.get_running_loop().run_in_executor(
             self._reader, lambda: self._with_reader(fn, *args, **kwargs)
         )
@@ -173,8 +174,10 @@ class Store:
         if self._db.is_closed():
             self._db.connect()
             self._db.execute_sql("PRAGMA query_only = 1")
+        connection = self._db.connection()
         try:
-            return fn(self._db, *args, **kwargs)
+            with reading.snapshot(connection):
+                return fn(self._db, *args, **kwargs)
         except (peewee.DatabaseError, apsw.Error) as e:
             raise StoreError(f"{self.path} cannot be read: {e}. `sakti db check` says what is wrong with it.") from e
 

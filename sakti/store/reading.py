@@ -51,6 +51,14 @@ def snapshot(connection: apsw.Connection) -> Generator[None]:
     connection.execute("COMMIT")
 
 
+def another(connection: apsw.Connection) -> apsw.Connection:
+    """One more connection to the same file, that only reads."""
+    made = apsw.Connection(connection.filename, flags=connection.open_flags, vfs=connection.open_vfs)
+    made.set_busy_timeout(5_000)
+    made.execute("PRAGMA query_only = 1")
+    return made
+
+
 def ask(path: Path, fn: Callable[Concatenate[Database, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
     """Run `fn(db, …)`, which only reads and in SQL, in one transaction on the database at `path`. Raises `NotReady`."""
     try:

@@ -37,7 +37,7 @@ async def examine(store: Store, env: Mapping[str, str], workspace: Path) -> list
     path = env.get("PATH")
     lines = [Line("sakti", True, f"{__version__}, Python {platform.python_version()}, {platform.system()}")]
     lines += _files(store)
-    lines += [Line(f"database {f.name}", f.ok, f.detail, f.mend) for f in await store.write(maintenance.check)]
+    lines += [Line(f"database {f.name}", f.ok, f.detail, f.mend) for f in await store.read(maintenance.check)]
     lines.append(await asyncio.to_thread(_tokenizer))
     lines += await _models(env)
     lines.append(

@@ -32,6 +32,7 @@ from sakti.core.events import (
     ModelChanged,
     Notice,
     StepFinished,
+    StoreWaiting,
     ThreadChanged,
 )
 from sakti.core.text import one_line
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TITLE_LENGTH = 60
+LEAVING_S = 3.0  # how long a write waits then for another process
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +189,17 @@ class Session:
             from sakti.store.database import Store
 
             path = Path(self.config.store.path or resources.data_home() / "sakti.db").expanduser()
-            self._store = await Store.open(path, clock=self.clock, synchronous=self.config.store.synchronous)
+            self._store = await Store.open(
+                path,
+                clock=self.clock,
+                synchronous=self.config.store.synchronous,
+                wait=self.config.store.wait,
+                on_wait=self._store_waits,
+            )
         from sakti.store import leases
 
         store = self.store
+        store.on_wait = self._store_waits
         self.session_id, self.owner = store.ids.new(), leases.new_owner()
         for warning in (*self.options.warnings, *store.notices, store.read_only_reason):
             if warning:
@@ -198,6 +207,14 @@ class Session:
         self.git = await git_state(self.workspace)
         await self.models.select(self.options.model_flag)
         await self._open_first_thread()
+
+    def _store_waits(self, seconds: float | None) -> None:
+        self.emit(StoreWaiting(seconds))
+
+    def hurry(self) -> None:
+        """The user leaves: from now on nothing waits long for another process that writes."""
+        if self._store is not None:
+            self._store.wait = min(self._store.wait, LEAVING_S)
 
     async def look(self) -> None:
         """Open the thread that the options name, only to read: no model, nothing written. None is no error."""

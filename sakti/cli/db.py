@@ -21,9 +21,9 @@ def check(json_: Json = False) -> None:
     """Look for damage, mend the search index; exit 1 when something is left."""
     from dataclasses import asdict
 
-    from sakti.store import maintenance
+    from sakti.store import upkeep
 
-    findings = common.with_store(lambda s: s.write(maintenance.check))
+    findings = common.with_store(upkeep.check)
     if json_:
         common.say_json({"ok": all(f.ok for f in findings), "findings": [asdict(f) for f in findings]})
     else:
@@ -48,9 +48,9 @@ def stats(json_: Json = False) -> None:
 @app.command("rebuild-index")
 def rebuild_index(json_: Json = False) -> None:
     """Make the search index anew."""
-    from sakti.store import maintenance
+    from sakti.store import upkeep
 
-    done = common.with_store(lambda s: s.write(maintenance.rebuild_index))
+    done = common.with_store(upkeep.rebuild_index)
     if json_:
         common.say_json(done)
     else:
@@ -60,11 +60,11 @@ def rebuild_index(json_: Json = False) -> None:
 @app.command()
 def optimize(json_: Json = False) -> None:
     """Merge the search index, so that searches are faster."""
-    from sakti.store import maintenance
+    from sakti.store import maintenance, upkeep
 
     async def work(store: Any) -> tuple[int, int]:
         before = await store.read(maintenance.stats, store.path)
-        await store.write(maintenance.optimize)
+        await upkeep.optimize(store)
         return before["bytes"], (await store.read(maintenance.stats, store.path))["bytes"]
 
     before, after = common.with_store(work)
@@ -95,7 +95,7 @@ def purge(
     json_: Json = False,
 ) -> None:
     """Remove deleted threads for good, of all workspaces. Without --yes it only says what would go."""
-    from sakti.store import maintenance, thread_removal
+    from sakti.store import thread_removal, upkeep
 
     before = int(time.time() * 1000) - days * 86_400_000
 
@@ -104,7 +104,7 @@ def purge(
         for gone in found if yes else ():
             await store.write(thread_removal.purge, gone.thread.id)
         if found and yes:
-            await store.write(maintenance.optimize)  # until then the index keeps words of what went
+            await upkeep.optimize(store)  # until then the index keeps words of what went
         return found
 
     found = common.with_store(work)

@@ -5,7 +5,8 @@ Neither an event loop nor peewee is needed for that; they are most of such a pro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
@@ -36,8 +37,30 @@ class _Reader:
         return self._connection
 
 
+@contextmanager
+def snapshot(connection: apsw.Connection) -> Generator[None]:
+    """One read transaction round several queries: what another process commits between two of them is not seen by the
+    second, so that what they answer fits together."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:  # some errors end it
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def another(connection: apsw.Connection) -> apsw.Connection:
+    """One more connection to the same file, that only reads."""
+    made = apsw.Connection(connection.filename, flags=connection.open_flags, vfs=connection.open_vfs)
+    made.set_busy_timeout(5_000)
+    made.execute("PRAGMA query_only = 1")
+    return made
+
+
 def ask(path: Path, fn: Callable[Concatenate[Database, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run `fn(db, …)`, which only reads and in SQL, on the database at `path`. Raises `NotReady`."""
+    """Run `fn(db, …)`, which only reads and in SQL, in one transaction on the database at `path`. Raises `NotReady`."""
     try:
         # not READONLY: such a connection leaves the files behind that it needs beside a database in WAL mode
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
@@ -47,9 +70,10 @@ def ask(path: Path, fn: Callable[Concatenate[Database, P], R], /, *args: P.args,
         connection.set_busy_timeout(5_000)
         connection.execute("PRAGMA query_only = 1")
         db = cast("Database", _Reader(connection))
-        if migrate.current_version(db) != migrate.LATEST:
-            raise NotReady
-        return fn(db, *args, **kwargs)
+        with snapshot(connection):
+            if migrate.current_version(db) != migrate.LATEST:
+                raise NotReady
+            return fn(db, *args, **kwargs)
     except apsw.Error as e:
         raise NotReady from e
     finally:

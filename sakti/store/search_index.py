@@ -103,27 +103,5 @@ def summarise(db: Database, kind: str, doc_id: str, text: str) -> None:
     )
 
 
-def merge(db: Database, pages: int = 64) -> bool:
-    """Merge some of what the newest writes left, at most about `pages` pages of each index (FTS5 'merge'); they
-    merge nothing by themselves (`automerge` is 0), so that no message waits for it. False when nothing is left."""
-    connection: Any = db.connection()
-    before = connection.total_changes()
-    for table in TABLES:
-        db.execute_sql(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)", (pages,))
-    return connection.total_changes() - before >= 2 * len(TABLES)
-
-
-def optimize(db: Database) -> None:
-    """Merge each index into one segment: searches are faster (FTS5 'optimize')."""
-    for table in TABLES:
-        db.execute_sql(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
-
-
-def rebuild(db: Database, tables: Sequence[str] = TABLES) -> None:
-    """Make the indexes anew from the texts they cover (FTS5 'rebuild')."""
-    for table in tables:
-        db.execute_sql(f"INSERT INTO {table} ({table}) VALUES ('rebuild')")
-
-
 def remove(db: Database, kind: str, doc_id: str) -> None:
     db.execute_sql("DELETE FROM search_docs WHERE kind = ? AND doc_id = ?", (kind, doc_id))

@@ -99,7 +99,7 @@ def restore(db: Database, thread_id: str) -> Thread:
     if found.deleted_at is None:
         raise StoreError(f"The thread {found.thread.title!r} is not deleted.")
     ThreadRow.update(deleted_at=None).where(ThreadRow.id == thread_id).execute(db)
-    maintenance.index_missing(db, thread_id)
+    maintenance.index_messages(db, maintenance.unindexed(db, thread_id))
     _index_lines(db, thread_id)
     _index_page(db, found.thread)
     return found.thread

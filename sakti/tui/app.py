@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 from collections.abc import Iterable
@@ -17,6 +18,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from sakti.agent.commands import COMMANDS
+from sakti.core.errors import StoreError
 from sakti.core.events import ApprovalRequested, ApprovalResolved
 from sakti.core.text import one_line, sanitise
 from sakti.core.types import Thread
@@ -254,7 +256,8 @@ class SaktiApp(work.Work, navigation.Navigation, welcoming.Welcoming, App[int]):
 
     async def _remember(self, text: str) -> None:
         if not text.startswith("/quit"):
-            await self.session.views.add_history(text)
+            with contextlib.suppress(StoreError):  # whatever was typed says itself what is wrong
+                await self.session.views.add_history(text)
 
     @on(Prompt.FirstKey)
     def _warm(self) -> None:

@@ -44,7 +44,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def sound(driver: Driver, acks: list[str]) -> None:
     """What must hold at any time: nothing acknowledged is lost, nothing is observed twice, and everything is raw or
     in the log."""
-    assert all(f.ok for f in await driver.store.write(maintenance.check))
+    assert all(f.ok for f in await driver.store.read(maintenance.check))
     rows = await driver.store.read(messages.after, "t1", -1)
     assert [m.index for m in rows] == list(range(len(rows)))
     assert set(acks) <= {m.id for m in rows}

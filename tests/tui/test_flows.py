@@ -11,7 +11,7 @@ from textual import events
 from sakti.agent.completion import file_choices, fuzzy, query_at
 from sakti.agent.views import ThreadSummary
 from sakti.core.errors import StoreError
-from sakti.core.events import ApprovalRequested, Backlog, ModelChanged, RetryScheduled, TextDelta
+from sakti.core.events import ApprovalRequested, Backlog, ModelChanged, RetryScheduled, StoreWaiting, TextDelta
 from sakti.core.types import ModelInfo, Thread
 from sakti.store.search import Hit
 from sakti.tui.app import SaktiApp
@@ -443,3 +443,13 @@ async def test_memory_is_explained_paused_and_its_last_reflection_taken_back(ses
         assert "anthropic/claude-haiku-4-5 (the small model of anthropic)" in said
         assert "1 line with 1 claims that their source does not have" in said
         assert "0 important lines and 2 paths" in said
+
+
+async def test_a_wait_for_another_window_stands_in_the_status_line(running, session):
+    async with running() as (app, pilot):
+        session.emit(StoreWaiting(3.2))
+        await settle(app, pilot)
+        assert "waiting for another window · 3s" in screen_text(app)
+        session.emit(StoreWaiting(None))
+        await settle(app, pilot)
+        assert "waiting for another window" not in screen_text(app)

@@ -79,7 +79,7 @@ def start(path: Path, *arguments: str) -> subprocess.Popen[str]:
 
 async def whole(path: Path) -> Store:
     store = await Store.open(path)
-    assert all(f.ok for f in await store.write(maintenance.check))
+    assert all(f.ok for f in await store.read(maintenance.check))
     for word in ("walrus", "zebra", "heron"):
         page = await store.read(search.search, word, search.Scope("/w"))
         assert [h.text for h in page.hits] == [f"the {word} sings"]

@@ -73,6 +73,10 @@ async def mended(store: Store, finding: Finding) -> Finding:
         await each(store, pks, maintenance.index_messages)
         return Finding("search", True, f"{len(pks)} messages were not searchable: added")
     table = finding.name
+    if table == search_index.TASKS:
+        await store.write(index_upkeep.empty, table)
+        await each(store, await store.read(maintenance.unindexed_tasks), maintenance.index_tasks)
+        return Finding(table, True, f"was {finding.detail}; rebuilt")
     if await store.read(index_upkeep.strangers, table) or "damaged" in finding.detail or "others" in finding.detail:
         await rebuild(store, table)
         return Finding(table, True, f"was {finding.detail}; rebuilt")
@@ -118,7 +122,7 @@ async def _drop_replaced(store: Store) -> None:
 async def optimize(store: Store) -> None:
     """Make one piece of each search index, so that searches are faster and nothing is left in them of what was
     removed; let SQLite look at its statistics again."""
-    for table in (*search_index.TABLES, "task_words"):
+    for table in (*search_index.TABLES, search_index.TASKS):
         await store.write(index_upkeep.merge_some, table, whole=True)
         await until_done(store, partial(index_upkeep.merge_some, table=table))
     await store.write(_look_at_statistics)

@@ -70,6 +70,8 @@ async def _run(session: Session, prompt: str, output: str) -> int:
             loop.add_signal_handler(number, lambda: asyncio.ensure_future(session.interrupt()))
     try:
         await session.start()
+        if session.not_saved and output != "text":
+            print(f"sakti: {sanitise(session.not_saved)}", file=sys.stderr)
         await session.submit(prompt)
         await session.wait()
         end = finished[-1]

@@ -195,13 +195,14 @@ class Session:
                 synchronous=self.config.store.synchronous,
                 wait=self.config.store.wait,
                 on_wait=self._store_waits,
+                scratch=True,
             )
         from sakti.store import leases
 
         store = self.store
-        store.on_wait = self._store_waits
+        store.on_wait, store.on_damage = self._store_waits, self._store_is_damaged
         self.session_id, self.owner = store.ids.new(), leases.new_owner()
-        for warning in (*self.options.warnings, *store.notices, store.read_only_reason):
+        for warning in (*self.options.warnings, *store.notices, store.not_saved):
             if warning:
                 self.emit(Notice("warning", "Start", warning))
         self.git = await git_state(self.workspace)
@@ -210,6 +211,14 @@ class Session:
 
     def _store_waits(self, seconds: float | None) -> None:
         self.emit(StoreWaiting(seconds))
+
+    def _store_is_damaged(self, reason: str) -> None:
+        self.emit(Notice("error", "Not saved", reason))
+
+    @property
+    def not_saved(self) -> str:
+        """Why nothing that happens here is kept; empty where it is."""
+        return (self._store.not_saved or "") if self._store is not None else ""
 
     def hurry(self) -> None:
         """The user leaves: from now on nothing waits long for another process that writes."""

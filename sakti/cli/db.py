@@ -18,18 +18,47 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard 
 
 @app.command()
 def check(json_: Json = False) -> None:
-    """Look for damage, mend the search index; exit 1 when something is left."""
+    """Look for damage, mend the search index; exit 1 when something is left. Works on any file, sound or not."""
     from dataclasses import asdict
 
-    from sakti.store import upkeep
+    from sakti.store import inspection, upkeep
 
-    findings = common.with_store(upkeep.check)
+    with common.plain_errors():
+        path = common.database_path()
+        findings = inspection.inspect(path)
+        if any(f.mendable and not f.ok for f in findings) and all(f.ok for f in findings if not f.mendable):
+            findings = common.with_store(upkeep.check)
     if json_:
         common.say_json({"ok": all(f.ok for f in findings), "findings": [asdict(f) for f in findings]})
     else:
         for f in findings:
             common.say(f"{'✓' if f.ok else '✗'} {f.name}: {f.detail}" + ("" if f.ok else f"\n  {f.mend}"))
     raise SystemExit(common.OK if all(f.ok for f in findings) else common.FAILED)
+
+
+@app.command()
+def recover(json_: Json = False) -> None:
+    """Copy what can still be read of a damaged database into a new one; the damaged file is kept beside it."""
+    from dataclasses import asdict
+
+    from sakti.core.clock import SystemClock
+    from sakti.store import recovery
+
+    with common.plain_errors():
+        found = recovery.recover(common.database_path(), SystemClock())
+    if json_:
+        common.say_json({**asdict(found), "path": str(found.path), "kept": str(found.kept), "lost": found.lost})
+        return
+    for table, (came, lost) in found.rows.items():
+        if came or lost:
+            common.say(f"{table:<22} {came:>9,} rows" + (f", {lost:,} could not be read" if lost else ""))
+    for line in found.repaired:
+        common.say(line)
+    if not found.rows:
+        common.say("Nothing in the file could be read: the new database is empty.")
+    common.say(f"The new database is {found.path}; the damaged file is kept as {found.kept}.")
+    for copy in found.copies:
+        common.say(f"There is also a copy: {copy}")
 
 
 @app.command()

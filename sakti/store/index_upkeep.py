@@ -109,6 +109,11 @@ def start_over(db: Database, table: str) -> None:
         db.execute_sql(f"INSERT INTO {table} ({table}, rank) VALUES (?, ?)", (name, value))
 
 
+def empty(db: Database, table: str) -> None:
+    """Take everything out of an index that keeps no texts."""
+    db.execute_sql(f"INSERT INTO {table} ({table}) VALUES ('delete-all')")
+
+
 def replaced(db: Database) -> list[str]:
     """Indexes that others have taken the place of and that are still there."""
     names = [f"{table}{OLD}" for table in TABLES]

@@ -4,14 +4,13 @@ long in one transaction that writes; what has much to do works in pieces (`upkee
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sakti.core.errors import StoreError
-from sakti.store import index_upkeep, migrate, reading, search_index
+from sakti.store import damage, failures, index_upkeep, migrate, reading, search_index, tasks
 from sakti.store.connection import Database
 from sakti.store.memory import integrity as memory_integrity
 
@@ -38,23 +37,24 @@ class Finding:
     mendable: bool = False
 
 
-RECOVER = "`sakti db recover` copies what can still be read into a new file."
+TOLD = 400  # characters of what is wrong with a file
 REPORT = "Make a copy with `sakti db backup`, then write to the maintainers with this line."
 INDEX = "`sakti db check` mends it."
-_OF_INDEX = re.compile(r"\bfts5\b.*\btable \"?(?:main\.)?(\w+)", re.IGNORECASE)
 
 
-def check(db: Database) -> list[Finding]:
-    """Is the file sound, do its references hold, are the search indexes in step, is nothing lost? Only reads."""
-    rows = integrity(db)
-    broken = {m[1] for row in rows if (m := _OF_INDEX.search(row)) and m[1] in search_index.TABLES}
-    rest = [row for row in rows if row != "ok" and not ((m := _OF_INDEX.search(row)) and m[1] in broken)]
-    found = [Finding("integrity", not rest, "; ".join(rest) or "ok", RECOVER)]
+def check(db: Database, *, deep: bool = True) -> list[Finding]:
+    """Is the file sound, do its references hold, are the search indexes in step, is nothing lost? Only reads. `deep`:
+    each text is compared with what its index holds of it."""
+    rest, broken = damage.sorted_out(integrity(db))
+    found = _integrity(rest)
     if rest:
         return found
+    unreadable = damage.unreadable(db.connection())
+    found.append(Finding("contents", unreadable is None, unreadable or "readable", failures.RECOVER))
     foreign = db.execute_sql("PRAGMA foreign_key_check").fetchall()
     found.append(Finding("references", not foreign, f"{len(foreign)} broken", REPORT))
-    found += [_index(db, table, broken=table in broken) for table in search_index.TABLES]
+    found += [_index(db, table, broken=table in broken, deep=deep) for table in search_index.TABLES]
+    found.append(_task_index(db, broken=search_index.TASKS in broken))
     lost = len(unindexed(db))
     detail = f"{lost} messages are not searchable" if lost else "every message is searchable"
     found.append(Finding("search", not lost, detail, INDEX, mendable=True))
@@ -69,6 +69,16 @@ def check(db: Database) -> list[Finding]:
     return found
 
 
+def integrity_findings(db: Database) -> list[Finding]:
+    """Whether the file is sound, of a database of any schema."""
+    return _integrity(damage.sorted_out(integrity(db))[0])
+
+
+def _integrity(rest: Sequence[str]) -> list[Finding]:
+    told = "; ".join(line for row in rest for line in row.splitlines())
+    return [Finding("integrity", not rest, told[:TOLD] + "…" * (len(told) > TOLD) or "ok", failures.RECOVER)]
+
+
 def integrity(db: Database) -> list[str]:
     """What SQLite finds wrong with the file; `["ok"]` where that is nothing. It is asked over a connection of its own:
     FTS5 takes what was merged meanwhile for damage where it has the index open."""
@@ -80,7 +90,7 @@ def integrity(db: Database) -> list[str]:
         other.close()
 
 
-def _index(db: Database, table: str, *, broken: bool) -> Finding:
+def _index(db: Database, table: str, *, broken: bool, deep: bool) -> Finding:
     """Whether an index holds what its texts say. What is still there of one that was replaced is mended with it."""
     what = []
     if broken:
@@ -88,12 +98,36 @@ def _index(db: Database, table: str, *, broken: bool) -> Finding:
     else:
         counts = len(index_upkeep.missing(db, table)), index_upkeep.strangers(db, table)
         what += [f"{n} {text}" for n, text in zip(counts, ("texts are missing", "are no more"), strict=True) if n]
-        if not what and (n := index_upkeep.differing(db, table)):
+        if deep and not what and (n := index_upkeep.differing(db, table)):
             what.append(f"{n} texts are others")
     if f"{table}{index_upkeep.OLD}" in index_upkeep.replaced(db):
         what.append("an old one is still there")
     detail = f"out of step with its texts: {', '.join(what)}" if what else "in step"
     return Finding(table, not what, detail, INDEX, mendable=True)
+
+
+def _task_index(db: Database, *, broken: bool) -> Finding:
+    missing = len(unindexed_tasks(db))
+    told = "it is damaged" if broken else f"{missing} tasks are missing" if missing else ""
+    detail = f"out of step with the tasks: {told}" if told else "in step"
+    return Finding(search_index.TASKS, not told, detail, INDEX, mendable=True)
+
+
+def unindexed_tasks(db: Database) -> list[str]:
+    """The tasks that their own index does not hold."""
+    rows = db.execute_sql(
+        "SELECT id FROM tasks t WHERE deleted_at IS NULL"
+        f" AND NOT EXISTS (SELECT 1 FROM {search_index.TASKS}_docsize s WHERE s.id = t.pk) ORDER BY pk"
+    ).fetchall()
+    return [i for (i,) in rows]
+
+
+def index_tasks(db: Database, ids: Sequence[str]) -> None:
+    """Put tasks into their index again."""
+    for task_id, title in db.execute_sql(
+        f"SELECT id, title FROM tasks WHERE id IN ({', '.join('?' * len(ids))})", list(ids)
+    ).fetchall():
+        tasks.update(db, task_id, title=title)
 
 
 _UNINDEXED = (

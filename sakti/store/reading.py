@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Concatenate, ParamSpec, TypeVar
 
 import apsw
 
-from sakti.store import migrate
-from sakti.store.connection import Database
+from sakti.core.errors import SaktiError
+from sakti.store import migrate, opening
+from sakti.store.connection import Database, plain
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -22,19 +23,6 @@ R = TypeVar("R")
 class NotReady(Exception):
     """The database is not there, cannot be opened or has another schema: `Store.open` makes it, mends it or says why
     it cannot be."""
-
-
-class _Reader:
-    """A read-only connection, with what functions use of a `Database` to read."""
-
-    def __init__(self, connection: apsw.Connection) -> None:
-        self._connection = connection
-
-    def execute_sql(self, sql: str, params: Any = None) -> apsw.Cursor:
-        return self._connection.execute(sql, params)
-
-    def connection(self) -> apsw.Connection:
-        return self._connection
 
 
 @contextmanager
@@ -53,7 +41,9 @@ def snapshot(connection: apsw.Connection) -> Generator[None]:
 
 def another(connection: apsw.Connection) -> apsw.Connection:
     """One more connection to the same file, that only reads."""
-    made = apsw.Connection(connection.filename, flags=connection.open_flags, vfs=connection.open_vfs)
+    path = Path(connection.filename)
+    way = opening.to_read(path) if connection.readonly("main") else opening.Way(str(path))
+    made = way.connect()
     made.set_busy_timeout(5_000)
     made.execute("PRAGMA query_only = 1")
     return made
@@ -67,14 +57,16 @@ def ask(path: Path, fn: Callable[Concatenate[Database, P], R], /, *args: P.args,
     except apsw.Error as e:
         raise NotReady from e
     try:
-        connection.set_busy_timeout(5_000)
+        connection.set_busy_timeout(1_000)  # who waits longer does it in sight
         connection.execute("PRAGMA query_only = 1")
-        db = cast("Database", _Reader(connection))
+        db = plain(connection)
         with snapshot(connection):
-            if migrate.current_version(db) != migrate.LATEST:
+            if migrate.current_version(db) != migrate.LATEST or opening.was_not_closed(path):
                 raise NotReady
             return fn(db, *args, **kwargs)
-    except apsw.Error as e:
+    except (SaktiError, NotReady):
+        raise
+    except Exception as e:  # whatever it is, `Store.read` finds out whether the file is to blame
         raise NotReady from e
     finally:
         connection.close()

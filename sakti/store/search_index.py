@@ -16,6 +16,7 @@ from sakti.store.secrets import masked
 TEXT_LIMIT = 100_000  # characters of one text that are indexed; what is stored has no limit
 PREVIOUS_LIMIT = 1_000
 TABLES = ("search_words", "search_trigrams")
+TASKS = "task_words"  # the index that tasks have for themselves
 
 _TOKEN = re.compile(r"[A-Za-z0-9]+(?:[_.\-/:][A-Za-z0-9]+)*")
 _COMPOUND = re.compile(r"[_.\-/:]|[a-z0-9][A-Z]|[A-Z]{2}[a-z]")

@@ -78,6 +78,10 @@ async def mended(store: Store, finding: Finding) -> Finding:
         done = [await store.write(memory_integrity.mend, record, store.clock.now()) for record in wrong]
         return Finding("memory", True, f"repaired: {'; '.join(filter(None, done))}")
     table = finding.name
+    if table == search_index.TASKS:
+        await store.write(index_upkeep.empty, table)
+        await each(store, await store.read(maintenance.unindexed_tasks), maintenance.index_tasks)
+        return Finding(table, True, f"was {finding.detail}; rebuilt")
     if await store.read(index_upkeep.strangers, table) or "damaged" in finding.detail or "others" in finding.detail:
         await rebuild(store, table)
         return Finding(table, True, f"was {finding.detail}; rebuilt")
@@ -123,7 +127,7 @@ async def _drop_replaced(store: Store) -> None:
 async def optimize(store: Store) -> None:
     """Make one piece of each search index, so that searches are faster and nothing is left in them of what was
     removed; let SQLite look at its statistics again."""
-    for table in (*search_index.TABLES, "task_words"):
+    for table in (*search_index.TABLES, search_index.TASKS):
         await store.write(index_upkeep.merge_some, table, whole=True)
         await until_done(store, partial(index_upkeep.merge_some, table=table))
     await store.write(_look_at_statistics)

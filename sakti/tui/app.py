@@ -93,7 +93,7 @@ class SaktiApp(work.Work, navigation.Navigation, welcoming.Welcoming, App[int]):
         self.unsent = Unsent(self)
         self.attention = Attention(self)
         self._first_prompt, self._pick_first = prompt, pick_thread
-        self._started = False
+        self._started = self._cannot_start = False
         self._waiting: list[str] = []
         self._shown_thread = ""
         self._last_stop = self._last_quit = float("-inf")
@@ -177,8 +177,14 @@ class SaktiApp(work.Work, navigation.Navigation, welcoming.Welcoming, App[int]):
         """Open the store after the first paint, then show what it holds."""
         try:
             await self.session.start()
+        except BaseException:
+            self._cannot_start = True
+            for text in self._waiting:
+                self._give_back(text)
+            raise
         finally:
             self.header.mode, self.header.approval = self.session.mode, self.session.approval_mode
+            self.header.not_saved = bool(self.session.not_saved)
             self.show_git()
         self._started = True
         self.set_interval(LOOK, self.look_for_others)
@@ -248,11 +254,19 @@ class SaktiApp(work.Work, navigation.Navigation, welcoming.Welcoming, App[int]):
     def _submitted(self, event: Prompt.Submitted) -> None:
         event.stop()
         self.status_line.hint = ""
-        if not self._started:
+        if self._cannot_start and not event.text.startswith("/"):
+            self._give_back(event.text)
+            return
+        if not self._started and not self._cannot_start:
             self._waiting.append(event.text)
             return
         self.go(self._commands.run, event.text, group="command")
         self.go(self._remember, event.text, group="history")
+
+    def _give_back(self, text: str) -> None:
+        """There is nobody to take it: it stands in the prompt again."""
+        self.prompt.put("\n\n".join(t for t in (text, self.prompt.value) if t))
+        self.status_line.hint = "sakti could not start: what is wrong stands above"
 
     async def _remember(self, text: str) -> None:
         if not text.startswith("/quit"):

@@ -120,6 +120,7 @@ def handle(app: SaktiApp, event: Event) -> None:
         case StoreWaiting(seconds):
             app.status_line.waiting(seconds)
         case Notice(severity, title, text):
+            app.header.not_saved = bool(app.session.not_saved)
             live.add_block(NoticeBlock(tone=severity, title=title, text=text))
         case _:
             _memory(app, event)

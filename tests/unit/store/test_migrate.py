@@ -98,7 +98,8 @@ def shape(path: Path) -> dict[str, str]:
 
 async def test_an_older_database_is_brought_up_to_date_and_copied_first(old: Path, tmp_path: Path) -> None:
     store = await whole(old)
-    (notice,) = store.notices
+    private, notice = store.notices
+    assert "yours alone now" in private and stat.S_IMODE(old.stat().st_mode) == 0o600
     copy = tmp_path / f"s.db.before-{migrate.LATEST:04d}"
     assert str(copy) in notice
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600

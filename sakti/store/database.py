@@ -25,7 +25,7 @@ from playhouse.apsw_ext import APSWDatabase
 from sakti.core.clock import Clock, SystemClock
 from sakti.core.errors import StoreError
 from sakti.core.ids import Ids, TimeIds
-from sakti.store import migrate, search_index
+from sakti.store import migrate, search_index, unsaved
 from sakti.store.connection import Database
 
 P = ParamSpec("P")
@@ -33,6 +33,7 @@ R = TypeVar("R")
 
 Synchronous: TypeAlias = Literal["FULL", "NORMAL"]
 
+_FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 UPKEEP_EVERY = 32  # writes
 UPKEEP_S = 0.005
 LARGE_S = 0.1  # a write that took so long left much to do
@@ -43,7 +44,8 @@ WAL_SAFE_FROM = (3, 51, 3)
 
 
 class Store:
-    """An open database. `path` is its file; `read_only_reason` says why nothing can be written, if so.
+    """An open database. `path` is its file; `read_only_reason` says why nothing can be written, if so. `not_saved`: all
+    that is written goes into a copy in memory, and with it.
 
     Make it with `await Store.open(path)` and close it with `await store.close()`.
     """
@@ -53,6 +55,7 @@ class Store:
         self.clock = clock
         self.ids = ids
         self.read_only_reason: str | None = None
+        self.not_saved = False
         self.notices: list[str] = []
         self._db = db
         self._writes = 0
@@ -61,20 +64,29 @@ class Store:
 
     @classmethod
     async def open(
-        cls, path: Path, *, clock: Clock | None = None, ids: Ids | None = None, synchronous: Synchronous = "FULL"
+        cls,
+        path: Path,
+        *,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        synchronous: Synchronous = "FULL",
+        keep: bool = True,
     ) -> Store:
-        """Open or create the database at `path` (folder 0700, file 0600) and bring its schema up to date.
+        """Open or create the database at `path` (folder 0700, file 0600) and bring its schema up to date. Without
+        `keep` a copy of it in memory is opened, and the file stays what it is.
 
         A database made by a newer sakti is opened read-only. Raises `StoreError` where it cannot be opened.
         """
         clock = clock or SystemClock()
         wal = tuple(int(n) for n in apsw.sqlite_lib_version().split(".")) >= WAL_SAFE_FROM
+        name, flags = (str(path), _FLAGS) if keep else (unsaved.new_name(), unsaved.FLAGS)
         db = APSWDatabase(
-            str(path),
+            name,
+            flags=flags,
             timeout=5,
             lock_type="IMMEDIATE",
             pragmas={
-                "journal_mode": "wal" if wal else "delete",
+                "journal_mode": ("wal" if wal else "delete") if keep else "memory",
                 "synchronous": synchronous,
                 "foreign_keys": 1,
                 "temp_store": "memory",
@@ -83,6 +95,7 @@ class Store:
             },
         )
         store = cls(path, db, clock, ids or TimeIds(clock))
+        store.not_saved = not keep
         try:
             await asyncio.get_running_loop().run_in_executor(store._writer, store._open_writer)
         except BaseException:
@@ -117,13 +130,15 @@ class Store:
 
     def _open_writer(self) -> None:
         try:
-            created = not self.path.exists()
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if created:
-                # made by hand, so that the file (and its -wal, which copies the mode) is private from its birth
-                with contextlib.suppress(FileExistsError):
-                    os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-            self._db.connect()
+            if self.not_saved:
+                filled = unsaved.fill(str(self._db.database), self.path)
+                try:
+                    self._db.connect()
+                finally:
+                    filled.close()
+            else:
+                self._make_file()
+                self._db.connect()
             version = migrate.current_version(self._db)
             if version > migrate.LATEST:
                 self.read_only_reason = (
@@ -137,12 +152,20 @@ class Store:
                     "is saved. Make the file writable, or name another one with SAKTI_DB."
                 )
             else:
-                self.notices += migrate.upgrade(self._db, self.path, self.clock)
+                self.notices += migrate.upgrade(self._db, None if self.not_saved else self.path, self.clock)
         except (OSError, peewee.PeeweeException, apsw.Error) as e:
             raise StoreError(
                 f"The database {self.path} cannot be opened: {e}. "
                 "Run `sakti doctor`, or name another one with SAKTI_DB."
             ) from e
+
+    def _make_file(self) -> None:
+        created = not self.path.exists()
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if created:
+            # made by hand, so that the file (and its -wal, which copies the mode) is private from its birth
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
     def _in_transaction(self, fn: Callable[Concatenate[Database, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         if self.read_only_reason:

@@ -67,7 +67,7 @@ async def _run(session: Session, prompt: str, output: str) -> int:
         status = end.status
         if status == "answered" and session.refused_calls:
             status = "refused"
-        thread_id, text, error = end.thread_id, end.text, end.error
+        thread_id, text, error = end.thread_id if session.saved else None, end.text, end.error
         usage, steps = end.usage, end.steps
         if status == "answered":
             await observe_on_exit(session, lambda text: print(text, file=sys.stderr))

@@ -177,6 +177,7 @@ class SaktiApp(work.Work, navigation.Navigation, welcoming.Welcoming, App[int]):
             await self.session.start()
         finally:
             self.header.mode, self.header.approval = self.session.mode, self.session.approval_mode
+            self.header.saved = self.session.saved
             self.show_git()
         self._started = True
         self.set_interval(LOOK, self.look_for_others)

@@ -24,6 +24,7 @@ class Header(Widget):
     approval: reactive[str] = reactive("ask")
     branch: reactive[str] = reactive("")
     changed: reactive[int] = reactive(0)
+    saved: reactive[bool] = reactive(True)
 
     def render(self) -> Text:
         width = self.size.width
@@ -31,6 +32,7 @@ class Header(Widget):
         name = self.get_component_rich_style("header--name", partial=True)
         warn = self.get_component_rich_style("header--warn", partial=True)
         title = one_line(self.thread_title or "new thread", 200)
+        title = title if self.saved else f"not saved · {title}"
         branch = shorten(one_line(self.branch, 60), 24)
         git = f" ─ {branch}" + (f" ✗{self.changed}" if self.changed else "") if branch else ""
         facts = [one_line(f, 60) for f in (self.model, self.mode, self.approval) if f]

@@ -78,7 +78,7 @@ async def _run(session: Session, prompt: str, output: str) -> int:
         status = end.status
         if status == "answered" and session.refused_calls:
             status = "refused"
-        thread_id, text, error = end.thread_id, end.text, end.error
+        thread_id, text, error = end.thread_id if session.saved else None, end.text, end.error
         usage, steps = end.usage, end.steps
         if end.error_code in NOT_SAVED:
             print("sakti: What was said until then is kept: `sakti run -c` goes on with it.", file=sys.stderr)

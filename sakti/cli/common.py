@@ -79,6 +79,7 @@ def options(
     resume: str | None = None,
     continue_last: bool = False,
     interactive: bool = True,
+    no_save: bool = False,
 ) -> Options:
     """A session's options from the command line's; raises `ConfigError`."""
     from sakti.agent.session import Options
@@ -86,6 +87,7 @@ def options(
     more = [*overrides]
     more += [f'approval.mode="{approval}"'] if approval else []
     more += [f'mode="{mode}"'] if mode else []
+    more += ["memory.read_only=true"] if no_save else []
     loaded = settings(more)
     return Options(
         workspace(),

@@ -23,7 +23,7 @@ USUAL_SHARE = 0.1
 def to_compact(state: MemoryState, *, whole_turn: bool = True) -> list[Message]:
     """The pending messages before the last exchange: before the newest prompt, or, where nothing stands
     before it (or a turn is under way), before the last step."""
-    messages = policy.select_safe_buffer_prefix([m for m in state.window.messages if m.state == "saved"], by_time=False)
+    messages = policy.select_safe_buffer_prefix([m for m in state.window.messages if m.state == "saved"])
     if whole_turn:
         last = next((i for i in range(len(messages) - 1, -1, -1) if messages[i].role == "user"), 0)
         if last:

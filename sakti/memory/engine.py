@@ -32,6 +32,7 @@ from sakti.memory import leaving as exit_work
 from sakti.memory.jobs.lease import PATIENCE_S, Leases
 from sakti.memory.jobs.observation import Observation
 from sakti.memory.jobs.reflection import Reflection, ReflectionUndone
+from sakti.memory.pages import Pages
 from sakti.memory.protocol import Observer, Reflector
 from sakti.memory.state import NEVER_WAITS, RESTING, MemoryState, Phase, ReflectionPhase, Trigger
 from sakti.memory.window import Window, load, newest_that_fit, sync_cut
@@ -40,11 +41,11 @@ from sakti.store import leases, memory_log
 from sakti.store import memory as memory_store
 from sakti.store import messages as message_store
 from sakti.store import threads as thread_store
-from sakti.store import working_memory as pages
 from sakti.store.database import Database, Store
 from sakti.store.memory import Record, integrity
 from sakti.store.memory_corrections import Action, Corrected
 
+READ_ONLY = "Memory is read-only here (memory.read_only, --no-save): nothing is observed, condensed or corrected."
 NO_WINDOW = 1 << 60  # where nothing is observed no message is in the way of its summary
 
 
@@ -108,7 +109,9 @@ class MemoryEngine:
         self._reflection: Reflection
         self._step = 0
         self._actor = ""
-        self._working_memory = ""
+        self._pages: Pages
+        self._working_memory: tuple[str, ...] = ()
+        self._carried: str | None = None  # the carry-over, where it may not be stored
         self._last_message_at: int | None = None
         self._gap = 0
         self._room: int | None = None  # set when the provider found a request too long that memory thought fits
@@ -145,8 +148,12 @@ class MemoryEngine:
         return self._reflection
 
     @property
+    def _writes(self) -> bool:
+        return not self._settings.read_only and not self._store.read_only_reason
+
+    @property
     def _observes(self) -> bool:
-        return self._settings.enabled and not self._settings.read_only and not self._store.read_only_reason
+        return self._settings.enabled and self._writes
 
     async def open(self, thread: Thread) -> None:
         """Load the thread's record, cursor, log and unobserved messages; clear what a crash left and mend what an older
@@ -154,6 +161,8 @@ class MemoryEngine:
         if self._state is not None:
             await self.close()
             self._closed = False
+        self._pages = Pages(self._store, self._counter, self._settings, thread.resource_id)
+        self._carried = None
         record, stale, mended = await self._record(thread)
         for lease in stale:
             owner = lease.owner.rsplit(":", 1)[0]
@@ -188,7 +197,7 @@ class MemoryEngine:
         self._last_message_at = newest[-1].created_at if newest else None
         await self._find_prompt(state)
         self._new_thread = not newest
-        await self._read_pages(state)
+        self._working_memory = await self._pages.sent(thread.id)
 
     async def _find_rates(self) -> None:
         """What the Observer costs: the list of prices is slow to load, so nobody waits for it."""
@@ -217,13 +226,14 @@ class MemoryEngine:
             stale = [*leases.clear_expired(db, record.id, now), *leases.clear_dead(db, record.id)]
             return record, stale, integrity.mend(db, record.id, now)
 
-        try:
-            return await self._store.write(make)
-        except StoreError as e:
-            self._emit(Notice("warning", "Memory is read-only", e.message))
-            found = await self._store.read(memory_store.get_record, key)
-            empty = Record("", key, scope, thread.id, thread.resource_id, 0, None, None, 0, 0, 0, zone, 0, {})
-            return found or empty, [], ""
+        if not self._settings.read_only:
+            try:
+                return await self._store.write(make)
+            except StoreError as e:
+                self._emit(Notice("warning", "Memory is read-only", e.message))
+        found = await self._store.read(memory_store.get_record, key)
+        empty = Record("", key, scope, thread.id, thread.resource_id, 0, None, None, 0, 0, 0, zone, 0, {})
+        return found or empty, [], ""
 
     async def _load_without_observing(self, window: Window) -> Window:
         if self._settings.enabled:
@@ -240,18 +250,6 @@ class MemoryEngine:
             prompt = next((m for m in reversed(page) if m.role == "user" and m.state == "saved"), None)
         state.prompts = [prompt] if prompt else []
 
-    async def _read_pages(self, state: MemoryState) -> None:
-        """Working memory: the thread's own page, else the workspace's."""
-        thread = state.window.thread
-
-        def read(db: Database) -> tuple[str, int] | None:
-            return pages.working_memory(db, "thread", thread.id) or pages.working_memory(
-                db, "resource", thread.resource_id
-            )
-
-        page = await self._store.read(read)
-        self._working_memory = page[0] if page else ""
-
     async def _carry_over(self, state: MemoryState) -> None:
         """What a new thread starts with, made at its first turn and frozen from then on."""
         self._new_thread = False
@@ -260,9 +258,10 @@ class MemoryEngine:
             return
         earlier = await self._store.read(memory_log.carry_over, thread.resource_id, thread.id)
         text = "" if earlier is None else context.carry_over_text(earlier, "", self._counter, self._settings.carry_over)
-        with contextlib.suppress(StoreError):  # read-only: the block is made anew at the next start
-            await self._store.write(thread_store.update_metadata, thread.id, {"carry_over": text})
-        state.window.thread = dataclasses.replace(thread, metadata={**thread.metadata, "carry_over": text})
+        self._carried = text
+        if self._writes or self._store.not_saved:
+            with contextlib.suppress(StoreError):  # the block is made anew at the next start
+                await self._store.write(thread_store.update_metadata, thread.id, {"carry_over": text})
 
     # --- a turn -----------------------------------------------------------------------------------------
 
@@ -274,7 +273,7 @@ class MemoryEngine:
             await self._carry_over(state)
         if self._settings.enabled:
             await state.refresh()
-        await self._read_pages(state)
+        self._working_memory = await self._pages.sent(state.window.thread.id)
         if not self._settings.enabled:
             await self._levels.load(state.window.thread)
         await self._read_elsewhere(state)
@@ -389,7 +388,7 @@ class MemoryEngine:
         state = self.state
         self._step = 0
         self._room = None
-        if not self._settings.read_only and not self._store.read_only_reason:
+        if self._writes:
             self._levels.start(state.window, state.window.cursor + 1 if self._settings.enabled else NO_WINDOW)
         if self._observes:
             state.settle()
@@ -405,14 +404,8 @@ class MemoryEngine:
     # --- the request ------------------------------------------------------------------------------------
 
     def _blocks(self, state: MemoryState) -> tuple[Block, ...]:
-        out: list[Block] = []
-        if self._working_memory.strip():
-            out.append(
-                self._builder.text(
-                    "working_memory", f"<working-memory>\n{self._working_memory.strip()}\n</working-memory>"
-                )
-            )
-        carried = str(state.window.thread.metadata.get("carry_over") or "")
+        out = [self._builder.text("working_memory", text) for text in self._working_memory]
+        carried = str(state.window.thread.metadata.get("carry_over", self._carried) or "")
         if carried:
             out.append(self._builder.text("carry_over", f"<carry-over>\n{carried}\n</carry-over>"))
         log = self._builder.log(state.window.active, state.today) if self._settings.enabled else ()
@@ -469,11 +462,17 @@ class MemoryEngine:
 
     # --- by hand ----------------------------------------------------------------------------------------
 
+    def _must_write(self) -> None:
+        """Raises `MemoryFailure` (read_only) where memory is only read."""
+        if not self._writes:
+            raise MemoryFailure(self._store.read_only_reason or READ_ONLY, code="read_only")
+
     @contextlib.asynccontextmanager
     async def _by_hand(self) -> AsyncGenerator[MemoryState]:
         """The door of everything that people do to memory: nobody else is at work in the thread, and what others did is
         in the window. Raises `MemoryFailure` (busy, read_only)."""
         state = self.state
+        self._must_write()
         async with self._leases.turn(state.window.thread.id):
             await state.refresh()
             yield state
@@ -560,14 +559,16 @@ class MemoryEngine:
     async def pause(self) -> None:
         """Ask no model in the background, for this memory, until `resume`, in other windows and after a restart too;
         the newest messages that fit are sent meanwhile. By hand (`compact`, `reflect_now`) everything goes."""
+        self._must_write()
         await backlog.mark(self.state, paused=True)
         if self._pricing is None:
             self._pricing = asyncio.create_task(self._find_rates())
 
     async def resume(self, *, start: bool = True) -> None:
         """Go on where `pause` stopped: oldest first, in the background, at once or (not `start`) with the next turn."""
-        if not self._observes:
-            raise MemoryFailure("Memory is off or read-only here: there is nothing to resume.", code="off")
+        self._must_write()
+        if not self._settings.enabled:
+            raise MemoryFailure("Memory is off here: there is nothing to resume.", code="off")
         await backlog.mark(self.state, paused=False)
         if start:
             self._observation.start()

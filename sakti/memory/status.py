@@ -67,6 +67,8 @@ _REFLECTION: dict[ReflectionPhase, Literal["running", "complete"]] = {
 def _held_up(state: MemoryState, numbers: policy.Numbers, *, waits: bool) -> str:
     """Why so much is pending although nothing is ready or under way; empty where that is not so."""
     window = state.window
+    if state.settings.read_only:
+        return "memory is read-only: nothing is observed"
     if state.reflection_phase is ReflectionPhase.HELD and state.observation_tokens() >= numbers.reflect_at:
         return "a reflection was undone: the log is condensed again when it has grown further"
     if window.pending < numbers.threshold or waits:

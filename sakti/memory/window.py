@@ -98,7 +98,7 @@ class Window:
     def observable(self) -> list[Message]:
         """What a background observation may read now: no running tool call, not the prompt that was just
         asked."""
-        messages = list(policy.select_safe_buffer_prefix(self.uncovered(), by_time=False))
+        messages = list(policy.select_safe_buffer_prefix(self.uncovered()))
         while messages and messages[-1].role == "user" and messages[-1].index == self.messages[-1].index:
             messages.pop()
         return messages

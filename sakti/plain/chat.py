@@ -11,6 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from sakti.agent.assembly import NOT_KEPT
 from sakti.agent.commands import parse
 from sakti.agent.completion import argument_choices, command_choices, file_choices, query_at
 from sakti.agent.file_list import FileList
@@ -152,7 +153,9 @@ class Chat:
             if self._kept is not None:
                 await self.session.views.keep_unsent(self._draft(), self.session.queued, left=True)
             thread = self.session.thread
-            if thread is not None and thread.title:  # an empty thread is not stored
+            if not self.session.saved:
+                self.say([NOT_KEPT])
+            elif thread is not None and thread.title:  # an empty thread is not stored
                 self.say([f"resume with: sakti -c, or at any time: sakti -r {thread.id[-8:]}"])
         except SaktiError as e:
             self.say([f"error: {e.title}: {e.message}"])

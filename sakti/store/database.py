@@ -25,7 +25,7 @@ from playhouse.apsw_ext import APSWDatabase
 from sakti.core.clock import Clock, SystemClock
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.ids import Ids, TimeIds
-from sakti.store import damage, failures, files, index_upkeep, migrate, opening, reading, search_index
+from sakti.store import damage, failures, files, index_upkeep, migrate, opening, reading, search_index, unsaved
 from sakti.store.connection import Database
 from sakti.store.opening import Way
 from sakti.store.waiting import Waiting
@@ -39,6 +39,10 @@ UPKEEP_EVERY = 32  # writes
 UPKEEP_S = 0.005
 UPKEEP_PIECE_S = 0.03  # as long the writer merges at a time, and then rests
 LARGE_S = 0.1  # a write that took so long left much to do
+UNSAVED = (
+    "Nothing of this session is kept: messages, tasks and notes are gone when it ends. What was said before can be "
+    "read and searched."
+)
 WAIT_S = 90.0  # for another process that writes
 AGAIN_S, BRIEFLY_S = 10.0, 1.0  # who gave up waiting so lately waits no longer than this
 log = logging.getLogger(__name__)
@@ -97,6 +101,7 @@ class Store:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="sakti-writer")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="sakti-reader")
         self._looking: asyncio.Future[str | None] | None = None
+        self._copied: apsw.Connection | None = None
 
     _db: Connections  # the writer's, once it is open
     _seen: Connections  # the reader's
@@ -112,8 +117,10 @@ class Store:
         wait: float = WAIT_S,
         on_wait: Callable[[float | None], None] | None = None,
         scratch: bool = False,
+        keep: bool = True,
     ) -> Store:
-        """Open or create the database at `path` (folder 0700, file 0600) and bring its schema up to date.
+        """Open or create the database at `path` (folder 0700, file 0600) and bring its schema up to date. Without
+        `keep` a copy of it in memory is opened, and the file stays what it is.
 
         One made by a newer sakti, a damaged one and one that may not be written is opened read-only; with `scratch` the
         last of them as a copy that can be written and is not kept. Raises `StoreError` where it cannot be opened.
@@ -122,7 +129,7 @@ class Store:
         store = cls(path, clock, ids or TimeIds(clock))
         store.wait, store.on_wait = wait, on_wait
         try:
-            await store._loop.run_in_executor(store._writer, store._open, synchronous, scratch)
+            await store._loop.run_in_executor(store._writer, store._open, synchronous, scratch, keep)
         except BaseException:
             await store.close()
             raise
@@ -168,19 +175,25 @@ class Store:
 
     # --- on the threads -----------------------------------------------------------------------------------
 
-    def _open(self, synchronous: Synchronous, scratch: bool) -> None:
+    def _open(self, synchronous: Synchronous, scratch: bool, keep: bool) -> None:
         self._waiting.limit = self.wait
         try:
             opening.look_at(self.path)
-            self._way = way = self._find_way(scratch)
+            self._way = way = self._find_way(scratch) if keep else self._in_memory()
             self._db = Connections(way, opening.settings(synchronous=synchronous, writes=True), self._waiting)
             self._seen = Connections(way, opening.settings(synchronous=synchronous, writes=False), self._waiting)
-            self._db.connect()
-            opening.whose(self._db.connection(), self.path)
+            try:
+                self._db.connect()
+            finally:
+                if self._copied is not None:
+                    self._copied.close()
+            if keep or self.path.exists():
+                opening.whose(self._db.connection(), self.path)
             self._look_at_version()
             if way.writes and not self.newer:
-                opening.choose_journal(self._db.connection(), wal=opening.wal_wanted(Path(way.filename)))
-                self.notices += migrate.upgrade(self._db, self.path, self.clock)
+                if keep:
+                    opening.choose_journal(self._db.connection(), wal=opening.wal_wanted(Path(way.filename)))
+                self.notices += migrate.upgrade(self._db, self.path if keep else None, self.clock)
             if self._suspect() and self.path.stat().st_size <= LOOK_AT_ONCE:
                 self._look_for_damage()
             if self.read_only_reason:
@@ -211,6 +224,13 @@ class Store:
             return self._copy(way, reason, scratch)
         self.read_only_reason = self.not_saved = reason
         return way
+
+    def _in_memory(self) -> Way:
+        """A copy in memory, there as long as a connection to it is open: `_copied` until the writer has one."""
+        self.not_saved = UNSAVED
+        name = unsaved.new_name()
+        self._copied = unsaved.fill(name, self.path)
+        return Way(name, unsaved.FLAGS)
 
     def _copy(self, way: Way | None, reason: str, scratch: bool) -> Way:
         """A copy that can be written and goes with this store, for `scratch` or for its schema. Without room for it
@@ -246,7 +266,7 @@ class Store:
 
     def _suspect(self) -> bool:
         """Whether the last one to use it was killed, or the power went."""
-        return opening.was_not_closed(self.path)
+        return self._copied is None and opening.was_not_closed(self.path)
 
     def _look_for_damage(self) -> str | None:
         """Look through the whole file; where it is damaged it is only read from now on."""

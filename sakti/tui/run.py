@@ -23,6 +23,7 @@ def run(session: Session, *, prompt: str | None = None, pick_thread: bool = Fals
 
 
 async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
+    from sakti.agent.assembly import NOT_KEPT
     from sakti.agent.leaving import observe_on_exit
     from sakti.tui.app import SaktiApp
     from sakti.tui.log import log_error
@@ -56,7 +57,9 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
             with contextlib.suppress(OSError):
                 print("sakti could not close its session cleanly; the log file has the details.", file=sys.stderr)
     with contextlib.suppress(OSError):
-        if session.thread is not None and session.thread.title:  # an empty thread is not stored
+        if not session.saved:
+            print(NOT_KEPT, file=sys.stderr)
+        elif session.thread is not None and session.thread.title:  # an empty thread is not stored
             print(f"Resume with: sakti -c, or at any time: sakti -r {session.thread.id[-8:]}", file=sys.stderr)
     if app.crash_message:
         print(app.crash_message, file=sys.stderr)

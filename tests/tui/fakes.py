@@ -177,6 +177,7 @@ class FakeSession:
         self.workspace = workspace
         self.resource_id = "r"
         self.config = config or Config()
+        self.saved = not self.config.memory.read_only
         self.clock = FakeClock()
         self.thread: Thread | None = None
         self.first_thread = Thread("t1", self.resource_id, "fix login redirect", NOW, NOW)

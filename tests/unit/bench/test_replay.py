@@ -37,7 +37,6 @@ async def test_a_generated_conversation_keeps_every_promise(seed: int) -> None:
     assert run.observer_calls
 
 
-@pytest.mark.xfail(strict=True, reason="the commits of two windows know too little of each other")
 @pytest.mark.parametrize("seed", TWO_WINDOWS)
 async def test_windows_do_not_take_from_each_other(seed: int) -> None:
     assert (await play(seed)).violations == []

@@ -74,13 +74,7 @@ def dying(name: str) -> script.Script:
     )
 
 
-UNSAFE = {"uncompact.committed": "that automatic observation waits is stored apart from the undo"}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=[pytest.mark.xfail(strict=True, reason=UNSAFE[n])] if n in UNSAFE else []) for n in NAMES],
-)
+@pytest.mark.parametrize("name", NAMES)
 async def test_dying_at_a_commit_boundary_loses_nothing(name: str) -> None:
     run = await replay(dying(name), COUNTER, kill_at=name)
     assert run.kills, "the failpoint was never reached"

@@ -403,6 +403,11 @@ class SaktiApp(work.Work, navigation.Navigation, welcoming.Welcoming, App[int]):
         else:
             self.prompt.drop()
         self.status_line.hint = "ctrl+c again quits"
+        self.call_after_refresh(self._quit_offered)
+
+    def _quit_offered(self) -> None:
+        """The two seconds begin where the hint can be read, however late a busy machine paints it."""
+        self._last_stop = self.session.clock.monotonic()
         self.set_timer(TWICE, self.clear_hint)
 
     def action_edit_prompt(self) -> None:

@@ -17,6 +17,7 @@ from tests.e2e.conftest import Place
 @contextmanager
 def locked(place: Place) -> Iterator[apsw.Connection]:
     other = apsw.Connection(str(place.path))
+    other.setbusytimeout(30_000)  # the chat's own upkeep may be writing
     other.execute("BEGIN IMMEDIATE")
     try:
         yield other

@@ -134,7 +134,7 @@ class BoardScreen(Panel[None]):
         if (version, minute) == (self._version, self._minute):
             return
         board = await views.board()
-        if self.is_attached:
+        if self.is_open:
             self._version, self._minute, self._board = version, minute, board
             self._draw()
 
@@ -245,7 +245,7 @@ class BoardScreen(Panel[None]):
             done = e.message
         await self._reload()
         self.sakti.load_board()
-        if self.is_attached:
+        if self.is_open:
             self._say(done)
 
     @on(LineList.Opened)

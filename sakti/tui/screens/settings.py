@@ -159,7 +159,7 @@ class SettingsScreen(ListPanel):
         if (act := ACTS.get(row.name)) is not None:
             said = act(self.sakti) or said
         self._take(found)
-        if not self.is_attached:
+        if not self.is_open:
             return
         self.line.end()
         self.set_title(self._title)

@@ -63,7 +63,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class NewLine:
-    """A line of a group that is about to be stored."""
+    """A line of a group that is about to be stored. `thread_id`: whose it is, the group's own where that is empty."""
 
     id: str
     line: int
@@ -76,6 +76,7 @@ class NewLine:
     pinned: bool = False
     flags: tuple[str, ...] = ()
     category: str = ""
+    thread_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,7 @@ def insert_group(db: Database, group: Group, lines: Sequence[NewLine], resource_
             (
                 line.id,
                 group.id,
-                group.thread_id,
+                line.thread_id or group.thread_id,
                 resource_id,
                 line.line,
                 line.depth,
@@ -181,7 +182,7 @@ def insert_group(db: Database, group: Group, lines: Sequence[NewLine], resource_
             resource_id=resource_id,
             created_at=group.created_at,
             text=line.content,
-            thread_id=group.thread_id,
+            thread_id=line.thread_id or group.thread_id,
             position=group.first_index or 0,
             prev=previous,
             paths=[str(p) for p in line.metadata.get("files", [])],
@@ -198,12 +199,12 @@ def unindex(db: Database, group: Group) -> None:
 def reindex(db: Database, group: Group) -> None:
     """Put the lines of a group back into search, as they are now."""
     rows = db.execute_sql(
-        "SELECT id, resource_id, created_at, coalesce(edited, content), metadata FROM observations"
+        "SELECT id, resource_id, created_at, coalesce(edited, content), metadata, thread_id FROM observations"
         " WHERE group_id = ? AND forgotten = 0 ORDER BY line",
         (group.id,),
     ).fetchall()
     previous = ""
-    for line_id, resource_id, created_at, text, metadata in rows:
+    for line_id, resource_id, created_at, text, metadata, thread_id in rows:
         search_index.put(
             db,
             kind=group.kind,
@@ -211,7 +212,7 @@ def reindex(db: Database, group: Group) -> None:
             resource_id=resource_id,
             created_at=created_at,
             text=text,
-            thread_id=group.thread_id,
+            thread_id=thread_id,
             position=group.first_index or 0,
             prev=previous,
             paths=[str(p) for p in json.loads(metadata).get("files", [])],

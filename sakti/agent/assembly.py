@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NOT_SAVED = (
-    "Nothing of this session is kept: messages, tasks and notes are gone when it ends. What was said before can be "
-    "read and searched."
-)
 NOT_KEPT = "Nothing of this session was kept."
 
 
@@ -40,7 +36,16 @@ async def open_store(session: Session, given: Store | None) -> Store:
     settings = session.config.store
     path = given.path if given else Path(settings.path or resources.data_home() / "sakti.db").expanduser()
     ids = given.ids if given else None
-    return await Store.open(path, clock=session.clock, ids=ids, synchronous=settings.synchronous, keep=session.saved)
+    return await Store.open(
+        path,
+        clock=session.clock,
+        ids=ids,
+        synchronous=settings.synchronous,
+        wait=settings.wait,
+        on_wait=session.store_waits,
+        scratch=True,
+        keep=session.saved,
+    )
 
 
 def output_folder(session: Session) -> Path:

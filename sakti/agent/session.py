@@ -33,6 +33,7 @@ from sakti.core.events import (
     ModelChanged,
     Notice,
     StepFinished,
+    StoreWaiting,
     ThreadChanged,
 )
 from sakti.core.text import one_line
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TITLE_LENGTH = 60
+LEAVING_S = 3.0  # how long a write waits then for another process
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,15 +194,30 @@ class Session:
         self._store, self._own_store = opened, self._own_store or opened is not self._store
 
         store = self.store
+        store.on_wait, store.on_damage = self.store_waits, self._store_is_damaged
         self.session_id, self.owner = store.ids.new(), leases.new_owner()
-        for warning in (*self.options.warnings, *store.notices, store.read_only_reason):
+        for warning in (*self.options.warnings, *store.notices, store.not_saved):
             if warning:
                 self.emit(Notice("warning", "Start", warning))
-        if not self.saved:
-            self.emit(Notice("warning", "Not saved", assembly.NOT_SAVED))
         self.git = await git_state(self.workspace)
         await self.models.select(self.options.model_flag)
         await self._open_first_thread()
+
+    def store_waits(self, seconds: float | None) -> None:
+        self.emit(StoreWaiting(seconds))
+
+    def _store_is_damaged(self, reason: str) -> None:
+        self.emit(Notice("error", "Not saved", reason))
+
+    @property
+    def not_saved(self) -> str:
+        """Why nothing that happens here is kept; empty where it is."""
+        return (self._store.not_saved or "") if self._store is not None else ""
+
+    def hurry(self) -> None:
+        """The user leaves: from now on nothing waits long for another process that writes."""
+        if self._store is not None:
+            self._store.wait = min(self._store.wait, LEAVING_S)
 
     async def look(self) -> None:
         """Open the thread that the options name, only to read: no model, nothing written. None is no error."""

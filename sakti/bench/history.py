@@ -9,24 +9,24 @@ from sakti.core.types import Message, TextPart, Thread
 from sakti.store import leases, memory, messages
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.memory import Activate, Add, Group, Held, NewLine, Record
+from sakti.store.memory import Activate, Add, Group, Held, NewLine
 
 GROUP_MESSAGES = 500
 _TEXTS = ("Please look at src/auth/token.py again.", "I looked at it: the token is refreshed before each request.")
 
 
-async def add(store: Store, counter: Counter, thread: Thread, record: Record, count: int) -> None:
+async def add(store: Store, counter: Counter, thread: Thread, record_id: str, count: int) -> None:
     """Put `count` messages into an empty thread, with the groups that cover them merged into one reflection."""
     tokens = [counter.count(t) for t in _TEXTS]
     made: list[Group] = []
     for first in range(0, count, GROUP_MESSAGES):
         size = min(GROUP_MESSAGES, count - first)
-        made.append(await store.write(_some, thread, record, first, size, tokens))
+        made.append(await store.write(_some, thread, record_id, first, size, tokens))
     if made:
-        await store.write(_merge, record, thread, made)
+        await store.write(_merge, record_id, thread, made)
 
 
-def _some(db: Database, thread: Thread, record: Record, first: int, size: int, tokens: list[int]) -> Group:
+def _some(db: Database, thread: Thread, record_id: str, first: int, size: int, tokens: list[int]) -> Group:
     rows = [
         messages.append(
             db,
@@ -47,7 +47,7 @@ def _some(db: Database, thread: Thread, record: Record, first: int, size: int, t
     text = f"* 🟡 (12:00) Messages {first} to {first + size - 1} were about src/auth/token.py"
     group = Group(
         f"history-group-{thread.id}-{first:08d}",
-        record.id,
+        record_id,
         thread.id,
         "observation",
         "buffered",
@@ -65,11 +65,11 @@ def _some(db: Database, thread: Thread, record: Record, first: int, size: int, t
     return dataclasses.replace(group, state="active")
 
 
-def _merge(db: Database, record: Record, thread: Thread, made: list[Group]) -> None:
+def _merge(db: Database, record_id: str, thread: Thread, made: list[Group]) -> None:
     text = "* 🔴 (12:00) The token is refreshed before each request, src/auth/token.py"
     reflection = Group(
         f"history-reflection-{thread.id}",
-        record.id,
+        record_id,
         thread.id,
         "reflection",
         "buffered",

@@ -128,8 +128,11 @@ class UiSettings:
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
+    """`wait`: seconds that a write waits at most for another process that writes."""
+
     path: str | None = None
     synchronous: Literal["FULL", "NORMAL"] = "FULL"
+    wait: float = 90.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,6 +374,8 @@ def check(config: Config) -> None:
                 f"memory.observation.buffer_tokens = {buffer} must come to less than "
                 f"memory.observation.message_tokens = {observation.message_tokens}, and to more than 0."
             )
+    if config.store.wait < 0:
+        raise ConfigError(f"store.wait = {config.store.wait} must be at least 0 seconds.")
     keep = observation.buffer_activation
     if not (0 < keep <= 1 or keep >= 1000):
         raise ConfigError(

@@ -172,6 +172,14 @@ class TasksChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreWaiting:
+    """Another process writes to the database, and what is to be saved here has waited for it for `seconds`; None: it
+    waits no longer."""
+
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """One line for the user that belongs to no message."""
 
@@ -328,6 +336,7 @@ Event: TypeAlias = (
     | ThreadChanged
     | ModelChanged
     | TasksChanged
+    | StoreWaiting
     | Notice
     | MemoryStatus
     | StaleLeases

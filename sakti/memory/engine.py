@@ -234,7 +234,7 @@ class MemoryEngine:
             except StoreError as e:
                 self._emit(Notice("warning", "Memory is read-only", e.message))
         found = await self._store.read(memory_store.get_record, key)
-        empty = Record("", key, scope, thread.id, thread.resource_id, 0, None, None, 0, 0, 0, zone, {})
+        empty = Record("", key, scope, thread.id, thread.resource_id, 0, None, None, 0, 0, 0, zone, 0, {})
         return found or empty, [], ""
 
     async def _load_without_observing(self, window: Window) -> Window:

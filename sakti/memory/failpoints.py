@@ -39,6 +39,7 @@ NAMES: tuple[str, ...] = (
     "unreflect.committed",
     "edit.written",
     "edit.committed",
+    "pause.committed",
 )
 
 

@@ -68,6 +68,10 @@ def finished(text: str, pinned: Sequence[str]) -> str:
 
 def with_pinned(text: str, pinned: Sequence[str]) -> str:
     """A reflection with every pinned line in it: those it lost come back word for word, first."""
-    have = {line.strip().lstrip("*- ").strip() for line in text.split("\n")}
-    lost = [p for p in pinned if p.strip().lstrip("*- ").strip() not in have]
+
+    def bare(line: str) -> str:
+        return line.strip().lstrip("*-> ").strip()  # a nested line begins with an arrow
+
+    have = {bare(line) for line in text.split("\n")}
+    lost = [p for p in pinned if bare(p) not in have]
     return "\n".join([*lost, text]) if lost else text

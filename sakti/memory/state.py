@@ -200,13 +200,17 @@ class MemoryState:
         self.retry = policy.Backoff()
         self.reflect_above = 0  # input tokens of a reflection that failed: not tried again until it has grown
         self._lock = asyncio.Lock()
+        self._today = (-1, 0)
         self._numbers: tuple[tuple[int, int | None], policy.Numbers] | None = None
 
     # --- figures ------------------------------------------------------------------------------------------
 
     @property
     def today(self) -> int:
-        return dates.noon(self.clock.now(), self.timezone)
+        minute = self.clock.now() // policy.MINUTE
+        if self._today[0] != minute:  # days begin with a minute, in every zone; asked for many times a step
+            self._today = minute, dates.noon(self.clock.now(), self.timezone)
+        return self._today[1]
 
     def observation_tokens(self) -> int:
         return self.builder.tokens(self.window.active, self.today)
@@ -332,7 +336,11 @@ class MemoryState:
     async def refresh(self) -> None:
         """Take in what other windows did; where the database cannot be read the window stays as it is."""
         async with self._lock:
+            window = self.window
             try:
+                now = await self.store.read(memory_store.revision, window.record.id, window.thread.id)
+                if now == window.revision:
+                    return
                 await self._load()
             except StoreError as e:
                 self.emit(Notice("warning", e.title, e.message))

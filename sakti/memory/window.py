@@ -47,6 +47,13 @@ class Window:
         self.stored = stored or {}  # the groups without corrections, by id
         self.corrections = corrections
 
+    @property
+    def revision(self) -> tuple[int, int] | None:
+        """What `memory.revision` gives as long as this is all; None where messages may be settled meanwhile."""
+        if any(m.state == "provisional" for m in self.messages):
+            return None
+        return self.record.revision, self.messages[-1].index if self.messages else self.cursor
+
     def add(self, message: Message) -> bool:
         """A message that was just made durable; False for one that is known already."""
         if message.index <= self.cursor or (self.messages and message.index <= self.messages[-1].index):

@@ -102,6 +102,7 @@ class MemoryRecordRow(Row):
     observation_token_count = IntegerField(default=0)
     last_buffered_at_tokens = IntegerField(default=0)
     last_buffered_at_time = IntegerField(null=True)
+    revision = IntegerField(default=0)
     observed_timezone = TextField(default="UTC")
     metadata = JsonField(default=dict)
     created_at = IntegerField()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sakti.agent.figures import compacted, stale_leases, taken_back
+from sakti.core.errors import NOT_SAVED
 from sakti.core.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -22,6 +23,7 @@ from sakti.core.events import (
     StepDiscarded,
     StepFinished,
     StepStarted,
+    StoreWaiting,
     TasksChanged,
     TextDelta,
     ThinkingDelta,
@@ -115,7 +117,10 @@ def handle(app: SaktiApp, event: Event) -> None:
                 live.add_block(no_model_card())
         case TasksChanged():
             app.load_board()
+        case StoreWaiting(seconds):
+            app.status_line.waiting(seconds)
         case Notice(severity, title, text):
+            app.header.not_saved = bool(app.session.not_saved)
             live.add_block(NoticeBlock(tone=severity, title=title, text=text))
         case _:
             _memory(app, event)
@@ -174,6 +179,7 @@ def _turn_finished(app: SaktiApp, event: TurnFinished) -> None:
     title = event.error_title or _ENDS.get(event.status, event.status)
     text = event.error or ""
     if event.status == "error":
-        text = f"{text}\nF5 asks again; what was said so far is kept.".strip()
+        kept = "" if event.error_code in NOT_SAVED else "; what was said so far is kept"
+        text = f"{text}\nF5 asks again{kept}.".strip()
     tone = "error" if event.status in ("error", "no_model") else "warning"
     app.transcript.live.add_block(NoticeBlock(tone=tone, title=title, text=text))

@@ -9,6 +9,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from sakti.core import terminal
+from sakti.core.errors import SaktiError
+from sakti.core.text import sanitise
 
 if TYPE_CHECKING:
     from sakti.agent.session import Session
@@ -39,9 +41,13 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
             await observe_on_exit(session, lambda text: print(text, file=sys.stderr))
     finally:
         terminal.end_of_interrupts()  # some press it until the shell is back
+        session.hurry()
         try:
             await session.interrupt()  # what a turn takes from the queue now is a message, not a draft
             await app.unsent.leave()
+        except SaktiError as e:
+            with contextlib.suppress(OSError):
+                print(sanitise(e.message), file=sys.stderr)
         except Exception as e:
             log_error(e)
         try:

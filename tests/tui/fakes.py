@@ -193,6 +193,7 @@ class FakeSession:
         self.git = SimpleNamespace(branch="main", changed=2)
         self.views = FakeViews(usage=lambda: self.usage)
         self.listeners: list = []
+        self.not_saved = ""
         self.sent: list[str] = []
         self.calls: list[tuple] = []
         self.fail_start: Exception | None = None

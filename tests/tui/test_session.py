@@ -147,7 +147,7 @@ async def test_what_is_not_kept_says_so_all_the_time(make, store):
         await pilot.press(*"hi there", "enter")
         await turn(app, pilot)
         assert "Hello." in chat_text(app)
-        assert "not saved · hi there" in screen_text(app)
+        assert "NOT SAVED" in screen_text(app)
         await pilot.press(*"#use tabs", "enter")
         await settle(app, pilot)
         assert "no page of" in chat_text(app)

@@ -89,11 +89,13 @@ class Leases:
 
     async def others_end(self, record_id: str, kind: leases.LeaseKind, thread_id: str = "") -> bool:
         """Wait until no other window holds that lease; False where one still does when patience ends."""
-        for _ in range(max(1, int(self.patience / POLL_S))):
-            if not await self.store.read(self._held_elsewhere, record_id, kind, thread_id):
-                return True
+        looks = int(self.patience / POLL_S)
+        while await self.store.read(self._held_elsewhere, record_id, kind, thread_id):
+            if looks <= 0:
+                return False
+            looks -= 1
             await asyncio.sleep(POLL_S)
-        return False
+        return True
 
     def _held_elsewhere(self, db: Database, record_id: str, kind: leases.LeaseKind, thread_id: str) -> bool:
         return any(

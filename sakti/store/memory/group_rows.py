@@ -7,7 +7,7 @@ Groups are append-only: buffered → active → superseded | discarded, with the
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
@@ -16,6 +16,7 @@ from sakti.store import leases, search_index
 from sakti.store.connection import Database
 from sakti.store.models import GroupRow
 from sakti.store.rows import insert
+from sakti.store.search_index import Doc
 
 GroupState: TypeAlias = Literal["buffered", "active", "superseded", "discarded"]
 
@@ -149,13 +150,13 @@ def insert_group(db: Database, group: Group, lines: Sequence[NewLine], resource_
     values["message_ids"] = list(group.message_ids)
     values["merged_group_ids"] = list(group.merged_group_ids)
     insert(db, GroupRow, **values)
-    previous = ""
-    for line in lines:
-        # written out: building it for every line costs more than running it
-        db.execute_sql(
-            "INSERT INTO observations (id, group_id, thread_id, resource_id, line, depth, mode, observed_date, time,"
-            " priority, category, content, metadata, pinned, flags, created_at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    connection: Any = db.connection()
+    # written out and run as one: building a statement for every line costs more than running it
+    connection.executemany(
+        "INSERT INTO observations (id, group_id, thread_id, resource_id, line, depth, mode, observed_date, time,"
+        " priority, category, content, metadata, pinned, flags, created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
             (
                 line.id,
                 group.id,
@@ -173,21 +174,32 @@ def insert_group(db: Database, group: Group, lines: Sequence[NewLine], resource_
                 int(line.pinned),
                 json.dumps(line.flags, ensure_ascii=False),
                 group.created_at,
-            ),
-        )
-        search_index.put(
-            db,
+            )
+            for line in lines
+        ],
+    )
+    texts = [(line.id, line.content, line.metadata, line.thread_id or group.thread_id) for line in lines]
+    search_index.put_all(db, _docs(group, resource_id, group.created_at, texts))
+
+
+def _docs(
+    group: Group, resource_id: str, created_at: int, lines: Iterable[tuple[str, str, Json, str]]
+) -> Iterator[Doc]:
+    """Lines (id, text, metadata, thread) of a group as search knows them, each with the one before it."""
+    previous = ""
+    for line_id, text, metadata, thread_id in lines:
+        yield Doc(
             kind=group.kind,
-            doc_id=line.id,
+            doc_id=line_id,
             resource_id=resource_id,
-            created_at=group.created_at,
-            text=line.content,
-            thread_id=line.thread_id or group.thread_id,
+            created_at=created_at,
+            text=text,
+            thread_id=thread_id,
             position=group.first_index or 0,
             prev=previous,
-            paths=[str(p) for p in line.metadata.get("files", [])],
+            paths=[str(p) for p in metadata.get("files", [])],
         )
-        previous = line.content
+        previous = text
 
 
 def unindex(db: Database, group: Group) -> None:
@@ -199,25 +211,13 @@ def unindex(db: Database, group: Group) -> None:
 def reindex(db: Database, group: Group) -> None:
     """Put the lines of a group back into search, as they are now."""
     rows = db.execute_sql(
-        "SELECT id, resource_id, created_at, coalesce(edited, content), metadata, thread_id FROM observations"
+        "SELECT id, coalesce(edited, content), metadata, thread_id, resource_id FROM observations"
         " WHERE group_id = ? AND forgotten = 0 ORDER BY line",
         (group.id,),
     ).fetchall()
-    previous = ""
-    for line_id, resource_id, created_at, text, metadata, thread_id in rows:
-        search_index.put(
-            db,
-            kind=group.kind,
-            doc_id=line_id,
-            resource_id=resource_id,
-            created_at=created_at,
-            text=text,
-            thread_id=thread_id,
-            position=group.first_index or 0,
-            prev=previous,
-            paths=[str(p) for p in json.loads(metadata).get("files", [])],
-        )
-        previous = text
+    texts = [(line_id, text, json.loads(metadata), thread_id) for line_id, text, metadata, thread_id, _ in rows]
+    if rows:
+        search_index.put_all(db, _docs(group, rows[0][4], group.created_at, texts))
 
 
 def pinned_lines(db: Database, group_ids: Sequence[str]) -> list[str]:

@@ -152,13 +152,11 @@ def wrong_states(db: Database, record_id: str) -> dict[str, GroupState]:
     return settle(spans, lambda thread, after, before: messages_between(db, thread, after, before), json.loads(once))
 
 
-def check(db: Database) -> list[str]:
-    """One sentence for each record whose groups are in a wrong state."""
-    out: list[str] = []
-    for record_id, key in _records(db):
-        if wrong := wrong_states(db, record_id):
-            out.append(f"{key}: {_words(wrong.values(), _SHOULD)}")
-    return out
+def check(db: Database) -> dict[str, str]:
+    """Each record whose groups are in a wrong state, with a sentence that says which."""
+    rows = db.execute_sql("SELECT id, lookup_key FROM observational_memory").fetchall()
+    found = {i: (key, wrong_states(db, i)) for i, key in rows}
+    return {i: f"{key}: {_words(wrong.values(), _SHOULD)}" for i, (key, wrong) in found.items() if wrong}
 
 
 def mend(db: Database, record_id: str, now: int) -> str:
@@ -204,10 +202,6 @@ def mend(db: Database, record_id: str, now: int) -> str:
     ).fetchall():
         figures(db, record_id, thread_id, now)
     return _words(wrong.values(), _WERE)
-
-
-def _records(db: Database) -> list[tuple[str, str]]:
-    return [(r[0], r[1]) for r in db.execute_sql("SELECT id, lookup_key FROM observational_memory").fetchall()]
 
 
 _SHOULD = {

@@ -30,12 +30,13 @@ class Record:
     observation_token_count: int
     last_buffered_at_tokens: int
     observed_timezone: str
+    revision: int
     metadata: Json
 
 
 _COLUMNS = (
     "id, lookup_key, scope, thread_id, resource_id, generation_count, last_observed_at, last_reflection_at,"
-    " total_tokens_observed, observation_token_count, last_buffered_at_tokens, observed_timezone, metadata"
+    " total_tokens_observed, observation_token_count, last_buffered_at_tokens, observed_timezone, revision, metadata"
 )
 
 
@@ -73,10 +74,22 @@ def get_or_create(
 
 
 def set_record_metadata(db: Database, record_id: str, changes: Json) -> None:
-    """Merge `changes` into a record's metadata; None removes a key."""
+    """Merge `changes` into a record's metadata; None removes a key. The record has a new revision."""
     row = MemoryRecordRow.select(MemoryRecordRow.metadata).where(MemoryRecordRow.id == record_id).dicts().get(db)
     merged = {k: v for k, v in {**row["metadata"], **changes}.items() if v is not None}
-    MemoryRecordRow.update(metadata=merged).where(MemoryRecordRow.id == record_id).execute(db)
+    MemoryRecordRow.update(metadata=merged, revision=MemoryRecordRow.revision + 1).where(
+        MemoryRecordRow.id == record_id
+    ).execute(db)
+
+
+def revision(db: Database, record_id: str, thread_id: str) -> tuple[int, int]:
+    """(revision of a record, index of a thread's newest message): a window that was read at these is as it was."""
+    row = db.execute_sql(
+        "SELECT revision, (SELECT coalesce(max(message_index), -1) FROM messages WHERE thread_id = ?)"
+        " FROM observational_memory WHERE id = ?",
+        (thread_id, record_id),
+    ).fetchone()
+    return (0, -1) if row is None else (row[0], row[1])
 
 
 def set_timezone(db: Database, record_id: str, timezone: str) -> None:

@@ -61,7 +61,7 @@ def discard_stale(db: Database, record_id: str, group_ids: Sequence[str], now: i
 def figures(db: Database, record_id: str, thread_id: str, now: int) -> None:
     """The record's counts, from its groups and messages."""
     db.execute_sql(
-        "UPDATE observational_memory SET updated_at = ?1, observation_token_count = (SELECT"
+        "UPDATE observational_memory SET updated_at = ?1, revision = revision + 1, observation_token_count = (SELECT"
         " coalesce(sum(observation_tokens), 0) FROM observation_groups WHERE record_id = ?2 AND state = 'active'),"
         " pending_message_tokens = (SELECT coalesce(sum(token_count), 0) FROM messages WHERE thread_id = ?3"
         " AND message_index > ?4 AND state != 'withheld'), origin_type = CASE WHEN origin_type = 'initialization'"

@@ -24,6 +24,9 @@ DROP INDEX groups_by_range;
 CREATE INDEX groups_by_range ON observation_groups (thread_id, first_index, last_index, record_id, kind, state);
 CREATE INDEX groups_by_thread ON observation_groups (record_id, thread_id, kind, state, last_index);
 
+-- Counts every change of a memory: who has read it knows by this number whether it is still as it was.
+ALTER TABLE observational_memory ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
+
 -- Filled by nothing.
 ALTER TABLE observational_memory DROP COLUMN observed_message_ids;
 

@@ -14,8 +14,8 @@ from sakti.core.text import clean_surrogates
 from sakti.core.types import Message, Part, TextPart, ToolCallPart, ToolResultPart
 from sakti.memory import levels
 from sakti.memory.engine import Prepared
-from sakti.store import maintenance, search
 from sakti.store import messages as message_store
+from sakti.store import search, upkeep
 from sakti.store.connection import Database
 from tests.fakes.memory import Driver, settings
 
@@ -133,7 +133,7 @@ async def test_with_memory_on_it_only_adds_to_what_search_looks_at(tmp_path: Pat
     assert found.hits[0].text == driver.said[8].text
     assert await driver.store.read(found_by_summary, "variant8") == 1
     await driver.store.write(lambda db: db.execute_sql("DELETE FROM search_docs WHERE kind = 'message'"))
-    await driver.store.write(maintenance.rebuild_index)
+    await upkeep.rebuild_index(driver.store)
     assert await driver.store.read(found_by_summary, "variant8") == 1
     for one in (plain, driver):
         await one.close()

@@ -152,7 +152,7 @@ async def test_a_damaged_memory_opens_mended_with_one_notice(damage: str, tmp_pa
         db.execute_sql(DAMAGE[damage])
 
     await driver.store.write(hurt)
-    checked = {f.name: f for f in await driver.store.write(maintenance.check)}
+    checked = {f.name: f for f in await driver.store.read(maintenance.check)}
     assert not checked["memory"].ok
     assert "should be in the log" in checked["memory"].detail
     await driver.engine.close()
@@ -163,7 +163,7 @@ async def test_a_damaged_memory_opens_mended_with_one_notice(damage: str, tmp_pa
     (notice,) = driver.of(Notice)
     assert (notice.title, notice.severity) == ("Memory was repaired", "warning")
     assert "put back into the log" in notice.message
-    assert {f.name: f.ok for f in await driver.store.write(maintenance.check)}["memory"]
+    assert {f.name: f.ok for f in await driver.store.read(maintenance.check)}["memory"]
     scope = search.Scope("workspace", kinds=("observation",))
     assert (await driver.store.read(search.search, "zanzibar0", scope)).hits
     driver.events.clear()

@@ -79,7 +79,7 @@ def start(path: Path, *arguments: str) -> subprocess.Popen[str]:
 
 async def whole(path: Path) -> Store:
     store = await Store.open(path)
-    assert all(f.ok for f in await store.write(maintenance.check))
+    assert all(f.ok for f in await store.read(maintenance.check))
     for word in ("walrus", "zebra", "heron"):
         page = await store.read(search.search, word, search.Scope("/w"))
         assert [h.text for h in page.hits] == [f"the {word} sings"]
@@ -98,7 +98,8 @@ def shape(path: Path) -> dict[str, str]:
 
 async def test_an_older_database_is_brought_up_to_date_and_copied_first(old: Path, tmp_path: Path) -> None:
     store = await whole(old)
-    (notice,) = store.notices
+    private, notice = store.notices
+    assert "yours alone now" in private and stat.S_IMODE(old.stat().st_mode) == 0o600
     copy = tmp_path / f"s.db.before-{migrate.LATEST:04d}"
     assert str(copy) in notice
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600

@@ -129,7 +129,7 @@ async def test_reads_and_writes_at_once(tmp_path: Path) -> None:
 
 async def test_a_file_that_is_no_database_is_an_error_in_words(tmp_path: Path) -> None:
     (tmp_path / "m.db").write_bytes(b"no database at all" * 100)
-    with pytest.raises(StoreError, match="cannot be opened"):
+    with pytest.raises(StoreError, match="is damaged"):
         await Store.open(tmp_path / "m.db", clock=FakeClock(), keep=False)
 
 

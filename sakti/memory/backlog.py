@@ -60,5 +60,5 @@ async def mark(state: MemoryState, *, paused: bool) -> None:
     runs comes to the end of its slice. The newest messages that fit are sent meanwhile."""
     record = state.window.record.id
     await state.write(
-        lambda db: memory_store.set_record_metadata(db, record, {memory_store.PAUSED: paused or None}), "pause"
+        lambda db: memory_store.set_record_metadata(db, record, {memory_store.PAUSED: paused or None}), "edit"
     )

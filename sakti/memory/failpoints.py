@@ -39,7 +39,6 @@ NAMES: tuple[str, ...] = (
     "unreflect.committed",
     "edit.written",
     "edit.committed",
-    "pause.committed",
 )
 
 

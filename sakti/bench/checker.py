@@ -6,11 +6,12 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from sakti.bench import invariants, oracle, snapshot
+from sakti.bench import invariants, oracle, shared_checks, snapshot
 from sakti.bench.bench_store import ACT, Act, BenchClock, KnownCounter
 from sakti.bench.corrections import Corrections
 from sakti.bench.eyes import Eye, Sizes, numbers
-from sakti.bench.invariants import Answer, Finding, Undo
+from sakti.bench.invariants import Undo
+from sakti.bench.shared_checks import Answer, Finding
 from sakti.bench.snapshot import Ledger, Snapshot
 from sakti.core.config import MemorySettings
 from sakti.core.events import Event, MemoryActivation, MemoryOperation, MemoryStatus
@@ -346,7 +347,7 @@ class Checker:
 
         def due(now: Snapshot) -> list[str]:
             groups = {g.id: g for g in (*now.active, *waiting)}  # its own work a window knows, others' from its turn on
-            return [w for g in groups.values() for w in now.words(g, self.ledger)]
+            return [w for g in groups.values() for w in shared_checks.own_words(g, now, self.ledger, eye.thread_id)]
 
         if not any(sorted(shown) == sorted(due(s)) for s in reversed(since)):
             yield 3, f"the Observer of {first} was shown {len(shown)} lines of the log, there are {len(due(since[-1]))}"

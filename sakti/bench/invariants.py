@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
-from sakti.bench import oracle
+from sakti.bench import oracle, shared_checks
+from sakti.bench.shared_checks import Answer, Finding
 from sakti.bench.snapshot import Ledger, Snapshot
 from sakti.core.types import Message
 from sakti.store.memory_rows import GroupRow
 
-Finding: TypeAlias = tuple[int, str]
 _FORWARD = {
     ("observation", "buffered", "active"),
     ("observation", "active", "superseded"),
@@ -113,12 +112,7 @@ def moves(before: Snapshot, after: Snapshot, undo: Undo = NOTHING) -> Iterator[F
         if new is None:
             yield 2, f"group {old.id[-8:]} is gone"
             continue
-        if (new.text, new.first_index, new.last_index, new.merged_group_ids) != (
-            old.text,
-            old.first_index,
-            old.last_index,
-            old.merged_group_ids,
-        ):
+        if _made(new) != _made(old):
             yield 2, f"group {old.id[-8:]} was changed"
         if new.state != old.state and not undo.anything and not _may_move(old, new, after, undo):
             number = 2 if new.state == "discarded" else 11
@@ -127,6 +121,10 @@ def moves(before: Snapshot, after: Snapshot, undo: Undo = NOTHING) -> Iterator[F
         moved = after.cursor(thread)
         if moved < cursor and not undo.anything and undo.thread_id != thread:
             yield 3, f"the cursor of {thread} went back from {cursor} to {moved}"
+
+
+def _made(group: GroupRow) -> tuple[object, ...]:
+    return group.text, group.first_index, group.last_index, group.merged_group_ids, group.sections
 
 
 def _may_move(old: GroupRow, new: GroupRow, after: Snapshot, undo: Undo) -> bool:
@@ -198,14 +196,6 @@ def _overlap(one: GroupRow, other: GroupRow) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a Reflector was given, by group, and what it answered."""
-
-    inputs: Mapping[str, str]
-    text: str
-
-
 def reflection(
     new: GroupRow, after: Snapshot, ledger: Ledger, answers: Sequence[Answer], count: Callable[[str], int]
 ) -> Iterator[Finding]:
@@ -221,6 +211,9 @@ def reflection(
     found = after.words(new, ledger)
     if len(found) != len(set(found)):
         yield 8, "a reflection has a line twice"
+    if after.record.scope == "resource":
+        yield from shared_checks.reflection(new, merged, after, ledger, answers, count)
+        return
     given = {g.id for g in merged if after.shown(g)}
     fitting = [a for a in answers if set(a.inputs) == given]
     if not fitting:

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sakti.bench import oracle
-from sakti.bench.invariants import Finding
+from sakti.bench import oracle, shared_checks
 from sakti.bench.oracle import Numbers
+from sakti.bench.shared_checks import Finding
 from sakti.bench.snapshot import Ledger, Snapshot
 from sakti.core.types import Block, Message
 from sakti.memory.engine import Prepared
@@ -119,6 +119,8 @@ def _log(prepared: Prepared, now: Snapshot, ledger: Ledger) -> Iterator[Finding]
         yield 1, f"{lacking.total()} lines of the log are not in the request"
     if strange := shown - due:
         yield 1, f"the request has {strange.total()} lines that are not in the log"
+    if now.record.scope == "resource":
+        yield from shared_checks.named("\n".join(b.text for b in log_blocks(prepared)), ledger)
 
 
 def status(prepared: Prepared, now: Snapshot, ledger: Ledger, asked: Asked) -> Iterator[Finding]:

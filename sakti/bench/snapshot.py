@@ -6,12 +6,15 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeAlias
 
 from sakti.bench import oracle
 from sakti.core.types import Message
 from sakti.store import memory_rows
 from sakti.store.connection import Database
 from sakti.store.memory_rows import GroupRow, LineRow, RecordRow
+
+Spans: TypeAlias = tuple[tuple[str, int, int], ...]  # (thread, first, last index), one a thread
 
 
 class Ledger:
@@ -138,6 +141,21 @@ class Snapshot:
             text = "\n".join(self.shown(group)) if group.id in self.lines else group.text
             found = self.known_words[group.id] = oracle.words(text, ledger.words)
         return found
+
+    def parts(self, group: GroupRow, ledger: Ledger) -> list[tuple[list[str], Spans]]:
+        """The words of each section of a group as the log has it now, with the messages that it stands for."""
+        if not group.sections:
+            there = group.first_index is not None and group.last_index is not None
+            own = ((group.thread_id, group.first_index or 0, group.last_index or 0),) if there else ()
+            return [(self.words(group, ledger), own)]
+        out: list[tuple[list[str], Spans]] = []
+        rest = self.lines[group.id]
+        for section in group.sections:
+            out.append(
+                (oracle.words("\n".join(line.shown for line in rest[: section.lines]), ledger.words), section.spans)
+            )
+            rest = rest[section.lines :]
+        return out
 
     def pending(self, thread_id: str, ledger: Ledger) -> int:
         """Tokens of the messages that are not observed, or whose observation is not in the log."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from sakti.core.resources import read_prompt
+from sakti.core.resources import fill_prompt, read_prompt
 from sakti.core.text import one_line
 from sakti.core.tokens import MESSAGE_OVERHEAD, Counter
-from sakti.core.types import Block, Message, TextPart
-from sakti.memory import dates, modes
+from sakti.core.types import Block, Message, TextPart, Thread
+from sakti.memory import dates, modes, shared
 from sakti.memory.render import render_group
 from sakti.store.memory import Group
 from sakti.store.memory_log import CarryOver
@@ -32,6 +32,12 @@ class ContextBuilder:
         self._last_dates: dict[str, int | None] = {}
         self._texts: dict[tuple[str, str], Block] = {}
         self._made: tuple[Sequence[Group], int, tuple[Block, ...], int] = ([], 0, (), 0)
+        self._thread: Thread | None = None
+
+    def share(self, thread: Thread) -> None:
+        """From now on the log is one of several threads, shown to this one: each block names its own."""
+        self._thread = thread
+        self._cache, self._made = {}, ([], 0, (), 0)
 
     def log(self, active: Sequence[Group], now: int) -> tuple[Block, ...]:
         """One block for each group, in order; `now` is noon of the day. Empty without observations."""
@@ -57,7 +63,7 @@ class ContextBuilder:
             key = (group.id, group.text, now, previous)  # a correction changes the text
             block = self._cache.get(key)
             if block is None:
-                text = render_group(group, now, previous, tagged=self._tagged)
+                text = render_group(group, now, previous, tagged=self._tagged, threads=self._thread is not None)
                 kind = "reflection" if group.kind == "reflection" else "observations"
                 block = Block(kind, text, tokens=self._counter.count(text))
                 self._last_dates[group.id] = dates.last_header(group.text)
@@ -84,11 +90,16 @@ class ContextBuilder:
         parts = [read_prompt("memory-context"), modes.prompt(self._mode, "context")]
         if self._tagged:
             parts.insert(1, read_prompt("memory-recall"))
+        if self._thread is not None:
+            parts.append(shared.told(self._thread, recall=self._tagged))
         return "\n\n".join(p for p in parts if p)
 
     def reminder(self, thread_id: str, resource_id: str) -> Message:
         """The message that stands where raw messages have left: never stored, shown, searched or observed."""
-        text = f"<system-reminder>\n{read_prompt('memory-reminder')}\n</system-reminder>"
+        words = read_prompt("memory-reminder")
+        if self._thread is not None:
+            words = fill_prompt("memory-reminder-shared", thread=shared.obscured(self._thread.id))
+        text = f"<system-reminder>\n{words}\n</system-reminder>"
         tokens = self.text("reminder", text).tokens
         return Message(
             REMINDER_ID,

@@ -35,7 +35,7 @@ from sakti.memory.jobs.reflection import Reflection, ReflectionUndone
 from sakti.memory.pages import Pages
 from sakti.memory.protocol import Observer, Reflector
 from sakti.memory.state import NEVER_WAITS, RESTING, MemoryState, Phase, ReflectionPhase, Trigger
-from sakti.memory.window import Window, load, newest_that_fit, sync_cut
+from sakti.memory.window import Window, load, newest_messages, newest_that_fit, sync_cut
 from sakti.memory.work import Worker
 from sakti.store import leases, memory_log
 from sakti.store import memory as memory_store
@@ -163,6 +163,8 @@ class MemoryEngine:
             self._closed = False
         self._pages = Pages(self._store, self._counter, self._settings, thread.resource_id)
         self._carried = None
+        if self._settings.scope == "resource":
+            self._builder.share(thread)
         record, stale, mended = await self._record(thread)
         for lease in stale:
             owner = lease.owner.rsplit(":", 1)[0]
@@ -419,7 +421,7 @@ class MemoryEngine:
         messages = [m for m in window.messages if m.tokens or m.parts]
         if not self._settings.enabled:
             raw = self._levels.uncovered(messages, state.prompts)
-            sent = [*self._levels.blocks, *_newest(raw, self._last_messages, state.prompts)]
+            sent = [*self._levels.blocks, *newest_messages(raw, self._last_messages, state.prompts)]
             return tuple(sorted(sent, key=lambda m: m.index))
         gone = window.cursor >= 0 and bool(window.active)
         head = [m for m in state.prompts if m.index <= window.cursor]
@@ -600,11 +602,3 @@ class MemoryEngine:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-
-
-def _newest(messages: list[Message], count: int, keep: list[Message]) -> list[Message]:
-    """The newest `count` messages, a little more where a tool exchange would be cut; the prompt always."""
-    start = max(0, len(messages) - count)
-    start = max((c for c in policy.safe_cuts(messages) if c <= start), default=0)
-    kept = {m.id for m in keep}
-    return [m for i, m in enumerate(messages) if i >= start or m.id in kept]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Sequence
 
 from sakti.core.types import Message, Thread
 from sakti.memory import policy
-from sakti.memory.lines import corrected
+from sakti.memory.shared import corrected
 from sakti.store import memory as memory_store
 from sakti.store import memory_corrections, threads
 from sakti.store import messages as message_store
@@ -138,7 +137,7 @@ def _with_corrections(db: Database, record_id: str, groups: Sequence[Group], old
     out: list[Group] = []
     for group in groups:
         if group.id in changes:
-            group = dataclasses.replace(group, text=corrected(group.text, changes[group.id]))
+            group = corrected(group, changes[group.id])
             group = before[group.id] if before.get(group.id) == group else group  # the same object is not drawn again
         out.append(group)
     return out
@@ -186,6 +185,14 @@ def newest_that_fit(messages: Sequence[Message], room: int, keep: Sequence[Messa
     cuts = [c for c in policy.safe_cuts(messages) if c < len(messages)]
     suffix = _suffix_sums([0 if m.id in kept else m.tokens for m in messages])
     start = next((c for c in cuts if suffix[c] <= room), cuts[-1] if cuts else 0)
+    return [m for i, m in enumerate(messages) if i >= start or m.id in kept]
+
+
+def newest_messages(messages: Sequence[Message], count: int, keep: Sequence[Message]) -> list[Message]:
+    """The newest `count` messages, a little more where a tool exchange would be cut; the prompt always."""
+    start = max(0, len(messages) - count)
+    start = max((c for c in policy.safe_cuts(messages) if c <= start), default=0)
+    kept = {m.id for m in keep}
     return [m for i, m in enumerate(messages) if i >= start or m.id in kept]
 
 

@@ -12,13 +12,15 @@ from sakti.core.events import Event, Notice
 from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, Message, plain_text
-from sakti.memory import dates, lines, parse
+from sakti.memory import dates, lines, parse, reflect_parts
 from sakti.memory.faithfulness import Source, dropped, flags
 from sakti.memory.protocol import ModelCall, ObserveInput, Observer, ReflectInput, Reflector
+from sakti.memory.shared import pieces
 from sakti.store import memory as memory_store
 from sakti.store import messages
 from sakti.store.database import Store
 from sakti.store.memory import Group, Held, NewLine, Record
+from sakti.store.memory.sections import Section, spans, stored, thread_of_row, union
 
 
 class Worker:
@@ -61,7 +63,7 @@ class Worker:
             suggested_response=parse.clean_line(result.suggested_response),
             metadata=metadata,
         )
-        return group, self.rows(text, source_of(request), result.categories)
+        return group, self.rows([text], source_of(request), result.categories)
 
     def empty_group(self, record: Record, request: ObserveInput, held: Held, cycle_id: str) -> Group:
         """A group that says nothing."""
@@ -89,11 +91,16 @@ class Worker:
     ) -> tuple[Group, list[NewLine]]:
         """Ask the Reflector; raises `MemoryFailure` (not_smaller) unless the answer is smaller than its
         input."""
-        result = await self.reflector.reflect(request)
+        made: tuple[Section, ...] = ()
+        if record.scope == "resource":
+            result, made = await reflect_parts.reflect(self.reflector, groups, request, self.counter)
+            text = result.text
+        else:
+            result = await self.reflector.reflect(request)
+            text = reflect_parts.finished(result.text, request.pinned)
         await self._record_calls(request.thread_id, "reflector", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
-        text = with_pinned(parse.clean(parse.sanitize_observation_lines(result.text)), request.pinned)
         before = sum(self.counter.count(t) for _, t in request.groups)
         after = self.counter.count(text)
         if not text or after >= before:
@@ -104,21 +111,23 @@ class Worker:
         inputs = [t for _, t in request.groups]
         merged = [g.id for g in groups]
         lost = dropped(inputs, text)
-        firsts = [g.first_index for g in groups if g.first_index is not None]
-        lasts = [g.last_index for g in groups if g.last_index is not None]
+        # of several threads its own is the one with the newest notes
+        own = groups[-1].thread_id if made else request.thread_id
+        mine = [g for g in groups if g.thread_id == own]
+        span = next((s for s in union(s for g in groups for s in spans(g)) if s.thread_id == own), None)
         group = Group(
             id=self.ids.new(),
             record_id=record.id,
-            thread_id=request.thread_id,
+            thread_id=own,
             kind="reflection",
             state="buffered",
             text=text,
             created_at=self.clock.now(),
             mode=request.mode,
-            first_message_id=groups[0].first_message_id,
-            last_message_id=groups[-1].last_message_id,
-            first_index=min(firsts, default=None),
-            last_index=max(lasts, default=None),
+            first_message_id=mine[0].first_message_id if mine else None,
+            last_message_id=mine[-1].last_message_id if mine else None,
+            first_index=span.first if span else None,
+            last_index=span.last if span else None,
             message_tokens=sum(g.message_tokens for g in groups),
             observation_tokens=after,
             generation=record.generation_count + 1,
@@ -134,24 +143,29 @@ class Worker:
                 "input_tokens": before,
                 "level": result.level,
                 "dropped": {"lines": list(lost.lines), "paths": list(lost.paths)},
+                **(stored(made) if made else {}),
             },
         )
         pinned = {p.lstrip("* ").strip() for p in request.pinned}
         rows = [
             dataclasses.replace(
-                r, pinned=memory_store.as_line(r.content, r.priority, r.time).lstrip("* ").strip() in pinned
+                r,
+                pinned=memory_store.as_line(r.content, r.priority, r.time).lstrip("* ").strip() in pinned,
+                thread_id=thread_of_row(group, r.line),
             )
-            for r in self.rows(text, Source(*inputs), await self.store.read(memory_store.categories, merged))
+            for r in self.rows(
+                [t for t, _ in pieces(group)], Source(*inputs), await self.store.read(memory_store.categories, merged)
+            )
         ]
         return group, rows
 
-    def rows(self, text: str, source: Source, categories: Mapping[str, str]) -> list[NewLine]:
-        """The lines of a log, each marked with what it claims that its source does not have, and with the section of
-        its mode that it stands in (`categories`, by content)."""
+    def rows(self, texts: Sequence[str], source: Source, categories: Mapping[str, str]) -> list[NewLine]:
+        """The lines of a log of one or several parts, each marked with what it claims that its source does not have,
+        and with the section of its mode that it stands in (`categories`, by content)."""
         return [
             NewLine(
                 self.ids.new(),
-                r.line,
+                number,
                 r.depth,
                 r.date,
                 r.time,
@@ -161,7 +175,7 @@ class Worker:
                 flags=flags(r.content, source),
                 category=categories.get(r.content, ""),
             )
-            for r in lines.rows(text)
+            for number, r in enumerate(r for text in texts for r in lines.rows(text))
         ]
 
     async def _record_calls(
@@ -198,17 +212,6 @@ def with_zone(text: str, request: ObserveInput) -> str:
     line = f"* 🟡 ({time}) Times are in {request.timezone} from here on, those before in {request.zone_before}"
     head, _, rest = text.partition("\n")
     return f"{head}\n{line}\n{rest}" if head.startswith("Date:") else f"{line}\n{text}"
-
-
-def with_pinned(text: str, pinned: Sequence[str]) -> str:
-    """A reflection with every pinned line in it: those it lost come back word for word, first."""
-
-    def bare(line: str) -> str:
-        return line.strip().lstrip("*-> ").strip()  # a nested line begins with an arrow
-
-    have = {bare(line) for line in text.split("\n")}
-    lost = [p for p in pinned if bare(p) not in have]
-    return "\n".join([*lost, text]) if lost else text
 
 
 def observable(message: Message) -> bool:

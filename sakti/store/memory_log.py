@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sakti.core.types import Json
+from sakti.store import threads
 from sakti.store.connection import Database
-from sakti.store.memory.group_rows import cursor
+from sakti.store.memory.group_rows import cursor, groups_by_id
+from sakti.store.memory.sections import Span, spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,26 +122,39 @@ def groups_for_message(db: Database, message_id: str) -> list[str]:
 
 
 def sources_of_group(db: Database, group_id: str) -> list[str]:
-    """Ids of the messages that a group stands for, oldest first; of a reflection, those of all it merged."""
-    rows = db.execute_sql(
-        "SELECT m.id FROM observation_groups g JOIN messages m ON m.thread_id = g.thread_id"
-        " AND m.message_index BETWEEN g.first_index AND g.last_index WHERE g.id = ? ORDER BY m.message_index",
-        (group_id,),
-    ).fetchall()
-    return [r[0] for r in rows]
+    """Ids of the messages that a group stands for, oldest first, thread by thread; of a reflection, those of all it
+    merged."""
+    return [
+        row[0]
+        for group in groups_by_id(db, [group_id])
+        for span in spans(group)
+        for row in db.execute_sql(
+            "SELECT id FROM messages WHERE thread_id = ? AND message_index BETWEEN ? AND ? ORDER BY message_index",
+            (span.thread_id, span.first, span.last),
+        ).fetchall()
+    ]
 
 
-def find_group(db: Database, resource_id: str, text: str) -> tuple[str, str, int, int] | None:
-    """(id, thread id, first index, last index) of the newest group of a workspace whose id is or ends with
-    `text`."""
+def find_group(db: Database, resource_id: str, text: str) -> tuple[Span, ...]:
+    """The messages of threads that are not deleted that the newest group of a workspace stands for whose id is or ends
+    with `text`; empty where there is none."""
     like = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    row = db.execute_sql(
-        "SELECT g.id, g.thread_id, g.first_index, g.last_index FROM observation_groups g"
-        " JOIN threads t ON t.id = g.thread_id WHERE t.resource_id = ? AND t.deleted_at IS NULL"
-        " AND g.id LIKE ? ESCAPE '\\' AND g.first_index IS NOT NULL ORDER BY g.pk DESC LIMIT 1",
+    found = db.execute_sql(
+        "SELECT g.id FROM observation_groups g JOIN threads t ON t.id = g.thread_id WHERE t.resource_id = ?"
+        " AND g.id LIKE ? ESCAPE '\\' AND g.first_index IS NOT NULL ORDER BY g.pk DESC LIMIT 20",
         (resource_id, f"%{like}"),
-    ).fetchone()
-    return None if row is None else (row[0], row[1], row[2], row[3])
+    )
+    for (group_id,) in found.fetchall():
+        known = [s for g in groups_by_id(db, [group_id]) for s in spans(g) if not threads.is_deleted(db, s.thread_id)]
+        if known:
+            return tuple(known)
+    return ()
+
+
+def thread_ids(db: Database, resource_id: str) -> list[str]:
+    """The threads of a workspace that are not deleted."""
+    rows = db.execute_sql("SELECT id FROM threads WHERE resource_id = ? AND deleted_at IS NULL", (resource_id,))
+    return [i for (i,) in rows.fetchall()]
 
 
 def find_message(db: Database, resource_id: str, text: str) -> tuple[str, str, int] | None:
@@ -171,6 +186,7 @@ class Said:
     role: str
     text: str
     created_at: int
+    title: str = ""
 
 
 def unobserved_elsewhere(
@@ -186,13 +202,13 @@ def unobserved_elsewhere(
     """What was last said in a workspace's other threads that a record has not observed: of the `recent` threads
     last talked in, at most `limit` messages of each, the newest first."""
     threads = db.execute_sql(
-        "SELECT id FROM threads WHERE resource_id = ? AND id != ? AND parent_id IS NULL AND deleted_at IS NULL"
+        "SELECT id, title FROM threads WHERE resource_id = ? AND id != ? AND parent_id IS NULL AND deleted_at IS NULL"
         " ORDER BY updated_at DESC LIMIT ?",
         (resource_id, thread_id, recent),
     ).fetchall()
     return [
-        Said(thread, *row)
-        for (thread,) in threads
+        Said(thread, *row, title=title)
+        for thread, title in threads
         for row in db.execute_sql(
             "SELECT message_index, role, substr(raw_content, 1, ?), created_at FROM messages"
             " WHERE thread_id = ? AND message_index > ? AND state = 'saved' AND role != 'system'"

@@ -16,6 +16,15 @@ BEAT_MS = 30_000  # how long a lease holds after its holder's last beat
 
 
 @dataclass(frozen=True, slots=True)
+class SectionRow:
+    """Some lines of a reflection in a log of several threads: how many, and (thread, first, last index) of what they
+    stand for."""
+
+    lines: int
+    spans: tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class GroupRow:
     """A group of a log, whatever has become of it."""
 
@@ -31,6 +40,7 @@ class GroupRow:
     observation_tokens: int
     merged_group_ids: tuple[str, ...]
     current_task: str | None
+    sections: tuple[SectionRow, ...] = ()  # none: all of it is of its own thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +104,8 @@ def compactions(db: Database, record_id: str) -> tuple[str, ...]:
 def groups(db: Database, ids: Sequence[str]) -> list[GroupRow]:
     sql = (
         "SELECT id, thread_id, kind, state, text, first_index, last_index, message_ids, message_tokens,"
-        f" observation_tokens, merged_group_ids, current_task FROM observation_groups WHERE id IN ({_marks(ids)})"
+        " observation_tokens, merged_group_ids, current_task, metadata"
+        f" FROM observation_groups WHERE id IN ({_marks(ids)})"
     )
     return [
         GroupRow(
@@ -110,9 +121,17 @@ def groups(db: Database, ids: Sequence[str]) -> list[GroupRow]:
             r[9],
             tuple(json.loads(r[10])),
             r[11],
+            _sections(json.loads(r[12])),
         )
         for r in db.execute_sql(sql, list(ids)).fetchall()
     ]
+
+
+def _sections(metadata: Json) -> tuple[SectionRow, ...]:
+    return tuple(
+        SectionRow(rows, tuple((thread, first, last) for thread, first, last, _ in spans))
+        for _, rows, spans in metadata.get("sections", ())
+    )
 
 
 def lines(db: Database, group_ids: Sequence[str]) -> dict[str, list[LineRow]]:

@@ -40,6 +40,7 @@ def fork(
     kept = {k: v for k, v in parent.metadata.items() if k not in _OF_THREAD}
     if (kept.get("task_index") or -1) > last:  # what came later said what is being worked on
         kept = {k: v for k, v in kept.items() if k not in ("current_task", "suggested_response", "task_index")}
+    past = [[t, min(end, last)] for t, end in parent.metadata.get("lineage", ())]
     made = threads.create(
         db,
         Thread(
@@ -50,7 +51,7 @@ def fork(
             now,
             title_pinned=bool(title) or parent.title_pinned,
             mode=parent.mode,
-            metadata={**kept, "forked_from": thread_id, "forked_at": last},
+            metadata={**kept, "forked_from": thread_id, "forked_at": last, "lineage": [*past, [thread_id, last]]},
         ),
     )
     new_ids = _copy_messages(db, thread_id, made, last, ids)

@@ -19,7 +19,7 @@ from textual.widgets import Static
 
 from sakti.agent.commands import COMMANDS
 from sakti.core.errors import StoreError
-from sakti.core.events import ApprovalRequested, ApprovalResolved
+from sakti.core.events import ApprovalRequested, ApprovalResolved, Event
 from sakti.core.text import one_line, sanitise
 from sakti.core.types import Thread
 from sakti.tui import bridge, navigation, welcoming, work
@@ -164,7 +164,7 @@ class SaktiApp(work.Work, navigation.Navigation, welcoming.Welcoming, App[int]):
         yield StatusLine(self.session.clock)
 
     def on_mount(self) -> None:
-        self.session.subscribe(lambda event: bridge.handle(self, event))
+        self.session.subscribe(self._heard)
         self.app_resume_signal.subscribe(self, self._repaint)  # pyright: ignore[reportUnknownMemberType]
         self.use_motion()
         self._use_what_colours_there_are()
@@ -172,6 +172,10 @@ class SaktiApp(work.Work, navigation.Navigation, welcoming.Welcoming, App[int]):
         for problem in self._themes.problems:
             self.say(problem, title="Theme", tone="warning")
         self.call_after_refresh(self.go, self._start, group="start")
+
+    def _heard(self, event: Event) -> None:
+        if self.is_running:  # memory may still observe when there is nothing left to show it on
+            bridge.handle(self, event)
 
     async def _start(self) -> None:
         """Open the store after the first paint, then show what it holds."""

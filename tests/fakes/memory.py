@@ -19,6 +19,7 @@ from sakti.memory.engine import MemoryEngine, Prepared
 from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
 from sakti.store import messages, threads
 from sakti.store.database import Store
+from sakti.store.memory.sections import spans
 from tests.fakes.clock import FakeClock
 
 
@@ -215,9 +216,9 @@ class Driver:
         assert called == answered, "a call and its result were parted"
         covered = set[int]()
         for group in flow.window.active:
-            if group.kind == "observation":
-                assert not covered & set(range(group.first_index or 0, (group.last_index or 0) + 1)), "observed twice"
-            covered |= set(range(group.first_index or 0, (group.last_index or 0) + 1))
+            own = {i for s in spans(group) if s.thread_id == self.thread.id for i in range(s.first, s.last + 1)}
+            assert group.kind == "reflection" or not covered & own, "observed twice"
+            covered |= own
         if self.budget is None and flow.room() is None and self.engine._room is None:
             missing = [m.index for m in self.said if m.index not in covered and m.index not in indexes]
             assert not missing, f"messages {missing} are neither raw nor in the log"

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from sakti.core.errors import MemoryFailure
-from sakti.core.types import Message
-from sakti.memory import policy
+from sakti.core.types import Json, Message
+from sakti.memory import policy, shared
 from sakti.memory.jobs.lease import Leases
 from sakti.memory.jobs.operation import Operation
 from sakti.memory.protocol import ObserveInput
@@ -21,6 +21,7 @@ from sakti.store import memory as memory_store
 from sakti.store import messages as message_store
 from sakti.store.database import Database
 from sakti.store.memory import Add, Group, Held
+from sakti.store.memory.sections import TITLE, spans
 
 HARMLESS = ("busy", "conflict", "lease_lost")  # another window did it: no failure of the Observer
 
@@ -177,6 +178,7 @@ class Observation:
             last_index=piece[-1].index,
             message_ids=tuple(m.id for m in piece),
             message_tokens=sum(m.tokens for m in piece),
+            metadata={**group.metadata, **self._named(group)},
         )
         state.failpoint("buffer.asked" if buffering else "observe.asked")
 
@@ -186,16 +188,29 @@ class Observation:
 
         await uninterrupted(commit())
 
+    def _named(self, group: Group) -> Json:
+        """In a log of several threads what this one is called now: so the group names it for good."""
+        window = self.state.window
+        if window.record.scope != "resource":
+            return {}
+        made = "" if window.thread.title_pinned else str(group.metadata.get("title") or "")
+        return {TITLE: made or window.thread.title}
+
     def _request(self, piece: list[Message], focus: str) -> ObserveInput:
         state, window = self.state, self.state.window
         known = [*window.active, *(g for g in window.buffered if (g.last_index or 0) < piece[0].index)]
+        texts = [g.text for g in known]
+        if window.record.scope == "resource":  # what other threads do is no part of how things stand in this one
+            own = shared.lineage(window.thread)
+            texts = [shared.own_text(g, own) for g in known]
+            known = [g for g in known if shared.is_own(spans(g), own)]
         last = next((g for g in reversed(known) if g.current_task or g.suggested_response), None)
         return ObserveInput(
             window.thread.id,
             tuple(m for m in piece if observable(m)),
             state.timezone,
             state.mode,
-            "\n".join(g.text for g in known if g.text),
+            "\n".join(t for t in texts if t),
             last.current_task if last else window.thread.metadata.get("current_task"),
             last.suggested_response if last else None,
             focus,

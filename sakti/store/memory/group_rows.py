@@ -64,7 +64,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class NewLine:
-    """A line of a group that is about to be stored."""
+    """A line of a group that is about to be stored. `thread_id`: whose it is, the group's own where that is empty."""
 
     id: str
     line: int
@@ -77,6 +77,7 @@ class NewLine:
     pinned: bool = False
     flags: tuple[str, ...] = ()
     category: str = ""
+    thread_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,7 @@ def insert_group(db: Database, group: Group, lines: Sequence[NewLine], resource_
             (
                 line.id,
                 group.id,
-                group.thread_id,
+                line.thread_id or group.thread_id,
                 resource_id,
                 line.line,
                 line.depth,
@@ -177,21 +178,23 @@ def insert_group(db: Database, group: Group, lines: Sequence[NewLine], resource_
             for line in lines
         ],
     )
-    texts = [(line.id, line.content, line.metadata) for line in lines]
+    texts = [(line.id, line.content, line.metadata, line.thread_id or group.thread_id) for line in lines]
     search_index.put_all(db, _docs(group, resource_id, group.created_at, texts))
 
 
-def _docs(group: Group, resource_id: str, created_at: int, lines: Iterable[tuple[str, str, Json]]) -> Iterator[Doc]:
-    """Lines (id, text, metadata) of a group as search knows them, each with the one before it."""
+def _docs(
+    group: Group, resource_id: str, created_at: int, lines: Iterable[tuple[str, str, Json, str]]
+) -> Iterator[Doc]:
+    """Lines (id, text, metadata, thread) of a group as search knows them, each with the one before it."""
     previous = ""
-    for line_id, text, metadata in lines:
+    for line_id, text, metadata, thread_id in lines:
         yield Doc(
             kind=group.kind,
             doc_id=line_id,
             resource_id=resource_id,
             created_at=created_at,
             text=text,
-            thread_id=group.thread_id,
+            thread_id=thread_id,
             position=group.first_index or 0,
             prev=previous,
             paths=[str(p) for p in metadata.get("files", [])],
@@ -208,13 +211,13 @@ def unindex(db: Database, group: Group) -> None:
 def reindex(db: Database, group: Group) -> None:
     """Put the lines of a group back into search, as they are now."""
     rows = db.execute_sql(
-        "SELECT id, coalesce(edited, content), metadata, resource_id FROM observations"
+        "SELECT id, coalesce(edited, content), metadata, thread_id, resource_id FROM observations"
         " WHERE group_id = ? AND forgotten = 0 ORDER BY line",
         (group.id,),
     ).fetchall()
-    texts = [(line_id, text, json.loads(metadata)) for line_id, text, metadata, _ in rows]
+    texts = [(line_id, text, json.loads(metadata), thread_id) for line_id, text, metadata, thread_id, _ in rows]
     if rows:
-        search_index.put_all(db, _docs(group, rows[0][3], group.created_at, texts))
+        search_index.put_all(db, _docs(group, rows[0][4], group.created_at, texts))
 
 
 def pinned_lines(db: Database, group_ids: Sequence[str]) -> list[str]:

@@ -134,16 +134,24 @@ class Terminal:
 
     def quit(self) -> int:
         """ctrl+c twice, and again where the machine was too busy for the second to come in time."""
-        end = time.monotonic() + BOUND
         self.keys("\x03")
         self.until("ctrl+c again quits")
         self.keys("\x03")
+        return self._ended_by("\x03\x03")
+
+    def leave(self) -> int:
+        """ctrl+d of the plain chat, again where it came while no line was being read."""
+        self.keys("\x04")
+        return self._ended_by("\x04")
+
+    def _ended_by(self, keys: str) -> int:
+        end = time.monotonic() + BOUND
         while self.process.poll() is None:
-            assert time.monotonic() < end, f"ctrl+c twice does not quit\n{self.text}"
+            assert time.monotonic() < end, f"it does not end\n{self.text}"
             again = time.monotonic() + 2.0
             while self.process.poll() is None and time.monotonic() < again:
                 self.read(0.05)
-            self.keys("\x03\x03")
+            self.keys(keys)
         return self.ended()
 
 

@@ -82,8 +82,7 @@ def test_the_chat_waits_in_sight_and_sends_what_was_typed(there: Place) -> None:
             other.execute("COMMIT")
             t.until("They drain.")
         t.until(lambda text: "waiting for another window" not in text, "the wait is over")
-        t.keys("\x03\x03")
-        t.ended()
+        t.quit()
     assert there.messages() == [("user", "the notes please"), ("assistant", "They drain.")]
     there.sound()
 
@@ -99,8 +98,7 @@ def test_the_chat_that_gives_up_keeps_what_was_typed(there: Place) -> None:
         t.until("> the notes please")
         t.keys("\r")
         t.until("They drain.")
-        t.keys("\x03\x03")
-        t.ended()
+        t.quit()
     assert there.messages() == [("user", "the notes please"), ("assistant", "They drain.")]
 
 
@@ -114,5 +112,4 @@ def test_line_by_line_it_is_said(there: Place) -> None:
             other.execute("COMMIT")
             t.until("the other window is done")
         t.until("They drain.")
-        t.keys("\x04")
-        assert t.ended() == 0
+        assert t.leave() == 0

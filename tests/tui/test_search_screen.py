@@ -347,7 +347,6 @@ async def test_what_is_found_for_a_screen_that_was_left_is_dropped(running, sess
         await asked.wait()
         screen = app.screen
         await pilot.press("escape")
-        await settle(app, pilot)
         found.set()
         await settle(app, pilot)
         await screen._search(0.0)  # one whose wait ended after its screen

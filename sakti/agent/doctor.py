@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
-import shutil
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from sakti import __version__
 from sakti.core import resources
+from sakti.core.programs import find_program
 from sakti.core.tokens import O200K_SHA256
 from sakti.store import maintenance, sqlite_info
 from sakti.store.database import Store
@@ -31,8 +32,9 @@ class Line:
         )
 
 
-async def examine(store: Store, env: Mapping[str, str]) -> list[Line]:
+async def examine(store: Store, env: Mapping[str, str], workspace: Path) -> list[Line]:
     """Every check, in the order in which a person would ask."""
+    path = env.get("PATH")
     lines = [Line("sakti", True, f"{__version__}, Python {platform.python_version()}, {platform.system()}")]
     lines += _files(store)
     lines += [Line(f"database {f.name}", f.ok, f.detail, f.mend) for f in await store.write(maintenance.check)]
@@ -40,10 +42,12 @@ async def examine(store: Store, env: Mapping[str, str]) -> list[Line]:
     lines += await _models(env)
     lines.append(
         Line(
-            "ripgrep", True, shutil.which("rg") or "not installed: searching files is slower, the answers are the same"
+            "ripgrep",
+            True,
+            find_program("rg", workspace, path) or "not installed: searching files is slower, the answers are the same",
         )
     )
-    bash = shutil.which("bash")
+    bash = find_program("bash", workspace, path)
     lines.append(Line("bash", bash is not None, bash or "not found:", "commands cannot run; install bash."))
     return lines
 

@@ -293,4 +293,6 @@ class Views:
         """The health report, a line each; findings begin with "✗" and say how to mend them."""
         from sakti.agent import doctor
 
-        return [line.text for line in await doctor.examine(self._session.store, self._session.env)]
+        return [
+            line.text for line in await doctor.examine(self._session.store, self._session.env, self._session.workspace)
+        ]

@@ -17,7 +17,7 @@ def show(
     """Check this installation; each finding says how to mend it. Exit 1 when there is one."""
     from sakti.agent import doctor
 
-    lines = common.with_store(lambda store: doctor.examine(store, os.environ))
+    lines = common.with_store(lambda store: doctor.examine(store, os.environ, common.workspace()))
     ok = all(line.ok for line in lines)
     if json_:
         common.say_json({"ok": ok, "findings": [asdict(line) for line in lines]})

@@ -285,8 +285,8 @@ class SaktiApp(work.Work, navigation.Navigation, welcoming.Welcoming, App[int]):
         from sakti.tui import clipboard
 
         data: bytes | None = None
-        if clipboard.command(os.environ) or not self.clipboard:
-            data = await clipboard.image(os.environ)
+        if clipboard.command(os.environ, self.session.workspace) or not self.clipboard:
+            data = await clipboard.image(os.environ, self.session.workspace)
         if data is not None:
             path = await asyncio.to_thread(clipboard.keep, data)
             self.prompt.attach(path, len(data))
@@ -395,7 +395,7 @@ class SaktiApp(work.Work, navigation.Navigation, welcoming.Welcoming, App[int]):
     async def _edit_prompt(self) -> None:
         from sakti.tui import editor
 
-        self.prompt.put(await editor.edit(self, self.prompt.value, os.environ))
+        self.prompt.put(await editor.edit(self, self.prompt.value, os.environ, self.session.workspace))
 
     def clear_hint(self) -> None:
         self.status_line.hint = ""

@@ -143,7 +143,7 @@ class Worker:
         await self._record_calls(request.thread_id, "observer", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
-        text = with_zone(parse.sanitize_observation_lines(parse.clean(result.text)), request)
+        text = with_zone(parse.clean(parse.sanitize_observation_lines(result.text)), request)
         first, last = request.messages[0], request.messages[-1]
         metadata: Json = {"timezone": request.timezone} if text else {}
         if title := parse.clean_line(result.title, 80):
@@ -190,7 +190,7 @@ class Worker:
         await self._record_calls(request.thread_id, "reflector", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
-        text = with_pinned(parse.sanitize_observation_lines(parse.clean(result.text)), request.pinned)
+        text = with_pinned(parse.clean(parse.sanitize_observation_lines(result.text)), request.pinned)
         before = sum(self.counter.count(t) for _, t in request.groups)
         after = self.counter.count(text)
         if not text or after >= before:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,13 +18,15 @@ from sakti.core.events import Event, MemoryOperation, Notice
 from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, Message, plain_text
-from sakti.memory import dates, lines, parse
+from sakti.memory import dates, lines, marking, parse
 from sakti.memory.faithfulness import Source, dropped, flags
 from sakti.memory.protocol import ModelCall, ObserveInput, Observer, ReflectInput, Reflector
-from sakti.store import leases, messages
+from sakti.memory.slices import sliced
+from sakti.store import leases, memory_log, messages
 from sakti.store import memory as memory_store
 from sakti.store.database import Database, Store
 from sakti.store.memory import Group, Held, NewLine, Record
+from sakti.store.replaced import unmarked
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,10 @@ class Worker:
         await self._record_calls(request.thread_id, "observer", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
-        text = with_zone(parse.clean(parse.sanitize_observation_lines(result.text)), request)
+        before = await self.store.read(memory_log.log_lines, record.id, states=("active", "buffered"))
+        cleaned = with_zone(parse.clean(parse.sanitize_observation_lines(result.text)), request)
+        marked = await sliced(marking.mark_new(cleaned, before))
+        text = marked.text
         first, last = request.messages[0], request.messages[-1]
         metadata: Json = {"timezone": request.timezone} if text else {}
         if title := parse.clean_line(result.title, 80):
@@ -173,7 +178,8 @@ class Worker:
             suggested_response=parse.clean_line(result.suggested_response),
             metadata=metadata,
         )
-        return group, self.rows(text, source_of(request), result.categories)
+        rows = await self.rows(text, source_of(request), result.categories, marked.metadata)
+        return group, rows
 
     async def reflect(
         self,
@@ -190,7 +196,9 @@ class Worker:
         await self._record_calls(request.thread_id, "reflector", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
-        text = with_pinned(parse.clean(parse.sanitize_observation_lines(result.text)), request.pinned)
+        merged = [g.id for g in groups]
+        text = parse.clean(parse.sanitize_observation_lines(result.text))
+        text = with_pinned(await self._marked(record, text, request.pinned), request.pinned)
         before = sum(self.counter.count(t) for _, t in request.groups)
         after = self.counter.count(text)
         if not text or after >= before:
@@ -199,7 +207,6 @@ class Worker:
                 code="not_smaller",
             )
         inputs = [t for _, t in request.groups]
-        merged = [g.id for g in groups]
         lost = dropped(inputs, text)
         firsts = [g.first_index for g in groups if g.first_index is not None]
         lasts = [g.last_index for g in groups if g.last_index is not None]
@@ -238,28 +245,47 @@ class Worker:
             dataclasses.replace(
                 r, pinned=memory_store.as_line(r.content, r.priority, r.time).lstrip("* ").strip() in pinned
             )
-            for r in self.rows(text, Source(*inputs), await self.store.read(memory_store.categories, merged))
+            for r in await self.rows(text, Source(*inputs), await self.store.read(memory_store.categories, merged))
         ]
         return group, rows
 
-    def rows(self, text: str, source: Source, categories: Mapping[str, str]) -> list[NewLine]:
+    async def _marked(self, record: Record, text: str, pinned: Sequence[str]) -> str:
+        """A reflection with marks on what it still says of what newer lines of the log replace."""
+        log = await self.store.read(memory_log.log_lines, record.id, states=("active", "buffered"))
+        kept = frozenset(row.content for line in pinned for row in lines.rows(line))
+        return marking.mark_known(text, marking.known(log), kept)
+
+    async def rows(
+        self, text: str, source: Source, categories: Mapping[str, str], more: Mapping[int, Json] | None = None
+    ) -> list[NewLine]:
         """The lines of a log, each marked with what it claims that its source does not have, and with the section of
-        its mode that it stands in (`categories`, by content)."""
-        return [
-            NewLine(
-                self.ids.new(),
-                r.line,
-                r.depth,
-                r.date,
-                r.time,
-                r.priority,
-                r.content,
-                r.metadata | ({"mode_specific": lines.fields(r.content)} if r.content in categories else {}),
-                flags=flags(r.content, source),
-                category=categories.get(r.content, ""),
+        its mode that it stands in (`categories`, by content); `more` goes into their metadata, by number."""
+        return await sliced(self._rows(text, source, categories, more or {}))
+
+    def _rows(
+        self, text: str, source: Source, categories: Mapping[str, str], more: Mapping[int, Json]
+    ) -> Generator[None, None, list[NewLine]]:
+        sections = {unmarked(content): name for content, name in categories.items()}
+        out: list[NewLine] = []
+        for r in lines.rows(text):
+            yield
+            said = unmarked(r.content)
+            metadata = r.metadata | ({"mode_specific": lines.fields(said)} if said in sections else {})
+            out.append(
+                NewLine(
+                    self.ids.new(),
+                    r.line,
+                    r.depth,
+                    r.date,
+                    r.time,
+                    r.priority,
+                    r.content,
+                    metadata | more.get(r.line, {}),
+                    flags=flags(said, source),
+                    category=sections.get(said, ""),
+                )
             )
-            for r in lines.rows(text)
-        ]
+        return out
 
     async def _record_calls(
         self, thread_id: str, purpose: Literal["observer", "reflector"], calls: Sequence[ModelCall]

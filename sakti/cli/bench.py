@@ -75,7 +75,7 @@ def replay(
     """Play conversations against the memory engine and check its invariants at every step."""
     from dataclasses import replace
 
-    from sakti.bench import script
+    from sakti.bench import script, talks
     from sakti.bench.replay import Run
     from sakti.bench.replay import replay as play
     from sakti.core.tokens import O200k
@@ -88,7 +88,7 @@ def replay(
     with common.plain_errors():
         scripts = [script.load(p) for p in paths or ()]
         try:
-            scripts += [script.generate(seed) for seed in (script.parse_seeds(seeds) if seeds else ())]
+            scripts += [talks.generate(seed) for seed in (script.parse_seeds(seeds) if seeds else ())]
         except ValueError:
             common.fail(f"--seeds takes A-B, for example 0-99, not {seeds!r}.", common.USAGE)
         if not scripts:

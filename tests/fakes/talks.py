@@ -79,9 +79,9 @@ async def play(talk: Talk, folder: Path, limits: tuple[int, int], repeat: int = 
                     await memory.add("assistant", ToolCallPart(call, "read", {"path": f"src/part_{number}_{n}.py"}))
                     await memory.add("tool", ToolResultPart(call, "read", NOISE))
                 await memory.turn_ends(False)
-                tasks.append(str(memory.engine.flow.window.thread.metadata.get("current_task") or ""))
+                tasks.append(str(memory.engine.state.window.thread.metadata.get("current_task") or ""))
         lines = await store.read(memory_log.log_lines, memory.engine.record_id)
-        return Played(lines, tasks, memory.engine.flow.window.record.generation_count, memory.log())
+        return Played(lines, tasks, memory.engine.state.window.record.generation_count, memory.log())
     finally:
         await memory.engine.close()
         await store.close()

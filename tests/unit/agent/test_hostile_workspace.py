@@ -196,7 +196,7 @@ async def test_tools_and_doctor_start_no_program_of_the_workspace(
     bench.env = {"PATH": f"{root}:."}
     with pytest.raises(ToolError, match="bash was not found"):
         await shell.bash(run, {"command": "true"})
-    lines = await doctor.examine(store, {"PATH": hostile_path}, root)
+    lines = await doctor.examine(store.path, {"PATH": hostile_path}, root)
     assert not [line for line in lines if str(root) in line.detail and line.name in ("ripgrep", "bash")]
     assert trap.sprung == []
 

@@ -144,7 +144,7 @@ async def test_the_log_shows_it_at_once_and_no_older_text_changes(tmp_path: Path
     texts: dict[str, str] = {}
     for text in SAID:
         await talk(driver, [text])
-        for group in driver.engine.flow.window.active:
+        for group in driver.engine.state.window.active:
             assert texts.setdefault(group.id, group.text) == group.text, "the prefix is the same byte for byte"
     lines = await driver.store.read(memory_log.log_lines, driver.engine.record_id)
     shown = [x.marked for x in lines]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Generator, Mapping, Sequence
+from datetime import datetime
 from typing import Literal
 
 from sakti.core.clock import Clock
@@ -12,7 +13,7 @@ from sakti.core.events import Event, Notice
 from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, Message, plain_text
-from sakti.memory import dates, lines, marking, parse
+from sakti.memory import dates, lines, marking, parse, speaking
 from sakti.memory.faithfulness import Source, dropped, flags
 from sakti.memory.protocol import ModelCall, ObserveInput, Observer, ReflectInput, Reflector
 from sakti.memory.slices import sliced
@@ -148,7 +149,11 @@ class Worker:
             dataclasses.replace(
                 r, pinned=memory_store.as_line(r.content, r.priority, r.time).lstrip("* ").strip() in pinned
             )
-            for r in await self.rows(text, Source(*inputs), await self.store.read(memory_store.categories, merged))
+            for r in await self.rows(
+                text,
+                Source(*inputs, said=[s for t in inputs for s in speaking.of_log(t)]),
+                await self.store.read(memory_store.categories, merged),
+            )
         ]
         return group, rows
 
@@ -170,6 +175,7 @@ class Worker:
     ) -> Generator[None, None, list[NewLine]]:
         sections = {unmarked(content): name for content, name in categories.items()}
         out: list[NewLine] = []
+        yield from source.ready()
         for r in lines.rows(text):
             yield
             said = unmarked(r.content)
@@ -212,7 +218,14 @@ def source_of(request: ObserveInput) -> Source:
     """What an observation may draw on: the messages whole, and the log before them."""
     texts = [plain_text(m.parts) for m in request.messages]
     zones = f"{request.timezone} {request.zone_before}"
-    return Source(*texts, request.log, request.current_task or "", request.goal, request.focus, zones)
+    aims = [request.current_task or "", request.goal, request.focus]
+    moments = [datetime.fromtimestamp(m.created_at / 1000, dates.zone(request.timezone)) for m in request.messages]
+    return Source(
+        *texts, request.log, *aims, zones,
+        said=[*speaking.of_messages(request.messages), *speaking.of_log(request.log), *(("user", a) for a in aims)],
+        days={m.date() for m in moments},
+        clocks={f"{m.hour}:{m.minute:02}" for m in moments},
+    )  # fmt: skip
 
 
 def with_zone(text: str, request: ObserveInput) -> str:

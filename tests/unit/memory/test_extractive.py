@@ -14,7 +14,7 @@ import pytest
 from sakti.core.errors import MemoryFailure
 from sakti.core.tokens import Estimator, count_parts, message_tokens
 from sakti.core.types import Message, Part, Role, TextPart, ToolCallPart, ToolResultPart
-from sakti.memory import extractive, reading, sentences, slices
+from sakti.memory import claims, extractive, reading, sentences, slices
 from sakti.memory.condensing import ExtractiveReflector
 from sakti.memory.extractive import ExtractiveObserver
 from sakti.memory.protocol import ObserveInput, ReflectInput
@@ -303,7 +303,8 @@ def repeats(pattern: Any, bound: int) -> list[Any]:
 
 def test_what_searches_everywhere_repeats_nothing_without_a_bound() -> None:
     """Begun at each place of a word without end, an unbounded repetition takes the square of its length."""
-    for pattern in (sentences.SPECIFIC, reading._TOKEN):
+    told = (claims._URL, claims._QUOTED, claims.NUMBER, *(pattern for _, pattern in claims._KINDS))
+    for pattern in (sentences.SPECIFIC, reading._TOKEN, *told):
         assert not repeats(re._parser.parse(pattern.pattern, pattern.flags & re.IGNORECASE), 400)  # pyright: ignore
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-from sakti.memory.lexicon import COPULA, DIMENSIONS, HANDLES, OPPOSITES, RENAMES
+from sakti.memory.lexicon import COPULA, DIMENSIONS, HANDLES, OPPOSITES, RENAMES, STOPS_USING
 from sakti.memory.reading import EXACT, Clause, Statement, Value, is_exact, tied
 
 Verdict: TypeAlias = Literal["replaced", "doubtful"]
@@ -132,14 +132,15 @@ def _named(pair: Pair, named: frozenset[str]) -> Found | None:
     known = named | pair.subject
     whole = _share(frequency.weight(known), frequency.weight(things - known))
     # "the limit is too low" names no value: all that was said of the limit goes
-    gone = named if not old.values or named & {v.key for v in old.values} else frozenset[str]()
+    stops = bool(STOPS_USING.search(pair.new.text)) and bool(old.words - named)
+    gone = named if stops or not old.values or named & {v.key for v in old.values} else frozenset[str]()
     if exact or whole >= SURE or (pair.subject and (pair.covered >= HALF or pair.fits >= FITS)):
         return Found("replaced", 1.0, gone)
     meant = frequency.rare(named, 2) and 2 * len(named) >= len(pair.part.past)
     if meant and pair.new.corrects:
         return Found("replaced", 1.0, gone)
     proper = len(named) > 1 or any(k in values and values[k].shape in ("name", "word") for k in named)
-    return Found("doubtful", 0.9, gone) if meant and (proper or whole > HALF) else None
+    return Found("doubtful", 0.9, gone) if meant and (proper or stops or whole > HALF) else None
 
 
 def _changed(pair: Pair, pairs: list[tuple[Value, Value]]) -> Found | None:
@@ -151,7 +152,8 @@ def _changed(pair: Pair, pairs: list[tuple[Value, Value]]) -> Found | None:
     if covered >= SURE and fits >= FITS:
         return Found("replaced" if pair.new.replaces or fits >= SURE else "doubtful", pair.score, gone)
     apart = bool(pair.foreign and pair.old.words - pair.shared)  # each speaks of something that the other does not
-    counted = fits == 1 and covered >= HALF and any(a.unit and a.unit == b.unit for a, b in pairs)
+    only = len(pair.lost) == len(pair.given) == 1 and covered >= FITS
+    counted = fits == 1 and covered >= HALF and any(a.unit == b.unit and (a.unit or only) for a, b in pairs)
     if apart or fits < FITS or not (pair.new.replaces or counted):
         return None
     if covered >= HALF:

@@ -43,7 +43,8 @@ EMPTY = frozenset(
     bleibt bleiben geändert ändert ändern erhöhen erhöht erhöhe gesenkt senken umgestellt wechselt wechseln
     verschiebt verschoben verschieben ersetzt ersetzen umbenannt läuft laufen beträgt liegt liegen seit eigentlich
     übrigens kurz ach quatsch korrektur besser richtig falsch gestern heute morgen sich dass wenn weil ja nein halt
-    eben gut""".split()
+    eben gut handle handles handling handled manage manages managed own owns owner responsible charge care lift lifted
+    sits zuständig betreut kümmert macht""".split()
 )
 
 # One of these words, or two of the others, and a sentence is taken for German: there any noun has a capital.
@@ -68,6 +69,7 @@ SAME = {
         dev development
         pw password
         staging stage
+        req reqs rps rpm requests request
         sec secs s sekunde sekunden second
         min mins minuten minutes minute
         h hrs stunde stunden hour
@@ -93,6 +95,7 @@ REPLACES = _any(
     r"now, no longer, no more, any ?more, any longer, instead, rather than, in place of, actually, since",
     r"correct(?:ion|ed), chang(?:e[ds]?|ing), mov(?:e[ds]?|ing), switch(?:ed|es|ing)?, replac(?:e[ds]?|ing)",
     r"renam(?:e[ds]?|ing), supersed\w+, updat(?:e[ds]?|ing), (?:up|down)grad(?:e[ds]?|ing), bump(?:ed|s|ing)?",
+    r"lift(?:ed|s)?, away from, moving off, weg von, aktuell, these days, wrong, falsch, told you",
     r"raise[ds]?, raising, lower(?:ed|s|ing)?, increase[ds]?, decrease[ds]?, reduce[ds]?, doubled?, halved?",
     r"cut (?:it |that )?to, swap(?:s|ped|ping)?, migrat(?:e[ds]?|ing), became, becomes, turn(?:s|ed) into",
     r"drop, dropp(?:ed|ing), scrap(?:ped)?, ditch(?:ed)?, cancel\w*, withdr[ae]w\w*, retract\w*, forget, ignore",
@@ -104,7 +107,8 @@ REPLACES = _any(
     r"take (?:that|it|back), in the end, on second thoughts?, after all, changed (?:our|my) minds?",
     r"i (?:was|were) wrong, my mistake, my bad, misspoke, typo, turned out, mixed (?:that |it |this )?up, i meant",
     r"i mean, scratch that, sorry, wait,? no, no wait, hm+ no, nah, nope, make (?:that|it), fell through",
-    r"(?:is|are|was) out, left, quit, dropped out, on leave, stepped down, took over, takes over, leave out, better",
+    r"(?:is|are|was) out, left, quit, dropped out, on (?:\w+ )?leave, stepped down, took over, takes over, leave out",
+    r"better",
     r"too (?:slow|strict|expensive|short|long|small|big|large|low|high|hard|easy|noisy|bright|dark)",
     r"jetzt, nun, ab sofort, neuerdings, inzwischen, mittlerweile, nicht mehr, nicht länger, künftig, erst, wieder",
     r"keine?[nmrs]? \w+ mehr, sondern, statt(?:dessen)?, anstatt, anstelle, doch, lieber, besser, seit, korrektur",
@@ -140,6 +144,12 @@ CORRECTS = _any(
     r"lets? (?:do|make it|take), korrektur, ich meinte, ach nein, doch, lieber, besser, quatsch, sondern",
     signs="^no,",
 )
+# What was in use is not any more.
+STOPS_USING = _any(
+    r"(?:don['’]?t|do not|doesn['’]?t|does not|not|never|no longer|stop(?:ped)?) (?:us(?:e|ing)|need|run|have)",
+    r"drop(?:ped)?, scrap(?:ped)?, ditch(?:ed)?, retired?, got rid of, get rid of, instead of, away from, replaced?",
+    r"nicht mehr, kein\w* \w+ mehr, weg von, statt, anstatt, ersetzt",
+)
 RENAMES = _any(r"renam\w+, umbenannt, heißt jetzt, (?:is|are) (?:now )?called")
 # What is done to a file, which says nothing of what it is.
 HANDLES = _any(r"ignore, remove, leave, strike, delete, never, don['’]?t, do not")
@@ -153,7 +163,7 @@ COPULA = _any(
 CLAUSE_END = _any(
     r"because, since, while, whereas, so that, weil, während, sodass, and(?=\s), but(?=\s), so(?=\s), or(?=\s)",
     r"und(?=\s), aber(?=\s)",
-    signs=r"[;—–]|,(?!\d|\s\d{4}\b)|(?<!\bmax)(?<!\bmin)(?<!\bca)(?<!\bvs)(?<!\bapprox)(?<!\b\d)(?<!\b\d\d)[.](?=\s)|"
+    signs=r"[;—–]|,(?!\d|\s(?:19|20)\d\d\b)|(?<!\bmax)(?<!\bmin)(?<!\bca)(?<!\bvs)(?<!\bapprox)(?<!\b\d)(?<!\b\d\d)[.](?=\s)|"
     r"[:!?](?=\s)|\s(?=\((?=\w))|(?<=[\w`)\"])\s(?=(?-i:The|Our|We|Actually|Please|Let['’]s|Since|As|You|Keep|Remember|"
     r"For|It|There|Correction|This|That|My|Is|Can|Could|Note|I (?:had|have|think|want|was|will|am|set))\s)",
 )
@@ -182,9 +192,16 @@ PAST = tuple(
         rf"(?=\s*(?:{_ENDS}|\b(?:with|by|for|in|from|of|on|at|out|because|and|durch|mit|aus|bei)\b))",
         rf"(?:^|[,;.]\s|\b(?:so|and|but|that|und|aber|btw)\s){_X}\s+(?:(?:is|are|was|were|has|have|got|been|ist|sind|"
         r"wurde|wird)\s+){0,2}(?:\w+\s){0,1}?(?:out\b|gone|dead|dropped|scrapped|cancel\w*|retired|obsolete|deprecated|"
-        r"no longer|removed|off the table|quit|left|swapped|sick|on leave|stepped down|too \w+|unnecessary|not needed|"
+        r"no longer|removed|off the table|quit|left|swapped|sick|on (?:\w+ )?leave|stepped down|"
+        r"too \w+|unnecessary|not needed|"
         r"fell through|nicht mehr|krank|weg\b|raus\b|gestrichen|entfällt|gekündigt)",
         rf"\b(?:no more|keine?n?)\s+{_X}(?=\s+mehr\b|\s*(?:{_ENDS}|\b(?:for|in|und|and|but)\b))",
+        rf"(?:^|[,;.]\s|\b(?:no|nah|nope|you|that|und|nee|nein)\b[,\s]\s?){_X}\s*"
+        r"(?:[-–—:,]\s|\b(?:is|are|was|were|ist|war)\s|"
+        r"(?=isn|aren|wasn))(?:(?:not|isn['’]t|aren['’]t|wasn['’]t|nicht)\s(?:what|where|who|how|right|"
+        r"correct|true|current|used|in use|valid|das, was|richtig|korrekt|aktuell)|wrong|incorrect|outdated|falsch|veraltet|überholt)",
+        rf"\b(?:away from|(?:moved|moving|move|going|go) off(?: of)?|weg von|weg vom)\s+"
+        rf"(?:the |our |der |dem |den )?{_X}{_STOP}",
         rf"\b(?:replaces|supersedes|ersetzt|löst)\s+{_X}{_STOP}",
     )
 )

@@ -118,14 +118,15 @@ def _judge(new: Statement, index: _Index, place: int, may: May) -> Iterator[Repl
 
 
 def _replaced(old: int, new: int, clause: Clause, found: Found, shared: frozenset[str]) -> Replaced:
-    """Up to the last value that does not hold any more, with its unit; the whole clause where there is none."""
+    """Up to the last value that does not hold any more, with its unit; the whole clause where it has no other one."""
     ends = [
         next((e for k, s, e in clause.tokens if s >= end and k in clause.units), end)
         for key, _, end in clause.tokens
         if key in found.values
     ]
     kept = [v for v in clause.values if found.values and v.key not in found.values | shared]
-    return Replaced(old, new, clause.start, max(ends, default=clause.end), found.verdict, not kept)
+    end = max(ends, default=clause.end) if kept else clause.end
+    return Replaced(old, new, clause.start, end, found.verdict, not kept)
 
 
 def _parts(new: Statement) -> list[Clause]:

@@ -20,7 +20,10 @@ _SPOKEN = re.compile(
 _NOTHING = re.compile(
     r"(?:the )?user (?:quoted|ran|attached|asked (?!for|to|that)|asked:)|agent asked|times are in ", re.IGNORECASE
 )
-_BOUNDARY = re.compile(r"(?<=[.!?…])(\s+)(?=[\"'`(\[]?[A-Z0-9`])|(?<!\[earlier)(; )|(?<=[。！？])( )")
+_BOUNDARY = re.compile(
+    r"(?<=[.!?…])(\s+)(?=[\"'`(\[]?[A-Z0-9`])"
+    r"(?!(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)[a-zä]*\b)|(?<!\[earlier)(; )|(?<=[。！？])( )"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,11 +65,9 @@ def note(replaced: Earlier, seen_from: str) -> str:
 
 def with_marks(content: str, earlier: Iterable[Earlier], date: str) -> str:
     """A line's text with a mark behind each part that holds no more; once where several newer lines say so."""
-    for one in earlier:
-        end = place(content, one.text)
-        if end is not None and not MARK.match(content, end):
-            content = content[:end] + mark(one.date, one.time, date) + content[end:]
-    return content
+    plain = MARK.sub("", content)
+    ends = ((place(plain, one.text), mark(one.date, one.time, date)) for one in earlier)
+    return insert(content, {end: words for end, words in ends if end is not None})
 
 
 def place(content: str, text: str) -> int | None:
@@ -101,14 +99,14 @@ def insert(text: str, marks: Mapping[int, str]) -> str:
 def found(rows: Sequence[Row]) -> dict[str, tuple[Earlier, ...]]:
     """What of each row (in the log's order) a later one replaces, by the row's id."""
     out: dict[str, tuple[Earlier, ...]] = {}
+    plain = [MARK.sub("", row.content) for row in rows]
+    folded = [text.casefold() for text in plain]
     for number, newer in enumerate(rows):
-        if newer.dead or KEY not in newer.metadata:
-            continue
-        for one in newer.metadata[KEY]:
-            for older in rows[:number]:
-                end = place(older.content, one["text"])
-                if end is not None and not MARK.match(older.content, end):
+        for one in () if newer.dead else newer.metadata.get(KEY, ()):
+            words = one["text"].casefold()
+            for n in (n for n in range(number) if words in folded[n]):
+                if place(plain[n], one["text"]) is not None:
+                    known = out.get(rows[n].id, ())
                     said = Earlier(one["text"], newer.date, newer.time)
-                    known = out.get(older.id, ())
-                    out[older.id] = (*(e for e in known if e.text != said.text), said)
+                    out[rows[n].id] = (*(e for e in known if e.text != said.text), said)
     return out

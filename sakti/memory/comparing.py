@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-from sakti.memory.lexicon import COPULA, DIMENSIONS, HANDLES, OPPOSITES, RENAMES, STOPS_USING
+from sakti.memory.lexicon import COPULA, DIMENSIONS, GENERIC, HANDLES, OPPOSITES, RENAMES, STOPS_USING
 from sakti.memory.reading import EXACT, Clause, Statement, Value, is_exact, tied
 
 Verdict: TypeAlias = Literal["replaced", "doubtful"]
@@ -26,8 +26,8 @@ class Frequency(Counter[str]):
     """In how many clauses a key stands."""
 
     def weight(self, keys: Iterable[str]) -> float:
-        """How much keys tell: what stands in many clauses tells less."""
-        return sum(1.0 if self[k] <= 3 else 0.6 if self[k] <= 8 else 0.3 for k in keys)
+        """How much keys tell: what stands in many clauses tells less, and so does what is measured of many things."""
+        return sum(0.3 if k in GENERIC or self[k] > 8 else 1.0 if self[k] <= 3 else 0.6 for k in keys)
 
     def rare(self, keys: Iterable[str], at_most: int = 1) -> bool:
         """Whether one of the keys stands in so few clauses that it says which is meant."""
@@ -109,16 +109,27 @@ class Pair:
 
 def compared(pair: Pair) -> Found | None:
     """What the pair comes to; None where the new one says nothing against the older one."""
-    named = frozenset[str]() if pair.denial else pair.part.past & pair.old.keys
+    named = frozenset[str]() if pair.denial else pair.part.past & pair.old.keys or _denied(pair)
     if named and (found := _named(pair, named)):
         return found
     if not pair.shared - pair.old.units - pair.part.units or pair.new.adds:
         return None
     pairs = [(a, b) for a in pair.lost for b in pair.given if alike(a, b)]
     only = len(pair.lost) == len(pair.given) == 1
-    if pairs and pair.subject and (pair.new.replaces or pair.new.sets or (only and _same_subject(pair))):
+    if (
+        pairs
+        and pair.subject
+        and (pair.new.replaces or pair.new.sets or (only and (_same_subject(pair) or _same_measure(pair))))
+    ):
         return _changed(pair, pairs)
     return _turned(pair) or (_reworded(pair, bool(named)) if pair.new.replaces else None)
+
+
+def _denied(pair: Pair) -> frozenset[str]:
+    """Values of the older clause that the new one denies and gives another one for."""
+    given = [v for v in pair.new.whole.values if v.key not in pair.old.keys | pair.new.whole.negated]
+    denied = [v for v in pair.old.values if v.key in pair.part.negated]
+    return frozenset(v.key for v in denied if any(alike(v, other) for other in given))
 
 
 def _named(pair: Pair, named: frozenset[str]) -> Found | None:
@@ -151,7 +162,9 @@ def _changed(pair: Pair, pairs: list[tuple[Value, Value]]) -> Found | None:
     covered, fits = pair.covered, pair.fits
     if covered >= SURE and fits >= FITS:
         return Found("replaced" if pair.new.replaces or fits >= SURE else "doubtful", pair.score, gone)
-    apart = bool(pair.foreign and pair.old.words - pair.shared)  # each speaks of something that the other does not
+    apart = bool(
+        pair.foreign - GENERIC and pair.old.words - pair.shared - GENERIC
+    )  # each speaks of something that the other does not
     only = len(pair.lost) == len(pair.given) == 1 and covered >= FITS
     counted = fits == 1 and covered >= HALF and any(a.unit == b.unit and (a.unit or only) for a, b in pairs)
     if apart or fits < FITS or not (pair.new.replaces or counted):
@@ -216,6 +229,12 @@ def _stands_for(pair: Pair) -> bool:
 def _same_subject(pair: Pair) -> bool:
     """Whether both say a value of the very same thing, as "X is 1" and "X: 2" do."""
     return bool(pair.part.words) and pair.part.words == pair.old.words and all(map(_gives, (pair.part, pair.old)))
+
+
+def _same_measure(pair: Pair) -> bool:
+    """Whether both count the same of the same: "dumps expire after 30 days", "keep the dumps for 90 days"."""
+    a, b = pair.lost[0], pair.given[0]
+    return bool(a.unit) and a.unit == b.unit and pair.fits == 1 and pair.covered >= HALF
 
 
 def _gives(clause: Clause) -> bool:

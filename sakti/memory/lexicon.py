@@ -44,7 +44,8 @@ EMPTY = frozenset(
     verschiebt verschoben verschieben ersetzt ersetzen umbenannt läuft laufen beträgt liegt liegen seit eigentlich
     übrigens kurz ach quatsch korrektur besser richtig falsch gestern heute morgen sich dass wenn weil ja nein halt
     eben gut handle handles handling handled manage manages managed own owns owner responsible charge care lift lifted
-    sits zuständig betreut kümmert macht""".split()
+    sits relocated transferred transfer turns switches feels feel short long small few eher
+    steigen steigt gestiegen sinken sinkt gesunken übernommen zuständig betreut kümmert macht""".split()
 )
 
 # One of these words, or two of the others, and a sentence is taken for German: there any noun has a capital.
@@ -70,6 +71,7 @@ SAME = {
         pw password
         staging stage
         req reqs rps rpm requests request
+        max maximum limit
         sec secs s sekunde sekunden second
         min mins minuten minutes minute
         h hrs stunde stunden hour
@@ -95,7 +97,8 @@ REPLACES = _any(
     r"now, no longer, no more, any ?more, any longer, instead, rather than, in place of, actually, since",
     r"correct(?:ion|ed), chang(?:e[ds]?|ing), mov(?:e[ds]?|ing), switch(?:ed|es|ing)?, replac(?:e[ds]?|ing)",
     r"renam(?:e[ds]?|ing), supersed\w+, updat(?:e[ds]?|ing), (?:up|down)grad(?:e[ds]?|ing), bump(?:ed|s|ing)?",
-    r"lift(?:ed|s)?, away from, moving off, weg von, aktuell, these days, wrong, falsch, told you",
+    r"lift(?:ed|s)?, relocat\w+, transferr?(?:ed|s)?, turns out, away from, moving off",
+    r"weg von, aktuell, these days, wrong, falsch, told you, steig\w+, gestiegen, sink\w+, gesunken, übernommen",
     r"raise[ds]?, raising, lower(?:ed|s|ing)?, increase[ds]?, decrease[ds]?, reduce[ds]?, doubled?, halved?",
     r"cut (?:it |that )?to, swap(?:s|ped|ping)?, migrat(?:e[ds]?|ing), became, becomes, turn(?:s|ed) into",
     r"drop, dropp(?:ed|ing), scrap(?:ped)?, ditch(?:ed)?, cancel\w*, withdr[ae]w\w*, retract\w*, forget, ignore",
@@ -148,7 +151,9 @@ CORRECTS = _any(
 STOPS_USING = _any(
     r"(?:don['’]?t|do not|doesn['’]?t|does not|not|never|no longer|stop(?:ped)?) (?:us(?:e|ing)|need|run|have)",
     r"drop(?:ped)?, scrap(?:ped)?, ditch(?:ed)?, retired?, got rid of, get rid of, instead of, away from, replaced?",
-    r"nicht mehr, kein\w* \w+ mehr, weg von, statt, anstatt, ersetzt",
+    r"superseded, left, quit, gone, dropped out, stepped down, on (?:\w+ )?leave, nicht mehr, weg von",
+    r"kein\w* \w+ mehr, statt, anstatt, ersetzt, abgelöst, raus, krank, gekündigt, im ruhestand, in rente",
+    r"in elternzeit",
 )
 RENAMES = _any(r"renam\w+, umbenannt, heißt jetzt, (?:is|are) (?:now )?called")
 # What is done to a file, which says nothing of what it is.
@@ -193,13 +198,19 @@ PAST = tuple(
         rf"(?:^|[,;.]\s|\b(?:so|and|but|that|und|aber|btw)\s){_X}\s+(?:(?:is|are|was|were|has|have|got|been|ist|sind|"
         r"wurde|wird)\s+){0,2}(?:\w+\s){0,1}?(?:out\b|gone|dead|dropped|scrapped|cancel\w*|retired|obsolete|deprecated|"
         r"no longer|removed|off the table|quit|left|swapped|sick|on (?:\w+ )?leave|stepped down|"
-        r"too \w+|unnecessary|not needed|"
+        r"too \w+|unnecessary|not needed|unrealistic|overkill|not enough|insufficient|"
+        r"a (?:mistake|typo|(?:bad|poor|wrong) \w+)|im ruhestand|in rente|in elternzeit|im urlaub|"
         r"fell through|nicht mehr|krank|weg\b|raus\b|gestrichen|entfällt|gekündigt)",
         rf"\b(?:no more|keine?n?)\s+{_X}(?=\s+mehr\b|\s*(?:{_ENDS}|\b(?:for|in|und|and|but)\b))",
         rf"(?:^|[,;.]\s|\b(?:no|nah|nope|you|that|und|nee|nein)\b[,\s]\s?){_X}\s*"
         r"(?:[-–—:,]\s|\b(?:is|are|was|were|ist|war)\s|"
-        r"(?=isn|aren|wasn))(?:(?:not|isn['’]t|aren['’]t|wasn['’]t|nicht)\s(?:what|where|who|how|right|"
-        r"correct|true|current|used|in use|valid|das, was|richtig|korrekt|aktuell)|wrong|incorrect|outdated|falsch|veraltet|überholt)",
+        r"(?=isn|aren|wasn))(?:(?:not|isn['’]t|aren['’]t|wasn['’]t|nicht)\s(?:what|where|"
+        r"who|how|right|correct|true|current|used|in use|valid|das, was|richtig|korrekt|aktuell)|wrong|incorrect|"
+        r"outdated|falsch|veraltet|überholt)",
+        rf"\b(?:not|\w+n['’]t|nicht|kein\w*)\s(?!only|just|nur)(?:am |im |in |on |at )?{_X}\s*,?\s(?:but|sondern)\b",
+        rf"(?:^|[,;.]\s){_X}\s(?:wurde|wird|ist|was|is|got|gets|has been)\s(?:(?:durch|by|with)\s[\w.-]{{1,60}}\s)?"
+        r"(?:ersetzt|abgelöst|replaced|superseded|swapped)\b",
+        rf"(?:['’](?:re|m)|\b(?:are|am|is|got|came)) off (?:of )?(?:the |our )?{_X}{_STOP}",
         rf"\b(?:away from|(?:moved|moving|move|going|go) off(?: of)?|weg von|weg vom)\s+"
         rf"(?:the |our |der |dem |den )?{_X}{_STOP}",
         rf"\b(?:replaces|supersedes|ersetzt|löst)\s+{_X}{_STOP}",
@@ -229,6 +240,8 @@ OPPOSITES = (
     frozenset("on enabled enable true allowed yes active an aktiv aktiviert erlaubt ja".split()),
     frozenset("off disabled disable false forbidden no inactive aus inaktiv deaktiviert verboten nein".split()),
 )
+# What is measured or named, whatever it is of: one that says it and one that does not may mean the same.
+GENERIC = frozenset("limit valu numb sett amount threshold delay interval period duration version addres level".split())
 DIMENSIONS = {
     unit: kind
     for kind, units in {

@@ -23,7 +23,7 @@ LOOSE = 3  # plain words that may be a value together
 
 _TOKEN = re.compile(
     r"\b(?:time|log|sign|set|back|roll|check|shut|clean|look|pop)[ -](?:out|in|on|off|up|down|back)s?\b|"
-    r"https?://\S{1,200}|\d{1,3}(?:,\d{3}){1,6}(?:\.\d{1,20})?|[#@~]?\w[\w@./:+#'’-]{0,199}|[€$%]|"
+    r"https?://\S{1,200}|\d{1,3}(?:,\d{3}){1,6}(?:\.\d{1,20})?|\d{1,9},\d{1,2}(?![\w,])|[#@~]?\w[\w@./:+#'’-]{0,199}|[€$%]|"
     r"(?<=\s)[!?&*^<>+|]{1,3}(?=\s|$)",
     re.IGNORECASE,
 )
@@ -293,6 +293,8 @@ def stem(word: str) -> str:
     """A word as it is compared: without its ending, another word for the same thing in its place."""
     if word in lexicon.SAME:
         return lexicon.SAME[word]
+    if len(word) > 5 and word.endswith("ies"):
+        word = f"{word[:-3]}y"  # "nightlies", "policies"
     short = _END.sub("", word) if len(word) > 3 else word
     if short != word and len(short) > 4 and short[-1] == short[-2]:
         short = short[:-1]  # "swapped", "shipping"

@@ -52,7 +52,7 @@ _IMPERATIVE = re.compile(
     r"search|"
     r"send|set|show|simplify|sort|split|start|stop|summari[sz]e|take|tell|test|tidy|trace|try|turn|undo|update|"
     r"upgrade|"
-    r"verify|wire|work|wrap|write)\b"
+    r"verify|wire|work|wrap|write)\b(?!-\w)"
     # "log level is", "Test-Server ist": no verb
     r"(?!(?:[ -](?!what|if|whether|that|how|who|where|why|me|it|this)\w{1,40})?\s(?:is|are|was|ist|sind|heißt)\b)",
     re.IGNORECASE,

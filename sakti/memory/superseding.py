@@ -101,7 +101,8 @@ def _judge(new: Statement, index: _Index, place: int, may: May) -> Iterator[Repl
     for part in _parts(new):
         found: list[tuple[_Known, Found]] = []
         for known in index.sharing(part.keys | part.units):
-            stays = new.stays and 2 * len(known.clause.words & new.stays) > len(known.clause.words)
+            confirmed = any(v.key in new.stays for v in known.clause.values)
+            stays = new.stays and (confirmed or 2 * len(known.clause.words & new.stays) > len(known.clause.words))
             if stays or not may(known.place, place):
                 continue
             if judged := compared(Pair(known.clause, known.statement, part, new, index.frequency)):

@@ -114,7 +114,7 @@ def _open(line: str, old: str, new: str) -> bool:
     at = text.find(old.rstrip(" ."))
     if at < 0 or new.lower() in MARK.sub("", text).lower():
         return False
-    sentence = re.split(r"(?<=[.!?])\s+(?=[A-Z])", text[at:])[0]
+    sentence = re.split(r"(?<=[.!?])\s+(?=[A-Z])(?!April)", text[at:])[0]
     return not MARK.search(sentence)
 
 

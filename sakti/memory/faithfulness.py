@@ -16,7 +16,7 @@ from datetime import date, timedelta
 from sakti.memory import lines
 from sakti.memory.claims import CLOCK, DATE, HASH, NUMBER, OF_UNIT, QUANTITY, WEEKDAY, WEEKDAYS, WORDS, Claim, claims
 from sakti.memory.slices import at_once
-from sakti.memory.speaking import Said, Voices
+from sakti.memory.speaking import Said, Voices, plain
 
 _QUOTES = '`"“”'
 _MARKS = "`'\"“”.,:;!?()[]{}<>*"
@@ -32,7 +32,7 @@ _FLOAT = re.compile(r"\d+(?:\.\d+)?")
 _LETTERS = re.compile(r"[^\W\d_]{2,60}")
 KEPT_SHARE = 0.7  # of a line's words: so many in one line of the reflection, and it was kept in other words
 LISTED = 100
-STEP = 20_000  # characters
+STEP = 1_000  # characters
 NEAR, ROUGHLY = 0.02, 0.06  # shares by which figures may differ: of other units, of what is said to be rough
 ENDINGS = 3  # letters by which words for the same may differ at their ends
 _ROUGH = re.compile(
@@ -63,39 +63,48 @@ _TRACES = {
 
 class Source:
     """What lines are checked against, made ready once. `said`: the same by who said it, where that is known; `days`:
-    when it was said; `clocks`: at what times ("14:30"). To be read by `ready` before anything is looked up."""
+    when it was said; `clocks`: at what times ("14:30"). To be made `ready` before anything is looked up."""
 
     def __init__(
         self, *texts: str, said: Iterable[Said] = (), days: Iterable[date] = (), clocks: Iterable[str] = ()
     ) -> None:
         self._raw = texts
-        self._read = False
+        self._ready = self._read = False
         self.voices = Voices(said)
         self._days, self._clocks = list(days), set(clocks)
-
-    def ready(self) -> Generator[None, None, None]:
-        """Read the texts, by steps."""
-        if self._read:
-            return
-        self._text = _plain("\n".join(self._raw))
-        self._close = self._text.replace(" ", "")
-        yield
-        words = set(self._text.split())
-        self._words = words | {w.strip(_MARKS) for w in words}  # most of what is looked up: no need to read all
-        yield
-        self._letters: set[str] = set()
         self._figures: set[float] = set()
         self._amounts: dict[str, list[float]] = {}
         self._dates: set[tuple[int, int]] = {(d.month, d.day) for d in self._days}
         self._weekdays = {d.weekday() for d in self._days}
+
+    def ready(self) -> Generator[None, None, None]:
+        """Bring the texts into the form in which words are looked up, by steps."""
+        if self._ready:
+            return
+        self._text = plain("\n".join(self._raw))
+        yield
+        self._close = self._text.replace(" ", "")
+        words = set(self._text.split())
+        yield
+        self._words = words | {w.strip(_MARKS) for w in words}  # most of what is looked up: no need to read all
+        yield
+        self._letters = {word for piece in words for word in _LETTERS.findall(piece)}
+        self._sorted = sorted(self._letters)
+        yield from self.voices.ready()
+        self._ready = True
+
+    def read(self) -> Generator[None, None, None]:
+        """Read figures and dates, by steps; once, and only where a line says something in words of its own."""
+        if self._read:
+            return
+        self._figures |= {float(WORDS[w]) for w in self._letters & WORDS.keys()}
         for piece in _by_size(self._text):
             yield
-            self._letters.update(_LETTERS.findall(piece))
             self._read_piece(piece)
-        self._sorted, self._in_order = sorted(self._letters), sorted(self._figures)
+        self._in_order = sorted(self._figures)
         for found in self._amounts.values():
             found.sort()
-        yield from self.voices.ready()
+        yield from self.voices.index()
         self._read = True
 
     def _read_piece(self, piece: str) -> None:
@@ -103,7 +112,6 @@ class Source:
             self._figures |= figures(match[0])
             major = match[0].partition(".")[0]
             self._figures |= {float(major)} if len(major) > 1 and major.isdigit() else set()  # of 15.4 is 15 known
-        self._figures |= {float(WORDS[w]) for w in self._letters & WORDS.keys()}
         self._read_amounts(piece)
         for match in CLOCK.finditer(piece):
             self._clocks |= clocks(match)
@@ -138,8 +146,19 @@ class Source:
 
     def has(self, words: str) -> bool:
         """Whether words stand there, whatever their case and spaces."""
-        wanted = _plain(words)
+        wanted = plain(words)
         return wanted in self._words or wanted in self._text or wanted.replace(" ", "") in self._close
+
+    def has_exactly(self, claim: Claim) -> bool:
+        """Whether what is claimed stands there as it is written, and not as a part of something longer."""
+        words = plain(claim.text)
+        if claim.kind == "name":
+            return words in self._letters
+        if claim.kind in ("number", "version", "date"):
+            return words in self._words or bool(
+                re.search(rf"(?<![\w.,:-]){re.escape(words)}(?![\w:-]|[.,]\d)", self._text)
+            )
+        return self.supports(claim, "")
 
     def supports(self, claim: Claim, content: str) -> bool:
         """Whether what a line with that content claims is in the source."""
@@ -158,12 +177,9 @@ class Source:
             case "symbol":
                 return self.has(claim.text) or self._has_like(claim.text) or self.has(claim.text.replace("-", ""))
             case "name":
-                return self.has_word(claim.text) or self._has_like(claim.text)
+                return claim.text.casefold() in self._letters or self._has_like(claim.text)
             case _:
                 return self.has(claim.text)
-
-    def has_word(self, word: str) -> bool:
-        return word.casefold() in self._letters
 
     def _has_like(self, word: str) -> bool:
         """Whether another form of the word, or what tells of the thing, stands there."""
@@ -320,18 +336,21 @@ def _by_size(text: str) -> Iterator[str]:
         at = end
 
 
-def _plain(text: str) -> str:
-    return " ".join(text.split()).casefold()
-
-
 def flags(content: str, source: Source) -> tuple[str, ...]:
     """What a line claims that its source does not have, as "path: src/auth.ts"; empty for a faithful line."""
-    at_once(source.ready())
-    out: dict[str, None] = {}
-    for claim in claims(content):
-        if not source.supports(claim, content):
-            out[f"{claim.kind}: {claim.text.strip(_QUOTES)}"] = None
-    if words := source.voices.wrong(content):
+    return at_once(flagged(content, source))
+
+
+def flagged(content: str, source: Source) -> Generator[None, None, tuple[str, ...]]:
+    """As `flags`, by steps."""
+    yield from source.ready()
+    open_claims = [claim for claim in claims(content) if not source.has_exactly(claim)]
+    verbatim = source.voices.verbatim(content)
+    if not open_claims and verbatim:
+        return ()
+    yield from source.read()
+    out = {f"{c.kind}: {c.text.strip(_QUOTES)}": None for c in open_claims if not source.supports(c, content)}
+    if not verbatim and (words := source.voices.wrong(content)):
         out[f"speaker: {words}"] = None
     return tuple(out)
 
@@ -349,7 +368,7 @@ def dropped(inputs: Sequence[str], reflection: str) -> Dropped:
     of paths."""
     have = Source(reflection)
     at_once(have.ready())
-    kept = [set(_WORD.findall(_plain(line))) for line in reflection.split("\n") if line.strip()]
+    kept = [set(_WORD.findall(plain(line))) for line in reflection.split("\n") if line.strip()]
     lost: dict[str, None] = {}
     paths: dict[str, None] = {}
     for text in inputs:
@@ -361,5 +380,5 @@ def dropped(inputs: Sequence[str], reflection: str) -> Dropped:
 
 
 def _reworded(content: str, kept: Sequence[set[str]]) -> bool:
-    words = set(_WORD.findall(_plain(content)))
+    words = set(_WORD.findall(plain(content)))
     return bool(words) and any(len(words & other) >= KEPT_SHARE * len(words) for other in kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator
@@ -19,7 +20,7 @@ Said: TypeAlias = tuple[Voice, str]
 
 COVERED = 0.6  # share of a sentence's words that another one said in one sentence
 SENTENCES = 20_000  # of each voice that are looked at
-STEP = 50  # sentences
+STEP = 20  # sentences
 
 _STATES = re.compile(
     r"(?:the )?(?P<who>user|agent|assistant)(?: \([^)]{1,60}\))? (?:also |now |then |explicitly |always |never )*"
@@ -39,26 +40,41 @@ _FUNCTION = frozenset(
 
 
 class Voices:
-    """What each of them said, by sentences."""
+    """What each of them said, by sentences; to be read by `ready`, and by `index` before `wrong` is asked."""
 
     def __init__(self, said: Iterable[Said] = ()) -> None:
         self._said = said
-        self._having: dict[Voice, dict[str, list[int]]] = {v: defaultdict(list) for v in ("user", "agent", "text")}
-        self._count: Counter[Voice] = Counter()
+        self._texts: dict[Voice, list[str]] = {"user": [], "agent": [], "text": []}
+        self._plain: dict[Voice, str] = {}
+        self._having: dict[Voice, dict[str, list[int]]] = {}
 
     def ready(self) -> Generator[None, None, None]:
-        """Read all that was said, by steps."""
+        """Sort out who said what, by steps."""
         for voice, text in self._said:
             yield
-            for number, sentence in enumerate(_sentences(voice, text)):
+            self._texts[voice].append(text)
+        self._plain = {voice: plain("\n".join(texts)) for voice, texts in self._texts.items()}
+
+    def index(self) -> Generator[None, None, None]:
+        """Read every sentence, by steps; once."""
+        if self._having:
+            return
+        self._having = {voice: defaultdict(list) for voice in self._texts}
+        for voice, texts in self._texts.items():
+            sentences = (s for text in texts for s in _sentences(voice, text))
+            for number, sentence in enumerate(itertools.islice(sentences, SENTENCES)):
                 if number % STEP == 0:
                     yield
-                if self._count[voice] >= SENTENCES:
-                    break
                 for word in _words(sentence):
-                    self._having[voice][word].append(self._count[voice])
-                self._count[voice] += 1
-        self._said = ()
+                    self._having[voice][word].append(number)
+
+    def verbatim(self, content: str) -> bool:
+        """Whether a line says of nobody that they said something, or only what that one did say, word for word."""
+        states = _STATES.match(content)
+        if states is None:
+            return True
+        said = self._plain["user" if states["who"].casefold() == "user" else "agent"]
+        return all(plain(text).rstrip("…") in said for text in _sayings(content, states.end()))
 
     def wrong(self, content: str) -> str | None:
         """The words of a line that it puts into the wrong mouth: "User stated: never run tests" where only a file says
@@ -70,9 +86,7 @@ class Voices:
         others: tuple[Voice, ...] = (
             ("text",) if states["agreeing"] else ("agent", "text") if who == "user" else ("user",)
         )
-        for unit in units(content):
-            lead = _STATES.match(content) if unit.start < states.end() else None
-            text = content[lead.end() : unit.start + len(unit.text)] if lead else unit.text
+        for text in _sayings(content, states.end()):
             words = _words(text)
             if not words:
                 continue
@@ -87,6 +101,11 @@ class Voices:
         for word in words:
             common.update(set(self._having[voice].get(word, ())))
         return max(common.values(), default=0) / len(words)
+
+
+def plain(text: str) -> str:
+    """A text as it is searched, whatever its case and spaces."""
+    return " ".join(text.split()).casefold()
 
 
 def of_messages(messages: Iterable[Message]) -> Iterator[Said]:
@@ -108,6 +127,13 @@ def of_log(log: str) -> Iterator[Said]:
     """What the lines of a log say, by whom."""
     for row in lines.rows(log):
         yield speaker(row.content, row.priority) or "text", row.content
+
+
+def _sayings(content: str, start: int) -> Iterator[str]:
+    """The sentences of a line behind the words that say whose they are."""
+    for unit in units(content):
+        if text := content[max(start, unit.start) : unit.start + len(unit.text)].strip():
+            yield text
 
 
 def _sentences(voice: Voice, text: str) -> Iterator[str]:

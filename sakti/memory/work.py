@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import datetime
 from typing import Literal
@@ -14,7 +15,7 @@ from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, Message, plain_text
 from sakti.memory import dates, lines, marking, parse, speaking
-from sakti.memory.faithfulness import Source, dropped, flags
+from sakti.memory.faithfulness import Source, dropped, flagged
 from sakti.memory.protocol import ModelCall, ObserveInput, Observer, ReflectInput, Reflector
 from sakti.memory.slices import sliced
 from sakti.store import memory as memory_store
@@ -175,10 +176,10 @@ class Worker:
     ) -> Generator[None, None, list[NewLine]]:
         sections = {unmarked(content): name for content, name in categories.items()}
         out: list[NewLine] = []
-        yield from source.ready()
         for r in lines.rows(text):
-            yield
             said = unmarked(r.content)
+            doubts = yield from flagged(said, source)
+            yield
             metadata = r.metadata | ({"mode_specific": lines.fields(said)} if said in sections else {})
             out.append(
                 NewLine(
@@ -190,7 +191,7 @@ class Worker:
                     r.priority,
                     r.content,
                     metadata | more.get(r.line, {}),
-                    flags=flags(said, source),
+                    flags=doubts,
                     category=sections.get(said, ""),
                 )
             )
@@ -222,7 +223,9 @@ def source_of(request: ObserveInput) -> Source:
     moments = [datetime.fromtimestamp(m.created_at / 1000, dates.zone(request.timezone)) for m in request.messages]
     return Source(
         *texts, request.log, *aims, zones,
-        said=[*speaking.of_messages(request.messages), *speaking.of_log(request.log), *(("user", a) for a in aims)],
+        said=itertools.chain(
+            speaking.of_messages(request.messages), speaking.of_log(request.log), (("user", a) for a in aims)
+        ),
         days={m.date() for m in moments},
         clocks={f"{m.hour}:{m.minute:02}" for m in moments},
     )  # fmt: skip

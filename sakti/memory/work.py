@@ -47,13 +47,13 @@ class Worker:
     ) -> tuple[Group, list[NewLine]]:
         """Ask the Observer; the group is not stored yet, and its range is the caller's to say. Where nothing was worth
         a line its text is empty: the messages count as observed all the same."""
+        before = await self._log(record)  # ahead of the answer: between it and the commit as little as may be
         result = await self.observer.observe(request)
         await self._record_calls(request.thread_id, "observer", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
-        before = await self.store.read(memory_log.log_lines, record.id, states=("active", "buffered"))
         cleaned = with_zone(parse.clean(parse.sanitize_observation_lines(result.text)), request)
-        marked = await sliced(marking.mark_new(cleaned, before))
+        marked = await sliced(marking.mark_new(cleaned, before), self.clock.monotonic)
         text = marked.text
         metadata: Json = {"timezone": request.timezone} if text else {}
         if title := parse.clean_line(result.title, 80):
@@ -97,13 +97,15 @@ class Worker:
     ) -> tuple[Group, list[NewLine]]:
         """Ask the Reflector; raises `MemoryFailure` (not_smaller) unless the answer is smaller than its
         input."""
+        log = await self._log(record)
         result = await self.reflector.reflect(request)
         await self._record_calls(request.thread_id, "reflector", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
         merged = [g.id for g in groups]
         text = parse.clean(parse.sanitize_observation_lines(result.text))
-        text = with_pinned(await self._marked(record, text, request.pinned), request.pinned)
+        pinned_contents = frozenset(row.content for line in request.pinned for row in lines.rows(line))
+        text = with_pinned(marking.mark_known(text, marking.known(log), pinned_contents), request.pinned)
         before = sum(self.counter.count(t) for _, t in request.groups)
         after = self.counter.count(text)
         if not text or after >= before:
@@ -158,18 +160,15 @@ class Worker:
         ]
         return group, rows
 
-    async def _marked(self, record: Record, text: str, pinned: Sequence[str]) -> str:
-        """A reflection with marks on what it still says of what newer lines of the log replace."""
-        log = await self.store.read(memory_log.log_lines, record.id, states=("active", "buffered"))
-        kept = frozenset(row.content for line in pinned for row in lines.rows(line))
-        return marking.mark_known(text, marking.known(log), kept)
+    async def _log(self, record: Record) -> list[memory_log.LogLine]:
+        return await self.store.read(memory_log.log_lines, record.id, states=("active", "buffered"))
 
     async def rows(
         self, text: str, source: Source, categories: Mapping[str, str], more: Mapping[int, Json] | None = None
     ) -> list[NewLine]:
         """The lines of a log, each marked with what it claims that its source does not have, and with the section of
         its mode that it stands in (`categories`, by content); `more` goes into their metadata, by number."""
-        return await sliced(self._rows(text, source, categories, more or {}))
+        return await sliced(self._rows(text, source, categories, more or {}), self.clock.monotonic)
 
     def _rows(
         self, text: str, source: Source, categories: Mapping[str, str], more: Mapping[int, Json]

@@ -155,10 +155,23 @@ class Source:
         if claim.kind == "name":
             return words in self._letters
         if claim.kind in ("number", "version", "date"):
-            return words in self._words or bool(
-                re.search(rf"(?<![\w.,:-]){re.escape(words)}(?![\w:-]|[.,]\d)", self._text)
-            )
+            return words in self._words or self._stands_alone(words)
         return self.supports(claim, "")
+
+    def _stands_alone(self, words: str) -> bool:
+        """Whether words stand there that no letter, digit or sign of a figure continues."""
+        at = self._text.find(words)
+        while at >= 0:
+            before, behind = self._text[max(0, at - 1) : at], self._text[at + len(words) : at + len(words) + 2]
+            longer = (
+                behind[:1].isalnum()
+                or behind[:1] in tuple(":-_")
+                or (behind[:1] in (".", ",") and behind[1:].isdigit())
+            )
+            if not (longer or before.isalnum() or before in tuple(".,:-_")):
+                return True
+            at = self._text.find(words, at + 1)
+        return False
 
     def supports(self, claim: Claim, content: str) -> bool:
         """Whether what a line with that content claims is in the source."""

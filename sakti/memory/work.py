@@ -20,7 +20,7 @@ from sakti.memory.protocol import ModelCall, ObserveInput, Observer, ReflectInpu
 from sakti.memory.slices import sliced
 from sakti.store import memory as memory_store
 from sakti.store import memory_log, messages
-from sakti.store.database import Store
+from sakti.store.database import Database, Store
 from sakti.store.memory import Group, Held, NewLine, Record
 from sakti.store.replaced import unmarked
 
@@ -97,13 +97,13 @@ class Worker:
     ) -> tuple[Group, list[NewLine]]:
         """Ask the Reflector; raises `MemoryFailure` (not_smaller) unless the answer is smaller than its
         input."""
-        log = await self._log(record)
         result = await self.reflector.reflect(request)
         await self._record_calls(request.thread_id, "reflector", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
         merged = [g.id for g in groups]
         text = parse.clean(parse.sanitize_observation_lines(result.text))
+        sections, log = await self.store.read(_sections_and_log, record.id, merged)
         pinned_contents = frozenset(row.content for line in request.pinned for row in lines.rows(line))
         text = with_pinned(marking.mark_known(text, marking.known(log), pinned_contents), request.pinned)
         before = sum(self.counter.count(t) for _, t in request.groups)
@@ -155,7 +155,7 @@ class Worker:
             for r in await self.rows(
                 text,
                 Source(*inputs, said=[s for t in inputs for s in speaking.of_log(t)]),
-                await self.store.read(memory_store.categories, merged),
+                sections,
             )
         ]
         return group, rows
@@ -212,6 +212,14 @@ class Worker:
                 duration_ms=call.duration_ms,
                 stop_reason=call.stop_reason,
             )
+
+
+def _sections_and_log(
+    db: Database, record_id: str, merged: Sequence[str]
+) -> tuple[Mapping[str, str], list[memory_log.LogLine]]:
+    """The sections that lines of some groups stand in, and the log, by one question."""
+    log = memory_log.log_lines(db, record_id, states=("active", "buffered"))
+    return memory_store.categories(db, merged), log
 
 
 def source_of(request: ObserveInput) -> Source:

@@ -148,6 +148,7 @@ def complete(messages: Sequence[Message]) -> list[Message]:
 # --- words --------------------------------------------------------------------------------------------------
 
 _WORD = re.compile(r"\bz[0-9a-z]{6}\b")
+_REPEATED = re.compile(r"\[replaces [^\]\n]*\]")
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -167,5 +168,6 @@ def tag(message: Message) -> str:
 
 
 def words(text: str, known: Collection[str]) -> list[str]:
-    """The words of `known` in a text, in order."""
-    return [w for w in _WORD.findall(text) if w in known]
+    """The words of `known` in a text, in order; what a line repeats of an older one, to say that it replaces it, is not
+    said anew."""
+    return [w for w in _WORD.findall(_REPEATED.sub("", text)) if w in known]

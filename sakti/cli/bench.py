@@ -223,9 +223,13 @@ def memory(
         return
     for row in measured:
         common.say(f"{row['name']:<28} retention {row['retention']:>6.1%}  compression ×{row['compression']:.1f}")
+        common.say(f"   {row['contradicted']:.1%} contradicted, {row['wrongly_marked']:.1%} wrongly marked")
         for category, found in row["categories"].items():
             common.say(f"   {category:<10} " + "  ".join(f"{k} {v:>4}" for k, v in found.items()))
     common.say("retention: answers in what the model sees; compression: tokens that one token of the log stands for")
+    common.say(
+        "contradicted: replaced facts that stand unmarked beside the new ones; wrongly marked: of those that hold"
+    )
 
 
 async def _remembered(sessions: int, model: str | None) -> list[dict[str, Any]]:

@@ -524,6 +524,6 @@ def _say_lines(lines: Any, as_json: bool, **more: Any) -> None:
             common.say(f"\n{day}" if day else "")
         sign = {"high": "●", "medium": "○", "done": "✓"}.get(line.priority, "·")
         marks = f"{' pinned' if line.pinned else ''}{f' ?{len(line.flags)}' if line.flags else ''}"
-        common.say(f"{short(line.id)} {'  ' * line.depth}{sign} {line.time} {line.content}{marks}")
+        common.say(f"{short(line.id)} {'  ' * line.depth}{sign} {line.time} {line.marked}{marks}")
     if not lines:
         common.say("No observations yet." if not more else "There were no observations.")

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.tokens import Counter
-from sakti.memory import parse
+from sakti.memory import lines, parse
+from sakti.memory.marking import Known, mark_known
 from sakti.memory.protocol import ReflectInput, Reflector, ReflectResult
 from sakti.memory.shared import Part, joined, parts
 from sakti.store.memory import Group
@@ -15,7 +16,11 @@ from sakti.store.memory.sections import Section, Span
 
 
 async def reflect(
-    reflector: Reflector, groups: Sequence[Group], request: ReflectInput, counter: Counter
+    reflector: Reflector,
+    groups: Sequence[Group],
+    request: ReflectInput,
+    counter: Counter,
+    replaced: Sequence[Known] = (),
 ) -> tuple[ReflectResult, tuple[Section, ...]]:
     """The log condensed, and whose each part of it is. A part that cannot be made smaller stays as it is; raises as the
     Reflector does where none can. Task and response are those of a log of one thread alone."""
@@ -30,7 +35,7 @@ async def reflect(
             piece = _request(request, part, text, total)
             try:
                 results.append(await reflector.reflect(piece))
-                text = finished(results[-1].text, piece.pinned)
+                text = finished(results[-1].text, piece.pinned, replaced)
             except MemoryFailure as e:
                 failure = e
         texts.append((text, part.spans))
@@ -61,9 +66,11 @@ def _request(whole: ReflectInput, part: Part, text: str, total: int) -> ReflectI
     )
 
 
-def finished(text: str, pinned: Sequence[str]) -> str:
-    """What a Reflector gave, as it is stored: cleaned, with every pinned line in it."""
-    return with_pinned(parse.clean(parse.sanitize_observation_lines(text)), pinned)
+def finished(text: str, pinned: Sequence[str], replaced: Sequence[Known] = ()) -> str:
+    """What a Reflector gave, as it is stored: cleaned, with a mark behind what newer lines replace and with every
+    pinned line in it, word for word."""
+    contents = frozenset(row.content for line in pinned for row in lines.rows(line))
+    return with_pinned(mark_known(parse.clean(parse.sanitize_observation_lines(text)), replaced, contents), pinned)
 
 
 def with_pinned(text: str, pinned: Sequence[str]) -> str:

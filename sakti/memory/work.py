@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Generator, Mapping, Sequence
+from datetime import datetime
 from typing import Literal
 
 from sakti.core.clock import Clock
@@ -12,15 +14,17 @@ from sakti.core.events import Event, Notice
 from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, Message, plain_text
-from sakti.memory import dates, lines, parse, reflect_parts
-from sakti.memory.faithfulness import Source, dropped, flags
+from sakti.memory import dates, lines, marking, parse, reflect_parts, speaking
+from sakti.memory.faithfulness import Source, dropped, flagged
 from sakti.memory.protocol import ModelCall, ObserveInput, Observer, ReflectInput, Reflector
 from sakti.memory.shared import pieces
+from sakti.memory.slices import sliced
 from sakti.store import memory as memory_store
-from sakti.store import messages
-from sakti.store.database import Store
+from sakti.store import memory_log, messages
+from sakti.store.database import Database, Store
 from sakti.store.memory import Group, Held, NewLine, Record
 from sakti.store.memory.sections import Section, spans, stored, thread_of_row, union
+from sakti.store.replaced import unmarked
 
 
 class Worker:
@@ -45,11 +49,14 @@ class Worker:
     ) -> tuple[Group, list[NewLine]]:
         """Ask the Observer; the group is not stored yet, and its range is the caller's to say. Where nothing was worth
         a line its text is empty: the messages count as observed all the same."""
+        before = await self._log(record)  # ahead of the answer: between it and the commit as little as may be
         result = await self.observer.observe(request)
         await self._record_calls(request.thread_id, "observer", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
-        text = with_zone(parse.clean(parse.sanitize_observation_lines(result.text)), request)
+        cleaned = with_zone(parse.clean(parse.sanitize_observation_lines(result.text)), request)
+        marked = await sliced(marking.mark_new(cleaned, before), self.clock.monotonic)
+        text = marked.text
         metadata: Json = {"timezone": request.timezone} if text else {}
         if title := parse.clean_line(result.title, 80):
             metadata["title"] = " ".join(title.split())
@@ -63,7 +70,8 @@ class Worker:
             suggested_response=parse.clean_line(result.suggested_response),
             metadata=metadata,
         )
-        return group, self.rows([text], source_of(request), result.categories)
+        rows = await self.rows([text], source_of(request), result.categories, marked.metadata)
+        return group, rows
 
     def empty_group(self, record: Record, request: ObserveInput, held: Held, cycle_id: str) -> Group:
         """A group that says nothing."""
@@ -91,13 +99,16 @@ class Worker:
     ) -> tuple[Group, list[NewLine]]:
         """Ask the Reflector; raises `MemoryFailure` (not_smaller) unless the answer is smaller than its
         input."""
+        merged = [g.id for g in groups]
+        sections, log = await self.store.read(_sections_and_log, record.id, merged)
+        replaced = marking.known(log)
         made: tuple[Section, ...] = ()
         if record.scope == "resource":
-            result, made = await reflect_parts.reflect(self.reflector, groups, request, self.counter)
+            result, made = await reflect_parts.reflect(self.reflector, groups, request, self.counter, replaced)
             text = result.text
         else:
             result = await self.reflector.reflect(request)
-            text = reflect_parts.finished(result.text, request.pinned)
+            text = reflect_parts.finished(result.text, request.pinned, replaced)
         await self._record_calls(request.thread_id, "reflector", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
@@ -109,7 +120,6 @@ class Worker:
                 code="not_smaller",
             )
         inputs = [t for _, t in request.groups]
-        merged = [g.id for g in groups]
         lost = dropped(inputs, text)
         # of several threads its own is the one with the newest notes
         own = groups[-1].thread_id if made else request.thread_id
@@ -153,30 +163,54 @@ class Worker:
                 pinned=memory_store.as_line(r.content, r.priority, r.time).lstrip("* ").strip() in pinned,
                 thread_id=thread_of_row(group, r.line),
             )
-            for r in self.rows(
-                [t for t, _ in pieces(group)], Source(*inputs), await self.store.read(memory_store.categories, merged)
+            for r in await self.rows(
+                [t for t, _ in pieces(group)],
+                Source(*inputs, said=[s for t in inputs for s in speaking.of_log(t)]),
+                sections,
             )
         ]
         return group, rows
 
-    def rows(self, texts: Sequence[str], source: Source, categories: Mapping[str, str]) -> list[NewLine]:
+    async def _log(self, record: Record) -> list[memory_log.LogLine]:
+        return await self.store.read(memory_log.log_lines, record.id, states=("active", "buffered"))
+
+    async def rows(
+        self,
+        texts: Sequence[str],
+        source: Source,
+        categories: Mapping[str, str],
+        more: Mapping[int, Json] | None = None,
+    ) -> list[NewLine]:
         """The lines of a log of one or several parts, each marked with what it claims that its source does not have,
-        and with the section of its mode that it stands in (`categories`, by content)."""
-        return [
-            NewLine(
-                self.ids.new(),
-                number,
-                r.depth,
-                r.date,
-                r.time,
-                r.priority,
-                r.content,
-                r.metadata | ({"mode_specific": lines.fields(r.content)} if r.content in categories else {}),
-                flags=flags(r.content, source),
-                category=categories.get(r.content, ""),
+        and with the section of its mode that it stands in (`categories`, by content); `more` goes into their metadata,
+        by number."""
+        return await sliced(self._rows(texts, source, categories, more or {}), self.clock.monotonic)
+
+    def _rows(
+        self, texts: Sequence[str], source: Source, categories: Mapping[str, str], more: Mapping[int, Json]
+    ) -> Generator[None, None, list[NewLine]]:
+        sections = {unmarked(content): name for content, name in categories.items()}
+        out: list[NewLine] = []
+        for number, r in enumerate(r for text in texts for r in lines.rows(text)):
+            said = unmarked(r.content)
+            doubts = yield from flagged(said, source)
+            yield
+            metadata = r.metadata | ({"mode_specific": lines.fields(said)} if said in sections else {})
+            out.append(
+                NewLine(
+                    self.ids.new(),
+                    number,
+                    r.depth,
+                    r.date,
+                    r.time,
+                    r.priority,
+                    r.content,
+                    metadata | more.get(number, {}),
+                    flags=doubts,
+                    category=sections.get(said, ""),
+                )
             )
-            for number, r in enumerate(r for text in texts for r in lines.rows(text))
-        ]
+        return out
 
     async def _record_calls(
         self, thread_id: str, purpose: Literal["observer", "reflector"], calls: Sequence[ModelCall]
@@ -196,11 +230,28 @@ class Worker:
             )
 
 
+def _sections_and_log(
+    db: Database, record_id: str, merged: Sequence[str]
+) -> tuple[Mapping[str, str], list[memory_log.LogLine]]:
+    """The sections that lines of some groups stand in, and the log, by one question."""
+    log = memory_log.log_lines(db, record_id, states=("active", "buffered"))
+    return memory_store.categories(db, merged), log
+
+
 def source_of(request: ObserveInput) -> Source:
     """What an observation may draw on: the messages whole, and the log before them."""
     texts = [plain_text(m.parts) for m in request.messages]
     zones = f"{request.timezone} {request.zone_before}"
-    return Source(*texts, request.log, request.current_task or "", request.goal, request.focus, zones)
+    aims = [request.current_task or "", request.goal, request.focus]
+    moments = [datetime.fromtimestamp(m.created_at / 1000, dates.zone(request.timezone)) for m in request.messages]
+    return Source(
+        *texts, request.log, *aims, zones,
+        said=itertools.chain(
+            speaking.of_messages(request.messages), speaking.of_log(request.log), (("user", a) for a in aims)
+        ),
+        days={m.date() for m in moments},
+        clocks={f"{m.hour}:{m.minute:02}" for m in moments},
+    )  # fmt: skip
 
 
 def with_zone(text: str, request: ObserveInput) -> str:

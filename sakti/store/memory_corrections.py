@@ -16,7 +16,7 @@ from sakti.core.errors import MemoryFailure
 from sakti.core.types import Json
 from sakti.store import memory, search_index
 from sakti.store.connection import Database
-from sakti.store.memory_log import LogLine, lines_where
+from sakti.store.memory_log import LogLine, lines_where, with_earlier
 
 Action: TypeAlias = Literal["pin", "unpin", "edit", "forget"]
 KEY = "corrections"
@@ -162,7 +162,7 @@ def as_of(db: Database, record_id: str, time: int) -> list[LogLine]:
                     forgotten=False,
                 )
             )
-    return out
+    return with_earlier(out)
 
 
 # --- rows -------------------------------------------------------------------------------------------------

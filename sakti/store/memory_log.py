@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sakti.core.types import Json
-from sakti.store import threads
+from sakti.store import replaced, threads
 from sakti.store.connection import Database
 from sakti.store.memory.group_rows import cursor, groups_by_id
 from sakti.store.memory.sections import Span, spans
@@ -15,7 +16,8 @@ from sakti.store.memory.sections import Span, spans
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line of the active log. `content` is what a correction made of it where there is one."""
+    """One line of the active log. `content` is what a correction made of it where there is one; `earlier` what of it
+    newer lines of the same look at the log replace."""
 
     id: str
     group_id: str
@@ -34,13 +36,26 @@ class LogLine:
     first_index: int | None
     last_index: int | None
     category: str = ""
+    earlier: tuple[replaced.Earlier, ...] = ()
+
+    @property
+    def marked(self) -> str:
+        """The text as people read it: with a mark behind what a newer line replaces."""
+        return replaced.with_marks(self.content, self.earlier, self.date)
+
+
+def with_earlier(lines: Sequence[LogLine]) -> list[LogLine]:
+    """The lines of a log, in its order, each with what the later ones among them replace of it."""
+    rows = [replaced.Row(x.id, x.content, x.date, x.time, x.metadata, x.forgotten) for x in lines]
+    found = replaced.found(rows)
+    return [dataclasses.replace(x, earlier=found[x.id]) if x.id in found else x for x in lines]
 
 
 def log_lines(db: Database, record_id: str, *, states: Sequence[str] = ("active",)) -> list[LogLine]:
     """The lines of a record's log in the order in which the model sees them."""
     marks = ",".join("?" * len(states))
     found = lines_where(db, f"g.record_id = ? AND g.state IN ({marks})", (record_id, *states))
-    return [line for line, _ in found]
+    return with_earlier([line for line, _ in found])
 
 
 def lines_where(db: Database, where: str, values: Sequence[object]) -> list[tuple[LogLine, str]]:
@@ -253,15 +268,10 @@ def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 
         return None
     lines: list[str] = []
     for identifier, _, _ in threads:
-        rows = db.execute_sql(
-            "SELECT coalesce(o.edited, o.content)"
-            " FROM observation_groups g JOIN observations o ON o.group_id = g.id"
-            " WHERE g.thread_id = ? AND g.state = 'active' AND o.forgotten = 0"
-            " AND (o.pinned = 1 OR (o.priority = 'high' AND o.depth = 0))"
-            " ORDER BY o.pinned DESC, o.pk DESC LIMIT ?",
-            (identifier, limit),
-        ).fetchall()
-        lines += [r[0] for r in rows]
+        log = with_earlier([x for x, _ in lines_where(db, "g.thread_id = ? AND g.state = 'active'", (identifier,))])
+        worth = [x for x in reversed(log) if not x.forgotten and (x.pinned or (x.priority == "high" and not x.depth))]
+        worth.sort(key=lambda x: not x.pinned)
+        lines += [x.marked for x in worth[:limit]]
     tasks = db.execute_sql(
         "SELECT handle, title, status FROM tasks WHERE resource_id = ? AND status IN ('open', 'in_progress')"
         " AND deleted_at IS NULL ORDER BY status DESC, priority, created_at LIMIT 12",

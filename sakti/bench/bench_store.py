@@ -109,10 +109,11 @@ class BenchStore(Store):
             self.apart += time.thread_time() - started
         return found
 
-    def _upkeep(self, seconds: float) -> None:
+    def _upkeep(self, seconds: float) -> bool:
         started = time.thread_time()
-        super()._upkeep(seconds)
+        more = super()._upkeep(seconds)
         self.apart += time.thread_time() - started
+        return more
 
 
 def _nobody(db: Database, act: Act) -> None:

@@ -17,9 +17,9 @@ from sakti.core.events import Event, MemoryActivation, MemoryOperation, MemorySt
 from sakti.core.types import Message, TextPart, ToolResultPart
 from sakti.memory.engine import MemoryEngine
 from sakti.memory.protocol import ObserveInput, ReflectInput
-from sakti.store import inspection
+from sakti.store import memory_rows
 from sakti.store.connection import Database
-from sakti.store.inspection import GroupRow
+from sakti.store.memory_rows import GroupRow
 
 OF_A_TURN = ("begin", "step", "end")  # acts that nobody asked for by hand
 KEPT = 60  # answers of Reflectors that are remembered
@@ -98,7 +98,7 @@ class Checker:
     def at_the_end(self, db: Database, record_id: str) -> None:
         """Look at everything once more, and at what search knows of it."""
         self.look(db, record_id)
-        self.find(invariants.searchable(self.at[record_id], inspection.searched(db, record_id), self.ledger))
+        self.find(invariants.searchable(self.at[record_id], memory_rows.searched(db, record_id), self.ledger))
 
     def _commit(self, db: Database, record_id: str, before: Snapshot, after: Snapshot, act: Act) -> Iterator[Finding]:
         undo = self._undo(record_id, before, after, act)
@@ -152,7 +152,7 @@ class Checker:
             return
         if not self.ledger.knows(group.thread_id, group.first_index):
             return
-        if loose := inspection.unsealed(db, group.thread_id, group.first_index, group.last_index):
+        if loose := memory_rows.unsealed(db, group.thread_id, group.first_index, group.last_index):
             yield 2, f"messages {loose[:6]} were observed and may still change: they are not sealed"
 
     def _entered(self, before: Snapshot, entered: list[GroupRow], act: Act) -> Iterator[Finding]:
@@ -350,7 +350,8 @@ class Checker:
 
         if not any(sorted(shown) == sorted(due(s)) for s in reversed(since)):
             yield 3, f"the Observer of {first} was shown {len(shown)} lines of the log, there are {len(due(since[-1]))}"
-        limit = self.settings.observation.previous_observer_tokens
+        size = sum(m.tokens for m in request.messages)
+        limit = min(self.settings.observation.previous_observer_tokens, int(size * oracle.TAIL_SHARE))
         newest = request.log.rstrip().rpartition("\n")[2]
         if shown and self.counter.count(newest) + 1 <= limit and newest not in prompt:
             yield 3, "the Observer was not shown the end of the log"

@@ -9,7 +9,7 @@ from sakti.core.types import Message, TextPart, Thread
 from sakti.store import leases, memory, messages
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.memory import Activation, Group, Held, NewLine
+from sakti.store.memory import Activate, Add, Group, Held, NewLine
 
 GROUP_MESSAGES = 500
 _TEXTS = ("Please look at src/auth/token.py again.", "I looked at it: the token is refreshed before each request.")
@@ -61,8 +61,7 @@ def _some(db: Database, thread: Thread, record_id: str, first: int, size: int, t
         message_tokens=sum(m.tokens for m in rows),
         observation_tokens=24,
     )
-    _store(db, group, thread, expected_cursor=first - 1)
-    _activate(db, group, thread, (group.id,), None, first - 1, rows[-1].index)
+    _add(db, group, thread)
     return dataclasses.replace(group, state="active")
 
 
@@ -85,38 +84,16 @@ def _merge(db: Database, record_id: str, thread: Thread, made: list[Group]) -> N
         merged_group_ids=tuple(g.id for g in made),
         message_tokens=sum(g.message_tokens for g in made),
     )
-    _store(db, reflection, thread, expected_cursor=None)
-    last = made[-1].last_index or 0
-    _activate(db, reflection, thread, (), reflection.id, last, last)
+    _add(db, reflection, thread)
 
 
-def _store(db: Database, group: Group, thread: Thread, expected_cursor: int | None) -> None:
-    held = Held("observing", "history", group.id)
-    leases.acquire(
-        db,
-        record_id=group.record_id,
-        kind=held.kind,
-        owner=held.owner,
-        operation_id=held.operation_id,
-        thread_id=thread.id,
-        now=thread.created_at,
-    )
+def _add(db: Database, group: Group, thread: Thread) -> None:
+    observed = group.kind == "observation"
+    held = Held("observing" if observed else "reflecting", "history", group.id)
+    now, record, operation = thread.created_at, group.record_id, held.operation_id
+    leases.acquire(db, record_id=record, kind=held.kind, owner=held.owner, operation_id=operation, now=now)
     line = NewLine(f"line-{group.id}", 0, 0, "", "12:00", "medium", group.text, {"files": [], "line_numbers": []})
-    memory.insert_group(db, group, [line], resource_id=thread.resource_id, expected_cursor=expected_cursor, held=held)
-    leases.release(db, record_id=group.record_id, kind=held.kind, owner=held.owner, operation_id=held.operation_id)
-
-
-def _activate(
-    db: Database,
-    made: Group,
-    thread: Thread,
-    groups: tuple[str, ...],
-    reflection: str | None,
-    cursor: int,
-    last: int,
-) -> None:
-    observed, now = made.message_tokens if groups else 0, thread.created_at
-    memory.activate(
-        db,
-        Activation(made.record_id, thread.id, groups, reflection, cursor, last, observed, 0, 20, 0, {}, None, now),
-    )
+    memory.advance(db, record, thread.id, Add(group, [line], held, activate=observed), now)
+    if not observed:
+        memory.advance(db, record, thread.id, Activate((), reflection=True), now)
+    leases.release(db, record_id=record, kind=held.kind, owner=held.owner, operation_id=operation)

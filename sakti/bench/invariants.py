@@ -13,7 +13,7 @@ from typing import TypeAlias
 from sakti.bench import oracle
 from sakti.bench.snapshot import Ledger, Snapshot
 from sakti.core.types import Message
-from sakti.store.inspection import GroupRow
+from sakti.store.memory_rows import GroupRow
 
 Finding: TypeAlias = tuple[int, str]
 _FORWARD = {

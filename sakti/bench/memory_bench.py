@@ -204,7 +204,7 @@ class Observed:
         await self.engine.end_turn()
         await self.engine.wait_idle()
         self._step = 0
-        generations = self.engine.flow.window.record.generation_count
+        generations = self.engine.state.window.record.generation_count
         grown, self._asked = generations > self._asked, generations
         return grown or last
 
@@ -318,8 +318,8 @@ async def _observed(
         try:
             await memory.open()
             asked = await ask(session, memory, tally)
-            tally.whole += memory.engine.flow.window.record.total_tokens_observed
-            tally.kept += memory.engine.flow.observation_tokens()
+            tally.whole += memory.engine.state.window.record.total_tokens_observed
+            tally.kept += memory.engine.state.observation_tokens()
         finally:
             await memory.engine.close()
             await store.close()

@@ -16,6 +16,7 @@ from sakti.core.types import Message, plain_text
 
 MINUTE = 60_000
 BACKLOG = 2  # times `block_after` pending when a thread is opened: it is caught up with in the background
+TAIL_SHARE = 0.4  # of what is observed: so much of the log before it an Observer sees at most
 IDLE = {"5m": 5 * MINUTE, "1h": 60 * MINUTE}
 OTHER_TTL = ("anthropic", "google", "gemini", "openai", "deepseek", "groq")  # keep prompts for times of their own
 

@@ -13,8 +13,10 @@ from sakti.bench.oracle import MINUTE, Numbers
 from sakti.bench.request_checks import Asked
 from sakti.bench.snapshot import Snapshot
 from sakti.memory.engine import Prepared
-from sakti.store import inspection
+from sakti.store import memory_rows
 from sakti.store.connection import Database
+
+RESTS = ("held", "paused", "catching up", "backing off")  # phases in which a request need not take all that is pending
 
 
 class StepChecks:
@@ -110,9 +112,12 @@ class StepChecks:
         ends, size = numbers(eye, self._settings, self._counter, prepared), log_tokens(prepared, self._counter)
         pending = now.pending(eye.thread_id, self._ledger)
         paused = eye.record_id in self._all.paused
+        if eye.failures and pending > oracle.BACKLOG * ends.block_after:
+            eye.catching_up = True  # what failed is done again in the background
         behind = eye.catching_up or paused  # as the step began
         eye.catching_up = behind and pending > ends.block_after
-        rooms = [r for r in (ends.block_after if behind else None, eye.room) if r is not None]
+        resting = behind or prepared.status.phase in RESTS
+        rooms = [r for r in (oracle.BACKLOG * ends.block_after if resting else None, eye.room) if r is not None]
         asked = Asked(eye.thread_id, prompts, eye.budget, min(rooms, default=None), ends, size)
         since = [s for s in self._all.history.get(eye.record_id, ()) if s.number >= eye.since] or [now]
         found: list[Finding] = []
@@ -194,5 +199,5 @@ class StepChecks:
     def _others_work(self, db: Database, eye: Eye) -> bool:
         """Whether another window, or one that is gone, has memory's work of this record in its hands."""
         mine = f"-{eye.number}-"
-        held = inspection.under_way(db, eye.record_id, self._all.clock.now())
+        held = memory_rows.under_way(db, eye.record_id, self._all.clock.now())
         return any(mine not in owner for owner in held.values())

@@ -37,7 +37,7 @@ from sakti.core.types import (
 )
 from sakti.memory.engine import MemoryEngine, Prepared
 from sakti.providers.scripted import ScriptedProvider
-from sakti.store import inspection, messages, threads
+from sakti.store import memory_rows, messages, threads
 
 T = TypeVar("T")
 WORKSPACE = "/bench"
@@ -115,7 +115,7 @@ class Window:
         store.late = random.Random(self.stage.source.random()) if self.stage.script.late else None
         store.committed = self.stage.checker.committed
         for owner in self.owners:
-            await store.write(inspection.bury, owner, f"{socket.gethostname()}:{NOBODY}:{owner[-8:]}")
+            await store.write(memory_rows.bury, owner, f"{socket.gethostname()}:{NOBODY}:{owner[-8:]}")
         self.owners.clear()
         await self.open(thread_id)
 
@@ -149,6 +149,7 @@ class Window:
             observer=self.observer,
             reflector=self.reflector,
             emit=self._emit,
+            patience=0,
             owner=self._owner("memory"),
             timezone="UTC",
             failpoint=self._failpoint,

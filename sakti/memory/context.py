@@ -31,7 +31,7 @@ class ContextBuilder:
         self._cache: dict[tuple[str, str, int, int | None], Block] = {}
         self._last_dates: dict[str, int | None] = {}
         self._texts: dict[tuple[str, str], Block] = {}
-        self._made: tuple[list[Group], int, tuple[Block, ...], int] = ([], 0, (), 0)
+        self._made: tuple[Sequence[Group], int, tuple[Block, ...], int] = ([], 0, (), 0)
 
     def log(self, active: Sequence[Group], now: int) -> tuple[Block, ...]:
         """One block for each group, in order; `now` is noon of the day. Empty without observations."""
@@ -41,13 +41,12 @@ class ContextBuilder:
         """Tokens of the log as the model sees it, without the instructions round it."""
         return self._render(active, now)[3]
 
-    def _render(self, active: Sequence[Group], now: int) -> tuple[list[Group], int, tuple[Block, ...], int]:
+    def _render(self, active: Sequence[Group], now: int) -> tuple[Sequence[Group], int, tuple[Block, ...], int]:
         made = self._made
-        # groups never change, so the same ones in the same order on the same day give the same blocks
-        if made[1] == now and len(made[0]) == len(active) and all(a is b for a, b in zip(made[0], active, strict=True)):
+        if made[0] is active and made[1] == now:  # a window's log is never changed, only replaced
             return made
         if not any(g.text for g in active):  # nothing is counted, so a new thread does not load the tokenizer
-            self._made = (list(active), now, (), 0)
+            self._made = (active, now, (), 0)
             return self._made
         previous: int | None = None
         out: list[Block] = [self.text("instructions", self._instructions())]
@@ -69,7 +68,7 @@ class ContextBuilder:
         self._cache = fresh
         tokens = sum(b.tokens for b in out[1:])
         out[-1] = dataclasses.replace(out[-1], edge=True)
-        self._made = (list(active), now, tuple(out), tokens)
+        self._made = (active, now, tuple(out), tokens)
         return self._made
 
     def text(self, kind: str, text: str, *, edge: bool = False) -> Block:
@@ -90,7 +89,7 @@ class ContextBuilder:
     def reminder(self, thread_id: str, resource_id: str) -> Message:
         """The message that stands where raw messages have left: never stored, shown, searched or observed."""
         text = f"<system-reminder>\n{read_prompt('memory-reminder')}\n</system-reminder>"
-        tokens = self._counter.count(text)
+        tokens = self.text("reminder", text).tokens
         return Message(
             REMINDER_ID,
             thread_id,

@@ -1,165 +1,107 @@
-"""Memory's rows as they stand, read without the functions that memory works with: for checks from outside.
-
-A defect in how memory reads or writes its tables cannot hide itself here. Nothing that works uses this module.
-"""
+"""What is the matter with a database, whatever state it is in: nothing here needs a sound one."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import os
+from pathlib import Path
 
-from sakti.core.types import Json
-from sakti.store.connection import Database
+import apsw
 
-BEAT_MS = 30_000  # how long a lease holds after its holder's last beat
+from sakti.core.errors import StoreError
+from sakti.store import failures, files, maintenance, migrate, opening
+from sakti.store.connection import plain
+from sakti.store.maintenance import Finding
 
-
-@dataclass(frozen=True, slots=True)
-class GroupRow:
-    """A group of a log, whatever has become of it."""
-
-    id: str
-    thread_id: str
-    kind: str
-    state: str
-    text: str
-    first_index: int | None
-    last_index: int | None
-    message_ids: tuple[str, ...]
-    message_tokens: int
-    observation_tokens: int
-    merged_group_ids: tuple[str, ...]
-    current_task: str | None
+_TO_READ_MS = 5_000
 
 
-@dataclass(frozen=True, slots=True)
-class LineRow:
-    """A line of a group, as it was made (`content`) and as people have changed it."""
-
-    id: str
-    group_id: str
-    depth: int
-    content: str
-    pinned: bool
-    edited: str | None
-    forgotten: bool
-
-    @property
-    def shown(self) -> str:
-        """The text that the log has of it; empty where it is forgotten."""
-        return "" if self.forgotten else self.edited or self.content
-
-
-@dataclass(frozen=True, slots=True)
-class RecordRow:
-    scope: str
-    generation_count: int
-    total_tokens_observed: int
-    observation_token_count: int
-    metadata: Json
+def inspect(path: Path, *, deep: bool = True) -> list[Finding]:
+    """Everything that can be told of the database at `path`, in the order in which a person would ask; only reads.
+    `deep`: each indexed text is compared with its index, too."""
+    place = _place(path)
+    if not path.exists():
+        return [*place, _absent(path)]
+    try:
+        opening.look_at(path)
+        way = opening.Way(str(path)) if files.writable(path) else opening.to_read(path)
+    except StoreError as e:
+        return [*place, _file(e)]
+    except (OSError, apsw.Error) as e:
+        return [*place, Finding("file", False, f"{path} cannot be opened: {e}")]
+    try:
+        return [*place, *_contents(path, way, deep=deep)]
+    finally:
+        way.remove()
 
 
-def record(db: Database, record_id: str) -> RecordRow | None:
-    row = db.execute_sql(
-        "SELECT scope, generation_count, total_tokens_observed, observation_token_count, metadata"
-        " FROM observational_memory WHERE id = ?",
-        (record_id,),
-    ).fetchone()
-    return None if row is None else RecordRow(row[0], row[1], row[2], row[3], json.loads(row[4]))
+def _absent(path: Path) -> Finding:
+    folder = next(p for p in path.absolute().parents if p.exists())
+    if not os.access(folder, os.W_OK):
+        detail = f"{path} is not there and cannot be made: {folder} may not be written, so nothing is saved"
+        return Finding("file", False, detail, f"Make it writable, or {opening.ANOTHER}.")
+    return Finding("file", True, f"{path} is not there yet: it is made at the first start")
 
 
-def states(db: Database, record_id: str) -> tuple[tuple[str, str], ...]:
-    """(id, state) of every group of a record, in the order they were made."""
-    sql = "SELECT id, state FROM observation_groups WHERE record_id = ? ORDER BY pk"
-    return tuple(db.execute_sql(sql, (record_id,)).fetchall())
+def _file(error: StoreError) -> Finding:
+    return Finding("file", False, error.message.removesuffix(f" {failures.RECOVER}"), failures.RECOVER)
 
 
-def cursors(db: Database, record_id: str) -> dict[str, int]:
-    """How far each thread is observed, by thread; a thread that is not observed yet is left out."""
-    sql = "SELECT thread_id, last_index FROM observation_cursors WHERE record_id = ?"
-    return dict(db.execute_sql(sql, (record_id,)).fetchall())
+def _place(path: Path) -> list[Finding]:
+    """Where it lies, and who may read it there."""
+    found: list[Finding] = []
+    wide = [(p, mode) for p in (path.parent, *files.all_of(path)) if (mode := files.open_to_others(p)) is not None]
+    for p, mode in wide:
+        if p == path.parent and not mode & 0o022:
+            continue  # others may look into the folder: its files are private all the same
+        what = "write into" if p == path.parent else "read"
+        found.append(Finding("access", False, f"others may {what} {p} (mode {mode:o})", _chmod(p)))
+    if path.exists() and not files.writable(path):
+        mend = f"Make the file and its folder writable, or {opening.ANOTHER}."
+        found.append(Finding("access", False, f"{path} may not be written: nothing is saved", mend))
+    if kind := files.network(path):
+        detail = f"{path} lies on a network file system ({kind}): it is used without a write-ahead log"
+        mend = f"Locks may not hold there: use it from one machine at a time, or {opening.ANOTHER}."
+        found.append(Finding("file system", False, detail, mend))
+    return found
 
 
-def compactions(db: Database, record_id: str) -> tuple[str, ...]:
-    """Ids of the compactions of a record that were not taken back, oldest first."""
-    sql = "SELECT id FROM compaction_records WHERE record_id = ? AND undone_at IS NULL ORDER BY pk"
-    return tuple(i for (i,) in db.execute_sql(sql, (record_id,)).fetchall())
+def _chmod(path: Path) -> str:
+    return f"chmod {'700' if path.is_dir() else '600'} {path}"
 
 
-def groups(db: Database, ids: Sequence[str]) -> list[GroupRow]:
-    sql = (
-        "SELECT id, thread_id, kind, state, text, first_index, last_index, message_ids, message_tokens,"
-        f" observation_tokens, merged_group_ids, current_task FROM observation_groups WHERE id IN ({_marks(ids)})"
-    )
-    return [
-        GroupRow(
-            r[0],
-            r[1],
-            r[2],
-            r[3],
-            r[4],
-            r[5],
-            r[6],
-            tuple(json.loads(r[7])),
-            r[8],
-            r[9],
-            tuple(json.loads(r[10])),
-            r[11],
-        )
-        for r in db.execute_sql(sql, list(ids)).fetchall()
-    ]
+def _contents(path: Path, way: opening.Way, *, deep: bool) -> list[Finding]:
+    try:
+        connection = way.connect()
+    except apsw.Error as e:
+        return [_unreadable(e, path)]
+    try:
+        connection.set_busy_timeout(_TO_READ_MS)
+        connection.execute("PRAGMA query_only = 1")
+        db = plain(connection)
+        opening.whose(connection, path)
+        version = migrate.current_version(db)
+        if version != migrate.LATEST:
+            return [_schema(version), *maintenance.integrity_findings(db)]
+        return maintenance.check(db, deep=deep)
+    except StoreError as e:
+        return [_file(e)]
+    except apsw.Error as e:
+        return [_unreadable(e, path)]
+    except Exception as e:  # a query that was never meant for what it found
+        return [Finding("integrity", False, f"its contents cannot be read ({type(e).__name__}: {e})", failures.RECOVER)]
+    finally:
+        connection.close()
 
 
-def lines(db: Database, group_ids: Sequence[str]) -> dict[str, list[LineRow]]:
-    """The lines of some groups in their order, by group."""
-    sql = (
-        "SELECT id, group_id, depth, content, pinned, edited, forgotten FROM observations"
-        f" WHERE group_id IN ({_marks(group_ids)}) ORDER BY group_id, line"
-    )
-    out: dict[str, list[LineRow]] = {g: [] for g in group_ids}
-    for id_, group, depth, content, pinned, edited, forgotten in db.execute_sql(sql, list(group_ids)).fetchall():
-        out[group].append(LineRow(id_, group, depth, content, bool(pinned), edited, bool(forgotten)))
-    return out
+def _schema(version: int) -> Finding:
+    if version > migrate.LATEST:
+        detail = f"made by a newer sakti (schema {version}, this one knows {migrate.LATEST}): it is only read"
+        return Finding("schema", False, detail, "Update sakti to write to it.")
+    return Finding("schema", True, f"schema {version}: it becomes {migrate.LATEST} at the next start")
 
 
-def unsealed(db: Database, thread_id: str, first: int, last: int) -> list[int]:
-    """Indexes of the messages in a range that may still change: not sealed, and not withheld."""
-    rows = db.execute_sql(
-        "SELECT message_index FROM messages WHERE thread_id = ? AND message_index BETWEEN ? AND ?"
-        " AND sealed_at IS NULL AND state != 'withheld'",
-        (thread_id, first, last),
-    ).fetchall()
-    return [i for (i,) in rows]
-
-
-def under_way(db: Database, record_id: str, now: int) -> dict[str, str]:
-    """Who holds which lease of a record now: kind → owner."""
-    sql = "SELECT kind, owner FROM leases WHERE record_id = ? AND expires_at > ?"
-    return dict(db.execute_sql(sql, (record_id, now)).fetchall())
-
-
-def searched(db: Database, record_id: str) -> dict[str, str]:
-    """What search looks at of a record's lines: line → text."""
-    sql = (
-        "SELECT d.doc_id, d.text FROM observation_groups g JOIN observations o ON o.group_id = g.id"
-        " JOIN search_docs d ON d.kind IN ('observation', 'reflection') AND d.doc_id = o.id WHERE g.record_id = ?"
-    )
-    return dict(db.execute_sql(sql, (record_id,)).fetchall())
-
-
-def beat(db: Database, owners: Iterable[str], now: int) -> None:
-    """What the heartbeats of processes that run do while time passes."""
-    for owner in owners:
-        db.execute_sql(
-            "UPDATE leases SET heartbeat_at = ?, expires_at = ? WHERE owner = ?", (now, now + BEAT_MS, owner)
-        )
-
-
-def bury(db: Database, owner: str, nobody: str) -> None:
-    """The process of `owner` is no more: its leases carry the name of one that nobody has."""
-    db.execute_sql("UPDATE leases SET owner = ? WHERE owner = ?", (nobody, owner))
-
-
-def _marks(values: Sequence[object]) -> str:
-    return ",".join("?" * len(values))
+def _unreadable(error: apsw.Error, path: Path) -> Finding:
+    if failures.code_of(error) == "damaged":
+        return Finding("integrity", False, str(error), failures.RECOVER)
+    told = failures.explained(error, path, saving=False, waited=_TO_READ_MS / 1000)
+    return Finding("file", False, told.message)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sakti.core.types import Json
 from sakti.store.connection import Database
+from sakti.store.memory.group_rows import cursor
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,20 +186,18 @@ def unobserved_elsewhere(
     """What was last said in a workspace's other threads that a record has not observed: of the `recent` threads
     last talked in, at most `limit` messages of each, the newest first."""
     threads = db.execute_sql(
-        "SELECT t.id, coalesce(c.last_index, -1) FROM threads t LEFT JOIN observation_cursors c"
-        " ON c.thread_id = t.id AND c.record_id = ? WHERE t.resource_id = ? AND t.id != ? AND t.parent_id IS NULL"
-        " AND t.deleted_at IS NULL"
-        " ORDER BY t.updated_at DESC LIMIT ?",
-        (record_id, resource_id, thread_id, recent),
+        "SELECT id FROM threads WHERE resource_id = ? AND id != ? AND parent_id IS NULL AND deleted_at IS NULL"
+        " ORDER BY updated_at DESC LIMIT ?",
+        (resource_id, thread_id, recent),
     ).fetchall()
     return [
         Said(thread, *row)
-        for thread, last in threads
+        for (thread,) in threads
         for row in db.execute_sql(
             "SELECT message_index, role, substr(raw_content, 1, ?), created_at FROM messages"
             " WHERE thread_id = ? AND message_index > ? AND state = 'saved' AND role != 'system'"
             " AND instr(metadata, '\"synthetic\"') = 0 ORDER BY message_index DESC LIMIT ?",
-            (characters, thread, last, limit),
+            (characters, thread, cursor(db, record_id, thread), limit),
         ).fetchall()
     ]
 

@@ -94,3 +94,16 @@ def test_a_closed_terminal_ends_it(place: Place) -> None:
         t.until("ready")
         t.hang_up()
         assert t.process.wait(20) == 128 + signal.SIGHUP
+
+
+def test_what_is_not_kept_says_so_when_it_is_left(place: Place) -> None:
+    place.model.play("hello", "Good day.")
+    with place.open("--plain", "--no-save") as t:
+        t.until("Nothing of this session is kept")
+        t.keys("hello\r")
+        t.until("Good day.")
+        t.keys("\x04")
+        assert t.ended() == 0
+        assert "Nothing of this session was kept." in t.text
+        assert "resume with" not in t.text
+    assert not place.path.exists()

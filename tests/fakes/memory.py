@@ -78,6 +78,7 @@ class Driver:
     """A thread, its engine, and what an agent does to them; every request is checked and kept."""
 
     zone = "UTC"
+    patience = 0.1  # seconds that a step waits for another window's observation
 
     def __init__(self, store: Store, settings: MemorySettings, observer: Any, reflector: Any, counter: Counter) -> None:
         self.store, self.settings, self.observer, self.reflector = store, settings, observer, reflector
@@ -138,6 +139,7 @@ class Driver:
             emit=self.events.append,
             timezone=self.zone,
             failpoint=self.failpoint,
+            patience=self.patience,
         )
         await self.engine.open(thread)
 
@@ -201,7 +203,7 @@ class Driver:
 
     def check(self, prepared: Prepared) -> None:
         """The invariants that every request shows."""
-        flow = self.engine._flow
+        flow = self.engine._state
         assert flow is not None
         sent = [m for m in prepared.messages if "synthetic" not in m.metadata]
         indexes = [m.index for m in sent]
@@ -216,7 +218,7 @@ class Driver:
             if group.kind == "observation":
                 assert not covered & set(range(group.first_index or 0, (group.last_index or 0) + 1)), "observed twice"
             covered |= set(range(group.first_index or 0, (group.last_index or 0) + 1))
-        if self.budget is None and not flow.backlog and self.engine._room is None:
+        if self.budget is None and flow.room() is None and self.engine._room is None:
             missing = [m.index for m in self.said if m.index not in covered and m.index not in indexes]
             assert not missing, f"messages {missing} are neither raw nor in the log"
         else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Literal
 
 import pydantic
@@ -17,8 +16,9 @@ from sakti.core.errors import SaktiError
 from sakti.core.events import Event, TasksChanged
 from sakti.core.tokens import Counter
 from sakti.core.types import Json
-from sakti.memory import page_schema, working_memory
+from sakti.memory import page_schema
 from sakti.memory import recall as recall_module
+from sakti.memory.pages import Pages
 from sakti.store import search as search_store
 from sakti.store.database import Store
 from sakti.tasks import queries, service
@@ -49,7 +49,8 @@ def make_tools(
 ) -> list[Tool]:
     """The three tools of one session. `in_window` gives the ids of the messages that the model sees already."""
 
-    schema = page_schema.load(settings.working_memory.schema, Path(resource_id))
+    pages = Pages(store, counter, settings, resource_id)
+    schema = pages.schema()
 
     def actor(run: ToolRun) -> service.Actor:
         return service.Actor(resource_id, session_id, store.clock.now(), run.thread_id)
@@ -114,7 +115,9 @@ def make_tools(
         add: bool = True,
         messageId: str | None = None,
         content: Annotated[str | None, "on update_context: Markdown sections, or a JSON object"] = None,
-        scope: Literal["resource", "thread"] = "resource",
+        scope: Annotated[
+            Literal["resource", "thread"] | None, "on update_context: the workspace's page, or this thread's own"
+        ] = None,
         replace: bool = False,
     ) -> Outcome:
         who = actor(run)
@@ -172,15 +175,8 @@ def make_tools(
                     task = await store.write(service.link, who, id, messageId or "")
                     result = {"task": service.describe(task)}
                 case "update_context":
-                    page, changed = await working_memory.update(
-                        store,
-                        counter,
-                        scope=scope,
-                        owner_id=resource_id if scope == "resource" else run.thread_id,
-                        content=content or "",
-                        replace=replace,
-                        actor="agent",
-                        schema=schema,
+                    page, changed = await pages.update(
+                        run.thread_id, content or "", scope=scope, replace=replace, actor="agent"
                     )
                     result = {"workingMemory": page, "changed": list(changed)}
         except SaktiError as e:

@@ -70,7 +70,7 @@ async def test_five_generations_without_a_model(monkeypatch: pytest.MonkeyPatch)
     async def turn_ends(self: memory_bench.Observed, last: bool) -> bool:
         now = await ends(self, last)
         if last:
-            generations.append(self.engine.flow.window.record.generation_count)
+            generations.append(self.engine.state.window.record.generation_count)
         return now
 
     monkeypatch.setattr(memory_bench.Observed, "turn_ends", turn_ends)

@@ -37,7 +37,6 @@ async def test_a_generated_conversation_keeps_every_promise(seed: int) -> None:
     assert run.observer_calls
 
 
-@pytest.mark.xfail(strict=True, reason="the commits of two windows know too little of each other")
 @pytest.mark.parametrize("seed", TWO_WINDOWS)
 async def test_windows_do_not_take_from_each_other(seed: int) -> None:
     assert (await play(seed)).violations == []
@@ -75,13 +74,7 @@ def dying(name: str) -> script.Script:
     )
 
 
-UNSAFE = {"uncompact.committed": "that automatic observation waits is stored apart from the undo"}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=[pytest.mark.xfail(strict=True, reason=UNSAFE[n])] if n in UNSAFE else []) for n in NAMES],
-)
+@pytest.mark.parametrize("name", NAMES)
 async def test_dying_at_a_commit_boundary_loses_nothing(name: str) -> None:
     run = await replay(dying(name), COUNTER, kill_at=name)
     assert run.kills, "the failpoint was never reached"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sakti.core.events import MemoryOperation
 from sakti.memory.faithfulness import Source, dropped, flags
 from sakti.memory.protocol import ObserveInput, ObserveResult
 from sakti.store import memory_log
@@ -59,6 +60,30 @@ def test_what_a_reflection_dropped_is_listed() -> None:
     lost = dropped([log], "* 🔴 (10:00) It was decided by the user that all tokens live in Redis")
     assert lost.lines == ("User prefers tabs",)
     assert lost.paths == ("src/a.py",)
+
+
+class AtTheLimit(ScriptedObserver):
+    """Writes a line whose 10,000th UTF-16 unit is the first half of an emoji, and half a pair of its own."""
+
+    async def observe(self, request: ObserveInput) -> ObserveResult:
+        result = await super().observe(request)
+        return replace(result, text="* " + "a" * 9_997 + "\U0001f600 tail\n* \ud83d alone")
+
+
+async def test_an_emoji_where_a_line_is_cut_is_no_reason_to_stop(tmp_path: Path) -> None:
+    driver = await Driver.make(tmp_path / "m.db", observer=AtTheLimit())
+    for number in range(6):
+        await driver.turn(f"part {number} " + "word " * 120, [{"text": "answer " * 60}])
+        await driver.engine.wait_idle()
+    found = await driver.store.read(
+        memory_log.log_lines, driver.engine.record_id, states=("active", "buffered", "superseded")
+    )
+    assert {line.content for line in found if line.kind == "observation"} == {
+        "a" * 9_997 + " … [truncated]",
+        "alone",
+    }
+    assert not [e for e in driver.of(MemoryOperation) if e.kind == "failed"]
+    await driver.close()
 
 
 class Inventing(ScriptedObserver):

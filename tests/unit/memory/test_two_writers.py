@@ -157,7 +157,7 @@ class TwoWriters(RuleBasedStateMachine):
 
         async def die() -> None:
             driver = self.both[one]
-            tasks = driver.engine.flow.tasks()
+            tasks = driver.engine.tasks()
             for task in tasks:
                 task.cancel()
             driver.store._in_transaction = _gone  # type: ignore[method-assign]
@@ -195,7 +195,7 @@ class TwoWriters(RuleBasedStateMachine):
     def nothing_breaks(self) -> None:
         for driver in self.both:
             failed = [e.fields["error"] for e in driver.events if isinstance(e, MemoryOperation) and e.kind == "failed"]
-            expected = ("rate limit", "already in progress", "another sakti", "took this work over", "not smaller")
+            expected = ("rate limit", "already in progress", "in another window", "took this work over", "not smaller")
             strange = [
                 error
                 for error in failed

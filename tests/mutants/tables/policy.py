@@ -1,0 +1,111 @@
+"""Thresholds, boundaries, intervals, cuts."""
+
+from tests.mutants.apply import Mutant as M
+
+MUTANTS = (
+    M("policy-threshold-floor", "sakti.memory.policy:calculate_dynamic_threshold", "+ 0.5", "+ 0.0"),
+    M("policy-threshold-min", "sakti.memory.policy:calculate_dynamic_threshold", ", threshold.min)", ", 1)"),
+    M(
+        "policy-buffer-of-min",
+        "sakti.memory.policy:resolve_buffer_tokens",
+        "get_max_threshold(threshold) * buffer",
+        "100 * buffer",
+    ),
+    M("policy-buffer-off", "sakti.memory.policy:resolve_buffer_tokens", "buffer is None or buffer is False", "True"),
+    M(
+        "policy-block-fraction",
+        "sakti.memory.policy:resolve_block_after",
+        "if 1 <= block_after < 100:",
+        "if 1 < block_after < 100:",
+    ),
+    M("policy-floor-inverted", "sakti.memory.policy:resolve_retention_floor", "(1 - max(", "(max("),
+    M("policy-floor-absolute", "sakti.memory.policy:resolve_retention_floor", "activation >= 1000", "activation >= 1"),
+    M("policy-boundary-first", "sakti.memory.policy:choose_boundary", "total >= target", "total > 0"),
+    M(
+        "policy-boundary-overshoot",
+        "sakti.memory.policy:choose_boundary",
+        "(overshoots or leaves_too_little) and below",
+        "False",
+    ),
+    M(
+        "policy-boundary-all",
+        "sakti.memory.policy:choose_boundary",
+        "    return above\n",
+        "    return len(chunk_tokens)\n",
+    ),
+    M(
+        "policy-projection-all",
+        "sakti.memory.policy:calculate_projected_message_removal",
+        "sum(chunk_tokens[: choose_boundary(chunk_tokens, activation, threshold, pending)])",
+        "sum(chunk_tokens)",
+    ),
+    M(
+        "policy-interval-never",
+        "sakti.memory.policy:interval_crossed",
+        "math.floor(tokens / buffer) >",
+        "math.floor(tokens / buffer) > 99 +",
+    ),
+    M("policy-interval-not-halved", "sakti.memory.policy:interval_crossed", "buffer /= 2", "buffer /= 1"),
+    M("policy-interval-shrunk", "sakti.memory.policy:interval_crossed", "last_boundary = 0", "pass"),
+    M("policy-ttl-minutes", "sakti.memory.policy:parse_activation_ttl", "_UNITS[unit[0]]", "1000"),
+    M("policy-ttl-off", "sakti.memory.policy:parse_activation_ttl", "value is None or value is False", "value is None"),
+    M(
+        "policy-ttl-openai",
+        "sakti.memory.policy:resolve_auto_activation_ttl",
+        'if retention == "in_memory":',
+        'if retention == "24h":',
+    ),
+    M(
+        "policy-open-call-forever",
+        "sakti.memory.policy:select_safe_buffer_prefix",
+        'all(m.role == "tool" for m in messages[number + 1 :])',
+        "True",
+    ),
+    M("policy-cut-in-exchange", "sakti.memory.policy:safe_cuts", "if not waiting:", "if True:"),
+    M("policy-cut-open-call", "sakti.memory.policy:safe_cuts", 'if message.role != "tool":', "if False:"),
+    M(
+        "policy-numbers-threshold-x10",
+        "sakti.memory.policy:effective_numbers",
+        "threshold=threshold,",
+        "threshold=threshold * 10,",
+    ),
+    M(
+        "policy-numbers-block-x10",
+        "sakti.memory.policy:effective_numbers",
+        "block_after=max(threshold, int(block))",
+        "block_after=max(threshold, int(block)) * 10",
+    ),
+    M(
+        "policy-numbers-block-is-threshold",
+        "sakti.memory.policy:effective_numbers",
+        "block_after=max(threshold, int(block))",
+        "block_after=threshold",
+    ),
+    M("policy-numbers-reflect-x10", "sakti.memory.policy:effective_numbers", "reflect_at=log,", "reflect_at=log * 10,"),
+    M(
+        "policy-numbers-reflect-block-x10",
+        "sakti.memory.policy:effective_numbers",
+        "max(log, int(reflect_block))",
+        "max(log, int(reflect_block)) * 10",
+    ),
+    M(
+        "policy-numbers-no-background",
+        "sakti.memory.policy:effective_numbers",
+        "reflect_from=None if buffer is None else",
+        "reflect_from=None if True else",
+    ),
+    M("policy-numbers-no-budget", "sakti.memory.policy:effective_numbers", "if budget is not None:", "if False:"),
+    M(
+        "policy-numbers-not-shared",
+        "sakti.memory.policy:effective_numbers",
+        "if settings.share_token_budget else messages",
+        "if False else messages",
+    ),
+    M("policy-numbers-split", "sakti.memory.policy:effective_numbers", "log = room * 4 // 7", "log = room * 3 // 7"),
+    M(
+        "policy-numbers-interval-too-large",
+        "sakti.memory.policy:effective_numbers",
+        "buffer if buffer < threshold else",
+        "buffer if True else",
+    ),
+)

@@ -11,10 +11,12 @@ MUTANTS = (
         f"{OBSERVATION}:Observation._piece",
         "            group, lines = await self.worker.observe(state.window.record, request, held, operation.cycle_id)",
         "            try:\n"
-        "                group, lines = await self.worker.observe(state.window.record, request, held, operation.cycle_id)\n"
+        "                group, lines = await self.worker.observe(\n"
+        "                    state.window.record, request, held, operation.cycle_id)\n"
         "            except Exception:\n"
         "                group = self.worker.empty_group(state.window.record, request, held, operation.cycle_id)\n"
         "                lines = []",
+        by="tests/unit/memory/test_requests.py",
     ),
     M(
         "observe-nothing-sealed",
@@ -28,7 +30,13 @@ MUTANTS = (
         "memory_store.set_buffered_at(db, window.record.id, window.pending, operation.started)",
         "pass",
     ),
-    M("observe-no-refresh", f"{OBSERVATION}:Observation._observe", "await state.refresh()", "pass"),
+    M(
+        "observe-no-refresh",
+        f"{OBSERVATION}:Observation._observe",
+        "await state.refresh()",
+        "pass",
+        by="tests/unit/memory/test_requests.py",
+    ),
     M(
         "observe-not-in-slices",
         f"{OBSERVATION}:Observation._observe",
@@ -46,6 +54,7 @@ MUTANTS = (
         f"{OBSERVATION}:Observation._pending",
         "pending = [m for m in self.state.window.uncovered() if m.id in ids]",
         "pending = list(found)",
+        by="tests/unit/memory/test_requests.py",
     ),
     M("observe-everything-pending", f"{OBSERVATION}:Observation._pending", " if m.id in ids]", "]"),
     M(
@@ -89,12 +98,14 @@ MUTANTS = (
         f"{OBSERVATION}:Observation._piece",
         "first_index=piece[0].index",
         "first_index=piece[0].index + 1",
+        by="tests/unit/memory/test_boundaries.py",
     ),
     M(
         "observe-last",
         f"{OBSERVATION}:Observation._piece",
         "last_index=piece[-1].index",
         "last_index=piece[-1].index - 1",
+        by="tests/unit/memory/test_boundaries.py",
     ),
     M(
         "observe-tokens",
@@ -108,8 +119,20 @@ MUTANTS = (
         "message_ids=tuple(m.id for m in piece)",
         "message_ids=()",
     ),
-    M("observe-at-once", f"{OBSERVATION}:Observation._piece", "activate=not buffering", "activate=True"),
-    M("observe-never-at-once", f"{OBSERVATION}:Observation._piece", "activate=not buffering", "activate=False"),
+    M(
+        "observe-at-once",
+        f"{OBSERVATION}:Observation._piece",
+        "activate=not buffering",
+        "activate=True",
+        by="tests/unit/memory/test_boundaries.py",
+    ),
+    M(
+        "observe-never-at-once",
+        f"{OBSERVATION}:Observation._piece",
+        "activate=not buffering",
+        "activate=False",
+        by="tests/unit/memory/test_boundaries.py",
+    ),
     M(
         "observe-not-crossed",
         f"{OBSERVATION}:Observation.start",
@@ -155,42 +178,82 @@ MUTANTS = (
         "            return",
     ),
     M("observe-others-not-seen", f"{OBSERVATION}:Observation.join_others", "await self.state.refresh()", "pass"),
-    M("observe-failure-done", f"{OBSERVATION}:Observation._run", "signal = Signal.FAILED", "signal = Signal.DONE"),
+    M(
+        "observe-failure-done",
+        f"{OBSERVATION}:Observation._run",
+        "signal = Signal.FAILED",
+        "signal = Signal.DONE",
+        by="tests/unit/memory/test_requests.py",
+    ),
     M(
         "observe-no-backoff",
         f"{OBSERVATION}:Observation._run",
         "state.retry = state.retry.after(",
         "_ = state.retry.after(",
+        by="tests/unit/memory/test_requests.py",
     ),
     M(
         "observe-backoff-stays",
         f"{OBSERVATION}:Observation._run",
         'state.retry, state.note = policy.Backoff(), ""',
         'state.note = ""',
+        by="tests/unit/memory/test_requests.py",
     ),
     M(
         "observe-harmless-fails",
         f"{OBSERVATION}:Observation._run",
         "if not isinstance(e, MemoryFailure) or e.code not in HARMLESS:",
         "if True:",
+        by="tests/unit/memory/test_requests.py",
     ),
-    M("backoff-not-longer", "sakti.memory.policy:Backoff.after", "min(LONGEST_RETRY, 2**self.failures)", "1"),
-    M("backoff-by-time", "sakti.memory.policy:Backoff.due", " or now >= self.time", ""),
-    M("backoff-by-tokens", "sakti.memory.policy:Backoff.due", "pending >= self.tokens or ", ""),
+    M(
+        "backoff-not-longer",
+        "sakti.memory.policy:Backoff.after",
+        "min(LONGEST_RETRY, 2**self.failures)",
+        "1",
+        by="tests/unit/memory/test_window.py",
+    ),
+    M(
+        "backoff-by-time",
+        "sakti.memory.policy:Backoff.due",
+        " or now >= self.time",
+        "",
+        by="tests/unit/memory/test_window.py",
+    ),
+    M(
+        "backoff-by-tokens",
+        "sakti.memory.policy:Backoff.due",
+        "pending >= self.tokens or ",
+        "",
+        by="tests/unit/memory/test_window.py",
+    ),
     M(
         "reflect-while-resting",
         f"{REFLECTION}:Reflection.start",
         "if numbers.reflect_from is None or state.phase in RESTING:",
         "if numbers.reflect_from is None:",
     ),
-    M("reflect-not-before", f"{REFLECTION}:Reflection.start", ">= numbers.reflect_from", ">= 10 * numbers.reflect_at"),
+    M(
+        "reflect-not-before",
+        f"{REFLECTION}:Reflection.start",
+        ">= numbers.reflect_from",
+        ">= 10 * numbers.reflect_at",
+        by="tests/unit/memory/test_boundaries.py",
+    ),
     M(
         "reflect-always",
         f"{REFLECTION}:Reflection.start",
         "if state.observation_tokens() >= numbers.reflect_from:",
         "if True:",
+        by="tests/unit/memory/test_boundaries.py",
     ),
-    M("reflect-from-at", f"{REFLECTION}:Reflection.start", ">= numbers.reflect_from", "> numbers.reflect_from"),
+    M(
+        "reflect-from-at",
+        f"{REFLECTION}:Reflection.start",
+        ">= numbers.reflect_from",
+        "> numbers.reflect_from",
+        by="tests/unit/memory/test_boundaries.py",
+    ),
     M(
         "reflect-all",
         f"{REFLECTION}:Reflection.to_reflect",
@@ -234,6 +297,7 @@ MUTANTS = (
         f"{REFLECTION}:Reflection.begin",
         "list(state.window.active) if whole else self.to_reflect(numbers)",
         "self.to_reflect(numbers)",
+        by="tests/unit/memory/test_requests.py",
     ),
     M(
         "reflect-never-waits",
@@ -246,18 +310,21 @@ MUTANTS = (
         f"{REFLECTION}:Reflection.settle",
         "(tokens > numbers.reflect_block_after or numbers.reflect_from is None)",
         "True",
+        by="tests/unit/memory/test_boundaries.py",
     ),
     M(
         "reflect-block-at",
         f"{REFLECTION}:Reflection.settle",
         "tokens > numbers.reflect_block_after",
         "tokens >= numbers.reflect_block_after",
+        by="tests/unit/memory/test_boundaries.py",
     ),
     M(
         "reflect-settle-at",
         f"{REFLECTION}:Reflection.settle",
         "tokens < numbers.reflect_at or",
         "tokens <= numbers.reflect_at or",
+        by="tests/unit/memory/test_boundaries.py",
     ),
     M("reflect-settle-resting", f"{REFLECTION}:Reflection.settle", " or state.phase in RESTING:", ":"),
     M(

@@ -6,25 +6,40 @@ COMPACTION = "sakti.memory.compaction"
 WINDOW = "sakti.memory.window"
 
 MUTANTS = (
-    M("compact-last-exchange", f"{COMPACTION}:to_compact", "return list(messages[:last])", "return list(messages)"),
+    M(
+        "compact-last-exchange",
+        f"{COMPACTION}:to_compact",
+        "return list(messages[:last])",
+        "return list(messages)",
+        by="tests/unit/memory/test_window.py",
+    ),
     M(
         "compact-last-step",
         f"{COMPACTION}:to_compact",
         "return list(messages[: cuts[-1]]) if cuts else []",
         "return list(messages)",
+        by="tests/unit/memory/test_window.py",
     ),
     M(
         "compact-running-call",
         f"{COMPACTION}:to_compact",
         'policy.select_safe_buffer_prefix([m for m in state.window.messages if m.state == "saved"])',
         'tuple(m for m in state.window.messages if m.state == "saved")',
+        by="tests/unit/memory/test_window.py",
     ),
-    M("compact-provisional", f"{COMPACTION}:to_compact", ' if m.state == "saved"', ""),
+    M(
+        "compact-provisional",
+        f"{COMPACTION}:to_compact",
+        ' if m.state == "saved"',
+        "",
+        by="tests/unit/memory/test_window.py",
+    ),
     M(
         "compact-too-little",
         f"{COMPACTION}:to_compact",
         "if state.window.pending < state.numbers().threshold:",
         "if False:",
+        by="tests/unit/memory/test_window.py",
     ),
     M("compact-beyond", f"{COMPACTION}:observe_all", "if m.index <= last]", "if True]"),
     M(
@@ -62,6 +77,7 @@ MUTANTS = (
         f"{COMPACTION}:preview",
         "gone = [m for m in state.window.messages if m.index <= last]",
         "gone = list(state.window.messages)",
+        by="tests/unit/memory/test_window.py",
     ),
     M(
         "compact-left-not-told",
@@ -122,6 +138,7 @@ MUTANTS = (
         f"{WINDOW}:Window.forget",
         "        self.pending = sum(m.tokens for m in self.messages)",
         "        pass",
+        by="tests/unit/memory/test_requests.py",
     ),
     M(
         "window-revision-provisional",
@@ -160,8 +177,20 @@ MUTANTS = (
         "if keeping and keeping[-1] and rest[keeping[-1]] < threshold:",
         "if False:",
     ),
-    M("fit-everything", f"{WINDOW}:newest_that_fit", "if suffix[c] <= room)", "if suffix[c] <= room * 10)"),
-    M("fit-without-prompt", f"{WINDOW}:newest_that_fit", "if i >= start or m.id in kept]", "if i >= start]"),
+    M(
+        "fit-everything",
+        f"{WINDOW}:newest_that_fit",
+        "if suffix[c] <= room)",
+        "if suffix[c] <= room * 10)",
+        by="tests/unit/memory/test_requests.py",
+    ),
+    M(
+        "fit-without-prompt",
+        f"{WINDOW}:newest_that_fit",
+        "if i >= start or m.id in kept]",
+        "if i >= start]",
+        by="tests/unit/memory/test_requests.py",
+    ),
     M("fit-last-lost", f"{WINDOW}:newest_that_fit", "cuts[-1] if cuts else 0", "len(messages)"),
     M("leaving-too-much", "sakti.memory.leaving:left", "if any(observable(m) for m in messages) else 0", ""),
     M("leaving-ready-waits", "sakti.memory.leaving:observe_left", "    await observation.state.activate_ready()\n", ""),
@@ -208,29 +237,39 @@ MUTANTS = (
         "math.ceil(tokens / numbers.threshold)",
         "math.floor(tokens / numbers.threshold)",
     ),
-    M("policy-floor-boundary", "sakti.memory.policy:choose_boundary", "if total >= target:", "if total > target:"),
+    M(
+        "policy-floor-boundary",
+        "sakti.memory.policy:choose_boundary",
+        "if total >= target:",
+        "if total > target:",
+        by="tests/unit/memory/test_window.py",
+    ),
     M(
         "policy-block-boundary",
         "sakti.memory.policy:resolve_block_after",
         "1 <= block_after < 100",
         "1 <= block_after <= 100",
+        by="tests/unit/memory/test_window.py",
     ),
     M(
         "policy-interval-near",
         "sakti.memory.policy:interval_crossed",
         "tokens >= threshold - buffer * 1.1",
         "tokens > threshold - buffer * 1.1",
+        by="tests/unit/memory/test_window.py",
     ),
     M(
         "policy-floor-x2",
         "sakti.memory.policy:resolve_retention_floor",
         "return threshold * (1",
         "return 2 * threshold * (1",
+        by="tests/unit/memory/test_window.py",
     ),
     M(
         "policy-interval-x10",
         "sakti.memory.policy:resolve_buffer_tokens",
         "return math.floor(get_max_threshold(threshold) * buffer + 0.5)",
         "return math.floor(get_max_threshold(threshold) * buffer * 10 + 0.5)",
+        by="tests/unit/memory/test_window.py",
     ),
 )

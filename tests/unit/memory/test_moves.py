@@ -241,6 +241,14 @@ async def test_nothing_enters_the_log_ahead_of_a_hole(rows: Rows) -> None:
     assert set((await rows.states()).values()) == {"active"}
 
 
+async def test_nothing_enters_the_log_twice(rows: Rows) -> None:
+    await rows.observe("x", 2, 5)
+    await rows.store.write(_state, "x", "discarded")
+    await rows.observe("a", 0, 3, activate=True)
+    await rows.store.write(_state, "x", "buffered")
+    await rows.refused(Activate(("x",)))
+
+
 async def test_messages_between_are_strictly_between(rows: Rows) -> None:
     async def between(after: int, before: int) -> bool:
         return await rows.store.read(messages_between, "t", after, before)

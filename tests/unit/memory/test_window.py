@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 
 from sakti.core.types import Message, MessageState, Part, TextPart, Thread, ToolCallPart, ToolResultPart
-from sakti.memory import policy
+from sakti.memory import compaction, policy
 from sakti.memory.window import Window, newest_that_fit, slices, sync_cut
 from sakti.memory.work import observable
 from sakti.store.memory import Group, Record
@@ -186,6 +189,62 @@ def test_what_fits_is_the_newest_with_the_prompt() -> None:
     assert indexes(newest_that_fit(messages, 5, [messages[4]])) == [4, 6, 7]
 
 
+# --- what /compact takes ------------------------------------------------------------------------------------------
+
+
+@dataclass
+class State:
+    """As much of a thread's state as a compaction is chosen by."""
+
+    window: Window
+    threshold: int = 1_000
+
+    def numbers(self) -> policy.Numbers:
+        return policy.Numbers(self.threshold, None, self.threshold, 0.5, 1_000, None, 1_000)
+
+    def observation_tokens(self) -> int:
+        return 5
+
+
+@pytest.mark.parametrize(
+    ("roles", "threshold", "taken"),
+    [
+        ("uaua", 1_000, 2),  # all before the newest prompt
+        ("uacru", 1_000, 4),
+        ("uauacr", 1_000, 2),
+        ("uacrcr", 1_000, 0),  # one turn, and little of it
+        ("uacrcr", 60, 4),  # much of it: all but the last exchange
+        ("uacrcr", 61, 0),
+        ("uacrcrc", 60, 4),  # a call that runs is no exchange yet
+        ("u", 1, 0),
+    ],
+)
+def test_a_compaction_leaves_the_last_exchange(roles: str, threshold: int, taken: int) -> None:
+    state: Any = State(window(talk(roles)), threshold)
+    assert indexes(compaction.to_compact(state)) == list(range(taken))
+
+
+def test_within_a_turn_it_leaves_the_last_step() -> None:
+    state: Any = State(window(talk("uauacrcr")))
+    assert indexes(compaction.to_compact(state, whole_turn=False)) == [0, 1, 2, 3, 4, 5]
+    state = State(window(talk("uauacrc")))
+    assert indexes(compaction.to_compact(state, whole_turn=False)) == [0, 1, 2, 3]
+
+
+def test_what_a_guardrail_looks_at_is_not_compacted() -> None:
+    messages = talk("uaua")
+    messages[2:] = [message(2, "user", state="provisional"), message(3, "assistant", state="provisional")]
+    state: Any = State(window([*messages, message(4, "user", state="provisional")]))
+    assert indexes(compaction.to_compact(state)) == []
+
+
+def test_it_is_told_before_what_would_go() -> None:
+    state: Any = State(window(talk("uauaua"), group(0, 2, message_tokens=30, observation_tokens=4)))
+    assert compaction.preview(state) == (4, 65, 65 - 40 + 4 + 1)
+    state = State(window(talk("ua")))
+    assert compaction.preview(state) == (0, 25, 25)
+
+
 # --- thresholds -----------------------------------------------------------------------------------------------------
 
 
@@ -193,6 +252,7 @@ def test_at_a_threshold_it_is_reached() -> None:
     assert policy.choose_boundary([10, 10], 1.0, 20, 10) == 1  # exactly what is to go
     assert policy.choose_boundary([10, 10], 0.5, 20, 20) == 1
     assert policy.choose_boundary([10, 10], 0.5, 20, 10) == 0
+    assert policy.choose_boundary([5_000, 500], 0.5, 10_000, 10_000) == 1
     assert not policy.interval_crossed(9, 0, 10, 1_000)
     assert policy.interval_crossed(10, 0, 10, 1_000)
     assert not policy.interval_crossed(19, 10, 10, 1_000)

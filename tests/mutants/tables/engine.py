@@ -45,14 +45,14 @@ MUTANTS = (
         f"{ENGINE}:MemoryEngine._wait_for_messages",
         "if window.pending < numbers.threshold:",
         "if window.pending <= numbers.threshold:",
-        by="tests/unit/memory/test_boundaries.py",
+        by="tests/unit/memory/test_boundaries.py::test_a_step_waits_at_the_threshold",
     ),
     M(
         "engine-wait-block-at",
         f"{ENGINE}:MemoryEngine._wait_for_messages",
         "window.pending <= numbers.block_after and",
         "window.pending < numbers.block_after and",
-        by="tests/unit/memory/test_boundaries.py",
+        by="tests/unit/memory/test_boundaries.py::test_a_step_goes_on_up_to_where_it_has_to_wait",
     ),
     M(
         "engine-wait-block-ignored",
@@ -111,7 +111,7 @@ MUTANTS = (
         f"{ENGINE}:MemoryEngine.begin_turn",
         "            await state.refresh()\n",
         "            pass\n",
-        by="tests/unit/memory/test_requests.py",
+        by="tests/unit/memory/test_requests.py::test_a_turn_begins_with_what_others_did",
     ),
     M(
         "engine-provider-ignored",
@@ -156,7 +156,7 @@ MUTANTS = (
         f"{ENGINE}:MemoryEngine.prepare",
         "self._step, state.budget = step, budget",
         "self._step = step",
-        by="tests/unit/memory/test_requests.py",
+        by="tests/unit/memory/test_requests.py::test_no_more_is_sent_than_the_models_window_takes",
     ),
     M(
         "engine-no-reminder",
@@ -177,7 +177,7 @@ MUTANTS = (
         f"{ENGINE}:MemoryEngine._messages",
         "(room, state.room(), self._room)",
         "(state.room(), self._room)",
-        by="tests/unit/memory/test_requests.py",
+        by="tests/unit/memory/test_requests.py::test_no_more_is_sent_than_the_models_window_takes",
     ),
     M(
         "engine-backlog-whole",
@@ -239,7 +239,7 @@ MUTANTS = (
         f"{ENGINE}:MemoryEngine._by_hand",
         "            await state.refresh()\n",
         "",
-        by="tests/unit/memory/test_requests.py",
+        by="tests/unit/memory/test_requests.py::test_what_people_do_by_hand_is_done_to_memory_as_it_is",
     ),
     M(
         "engine-hand-read-only",

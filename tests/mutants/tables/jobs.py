@@ -16,13 +16,14 @@ MUTANTS = (
         "            except Exception:\n"
         "                group = self.worker.empty_group(state.window.record, request, held, operation.cycle_id)\n"
         "                lines = []",
-        by="tests/unit/memory/test_requests.py",
+        by="tests/unit/memory/test_requests.py::test_what_was_too_long_is_sent_in_part_until_the_turn_ends",
     ),
     M(
         "observe-nothing-sealed",
         f"{OBSERVATION}:Observation._observe",
         "message_store.seal(db, [m.id for m in found], operation.started)",
         "pass",
+        by="replay:81",
     ),
     M(
         "observe-no-boundary",
@@ -35,7 +36,7 @@ MUTANTS = (
         f"{OBSERVATION}:Observation._observe",
         "await state.refresh()",
         "pass",
-        by="tests/unit/memory/test_requests.py",
+        by="tests/unit/memory/test_requests.py::test_no_model_is_asked_for_what_another_window_observed",
     ),
     M(
         "observe-not-in-slices",
@@ -62,12 +63,14 @@ MUTANTS = (
         f"{OBSERVATION}:Observation._request",
         "tuple(m for m in piece if observable(m))",
         "tuple(piece)",
+        by="replay:81",
     ),
     M(
         "observe-without-log",
         f"{OBSERVATION}:Observation._request",
         '"\\n".join(g.text for g in known if g.text)',
         '""',
+        by="replay:81",
     ),
     M(
         "observe-without-buffered",
@@ -183,7 +186,7 @@ MUTANTS = (
         f"{OBSERVATION}:Observation._run",
         "signal = Signal.FAILED",
         "signal = Signal.DONE",
-        by="tests/unit/memory/test_requests.py",
+        by="tests/unit/memory/test_requests.py::test_what_could_not_be_observed_is_pending_and_tried_later",
     ),
     M(
         "observe-no-backoff",
@@ -317,14 +320,14 @@ MUTANTS = (
         f"{REFLECTION}:Reflection.settle",
         "tokens > numbers.reflect_block_after",
         "tokens >= numbers.reflect_block_after",
-        by="tests/unit/memory/test_boundaries.py",
+        by="tests/unit/memory/test_boundaries.py::test_a_step_goes_on_up_to_where_it_has_to_wait_for_the_log",
     ),
     M(
         "reflect-settle-at",
         f"{REFLECTION}:Reflection.settle",
         "tokens < numbers.reflect_at or",
         "tokens <= numbers.reflect_at or",
-        by="tests/unit/memory/test_boundaries.py",
+        by="tests/unit/memory/test_boundaries.py::test_a_step_waits_for_the_log_at_its_threshold",
     ),
     M("reflect-settle-resting", f"{REFLECTION}:Reflection.settle", " or state.phase in RESTING:", ":"),
     M(
@@ -345,6 +348,7 @@ MUTANTS = (
         f"{REFLECTION}:Reflection._reflect",
         "corrections=corrections)",
         "corrections=state.window.corrections)",
+        by="tests/unit/memory/test_corrections.py::test_a_reflection_of_a_log_that_was_corrected_meanwhile_is_not_stored",
     ),
     M(
         "reflect-target",

@@ -87,7 +87,7 @@ MUTANTS = (
         f"{STATE}:MemoryState.refresh",
         "if now == window.revision:",
         "if True:",
-        by="tests/unit/memory/test_requests.py",
+        by="tests/unit/memory/test_requests.py::test_a_turn_begins_with_what_others_did",
     ),
     M(
         "state-refusal-not-followed",
@@ -117,14 +117,14 @@ MUTANTS = (
         f"{STATE}:MemoryState._due",
         "full = self.observation_tokens() >= numbers.reflect_at",
         "full = True",
-        by="tests/unit/memory/test_boundaries.py",
+        by="replay:13",
     ),
     M(
         "state-reflection-at",
         f"{STATE}:MemoryState._due",
         "self.observation_tokens() >= numbers.reflect_at",
         "self.observation_tokens() > numbers.reflect_at",
-        by="tests/unit/memory/test_boundaries.py",
+        by="tests/unit/memory/test_boundaries.py::test_a_step_waits_for_the_log_at_its_threshold",
     ),
     M(
         "state-reflection-never",
@@ -138,7 +138,7 @@ MUTANTS = (
         f"{STATE}:MemoryState._due",
         "window.pending >= numbers.threshold or",
         "window.pending > numbers.threshold or",
-        by="tests/unit/memory/test_boundaries.py",
+        by="tests/unit/memory/test_boundaries.py::test_what_is_ready_enters_the_log_at_the_threshold",
     ),
     M(
         "state-threshold-ignored",

@@ -11,21 +11,21 @@ MUTANTS = (
         f"{COMPACTION}:to_compact",
         "return list(messages[:last])",
         "return list(messages)",
-        by="tests/unit/memory/test_window.py",
+        by="replay:81",
     ),
     M(
         "compact-last-step",
         f"{COMPACTION}:to_compact",
         "return list(messages[: cuts[-1]]) if cuts else []",
         "return list(messages)",
-        by="tests/unit/memory/test_window.py",
+        by="replay:45",
     ),
     M(
         "compact-running-call",
         f"{COMPACTION}:to_compact",
         'policy.select_safe_buffer_prefix([m for m in state.window.messages if m.state == "saved"])',
         'tuple(m for m in state.window.messages if m.state == "saved")',
-        by="tests/unit/memory/test_window.py",
+        by="tests/unit/memory/test_window.py::test_a_compaction_leaves_the_last_exchange",
     ),
     M(
         "compact-provisional",
@@ -92,7 +92,13 @@ MUTANTS = (
         "list(messages)",
     ),
     M("window-others-buffered", f"{WINDOW}:Window.__init__", " and g.thread_id == thread.id", ""),
-    M("window-holes", f"{WINDOW}:Window.ready", "                break  # it", "                pass  # it"),
+    M(
+        "window-holes",
+        f"{WINDOW}:Window.ready",
+        "                break  # it",
+        "                pass  # it",
+        by="tests/unit/memory/test_window.py::test_ready_groups_have_no_hole_before_them",
+    ),
     M(
         "window-ready-position",
         f"{WINDOW}:Window.ready",
@@ -118,6 +124,7 @@ MUTANTS = (
         f"{WINDOW}:Window.observable",
         "policy.select_safe_buffer_prefix(self.uncovered())",
         "self.uncovered()",
+        by="tests/unit/memory/test_window.py::test_the_background_leaves_the_newest_prompt_and_what_runs",
     ),
     M(
         "window-newest-prompt",
@@ -242,7 +249,7 @@ MUTANTS = (
         "sakti.memory.policy:choose_boundary",
         "if total >= target:",
         "if total > target:",
-        by="tests/unit/memory/test_window.py",
+        by="tests/unit/memory/test_window.py::test_at_a_threshold_it_is_reached",
     ),
     M(
         "policy-block-boundary",
@@ -270,6 +277,6 @@ MUTANTS = (
         "sakti.memory.policy:resolve_buffer_tokens",
         "return math.floor(get_max_threshold(threshold) * buffer + 0.5)",
         "return math.floor(get_max_threshold(threshold) * buffer * 10 + 0.5)",
-        by="tests/unit/memory/test_window.py",
+        by="tests/unit/memory/test_window.py::test_at_a_threshold_it_is_reached",
     ),
 )

@@ -6,14 +6,21 @@ LEASE = "sakti.memory.jobs.lease"
 WORK = "sakti.memory.work"
 
 MUTANTS = (
-    M("observe-system", f"{WORK}:observable", 'message.role != "system" and ', ""),
-    M("observe-withheld", f"{WORK}:observable", 'message.state == "saved" and ', ""),
-    M("observe-synthetic", f"{WORK}:observable", ' and "synthetic" not in message.metadata', ""),
+    M("observe-system", f"{WORK}:observable", 'message.role != "system" and ', "", by="replay:81"),
+    M(
+        "observe-withheld",
+        f"{WORK}:observable",
+        'message.state == "saved" and ',
+        "",
+        by="tests/unit/memory/test_window.py::test_only_the_conversation_is_for_an_observer",
+    ),
+    M("observe-synthetic", f"{WORK}:observable", ' and "synthetic" not in message.metadata', "", by="replay:81"),
     M(
         "work-pinned-not-restored",
         f"{WORK}:with_pinned",
         'return "\\n".join([*lost, text]) if lost else text',
         "return text",
+        by="replay:45",
     ),
     M("work-pinned-twice", f"{WORK}:with_pinned", "if bare(p) not in have", "if True"),
     M("work-pins-lost", f"{WORK}:Worker.reflect", '.lstrip("* ").strip() in pinned', " in ()"),

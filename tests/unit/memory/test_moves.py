@@ -18,7 +18,7 @@ from sakti.store.database import Store
 from sakti.store.memory import Activate, Add, Advanced, Group, Held, Move, NewLine, UndoCompaction, UndoReflection
 from sakti.store.memory import compactions as done
 from sakti.store.memory.compactions import Compaction
-from sakti.store.memory.states import messages_between
+from sakti.store.memory.states import all_in_state, messages_between, transition
 from tests.fakes.clock import FakeClock
 
 HELD = Held("observing", "me", "op", "t")
@@ -505,6 +505,37 @@ async def test_what_people_changed_in_it_is_counted(rows: Rows) -> None:
     await reflected(rows)
     await rows.store.write(memory_corrections.correct, "r", "x-line", "edit", text="Otherwise.", now=1)
     assert (await rows.move(UndoReflection(40))).corrected_lines == 1
+
+
+# --- states ------------------------------------------------------------------------------------------------
+
+
+async def test_a_state_changes_from_what_it_was_alone(rows: Rows) -> None:
+    await rows.observe("a", 0, 3, activate=True)
+    await rows.observe("b", 4, 5)
+    for ids in (["a"], ["a", "b"], ["b", "nobody"]):
+        with pytest.raises(MemoryFailure):
+            await rows.store.write(transition, ids, "buffered", "active", 1)
+    assert await rows.states() == {"a": "active", "b": "buffered"}
+    assert not await rows.store.read(all_in_state, ["a", "b"], "active")
+    assert await rows.store.read(all_in_state, ["a"], "active")
+    await rows.store.write(transition, ["b"], "buffered", "active", 7)
+    await rows.store.write(transition, ["b"], "active", "buffered", 8)
+    (group,) = await rows.store.read(memory.groups_by_id, ["b"])
+    assert (group.state, group.activated_at) == ("buffered", None)
+
+
+async def test_another_memory_of_a_thread_has_its_own_groups(rows: Rows) -> None:
+    await rows.observe("a", 0, 3, activate=True)
+    make = {"id": "s", "lookup_key": "thread:t", "scope": "thread", "thread_id": "t", "resource_id": "w"}
+    await rows.store.write(memory.get_or_create, timezone="UTC", now=0, **make)
+    lease = {"kind": "observing", "thread_id": "t", "owner": "me", "operation_id": "op"}
+    await rows.store.write(leases.acquire, record_id="s", now=rows.now, **lease)
+    add = observation("b", 0, 5, activate=True)
+    await rows.store.write(memory.advance, "s", "t", replace(add, group=replace(add.group, record_id="s")), rows.now)
+    assert await rows.store.read(memory.cursor, "s", "t") == 5
+    assert await rows.store.read(memory.cursor, "r", "t") == 3
+    assert [g.id for g in await rows.store.read(memory.groups, "r", "active")] == ["a"]
 
 
 # --- rows ---------------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ MUTANTS = (
         f"{OBSERVATION}:Observation._pending",
         "pending = [m for m in self.state.window.uncovered() if m.id in ids]",
         "pending = list(found)",
-        by="tests/unit/memory/test_requests.py",
+        by="tests/unit/memory/test_requests.py::test_no_model_is_asked_for_what_another_window_observed",
     ),
     M("observe-everything-pending", f"{OBSERVATION}:Observation._pending", " if m.id in ids]", "]"),
     M(
@@ -193,21 +193,21 @@ MUTANTS = (
         f"{OBSERVATION}:Observation._run",
         "state.retry = state.retry.after(",
         "_ = state.retry.after(",
-        by="tests/unit/memory/test_requests.py",
+        by="tests/unit/memory/test_requests.py::test_what_could_not_be_observed_is_pending_and_tried_later",
     ),
     M(
         "observe-backoff-stays",
         f"{OBSERVATION}:Observation._run",
         'state.retry, state.note = policy.Backoff(), ""',
         'state.note = ""',
-        by="tests/unit/memory/test_requests.py",
+        by="tests/unit/memory/test_requests.py::test_what_could_not_be_observed_is_pending_and_tried_later",
     ),
     M(
         "observe-harmless-fails",
         f"{OBSERVATION}:Observation._run",
         "if not isinstance(e, MemoryFailure) or e.code not in HARMLESS:",
         "if True:",
-        by="tests/unit/memory/test_requests.py",
+        by="tests/unit/memory/test_requests.py::test_no_model_is_asked_for_what_another_window_observed",
     ),
     M(
         "backoff-not-longer",
@@ -300,7 +300,7 @@ MUTANTS = (
         f"{REFLECTION}:Reflection.begin",
         "list(state.window.active) if whole else self.to_reflect(numbers)",
         "self.to_reflect(numbers)",
-        by="tests/unit/memory/test_requests.py",
+        by="tests/unit/memory/test_requests.py::test_what_people_do_by_hand_is_done_to_memory_as_it_is",
     ),
     M(
         "reflect-never-waits",

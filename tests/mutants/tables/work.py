@@ -58,14 +58,26 @@ MUTANTS = (
         "suggested_response=parse.clean_line(result.suggested_response),",
         "",
     ),
-    M("work-task-lost", f"{WORK}:Worker.observe", "current_task=parse.clean_line(result.current_task),", ""),
+    M(
+        "work-task-lost",
+        f"{WORK}:Worker.observe",
+        "current_task=parse.clean_line(result.current_task),",
+        "",
+        by="tests/unit/memory/test_requests.py::test_task_and_response_are_the_observers",
+    ),
     M(
         "work-calls-not-recorded",
         f"{WORK}:Worker.observe",
         'await self._record_calls(request.thread_id, "observer", result.calls)',
         "pass",
     ),
-    M("work-no-flags", f"{WORK}:Worker.rows", "flags=flags(r.content, source)", "flags=()"),
+    M(
+        "work-no-flags",
+        f"{WORK}:Worker.rows",
+        "flags=flags(r.content, source)",
+        "flags=()",
+        by="tests/unit/memory/test_faithfulness.py::test_flags_are_stored_with_the_line",
+    ),
     M(
         "lease-not-needed",
         f"{LEASE}:Leases.hold",

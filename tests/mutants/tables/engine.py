@@ -17,7 +17,6 @@ MUTANTS = (
         f"{ENGINE}:MemoryEngine._move",
         "        await state.activate_due()\n",
         "",
-        by="tests/unit/memory/test_boundaries.py",
     ),
     M("engine-no-background", f"{ENGINE}:MemoryEngine._move", "        self._observation.start()\n", ""),
     M("engine-no-reflection", f"{ENGINE}:MemoryEngine._move", "        self._reflection.start()\n", ""),
@@ -26,7 +25,6 @@ MUTANTS = (
         f"{ENGINE}:MemoryEngine._move",
         "        await self._reflection.settle()\n",
         "",
-        by="tests/unit/memory/test_boundaries.py",
     ),
     M(
         "engine-second-wait",
@@ -65,7 +63,6 @@ MUTANTS = (
         f"{ENGINE}:MemoryEngine._wait_for_messages",
         "(window.ready() or running)",
         "False",
-        by="tests/unit/memory/test_boundaries.py",
     ),
     M("engine-wait-not-ready", f"{ENGINE}:MemoryEngine._wait_for_messages", "(window.ready() or running)", "running"),
     M(
@@ -73,7 +70,6 @@ MUTANTS = (
         f"{ENGINE}:MemoryEngine._wait_for_messages",
         "(window.ready() or running)",
         "window.ready()",
-        by="tests/unit/memory/test_boundaries.py",
     ),
     M(
         "engine-wait-resting",
@@ -124,14 +120,12 @@ MUTANTS = (
         f"{ENGINE}:MemoryEngine.begin_turn",
         ">= ttl:",
         "> ttl:",
-        by="tests/unit/memory/test_boundaries.py",
     ),
     M(
         "engine-idle-never",
         f"{ENGINE}:MemoryEngine.begin_turn",
         ">= ttl:",
         ">= 100 * ttl:",
-        by="tests/unit/memory/test_boundaries.py",
     ),
     M(
         "engine-idle-own-prompt",

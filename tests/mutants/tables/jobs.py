@@ -101,14 +101,12 @@ MUTANTS = (
         f"{OBSERVATION}:Observation._piece",
         "first_index=piece[0].index",
         "first_index=piece[0].index + 1",
-        by="tests/unit/memory/test_boundaries.py",
     ),
     M(
         "observe-last",
         f"{OBSERVATION}:Observation._piece",
         "last_index=piece[-1].index",
         "last_index=piece[-1].index - 1",
-        by="tests/unit/memory/test_boundaries.py",
     ),
     M(
         "observe-tokens",
@@ -127,14 +125,12 @@ MUTANTS = (
         f"{OBSERVATION}:Observation._piece",
         "activate=not buffering",
         "activate=True",
-        by="tests/unit/memory/test_boundaries.py",
     ),
     M(
         "observe-never-at-once",
         f"{OBSERVATION}:Observation._piece",
         "activate=not buffering",
         "activate=False",
-        by="tests/unit/memory/test_boundaries.py",
     ),
     M(
         "observe-not-crossed",
@@ -214,21 +210,18 @@ MUTANTS = (
         "sakti.memory.policy:Backoff.after",
         "min(LONGEST_RETRY, 2**self.failures)",
         "1",
-        by="tests/unit/memory/test_window.py",
     ),
     M(
         "backoff-by-time",
         "sakti.memory.policy:Backoff.due",
         " or now >= self.time",
         "",
-        by="tests/unit/memory/test_window.py",
     ),
     M(
         "backoff-by-tokens",
         "sakti.memory.policy:Backoff.due",
         "pending >= self.tokens or ",
         "",
-        by="tests/unit/memory/test_window.py",
     ),
     M(
         "reflect-while-resting",
@@ -241,21 +234,18 @@ MUTANTS = (
         f"{REFLECTION}:Reflection.start",
         ">= numbers.reflect_from",
         ">= 10 * numbers.reflect_at",
-        by="tests/unit/memory/test_boundaries.py",
     ),
     M(
         "reflect-always",
         f"{REFLECTION}:Reflection.start",
         "if state.observation_tokens() >= numbers.reflect_from:",
         "if True:",
-        by="tests/unit/memory/test_boundaries.py",
     ),
     M(
         "reflect-from-at",
         f"{REFLECTION}:Reflection.start",
         ">= numbers.reflect_from",
         "> numbers.reflect_from",
-        by="tests/unit/memory/test_boundaries.py",
     ),
     M(
         "reflect-all",
@@ -313,7 +303,6 @@ MUTANTS = (
         f"{REFLECTION}:Reflection.settle",
         "(tokens > numbers.reflect_block_after or numbers.reflect_from is None)",
         "True",
-        by="tests/unit/memory/test_boundaries.py",
     ),
     M(
         "reflect-block-at",

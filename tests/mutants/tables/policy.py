@@ -103,7 +103,6 @@ MUTANTS = (
         "sakti.memory.policy:effective_numbers",
         "reflect_from=None if buffer is None else",
         "reflect_from=None if True else",
-        by="tests/unit/bench/test_oracle.py",
     ),
     M(
         "policy-numbers-no-budget",
@@ -117,20 +116,17 @@ MUTANTS = (
         "sakti.memory.policy:effective_numbers",
         "if settings.share_token_budget else messages",
         "if False else messages",
-        by="tests/unit/bench/test_oracle.py",
     ),
     M(
         "policy-numbers-split",
         "sakti.memory.policy:effective_numbers",
         "log = room * 4 // 7",
         "log = room * 3 // 7",
-        by="tests/unit/bench/test_oracle.py",
     ),
     M(
         "policy-numbers-interval-too-large",
         "sakti.memory.policy:effective_numbers",
         "buffer if buffer < threshold else",
         "buffer if True else",
-        by="tests/unit/bench/test_oracle.py",
     ),
 )

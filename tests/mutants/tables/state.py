@@ -10,21 +10,18 @@ MUTANTS = (
         f"{STATE}:MemoryState.settle",
         "held = hold is not None and self.window.pending < hold",
         "held = False",
-        by="tests/unit/memory/test_boundaries.py",
     ),
     M(
         "state-hold-for-ever",
         f"{STATE}:MemoryState.settle",
         "held = hold is not None and self.window.pending < hold",
         "held = hold is not None",
-        by="tests/unit/memory/test_boundaries.py",
     ),
     M(
         "state-hold-at",
         f"{STATE}:MemoryState.settle",
         "self.window.pending < hold",
         "self.window.pending <= hold",
-        by="tests/unit/memory/test_boundaries.py",
     ),
     M(
         "state-pause-ignored",
@@ -131,7 +128,6 @@ MUTANTS = (
         f"{STATE}:MemoryState._due",
         "full = self.observation_tokens() >= numbers.reflect_at",
         "full = False",
-        by="tests/unit/memory/test_boundaries.py",
     ),
     M(
         "state-threshold-at",
@@ -145,21 +141,18 @@ MUTANTS = (
         f"{STATE}:MemoryState._due",
         '(window.pending >= numbers.threshold or trigger != "threshold")',
         "True",
-        by="tests/unit/memory/test_boundaries.py",
     ),
     M(
         "state-never-early",
         f"{STATE}:MemoryState._due",
         ' or trigger != "threshold"',
         "",
-        by="tests/unit/memory/test_boundaries.py",
     ),
     M(
         "state-all-ready",
         f"{STATE}:MemoryState._due",
         "count = policy.choose_boundary(sizes, numbers.activation, numbers.threshold, window.pending)",
         "count = len(sizes)",
-        by="tests/unit/memory/test_boundaries.py",
     ),
     M(
         "state-floor-of-one",

@@ -32,14 +32,12 @@ MUTANTS = (
         f"{COMPACTION}:to_compact",
         ' if m.state == "saved"',
         "",
-        by="tests/unit/memory/test_window.py",
     ),
     M(
         "compact-too-little",
         f"{COMPACTION}:to_compact",
         "if state.window.pending < state.numbers().threshold:",
         "if False:",
-        by="tests/unit/memory/test_window.py",
     ),
     M("compact-beyond", f"{COMPACTION}:observe_all", "if m.index <= last]", "if True]"),
     M(
@@ -77,7 +75,6 @@ MUTANTS = (
         f"{COMPACTION}:preview",
         "gone = [m for m in state.window.messages if m.index <= last]",
         "gone = list(state.window.messages)",
-        by="tests/unit/memory/test_window.py",
     ),
     M(
         "compact-left-not-told",
@@ -183,7 +180,6 @@ MUTANTS = (
         f"{WINDOW}:slices",
         "tokens + size <= limit",
         "tokens + size < limit",
-        by="tests/unit/memory/test_window.py",
     ),
     M(
         "slices-cut-exchanges",
@@ -283,21 +279,18 @@ MUTANTS = (
         "sakti.memory.policy:resolve_block_after",
         "1 <= block_after < 100",
         "1 <= block_after <= 100",
-        by="tests/unit/memory/test_window.py",
     ),
     M(
         "policy-interval-near",
         "sakti.memory.policy:interval_crossed",
         "tokens >= threshold - buffer * 1.1",
         "tokens > threshold - buffer * 1.1",
-        by="tests/unit/memory/test_window.py",
     ),
     M(
         "policy-floor-x2",
         "sakti.memory.policy:resolve_retention_floor",
         "return threshold * (1",
         "return 2 * threshold * (1",
-        by="tests/unit/memory/test_window.py",
     ),
     M(
         "policy-interval-x10",

@@ -205,6 +205,10 @@ class Checker:
                 continue
             if group.kind == "observation":
                 yield invariants.observed_by_itself(group, hold.least, pending)
+        if act.name not in OF_A_TURN:  # what the user lets into the log by hand ends the wait
+            for group in groups:
+                if group.kind == "observation" and group.state == "active":
+                    self._holds.pop((record_id, group.thread_id), None)
 
     def held(self, record_id: str, thread_id: str) -> bool:
         return (record_id, thread_id) in self._holds

@@ -141,10 +141,13 @@ class Player:
         eye = self.checker.eyes[window.number]
         alone = len(self.windows) == 1 and not window.engine.tasks() and self.script.budget is None
         before = window.engine.preview() if alone and not eye.catching_up else None
+        newest = self.stage.ledger.newest(window.thread.id)
         await window.close()
         await window.start(window.thread.id)
-        if before is not None and not self.checker.eyes[window.number].catching_up:
-            self.find(by_hand.compare(9, "after a restart", before, window.engine.preview()))
+        answered = self.stage.ledger.newest(window.thread.id) > newest  # calls that were left open
+        if before is not None and not answered and not self.checker.eyes[window.number].catching_up:
+            cursor = self.checker.at[eye.record_id].cursor(window.thread.id)
+            self.find(by_hand.compare(9, "after a restart", before, window.engine.preview(), cursor))
 
     async def advance(self, ms: int) -> None:
         """Time passes; processes that run go on to say so."""

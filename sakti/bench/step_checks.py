@@ -96,7 +96,10 @@ class StepChecks:
         nothing = not ready and not eye.running(operation="buffering")
         above = pending > ends.block_after or (pending >= ends.threshold and nothing)
         log_above = size > ends.reflect_block_after or (size >= ends.reflect_at and not eye.had_reflection)
-        if not (above and eye.running()) and not (log_above and eye.running("reflection")):
+        relieved = any(
+            s.number > eye.since and s.window != eye.number for s in self._all.history.get(eye.record_id, ())
+        )  # by another window, of which this one need not know yet
+        if not relieved and not (above and eye.running()) and not (log_above and eye.running("reflection")):
             yield (
                 6,
                 f"a step waits at {pending} pending tokens (threshold {ends.threshold}, wait above {ends.block_after})"

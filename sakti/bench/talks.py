@@ -44,6 +44,8 @@ _OFTEN: dict[CommandName, int] = {
     "restart": 1,
     "stop": 1,
 }
+# What is taken back a turn or two later, as often as not.
+_BACK: dict[CommandName, CommandName] = {"compact": "uncompact", "reflect": "unreflect", "pause": "resume"}
 _BY_HAND: list[CommandName] = [name for name, often in _OFTEN.items() for _ in range(often)]
 _MEANWHILE: tuple[CommandName, ...] = (
     "compact",
@@ -72,11 +74,11 @@ class _Places:
 
 _PLACES = (
     _Places(1, 1, "thread", 0.0),
-    _Places(1, 1, "thread", 0.3),
+    _Places(1, 1, "thread", 0.5),
     _Places(2, 1, "thread", 0.15),
     _Places(2, 1, "thread", 0.5),
-    _Places(1, 2, "thread", 0.2),
-    _Places(1, 2, "resource", 0.2),
+    _Places(1, 2, "thread", 0.3),
+    _Places(1, 2, "resource", 0.3),
     _Places(2, 2, "resource", 0.1),
     _Places(3, 3, "resource", 0.4),
 )
@@ -137,7 +139,8 @@ def _settings(source: random.Random, places: _Places) -> MemorySettings:
 
 
 def _turns(source: random.Random, threshold: int, places: _Places) -> Iterator[Turn]:
-    model, paused = "scripted/one", 0
+    model = "scripted/one"
+    later: list[tuple[int, Command]] = []
     for _ in range(source.randint(12, 28)):
         if source.random() < 0.04:
             yield Turn(restart=True)
@@ -150,13 +153,37 @@ def _turns(source: random.Random, threshold: int, places: _Places) -> Iterator[T
             if beside.thread != turn.thread:
                 turn = dataclasses.replace(turn, beside=dataclasses.replace(beside, model=model, commands=()))
         yield turn
-        if any(c.name == "pause" for c in turn.commands):
-            paused = source.randint(2, 4)
-        paused -= 1
-        if paused == 0:
-            yield Turn(commands=(Command("resume", window),))
+        alone = places.windows == 1  # else another window may be at work on it meanwhile
+        if alone and source.random() < places.by_hand * 0.2:
+            yield from _regret(source, threshold, turn)
+        for command in turn.commands:
+            back = _BACK.get(command.name)
+            if back is not None and (back == "resume" or (alone and source.random() < 0.5)):
+                later.append((source.randint(1, 3), dataclasses.replace(command, name=back)))
+        later = [(turns - 1, command) for turns, command in later]
+        due = [command for turns, command in later if turns <= 0]
+        later = [(turns, command) for turns, command in later if turns > 0]
+        if due:
+            yield Turn(commands=tuple(due))
         if source.random() < 0.04:
             yield Turn(commands=(Command("kill", source.randrange(places.windows)),))
+
+
+def _regret(source: random.Random, threshold: int, before: Turn) -> Iterator[Turn]:
+    """A compaction, a turn of which something is observed in the background, and the compaction taken back: what was
+    observed later waits for what was observed before it."""
+    idle = Command("idle", before.window)
+    little = dataclasses.replace(before, notes=(), guard="", commands=(), beside=None, gap_ms=20_000)
+    for _ in range(2):  # too little for the background: the compaction has to observe it
+        yield dataclasses.replace(little, user=_text(source, 5), steps=(Step("Yes."),))
+    calls = [Call("read", {"path": path(source)}, _text(source, int(threshold * 0.16))) for _ in range(3)]
+    yield dataclasses.replace(
+        little,
+        user=_text(source, 20),
+        steps=(*(Step("", (call,)) for call in calls), Step("Seen.")),
+        commands=(idle, Command("compact", before.window)),
+    )
+    yield Turn(commands=(idle, Command("uncompact", before.window)))
 
 
 def _turn(source: random.Random, threshold: int, places: _Places, window: int) -> Turn:
@@ -175,7 +202,7 @@ def _turn(source: random.Random, threshold: int, places: _Places, window: int) -
         window=window,
         commands=tuple(_commands(source, places)),
         notes=notes if rich else (),
-        guard="" if not rich or draw > 0.12 else "passes" if draw > 0.04 else "withholds",
+        guard="" if not rich or draw > 0.2 else "passes" if draw > 0.07 else "withholds",
     )
 
 

@@ -76,6 +76,29 @@ def test_what_was_discarded_behind_an_older_cursor_comes_back() -> None:
     assert integrity.settle(spans, everything, {"t": 11}) == {"d4": "active", "d8": "active"}
 
 
+def test_a_gap_is_filled_once() -> None:
+    spans = [
+        observation("a", "active", 0, 3),
+        observation("d", "discarded", 4, 5),
+        observation("e", "discarded", 4, 7),
+        observation("f", "discarded", 6, 7),
+        observation("g", "active", 8, 9),
+    ]
+    assert integrity.settle(spans, everything) == {"d": "active", "f": "active"}
+    # where nothing that counts is missing nothing comes back
+    assert integrity.settle(spans, lambda _thread, _after, _before: False) == {}
+
+
+def test_of_two_reflections_on_one_group_the_newer_stands() -> None:
+    spans = [
+        observation("a", "superseded", 0, 3),
+        observation("b", "superseded", 4, 7),
+        reflection("r", "active", "a"),
+        reflection("s", "active", "a", "b"),
+    ]
+    assert integrity.settle(spans, everything) == {"r": "discarded"}
+
+
 def test_a_reflection_ahead_of_a_hole_is_dissolved() -> None:
     spans = [
         observation("a", "superseded", 0, 3),

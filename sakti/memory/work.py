@@ -45,17 +45,17 @@ class Worker:
         self.observer, self.reflector = observer, reflector
 
     async def observe(
-        self, record: Record, request: ObserveInput, held: Held, cycle_id: str
+        self, record: Record, request: ObserveInput, log: Sequence[memory_log.LogLine], held: Held, cycle_id: str
     ) -> tuple[Group, list[NewLine]]:
-        """Ask the Observer; the group is not stored yet, and its range is the caller's to say. Where nothing was worth
-        a line its text is empty: the messages count as observed all the same."""
-        before = await self._log(record)  # ahead of the answer: between it and the commit as little as may be
+        """Ask the Observer, and say what of the `log` its lines replace; the group is not stored yet, and its range is
+        the caller's to say. Where nothing was worth a line its text is empty: the messages count as observed all the
+        same."""
         result = await self.observer.observe(request)
         await self._record_calls(request.thread_id, "observer", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
         cleaned = with_zone(parse.clean(parse.sanitize_observation_lines(result.text)), request)
-        marked = await sliced(marking.mark_new(cleaned, before), self.clock.monotonic)
+        marked = await sliced(marking.mark_new(cleaned, log), self.clock.monotonic)
         text = marked.text
         metadata: Json = {"timezone": request.timezone} if text else {}
         if title := parse.clean_line(result.title, 80):
@@ -171,7 +171,8 @@ class Worker:
         ]
         return group, rows
 
-    async def _log(self, record: Record) -> list[memory_log.LogLine]:
+    async def log(self, record: Record) -> list[memory_log.LogLine]:
+        """The lines of a record's log as they are now, with those that wait to be activated."""
         return await self.store.read(memory_log.log_lines, record.id, states=("active", "buffered"))
 
     async def rows(

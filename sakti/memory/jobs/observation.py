@@ -165,9 +165,11 @@ class Observation:
     ) -> None:
         state = self.state
         buffering = operation.name == "buffering"
+        log = await self.worker.log(state.window.record)
+        await state.refresh()  # last: the Observer is shown the log as it is when it is asked
         request = self._request(piece, focus)
         if request.messages:
-            group, lines = await self.worker.observe(state.window.record, request, held, operation.cycle_id)
+            group, lines = await self.worker.observe(state.window.record, request, log, held, operation.cycle_id)
         else:  # messages that nobody may be told of count as observed all the same
             group, lines = self.worker.empty_group(state.window.record, request, held, operation.cycle_id), []
         group = dataclasses.replace(

@@ -73,7 +73,7 @@ async def test_everything_is_sent_raw_or_stands_in_the_log(driver: Driver) -> No
 async def test_no_more_is_sent_than_the_models_window_takes(driver: Driver) -> None:
     await observe(driver, 2)
     await driver.begin("what now?")
-    budget = 700
+    budget = 1_000
     prepared = await driver.engine.prepare(step=1, budget=budget)
     blocks = sum(b.tokens for b in prepared.blocks)
     assert blocks + sum(m.tokens for m in prepared.messages) <= budget

@@ -92,6 +92,7 @@ class Store:
         self.written = 0
         self._loop = asyncio.get_running_loop()
         self._waiting = Waiting(WAIT_S, self._told)
+        self._reading = Waiting(WAIT_S, self._told)  # needed only where there is no write-ahead log
         self._gave_up = float("-inf")
         self._closed = False
         self._took = 0.0  # seconds in the newest transaction
@@ -176,12 +177,12 @@ class Store:
     # --- on the threads -----------------------------------------------------------------------------------
 
     def _open(self, synchronous: Synchronous, scratch: bool, keep: bool) -> None:
-        self._waiting.limit = self.wait
+        self._waiting.limit = self._reading.limit = self.wait
         try:
             opening.look_at(self.path)
             self._way = way = self._find_way(scratch) if keep else self._in_memory()
             self._db = Connections(way, opening.settings(synchronous=synchronous, writes=True), self._waiting)
-            self._seen = Connections(way, opening.settings(synchronous=synchronous, writes=False), self._waiting)
+            self._seen = Connections(way, opening.settings(synchronous=synchronous, writes=False), self._reading)
             try:
                 self._db.connect()
             finally:
@@ -376,13 +377,15 @@ class Store:
         except SaktiError:
             raise
         except (peewee.PeeweeException, apsw.Error) as e:
-            error = failures.explained(e, self.path, saving=False, waited=self._waiting.waited)
+            error = failures.explained(e, self.path, saving=False, waited=self._reading.waited)
             raise (self._blamed(error) if error.code == "store" else error) from e
         except Exception as e:
             blamed = self._blamed(e)
             if blamed is e:
                 raise
             raise blamed from e
+        finally:
+            self._reading.over()
 
     def _close_connection(self, name: str) -> None:
         database: Connections | None = getattr(self, name, None)

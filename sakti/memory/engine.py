@@ -34,7 +34,7 @@ from sakti.memory.jobs.observation import Observation
 from sakti.memory.jobs.reflection import Reflection, ReflectionUndone
 from sakti.memory.pages import Pages
 from sakti.memory.protocol import Observer, Reflector
-from sakti.memory.state import NEVER_WAITS, RESTING, MemoryState, Phase, ReflectionPhase, Trigger
+from sakti.memory.state import NEVER_WAITS, MemoryState, Phase, ReflectionPhase, Trigger
 from sakti.memory.window import Window, load, newest_messages, newest_that_fit, sync_cut
 from sakti.memory.work import Worker
 from sakti.store import leases, memory_log
@@ -292,7 +292,7 @@ class MemoryEngine:
         if self._observes:
             if actor != self._actor:
                 await self._write_quietly(state, {"actor": actor})
-            if trigger is not None and state.phase not in RESTING:
+            if trigger is not None:
                 await state.activate_due(trigger)
         self._actor = actor
 
@@ -347,7 +347,7 @@ class MemoryEngine:
     async def _move(self, state: MemoryState) -> None:
         """Before a request: activate what is due, begin what is due, wait where it must be."""
         state.settle()
-        if state.phase is Phase.HELD:
+        if state.held:
             return
         await state.activate_due()
         self._observation.start()

@@ -228,6 +228,17 @@ class MemoryState:
 
     def room(self) -> int | None:
         """Message tokens that a request takes at most while steps do not wait for memory; None where all of them go."""
+    @property
+    def held(self) -> bool:
+        """Whether a compaction was undone and less than one more interval is pending since, paused or not."""
+        hold = self.window.thread.metadata.get(threads.HOLD)
+        return hold is not None and self.window.pending < hold
+
+    def full(self) -> bool:
+        """Whether messages or log have reached their threshold, so that something is due."""
+        numbers = self.numbers()
+        return self.window.pending >= numbers.threshold or self.observation_tokens() >= numbers.reflect_at
+
         return BACKLOG_FACTOR * self.numbers().block_after if self.phase in NEVER_WAITS else None
 
     # --- phases -------------------------------------------------------------------------------------------
@@ -250,11 +261,9 @@ class MemoryState:
         if self.phase is Phase.PAUSED:
             self.signal(Signal.RESUME)
             self.overflow()
-        hold = self.window.thread.metadata.get(threads.HOLD)
-        held = hold is not None and self.window.pending < hold
-        if held and self.phase is not Phase.HELD:
+        if self.held and self.phase is not Phase.HELD:
             self.signal(Signal.HOLD)
-        elif self.phase is Phase.HELD and not held:
+        elif self.phase is Phase.HELD and not self.held:
             self.signal(Signal.GROWN)
         if self.phase is Phase.CATCHING_UP and self.window.pending <= self.numbers().block_after:
             self.signal(Signal.CAUGHT_UP)
@@ -408,7 +417,9 @@ class MemoryState:
         return bool(moved.groups or moved.reflection)
 
     def _due(self, trigger: Trigger) -> Activate | None:
-        """The groups whose time has come, and whether the waiting reflection's has."""
+        """The groups whose time has come, and whether the waiting reflection's has; nothing while an undo holds."""
+        if self.held:
+            return None
         numbers, window = self.numbers(), self.window
         ready = window.ready()
         count = 0

@@ -117,6 +117,8 @@ TRANSITIONS: Mapping[Phase, Mapping[Signal, Phase]] = {
 # Phases in which memory does nothing to a thread by itself, and those in which a step never waits for it.
 RESTING = frozenset({Phase.HELD, Phase.PAUSED})
 NEVER_WAITS = frozenset({Phase.HELD, Phase.PAUSED, Phase.CATCHING_UP, Phase.BACKING_OFF})
+# Phases in which not all that is pending is sent. After an undo it is as it was before the compaction.
+LIMITED = NEVER_WAITS - {Phase.HELD}
 
 
 class ReflectionPhase(StrEnum):
@@ -226,8 +228,6 @@ class MemoryState:
         """Whether the user paused this memory, in whatever window."""
         return memory_store.PAUSED in self.window.record.metadata
 
-    def room(self) -> int | None:
-        """Message tokens that a request takes at most while steps do not wait for memory; None where all of them go."""
     @property
     def held(self) -> bool:
         """Whether a compaction was undone and less than one more interval is pending since, paused or not."""
@@ -239,7 +239,12 @@ class MemoryState:
         numbers = self.numbers()
         return self.window.pending >= numbers.threshold or self.observation_tokens() >= numbers.reflect_at
 
-        return BACKLOG_FACTOR * self.numbers().block_after if self.phase in NEVER_WAITS else None
+    def room(self) -> int | None:
+        """Message tokens that a request takes at most while memory is behind; None where all of them go."""
+        limited = self.phase in LIMITED
+        if self.phase is Phase.HELD:
+            limited = bool(self.window.thread.metadata.get(threads.HOLD_LIMITED))
+        return BACKLOG_FACTOR * self.numbers().block_after if limited else None
 
     # --- phases -------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """Observational memory as the agent uses it: messages go in, the window of the next request comes out.
 
 A turn is `begin_turn`, then `prepare` before every model call, then `end_turn`; `add` follows every message
-that was made durable. Nothing is read from the disk between the calls of one turn, nothing is written unless
-memory changes, and a failure of memory never ends a turn.
+that was made durable. Below the thresholds nothing is read from the disk between the calls of one turn, nothing is
+written unless memory changes, and a failure of memory never ends a turn.
 """
 
 from __future__ import annotations
@@ -349,6 +349,8 @@ class MemoryEngine:
         state.settle()
         if state.held:
             return
+        if state.full():  # what another window has made ready is activated before anything is asked or waited for
+            await state.refresh()
         await state.activate_due()
         self._observation.start()
         self._reflection.start()
@@ -382,7 +384,7 @@ class MemoryEngine:
                 patient = False
                 await self._observation.join_others()
                 await state.activate_due()
-            elif state.window.pending >= before:
+            elif state.window.pending >= before and not await state.activate_due():
                 return
 
     async def end_turn(self) -> None:

@@ -401,12 +401,15 @@ class MemoryState:
         done = False
         while True:
             async with self._lock:  # what is chosen here is what goes, whatever is buffered meanwhile
-                move = self._due(trigger)
+                move, known = self._due(trigger), self.window.record.revision
                 if move is None:
                     return done
                 self.changed()  # what is projected now is what goes
-                if not await self._guarded(move, trigger):
+                moved = await self._guarded(move, trigger)
+                if not moved and self.window.record.revision == known:
                     return done
+            if not moved:
+                continue  # another window was first: chosen anew from what is there now
             done = True
             if trigger != "threshold":
                 return done
@@ -433,7 +436,9 @@ class MemoryState:
             count = policy.choose_boundary(sizes, numbers.activation, numbers.threshold, window.pending)
         full = self.observation_tokens() >= numbers.reflect_at
         condense = self.reflection_phase is ReflectionPhase.READY and full
-        return Activate(tuple(g.id for g in ready[:count]), condense) if count or condense else None
+        if not count and not condense:
+            return None
+        return Activate(tuple(g.id for g in ready[:count]), condense, window.record.revision)
 
     async def activate_ready(self, upto: int | None = None, into: list[Group] | None = None) -> None:
         """Put every ready group that begins up to index `upto` into the log, by hand or for somebody who waits; `into`

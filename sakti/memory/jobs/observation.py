@@ -144,8 +144,10 @@ class Observation:
 
         async with self.leases.hold(window.record.id, "observing", window.thread.id, begin) as held:
             state.failpoint("buffer.begin" if buffering else "observe.begin")
-            operation.start(state)
             await state.refresh()  # another window may have observed some of it before the lease was ours
+            if not buffering and state.window.ready():
+                return  # what waits goes into the log first
+            operation.start(state)
             for piece in slices(self._pending(found), state.numbers().threshold):
                 if made and buffering and state.phase in RESTING:
                     break

@@ -25,7 +25,7 @@ from sakti.store.memory import group_rows as rows
 from sakti.store.memory import undo
 from sakti.store.memory.group_rows import Group
 from sakti.store.memory.moves import Activate, Add, Advanced, Move, UndoCompaction, UndoReflection
-from sakti.store.memory.records import HOLD_REFLECTION
+from sakti.store.memory.records import HOLD_REFLECTION, revision
 from sakti.store.memory.states import all_in_state, discard, figures, messages_between, transition
 from sakti.store.threads import HOLD
 
@@ -116,6 +116,8 @@ def _retitle(db: Database, thread: Thread | None, group: Group, now: int) -> Thr
 
 
 def _activate(db: Database, record_id: str, thread_id: str, move: Activate, now: int) -> Advanced:
+    if move.revision is not None and move.revision != revision(db, record_id, thread_id)[0]:
+        raise MemoryFailure("The log has changed meanwhile: what enters it is chosen anew.", code="conflict")
     chosen = {g.id: g for g in rows.groups_by_id(db, move.group_ids)}
     entering = [chosen[i] for i in move.group_ids if i in chosen]
     if len(entering) != len(move.group_ids) or any(

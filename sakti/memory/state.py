@@ -347,6 +347,11 @@ class MemoryState:
             self.changed()
         return done
 
+    async def read(self, work: Callable[[Database], T]) -> T:
+        """Ask the store while no move of this window is under way, so that answer and window are of one moment."""
+        async with self._lock:
+            return await self.store.read(work)
+
     async def refresh(self) -> None:
         """Take in what other windows did; where the database cannot be read the window stays as it is."""
         async with self._lock:

@@ -16,7 +16,7 @@ from sakti.memory.jobs.operation import Operation
 from sakti.memory.protocol import ObserveInput
 from sakti.memory.state import RESTING, MemoryState, Phase, Signal, uninterrupted
 from sakti.memory.window import slices
-from sakti.memory.work import Worker, observable
+from sakti.memory.work import Worker, log, observable
 from sakti.store import memory as memory_store
 from sakti.store import messages as message_store
 from sakti.store.database import Database
@@ -167,9 +167,11 @@ class Observation:
     ) -> None:
         state = self.state
         buffering = operation.name == "buffering"
+        # ahead of the question, which shows the log as it is then: between answer and commit as little as may be
+        before = await state.read(lambda db: log(db, state.window.record.id))
         request = self._request(piece, focus)
         if request.messages:
-            group, lines = await self.worker.observe(state.window.record, request, held, operation.cycle_id)
+            group, lines = await self.worker.observe(state.window.record, request, held, operation.cycle_id, before)
         else:  # messages that nobody may be told of count as observed all the same
             group, lines = self.worker.empty_group(state.window.record, request, held, operation.cycle_id), []
         group = dataclasses.replace(

@@ -194,9 +194,7 @@ async def roundtrips(player: Player, window: Window) -> None:
     for there, back in THERE_AND_BACK:
         now = player.checker.at[window.engine.record_id]
         shown = window.engine.preview()
-        stale = any(_shown(window, now, player.stage.ledger)) or window.newest != player.stage.ledger.newest(
-            window.thread.id
-        )
+        stale = _stale(window, now, player.stage.ledger)
         outcome = await do(player, window, Command(there, window.number, 0.5))
         if not outcome or (isinstance(outcome, CompactionFinished) and not outcome.messages):
             continue
@@ -209,6 +207,17 @@ async def roundtrips(player: Player, window: Window) -> None:
         if not stale:
             player.find(compare(11, f"after {there} and its undo", shown, window.engine.preview()))
     window.events.clear()
+
+
+def _stale(window: Window, now: Snapshot, ledger: Ledger) -> bool:
+    """Whether others have done something since the window's last turn, which it does not show yet."""
+    thread, told = window.thread.id, window.engine.status().buffered_observations
+    ready = [g.message_tokens for g in now.ready(thread, ledger)]
+    return (
+        any(_shown(window, now, ledger))
+        or window.newest != ledger.newest(thread)
+        or (told.chunks, told.message_tokens) != (len(ready), sum(ready))
+    )
 
 
 def _same_log(there: str, before: Snapshot, after: Snapshot) -> Iterator[Finding]:

@@ -205,10 +205,9 @@ class Checker:
                 continue
             if group.kind == "observation":
                 yield invariants.observed_by_itself(group, hold.least, pending)
-        if act.name not in OF_A_TURN:  # what the user lets into the log by hand ends the wait
-            for group in groups:
-                if group.kind == "observation" and group.state == "active":
-                    self._holds.pop((record_id, group.thread_id), None)
+        for group in groups:  # what enters the log ends the wait
+            if group.kind == "observation" and group.state == "active":
+                self._holds.pop((record_id, group.thread_id), None)
 
     def held(self, record_id: str, thread_id: str) -> bool:
         return (record_id, thread_id) in self._holds
@@ -288,7 +287,7 @@ class Checker:
 
     def _operation(self, eye: Eye, event: MemoryOperation) -> None:
         if event.operation_type == "observation":
-            eye.claimed = False
+            eye.claimed, eye.told = False, eye.engine.observation.task
         if event.kind != "start":
             eye.operations.pop(event.cycle_id, None)
             if event.operation_type == "observation":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 
 from sakti.bench import oracle, request_checks
@@ -18,8 +19,9 @@ LONGEST_BACKOFF = 8  # minutes, and intervals, after which what failed must have
 @dataclass(slots=True)
 class Eye:
     """`since`: the number of the snapshot from which on its requests must show the log. `ready` and `was_running` as
-    the step found them; `claimed`: the status said that an observation runs; `answered`: what its Observer has answered
-    and nobody has stored yet; `room`: what a request may hold since one was too long."""
+    the step found them; `claimed`: the status said that an observation runs, and no event has yet; `told`: the last one
+    that an event was of; `answered`: what its Observer has answered and nobody has stored yet; `room`: what a request
+    may hold since one was too long."""
 
     number: int
     engine: MemoryEngine
@@ -35,6 +37,7 @@ class Eye:
     was_running: bool = False
     had_reflection: bool = False
     claimed: bool = False
+    told: asyncio.Task[bool] | None = None
     operations: dict[str, MemoryOperation] = field(default_factory=dict[str, MemoryOperation])
     begun: list[MemoryOperation] = field(default_factory=list[MemoryOperation])
     checked: set[str] = field(default_factory=set[str])

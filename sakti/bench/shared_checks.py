@@ -68,7 +68,7 @@ def reflection(
     for words, spans in after.parts(new, ledger):
         if strange := [s for s in _said_in(words, ledger) if not _within(s, spans)]:
             yield 3, f"{len(strange)} lines of a reflection are of messages that their part does not stand for"
-        found = next((a for a in fresh if words and _answers(a, words, kept, ledger)), None)
+        found = next((a for a in reversed(fresh) if words and _answers(a, words, kept, ledger)), None)
         if found is None:
             left |= set(words)
             continue

@@ -65,7 +65,7 @@ class StepChecks:
                 self._all.find([(5, "nothing entered the log although the prompt cache is cold")])
             eye.due_early = ()
         self._all.let_go(eye.record_id, eye.thread_id)
-        under_way = bool(eye.engine.tasks())
+        under_way = eye.engine.observation.running() is not None
         if eye.claimed and not eye.begun and not eye.running() and not under_way:
             self._all.find([(6, "the status said that an observation runs, and none does")])
         eye.ready = tuple(g.id for g in now.ready(eye.thread_id, self._ledger))
@@ -96,10 +96,7 @@ class StepChecks:
         nothing = not ready and not eye.running(operation="buffering")
         above = pending > ends.block_after or (pending >= ends.threshold and nothing)
         log_above = size > ends.reflect_block_after or (size >= ends.reflect_at and not eye.had_reflection)
-        relieved = any(
-            s.number > eye.since and s.window != eye.number for s in self._all.history.get(eye.record_id, ())
-        )  # by another window, of which this one need not know yet
-        if not relieved and not (above and eye.running()) and not (log_above and eye.running("reflection")):
+        if not (above and eye.running()) and not (log_above and eye.running("reflection")):
             yield (
                 6,
                 f"a step waits at {pending} pending tokens (threshold {ends.threshold}, wait above {ends.block_after})"
@@ -155,7 +152,7 @@ class StepChecks:
         ready = [g.id for g in now.ready(eye.thread_id, self._ledger)]
         # an observation that was just begun is announced when it has the record to itself
         said = prepared.status.buffered_observations.status == "running"
-        eye.claimed = said and not eye.running() and bool(eye.engine.tasks())
+        eye.claimed = said and eye.engine.observation.running() not in (None, eye.told)
         running = said or bool(eye.running())
         if pending >= ends.threshold:
             if left := [i for i in eye.ready if i in ready]:

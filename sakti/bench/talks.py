@@ -153,12 +153,11 @@ def _turns(source: random.Random, threshold: int, places: _Places) -> Iterator[T
             if beside.thread != turn.thread:
                 turn = dataclasses.replace(turn, beside=dataclasses.replace(beside, model=model, commands=()))
         yield turn
-        alone = places.windows == 1  # else another window may be at work on it meanwhile
-        if alone and source.random() < places.by_hand * 0.2:
+        if source.random() < places.by_hand * 0.2:
             yield from _regret(source, threshold, turn)
         for command in turn.commands:
             back = _BACK.get(command.name)
-            if back is not None and (back == "resume" or (alone and source.random() < 0.5)):
+            if back is not None and (back == "resume" or source.random() < 0.5):
                 later.append((source.randint(1, 3), dataclasses.replace(command, name=back)))
         later = [(turns - 1, command) for turns, command in later]
         due = [command for turns, command in later if turns <= 0]

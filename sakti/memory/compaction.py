@@ -12,6 +12,7 @@ from sakti.core.types import Json, Message
 from sakti.memory import policy
 from sakti.memory.jobs.observation import Observation
 from sakti.memory.state import MemoryState
+from sakti.store import threads
 from sakti.store.database import Database
 from sakti.store.memory import Group, UndoCompaction, compactions
 from sakti.store.memory.compactions import Compaction
@@ -172,13 +173,15 @@ def preview(state: MemoryState) -> tuple[int, int, int]:
 
 
 def _snapshot(state: MemoryState) -> Json:
-    """What only an undo needs: which groups were ready, the record's last times, the thread's task."""
+    """What only an undo needs: which groups were ready, the record's last times, the thread's task,
+    whether not all that is pending was sent."""
     window, metadata = state.window, state.window.thread.metadata
     return {
         "buffered": [g.id for g in window.buffered],
         "last_buffered_at_tokens": window.record.last_buffered_at_tokens,
         "last_observed_at": window.record.last_observed_at,
         "thread": {
-            k: metadata.get(k) for k in ("current_task", "suggested_response", "task_index", "last_observed_at")
+            **{k: metadata.get(k) for k in ("current_task", "suggested_response", "task_index", "last_observed_at")},
+            threads.HOLD_LIMITED: state.room() is not None or None,
         },
     }

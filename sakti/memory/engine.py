@@ -1,8 +1,8 @@
 """Observational memory as the agent uses it: messages go in, the window of the next request comes out.
 
 A turn is `begin_turn`, then `prepare` before every model call, then `end_turn`; `add` follows every message
-that was made durable. Nothing is read from the disk between the calls of one turn, nothing is written unless
-memory changes, and a failure of memory never ends a turn.
+that was made durable. Below the thresholds nothing is read from the disk between the calls of one turn, nothing is
+written unless memory changes, and a failure of memory never ends a turn.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from sakti.memory.jobs.observation import Observation
 from sakti.memory.jobs.reflection import Reflection, ReflectionUndone
 from sakti.memory.pages import Pages
 from sakti.memory.protocol import Observer, Reflector
-from sakti.memory.state import NEVER_WAITS, RESTING, MemoryState, Phase, ReflectionPhase, Trigger
+from sakti.memory.state import NEVER_WAITS, MemoryState, Phase, ReflectionPhase, Trigger
 from sakti.memory.window import Window, load, newest_messages, newest_that_fit, sync_cut
 from sakti.memory.work import Worker
 from sakti.store import leases, memory_log
@@ -292,7 +292,7 @@ class MemoryEngine:
         if self._observes:
             if actor != self._actor:
                 await self._write_quietly(state, {"actor": actor})
-            if trigger is not None and state.phase not in RESTING:
+            if trigger is not None:
                 await state.activate_due(trigger)
         self._actor = actor
 
@@ -347,8 +347,10 @@ class MemoryEngine:
     async def _move(self, state: MemoryState) -> None:
         """Before a request: activate what is due, begin what is due, wait where it must be."""
         state.settle()
-        if state.phase is Phase.HELD:
+        if state.held:
             return
+        if state.full():  # what another window has made ready is activated before anything is asked or waited for
+            await state.refresh()
         await state.activate_due()
         self._observation.start()
         self._reflection.start()
@@ -382,7 +384,7 @@ class MemoryEngine:
                 patient = False
                 await self._observation.join_others()
                 await state.activate_due()
-            elif state.window.pending >= before:
+            elif state.window.pending >= before and not await state.activate_due():
                 return
 
     async def end_turn(self) -> None:

@@ -55,14 +55,14 @@ async def reflect(
 
 
 def _request(whole: ReflectInput, part: Part, text: str, total: int) -> ReflectInput:
-    limit = whole.limit_tokens
+    limit, have = whole.limit_tokens, {_bare(line) for line in text.split("\n")}
     return dataclasses.replace(
         whole,
         groups=part.groups,
         labels=part.labels,
         target_tokens=max(1, whole.target_tokens * part.tokens // max(1, total)),
         limit_tokens=None if limit is None else max(1, limit * part.tokens // max(1, total)),
-        pinned=tuple(p for p in whole.pinned if p.lstrip("* ") in text),
+        pinned=tuple(p for p in whole.pinned if _bare(p) in have),
     )
 
 
@@ -75,10 +75,10 @@ def finished(text: str, pinned: Sequence[str], replaced: Sequence[Known] = ()) -
 
 def with_pinned(text: str, pinned: Sequence[str]) -> str:
     """A reflection with every pinned line in it: those it lost come back word for word, first."""
-
-    def bare(line: str) -> str:
-        return line.strip().lstrip("*-> ").strip()  # a nested line begins with an arrow
-
-    have = {bare(line) for line in text.split("\n")}
-    lost = [p for p in pinned if bare(p) not in have]
+    have = {_bare(line) for line in text.split("\n")}
+    lost = [p for p in pinned if _bare(p) not in have]
     return "\n".join([*lost, text]) if lost else text
+
+
+def _bare(line: str) -> str:
+    return line.strip().lstrip("*-> ").strip()  # a nested line begins with an arrow

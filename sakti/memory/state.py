@@ -117,6 +117,8 @@ TRANSITIONS: Mapping[Phase, Mapping[Signal, Phase]] = {
 # Phases in which memory does nothing to a thread by itself, and those in which a step never waits for it.
 RESTING = frozenset({Phase.HELD, Phase.PAUSED})
 NEVER_WAITS = frozenset({Phase.HELD, Phase.PAUSED, Phase.CATCHING_UP, Phase.BACKING_OFF})
+# Phases in which not all that is pending is sent. After an undo it is as it was before the compaction.
+LIMITED = NEVER_WAITS - {Phase.HELD}
 
 
 class ReflectionPhase(StrEnum):
@@ -226,9 +228,23 @@ class MemoryState:
         """Whether the user paused this memory, in whatever window."""
         return memory_store.PAUSED in self.window.record.metadata
 
+    @property
+    def held(self) -> bool:
+        """Whether a compaction was undone and less than one more interval is pending since, paused or not."""
+        hold = self.window.thread.metadata.get(threads.HOLD)
+        return hold is not None and self.window.pending < hold
+
+    def full(self) -> bool:
+        """Whether messages or log have reached their threshold, so that something is due."""
+        numbers = self.numbers()
+        return self.window.pending >= numbers.threshold or self.observation_tokens() >= numbers.reflect_at
+
     def room(self) -> int | None:
-        """Message tokens that a request takes at most while steps do not wait for memory; None where all of them go."""
-        return BACKLOG_FACTOR * self.numbers().block_after if self.phase in NEVER_WAITS else None
+        """Message tokens that a request takes at most while memory is behind; None where all of them go."""
+        limited = self.phase in LIMITED
+        if self.phase is Phase.HELD:
+            limited = bool(self.window.thread.metadata.get(threads.HOLD_LIMITED))
+        return BACKLOG_FACTOR * self.numbers().block_after if limited else None
 
     # --- phases -------------------------------------------------------------------------------------------
 
@@ -250,11 +266,9 @@ class MemoryState:
         if self.phase is Phase.PAUSED:
             self.signal(Signal.RESUME)
             self.overflow()
-        hold = self.window.thread.metadata.get(threads.HOLD)
-        held = hold is not None and self.window.pending < hold
-        if held and self.phase is not Phase.HELD:
+        if self.held and self.phase is not Phase.HELD:
             self.signal(Signal.HOLD)
-        elif self.phase is Phase.HELD and not held:
+        elif self.phase is Phase.HELD and not self.held:
             self.signal(Signal.GROWN)
         if self.phase is Phase.CATCHING_UP and self.window.pending <= self.numbers().block_after:
             self.signal(Signal.CAUGHT_UP)
@@ -333,6 +347,11 @@ class MemoryState:
             self.changed()
         return done
 
+    async def read(self, work: Callable[[Database], T]) -> T:
+        """Ask the store while no move of this window is under way, so that answer and window are of one moment."""
+        async with self._lock:
+            return await self.store.read(work)
+
     async def refresh(self) -> None:
         """Take in what other windows did; where the database cannot be read the window stays as it is."""
         async with self._lock:
@@ -387,12 +406,15 @@ class MemoryState:
         done = False
         while True:
             async with self._lock:  # what is chosen here is what goes, whatever is buffered meanwhile
-                move = self._due(trigger)
+                move, known = self._due(trigger), self.window.record.revision
                 if move is None:
                     return done
                 self.changed()  # what is projected now is what goes
-                if not await self._guarded(move, trigger):
+                moved = await self._guarded(move, trigger)
+                if not moved and self.window.record.revision == known:
                     return done
+            if not moved:
+                continue  # another window was first: chosen anew from what is there now
             done = True
             if trigger != "threshold":
                 return done
@@ -408,7 +430,9 @@ class MemoryState:
         return bool(moved.groups or moved.reflection)
 
     def _due(self, trigger: Trigger) -> Activate | None:
-        """The groups whose time has come, and whether the waiting reflection's has."""
+        """The groups whose time has come, and whether the waiting reflection's has; nothing while an undo holds."""
+        if self.held:
+            return None
         numbers, window = self.numbers(), self.window
         ready = window.ready()
         count = 0
@@ -417,7 +441,9 @@ class MemoryState:
             count = policy.choose_boundary(sizes, numbers.activation, numbers.threshold, window.pending)
         full = self.observation_tokens() >= numbers.reflect_at
         condense = self.reflection_phase is ReflectionPhase.READY and full
-        return Activate(tuple(g.id for g in ready[:count]), condense) if count or condense else None
+        if not count and not condense:
+            return None
+        return Activate(tuple(g.id for g in ready[:count]), condense, window.record.revision)
 
     async def activate_ready(self, upto: int | None = None, into: list[Group] | None = None) -> None:
         """Put every ready group that begins up to index `upto` into the log, by hand or for somebody who waits; `into`

@@ -45,11 +45,24 @@ class Worker:
         self.observer, self.reflector = observer, reflector
 
     async def observe(
+<<<<<<< HEAD
         self, record: Record, request: ObserveInput, log: Sequence[memory_log.LogLine], held: Held, cycle_id: str
     ) -> tuple[Group, list[NewLine]]:
         """Ask the Observer, and say what of the `log` its lines replace; the group is not stored yet, and its range is
         the caller's to say. Where nothing was worth a line its text is empty: the messages count as observed all the
         same."""
+=======
+        self,
+        record: Record,
+        request: ObserveInput,
+        held: Held,
+        cycle_id: str,
+        before: Sequence[memory_log.LogLine],
+    ) -> tuple[Group, list[NewLine]]:
+        """Ask the Observer; the group is not stored yet, and its range is the caller's to say. `before`: the log
+        that its lines may replace something of. Where nothing was worth a line its text is empty: the messages count as
+        observed all the same."""
+>>>>>>> helper-r
         result = await self.observer.observe(request)
         await self._record_calls(request.thread_id, "observer", result.calls)
         if result.note:
@@ -100,8 +113,8 @@ class Worker:
         """Ask the Reflector; raises `MemoryFailure` (not_smaller) unless the answer is smaller than its
         input."""
         merged = [g.id for g in groups]
-        sections, log = await self.store.read(_sections_and_log, record.id, merged)
-        replaced = marking.known(log)
+        sections, lines_before = await self.store.read(_sections_and_log, record.id, merged)
+        replaced = marking.known(lines_before)
         made: tuple[Section, ...] = ()
         if record.scope == "resource":
             result, made = await reflect_parts.reflect(self.reflector, groups, request, self.counter, replaced)
@@ -171,10 +184,13 @@ class Worker:
         ]
         return group, rows
 
+<<<<<<< HEAD
     async def log(self, record: Record) -> list[memory_log.LogLine]:
         """The lines of a record's log as they are now, with those that wait to be activated."""
         return await self.store.read(memory_log.log_lines, record.id, states=("active", "buffered"))
 
+=======
+>>>>>>> helper-r
     async def rows(
         self,
         texts: Sequence[str],
@@ -231,12 +247,16 @@ class Worker:
             )
 
 
+def log(db: Database, record_id: str) -> list[memory_log.LogLine]:
+    """The lines that new ones may replace something of: of the log, and of what waits to enter it."""
+    return memory_log.log_lines(db, record_id, states=("active", "buffered"))
+
+
 def _sections_and_log(
     db: Database, record_id: str, merged: Sequence[str]
 ) -> tuple[Mapping[str, str], list[memory_log.LogLine]]:
     """The sections that lines of some groups stand in, and the log, by one question."""
-    log = memory_log.log_lines(db, record_id, states=("active", "buffered"))
-    return memory_store.categories(db, merged), log
+    return memory_store.categories(db, merged), log(db, record_id)
 
 
 def source_of(request: ObserveInput) -> Source:

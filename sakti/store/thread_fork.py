@@ -21,7 +21,7 @@ from sakti.store.memory import Group
 from sakti.store.models import GroupRow
 from sakti.store.rows import insert
 
-_OF_THREAD = ("active_task_id", threads.HOLD)
+_OF_THREAD = ("active_task_id", threads.HOLD, threads.HOLD_LIMITED)
 _LOG = ("away",)  # when a reflection that is not carried over stood in a group's place
 
 

@@ -13,6 +13,7 @@ from sakti.store.models import MessageRow, ThreadRow
 
 TITLE_LIMIT = 60
 HOLD = "hold_until"  # in a thread's metadata: pending tokens up to which nothing is observed by itself after an undo
+HOLD_LIMITED = "hold_limited"  # … and whether requests take only the newest meanwhile, as before what was undone
 
 
 def create(db: Database, thread: Thread) -> Thread:

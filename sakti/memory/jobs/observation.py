@@ -16,7 +16,7 @@ from sakti.memory.jobs.operation import Operation
 from sakti.memory.protocol import ObserveInput
 from sakti.memory.state import RESTING, MemoryState, Phase, Signal, uninterrupted
 from sakti.memory.window import slices
-from sakti.memory.work import Worker, observable
+from sakti.memory.work import Worker, log, observable
 from sakti.store import memory as memory_store
 from sakti.store import messages as message_store
 from sakti.store.database import Database
@@ -144,8 +144,10 @@ class Observation:
 
         async with self.leases.hold(window.record.id, "observing", window.thread.id, begin) as held:
             state.failpoint("buffer.begin" if buffering else "observe.begin")
-            operation.start(state)
             await state.refresh()  # another window may have observed some of it before the lease was ours
+            if not buffering and state.window.ready():
+                return  # what waits goes into the log first
+            operation.start(state)
             for piece in slices(self._pending(found), state.numbers().threshold):
                 if made and buffering and state.phase in RESTING:
                     break
@@ -165,11 +167,19 @@ class Observation:
     ) -> None:
         state = self.state
         buffering = operation.name == "buffering"
+<<<<<<< HEAD
         log = await self.worker.log(state.window.record)
         await state.refresh()  # last: the Observer is shown the log as it is when it is asked
         request = self._request(piece, focus)
         if request.messages:
             group, lines = await self.worker.observe(state.window.record, request, log, held, operation.cycle_id)
+=======
+        # ahead of the question, which shows the log as it is then: between answer and commit as little as may be
+        before = await state.read(lambda db: log(db, state.window.record.id))
+        request = self._request(piece, focus)
+        if request.messages:
+            group, lines = await self.worker.observe(state.window.record, request, held, operation.cycle_id, before)
+>>>>>>> helper-r
         else:  # messages that nobody may be told of count as observed all the same
             group, lines = self.worker.empty_group(state.window.record, request, held, operation.cycle_id), []
         group = dataclasses.replace(

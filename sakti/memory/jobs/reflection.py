@@ -14,6 +14,7 @@ from sakti.memory.protocol import ReflectInput
 from sakti.memory.state import RESTING, MemoryState, ReflectionPhase, ReflectionSignal
 from sakti.memory.work import Worker
 from sakti.store import memory as memory_store
+from sakti.store.database import Database
 from sakti.store.memory import Add, Group, UndoReflection
 
 TAIL_MS, TAIL_LINES = 24 * policy.HOUR, 50
@@ -125,6 +126,8 @@ class Reflection:
             if not isinstance(e, MemoryFailure) or e.code not in HARMLESS:
                 signal = ReflectionSignal.FAILED
                 state.reflect_above = tokens + tokens // 10
+            elif e.code == "conflict":
+                await state.refresh()  # what another window did is in the log, or waits
             state.note = operation.failed(state, e)
         finally:
             state.signal_reflection(signal)
@@ -136,7 +139,11 @@ class Reflection:
         window, numbers = state.window, state.numbers()
         rest = state.observation_tokens() - tokens
         share = state.settings.reflection.buffer_activation if level else 0.5
-        async with self.leases.hold(window.record.id, "reflecting") as held:
+
+        def begin(db: Database) -> None:  # what would be refused in the end is not asked for
+            memory_store.may_condense(db, window.record.id, [g.id for g in groups], corrections)
+
+        async with self.leases.hold(window.record.id, "reflecting", start=begin) as held:
             state.failpoint("reflect.begin")
             operation.start(state)
             pinned = await state.store.read(memory_store.pinned_lines, [g.id for g in groups])

@@ -1,7 +1,7 @@
 """Observational memory in SQL: records, groups, and `advance`, which alone moves them. The panes' queries are
 `memory_log`'s."""
 
-from sakti.store.memory.advance import advance, corrected
+from sakti.store.memory.advance import advance, corrected, may_condense
 from sakti.store.memory.group_rows import (
     Group,
     GroupState,
@@ -54,6 +54,7 @@ __all__ = [
     "get_record",
     "groups",
     "groups_by_id",
+    "may_condense",
     "pinned_lines",
     "revision",
     "set_buffered_at",

@@ -25,7 +25,7 @@ from sakti.store.memory import group_rows as rows
 from sakti.store.memory import undo
 from sakti.store.memory.group_rows import Group
 from sakti.store.memory.moves import Activate, Add, Advanced, Move, UndoCompaction, UndoReflection
-from sakti.store.memory.records import HOLD_REFLECTION
+from sakti.store.memory.records import HOLD_REFLECTION, revision
 from sakti.store.memory.states import all_in_state, discard, figures, messages_between, transition
 from sakti.store.threads import HOLD
 
@@ -60,7 +60,7 @@ def _add(db: Database, move: Add, now: int) -> Advanced:
         operation_id=held.operation_id,
     )
     if group.kind == "reflection":
-        _may_condense(db, group, move.corrections)
+        may_condense(db, group.record_id, group.merged_group_ids, move.corrections)
     elif group.observes:
         _may_cover(db, group)
     thread = threads.get(db, group.thread_id)
@@ -84,12 +84,14 @@ def _may_cover(db: Database, group: Group) -> None:
         raise MemoryFailure("These messages are not accepted yet.", code="conflict")
 
 
-def _may_condense(db: Database, group: Group, corrections: int) -> None:
-    if corrected(db, group.record_id) != corrections:
+def may_condense(db: Database, record_id: str, merged: Sequence[str], corrections: int) -> None:
+    """Whether a reflection of these groups, read when the log had been corrected so often, may be stored: asked before
+    its model is, too. Raises `MemoryFailure` (conflict)."""
+    if corrected(db, record_id) != corrections:
         raise MemoryFailure("The log was corrected meanwhile: it is condensed anew.", code="conflict")
-    if any(g.kind == "reflection" for g in rows.groups(db, group.record_id, "buffered")):
+    if any(g.kind == "reflection" for g in rows.groups(db, record_id, "buffered")):
         raise MemoryFailure("A reflection of another window is ready already.", code="conflict")
-    if not all_in_state(db, group.merged_group_ids, "active"):
+    if not all_in_state(db, merged, "active"):
         raise MemoryFailure("The log has changed meanwhile: it is condensed anew.", code="conflict")
 
 
@@ -116,6 +118,8 @@ def _retitle(db: Database, thread: Thread | None, group: Group, now: int) -> Thr
 
 
 def _activate(db: Database, record_id: str, thread_id: str, move: Activate, now: int) -> Advanced:
+    if move.revision is not None and move.revision != revision(db, record_id, thread_id)[0]:
+        raise MemoryFailure("The log has changed meanwhile: what enters it is chosen anew.", code="conflict")
     chosen = {g.id: g for g in rows.groups_by_id(db, move.group_ids)}
     entering = [chosen[i] for i in move.group_ids if i in chosen]
     if len(entering) != len(move.group_ids) or any(

@@ -25,10 +25,12 @@ class Add:
 @dataclass(frozen=True, slots=True)
 class Activate:
     """Buffered groups of one thread, oldest first, enter the log; with `reflection` what waits to condense it does,
-    too. A reflection that the log has outrun is discarded instead."""
+    too. A reflection that the log has outrun is discarded instead. `revision`: the record's, where they were chosen by
+    all that was ready then and may enter only as long as that is so."""
 
     group_ids: tuple[str, ...] = ()
     reflection: bool = False
+    revision: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ MUTANTS = (
     M(
         "engine-held-activates",
         f"{ENGINE}:MemoryEngine._move",
-        "        if state.phase is Phase.HELD:\n            return\n",
+        "        if state.held:\n            return\n",
         "",
     ),
     M("engine-not-settled", f"{ENGINE}:MemoryEngine._move", "        state.settle()\n", ""),
@@ -132,12 +132,6 @@ MUTANTS = (
         f"{ENGINE}:MemoryEngine.begin_turn",
         " if m.id not in {u.id for u in state.prompts}",
         "",
-    ),
-    M(
-        "engine-early-resting",
-        f"{ENGINE}:MemoryEngine.begin_turn",
-        "if trigger is not None and state.phase not in RESTING:",
-        "if trigger is not None:",
     ),
     M(
         "engine-actor-forgotten",

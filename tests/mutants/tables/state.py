@@ -7,19 +7,19 @@ STATE = "sakti.memory.state"
 MUTANTS = (
     M(
         "state-hold-ignored",
-        f"{STATE}:MemoryState.settle",
-        "held = hold is not None and self.window.pending < hold",
-        "held = False",
+        f"{STATE}:MemoryState.held",
+        "return hold is not None and self.window.pending < hold",
+        "return False",
     ),
     M(
         "state-hold-for-ever",
-        f"{STATE}:MemoryState.settle",
-        "held = hold is not None and self.window.pending < hold",
-        "held = hold is not None",
+        f"{STATE}:MemoryState.held",
+        "return hold is not None and self.window.pending < hold",
+        "return hold is not None",
     ),
     M(
         "state-hold-at",
-        f"{STATE}:MemoryState.settle",
+        f"{STATE}:MemoryState.held",
         "self.window.pending < hold",
         "self.window.pending <= hold",
     ),
@@ -50,7 +50,7 @@ MUTANTS = (
     M(
         "state-no-room",
         f"{STATE}:MemoryState.room",
-        "if self.phase in NEVER_WAITS else None",
+        "if limited else None",
         "if False else None",
         by="tests/unit/memory/test_backlog.py::test_a_pause_ends_the_work_at_its_slice_and_lasts_until_it_is_resumed",
     ),

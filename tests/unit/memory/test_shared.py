@@ -12,7 +12,7 @@ import pytest
 from sakti.core.errors import MemoryFailure
 from sakti.core.tokens import Estimator
 from sakti.core.types import Thread, Usage
-from sakti.memory import shared
+from sakti.memory import reflect_parts, shared
 from sakti.memory.protocol import ModelCall, ReflectInput
 from sakti.memory.recall import recall
 from sakti.memory.reflector import ModelReflector
@@ -55,6 +55,17 @@ def test_a_block_names_its_thread_and_its_range() -> None:
     assert alone.split("\n")[0] == '<observation-group id="abcd1234" kind="observation" messages="2-9">'
     nobody = render_group(dataclasses.replace(one, first_index=None), 0, None, tagged=True, threads=True)
     assert nobody.split("\n")[0] == '<observation-group id="abcd1234" kind="observation">'
+
+
+async def test_a_pinned_line_goes_with_the_part_that_has_it_not_with_one_that_quotes_it() -> None:
+    pinned = "* the queue drains at midnight"
+    mine = lines_of("a", 6) + "\n  * -> the queue drains at midnight"
+    quotes = lines_of("b", 6) + "\n* 🟡 (10:09) it drains at one [replaces 10:00: the queue drains at midnight]"
+    groups = [group("a", "t1", mine, 0, 4), group("b", "t2", quotes, 0, 4)]
+    reflector = ScriptedReflector()
+    whole = ReflectInput("t1", tuple((g.id, g.text) for g in groups), 100, 0, (pinned,), "default")
+    await reflect_parts.reflect(reflector, groups, whole, Estimator())
+    assert [part.pinned for part in reflector.inputs] == [(pinned,), ()]
 
 
 def test_parts_are_threads_and_what_is_small_goes_together() -> None:

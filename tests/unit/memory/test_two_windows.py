@@ -10,7 +10,7 @@ import pytest
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.events import MemoryOperation, Notice
-from sakti.memory.state import Phase
+from sakti.memory.state import Phase, ReflectionPhase
 from sakti.store import leases, memory, messages
 from sakti.store.connection import Database
 from sakti.store.memory import compactions, integrity
@@ -252,4 +252,121 @@ async def test_a_turn_follows_on_work_by_hand_of_its_own_window(tmp_path: Path) 
     await driver.store.write(leases.release, operation_id="compact", **lease)
     assert await driver.store.read(leases.held, "t1", now)
     assert not await driver.store.write(leases.acquire, operation_id="x", now=now, **{**lease, "owner": "you"})
+    await driver.close()
+
+
+async def test_what_another_window_made_ready_enters_the_log_before_anything_is_asked(tmp_path: Path) -> None:
+    clock = FakeClock()
+    a = await Driver.make(tmp_path / "m.db", SETTINGS, clock=clock)
+    a.observer.gate = asyncio.Event()
+    await a.begin("what about the queue? " * 15)
+    await a.prepare()
+    await a.step({"text": "It drains at midnight. " * 15}, "q")
+    await a.engine.end_turn()
+    while not a.observer.inputs:
+        await asyncio.sleep(0)
+    b = await Driver.make(tmp_path / "m.db", SETTINGS, clock=clock)
+    await follow(b)
+    await b.begin("and what about src/other.py? " * 60)
+    a.observer.gate.set()  # b's turn has begun: it looks at the store again where something is due alone
+    await a.engine.wait_idle()
+    prepared = await b.prepare()
+    assert not b.observer.inputs
+    assert [m.index for m in prepared.messages if "synthetic" not in m.metadata] == [2]
+    assert (await log_of(b, "t1"))[:2] == ([], 1)
+    await a.close()
+    await b.close()
+
+
+async def test_a_choice_that_another_window_overtook_is_made_anew(tmp_path: Path) -> None:
+    clock = FakeClock()
+    a = await Driver.make(tmp_path / "m.db", SETTINGS, clock=clock)
+    await turns(a, 0, 1)
+    assert a.engine.state.window.ready()
+    b = await Driver.make(tmp_path / "m.db", SETTINGS, clock=clock)
+    await follow(b)
+    await turns(a, 1, 2)
+    (first, *rest) = [g.id for g in await a.store.read(memory.groups, a.engine.record_id, "buffered")]
+    assert [g.id for g in b.engine.state.window.ready()] == [first]
+    assert rest
+    for message in (await a.store.read(messages.after, "t1", -1))[len(b.said) :]:
+        b.engine.add(message)
+    assert await b.engine.state.activate_due("idle")
+    entered = [g.id for g in await a.store.read(memory.groups, a.engine.record_id, "active")]
+    assert entered[:2] == [first, rest[0]]
+    await a.close()
+    await b.close()
+
+
+async def test_no_reflector_is_asked_where_another_windows_reflection_waits(tmp_path: Path) -> None:
+    clock = FakeClock()
+    a = await Driver.make(tmp_path / "m.db", SETTINGS, clock=clock)
+    await turns(a, 0, 6)
+    b = await Driver.make(tmp_path / "m.db", SETTINGS, clock=clock)
+    assert a.engine.reflection.begin(1, whole=True)
+    await a.engine.wait_idle()
+    assert b.engine.reflection.begin(1, whole=True)  # b does not know of it yet
+    await b.engine.wait_idle()
+    assert len(a.reflector.inputs) == 1
+    assert not b.reflector.inputs
+    assert b.engine.state.reflection_phase is ReflectionPhase.READY
+    (failed,) = [e for e in b.of(MemoryOperation) if e.kind == "failed"]
+    assert failed.fields["code"] == "conflict"
+    await a.close()
+    await b.close()
+
+
+async def test_a_pause_does_not_end_the_wait_after_an_undo(tmp_path: Path) -> None:
+    driver = await Driver.make(tmp_path / "m.db", settings(500, 4_000, buffer_tokens=0.4))
+    await turns(driver, 0, 2)
+    assert (await driver.engine.compact()).messages
+    assert await driver.engine.undo_compaction() is not None
+    assert driver.engine.state.window.ready()
+    before = await log_of(driver, "t1")
+    await driver.engine.pause()
+    await driver.begin("and now? " * 20, model="another")  # whose cache is cold
+    await driver.prepare()
+    assert driver.engine.state.phase is Phase.PAUSED
+    assert driver.engine.state.full()
+    assert driver.engine.state.held
+    assert await log_of(driver, "t1") == before
+    await driver.engine.resume(start=False)
+    assert driver.engine.state.phase is Phase.HELD
+    await driver.close()
+
+
+@pytest.mark.parametrize("paused", [True, False])
+async def test_what_is_ready_enters_the_log_with_a_cold_cache_paused_or_not(paused: bool, tmp_path: Path) -> None:
+    driver = await Driver.make(tmp_path / "m.db", SETTINGS)
+    await turns(driver, 0, 1)
+    assert driver.engine.state.window.ready()
+    if paused:
+        await driver.engine.pause()
+    calls = len(driver.observer.inputs)
+    await driver.begin("and now?", model="another")
+    assert (await log_of(driver, "t1"))[1] >= 0
+    assert len(driver.observer.inputs) == calls
+    await driver.close()
+
+
+@pytest.mark.parametrize("failing", [True, False])
+async def test_after_an_undo_as_much_is_sent_as_before_the_compaction(failing: bool, tmp_path: Path) -> None:
+    driver = await Driver.make(tmp_path / "m.db", settings(500, 4_000, buffer_tokens=0.2))
+    driver.check = lambda _: None  # type: ignore[method-assign]
+    driver.observer.fail = lambda _: True
+    for n in range(12):
+        await driver.turn(f"{n}: what about the queue? " * 8, [{"text": "It drains at midnight. " * 8}])
+        await driver.engine.wait_idle()
+    driver.observer.fail = lambda _: False
+    if not failing:
+        await driver.engine.close()
+        await driver.open()
+        driver.engine.state.phase = Phase.IDLE  # much may be pending without: an exchange that is large by itself
+    limited = driver.engine.state.room() is not None
+    assert limited is failing
+    before = [m.id for m in driver.engine.preview().messages]
+    assert (await driver.engine.compact()).messages
+    assert await driver.engine.undo_compaction() is not None
+    assert driver.engine.state.phase is Phase.HELD
+    assert [m.id for m in driver.engine.preview().messages] == before
     await driver.close()

@@ -45,13 +45,6 @@ class Worker:
         self.observer, self.reflector = observer, reflector
 
     async def observe(
-<<<<<<< HEAD
-        self, record: Record, request: ObserveInput, log: Sequence[memory_log.LogLine], held: Held, cycle_id: str
-    ) -> tuple[Group, list[NewLine]]:
-        """Ask the Observer, and say what of the `log` its lines replace; the group is not stored yet, and its range is
-        the caller's to say. Where nothing was worth a line its text is empty: the messages count as observed all the
-        same."""
-=======
         self,
         record: Record,
         request: ObserveInput,
@@ -62,13 +55,12 @@ class Worker:
         """Ask the Observer; the group is not stored yet, and its range is the caller's to say. `before`: the log
         that its lines may replace something of. Where nothing was worth a line its text is empty: the messages count as
         observed all the same."""
->>>>>>> helper-r
         result = await self.observer.observe(request)
         await self._record_calls(request.thread_id, "observer", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
         cleaned = with_zone(parse.clean(parse.sanitize_observation_lines(result.text)), request)
-        marked = await sliced(marking.mark_new(cleaned, log), self.clock.monotonic)
+        marked = await sliced(marking.mark_new(cleaned, before), self.clock.monotonic)
         text = marked.text
         metadata: Json = {"timezone": request.timezone} if text else {}
         if title := parse.clean_line(result.title, 80):
@@ -184,13 +176,6 @@ class Worker:
         ]
         return group, rows
 
-<<<<<<< HEAD
-    async def log(self, record: Record) -> list[memory_log.LogLine]:
-        """The lines of a record's log as they are now, with those that wait to be activated."""
-        return await self.store.read(memory_log.log_lines, record.id, states=("active", "buffered"))
-
-=======
->>>>>>> helper-r
     async def rows(
         self,
         texts: Sequence[str],

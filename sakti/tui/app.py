@@ -147,11 +147,11 @@ class SaktiApp(work.Work, navigation.Navigation, welcoming.Welcoming, App[int]):
 
     def use_motion(self) -> None:
         """Nothing blinks or glides where the user wants it so."""
-        still = self.session.config.ui.reduced_motion
-        self.animation_level = "none" if still else constants.TEXTUAL_ANIMATIONS
-        self.prompt.cursor_blink = not still
+        self.animation_level = "none" if self.session.config.ui.reduced_motion else constants.TEXTUAL_ANIMATIONS
+        blink = self.animation_level != "none"
+        self.prompt.cursor_blink = blink
         for line in (line for screen in self.screen_stack for line in screen.query(SafeInput)):
-            line.cursor_blink = not still
+            line.cursor_blink = blink
 
     def get_driver_class(self) -> type[Driver]:
         return forgiving(super().get_driver_class())

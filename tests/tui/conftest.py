@@ -6,6 +6,7 @@ import contextlib
 import time
 
 import pytest
+from textual import constants
 
 from sakti.tui.app import SaktiApp
 from tests.tui.fakes import FakeSession
@@ -59,3 +60,10 @@ def chat_text(app) -> str:
     """Everything in the transcript, drawn."""
     document = app.transcript.document
     return "\n".join("".join(s.text for s in line) for i in range(len(document.blocks)) for line in document.lines(i))
+
+
+@pytest.fixture
+def snap_compare(snap_compare, monkeypatch):
+    """Pictures are taken of what neither blinks nor glides."""
+    monkeypatch.setattr(constants, "TEXTUAL_ANIMATIONS", "none")
+    return snap_compare

@@ -167,19 +167,11 @@ class Observation:
     ) -> None:
         state = self.state
         buffering = operation.name == "buffering"
-<<<<<<< HEAD
-        log = await self.worker.log(state.window.record)
-        await state.refresh()  # last: the Observer is shown the log as it is when it is asked
-        request = self._request(piece, focus)
-        if request.messages:
-            group, lines = await self.worker.observe(state.window.record, request, log, held, operation.cycle_id)
-=======
         # ahead of the question, which shows the log as it is then: between answer and commit as little as may be
         before = await state.read(lambda db: log(db, state.window.record.id))
         request = self._request(piece, focus)
         if request.messages:
             group, lines = await self.worker.observe(state.window.record, request, held, operation.cycle_id, before)
->>>>>>> helper-r
         else:  # messages that nobody may be told of count as observed all the same
             group, lines = self.worker.empty_group(state.window.record, request, held, operation.cycle_id), []
         group = dataclasses.replace(

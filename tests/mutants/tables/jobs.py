@@ -9,10 +9,11 @@ MUTANTS = (
     M(
         "observe-empty-on-failure",
         f"{OBSERVATION}:Observation._piece",
-        "            group, lines = await self.worker.observe(state.window.record, request, log, held, operation.cycle_id)",
+        "            group, lines = await self.worker.observe("
+        "state.window.record, request, held, operation.cycle_id, before)",
         "            try:\n"
         "                group, lines = await self.worker.observe(\n"
-        "                    state.window.record, request, log, held, operation.cycle_id)\n"
+        "                    state.window.record, request, held, operation.cycle_id, before)\n"
         "            except Exception:\n"
         "                group = self.worker.empty_group(state.window.record, request, held, operation.cycle_id)\n"
         "                lines = []",

@@ -194,7 +194,8 @@ async def roundtrips(player: Player, window: Window) -> None:
     for there, back in THERE_AND_BACK:
         now = player.checker.at[window.engine.record_id]
         shown = window.engine.preview()
-        stale = _stale(window, now, player.stage.ledger)
+        held = player.checker.held(window.engine.record_id, window.thread.id)
+        stale = _stale(window, now, player.stage.ledger, held=held)
         outcome = await do(player, window, Command(there, window.number, 0.5))
         if not outcome or (isinstance(outcome, CompactionFinished) and not outcome.messages):
             continue
@@ -209,14 +210,17 @@ async def roundtrips(player: Player, window: Window) -> None:
     window.events.clear()
 
 
-def _stale(window: Window, now: Snapshot, ledger: Ledger) -> bool:
-    """Whether others have done something since the window's last turn, which it does not show yet."""
-    thread, told = window.thread.id, window.engine.status().buffered_observations
+def _stale(window: Window, now: Snapshot, ledger: Ledger, *, held: bool) -> bool:
+    """Whether others have done something since the window's last turn, which it does not show yet. `held`: a compaction
+    was undone, in whatever window."""
+    thread, status = window.thread.id, window.engine.status()
+    told = status.buffered_observations
     ready = [g.message_tokens for g in now.ready(thread, ledger)]
     return (
         any(_shown(window, now, ledger))
         or window.newest != ledger.newest(thread)
         or (told.chunks, told.message_tokens) != (len(ready), sum(ready))
+        or (held and status.phase not in ("held", "paused"))
     )
 
 

@@ -230,7 +230,7 @@ class Turns:
             before=before,
             after=after,
             guarded=guarded,
-            session_id=session.session_id,
+            owner=session.owner or None,
             require=lease.require,
         )
 

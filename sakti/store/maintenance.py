@@ -9,6 +9,7 @@ from pathlib import Path
 from sakti.core.errors import StoreError
 from sakti.store import migrate, search_index
 from sakti.store.connection import Database
+from sakti.store.tasks import checks, deadlocks
 
 COUNTED = (
     "threads",
@@ -58,7 +59,23 @@ def check(db: Database) -> list[Finding]:
         " HAVING max(message_index) - min(message_index) + 1 != count(*))"
     ).fetchone()
     found.append(Finding("messages", gaps == 0, f"{gaps} threads with gaps", restore))
-    return found
+    return [*found, *_check_tasks(db)]
+
+
+def _check_tasks(db: Database) -> list[Finding]:
+    """Is every count of the task graph right, and is there no ring of tasks that wait for each other?"""
+    stale = checks.find_stale(db)
+    for resource_id in stale:
+        checks.count_again(db, resource_id)
+    counted = f"{len(stale)} workspaces were out of step: counted again" if stale else "in step"
+    rings = deadlocks.find_deadlocks(db)
+    told = "; ".join(f"{' → '.join(ring.path)} in {ring.resource_id}" for ring in rings[:5])
+    more = f"; and {len(rings) - 5} more" if len(rings) > 5 else ""
+    mend = "Nothing on such a path can start: take one dependency away with `sakti tasks dep TASK ON --remove`."
+    return [
+        Finding("task counts", True, counted),
+        Finding("task graph", not rings, f"{told}{more}" if rings else "no tasks wait for each other", mend),
+    ]
 
 
 def index_missing(db: Database, thread_id: str | None = None) -> int:

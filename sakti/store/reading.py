@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import apsw
 
 from sakti.store import migrate
-from sakti.store.connection import Database
+from sakti.store.connection import Connection
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,7 +36,7 @@ class _Reader:
         return self._connection
 
 
-def ask(path: Path, fn: Callable[Concatenate[Database, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+def ask(path: Path, fn: Callable[Concatenate[Connection, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
     """Run `fn(db, …)`, which only reads and in SQL, on the database at `path`. Raises `NotReady`."""
     try:
         # not READONLY: such a connection leaves the files behind that it needs beside a database in WAL mode
@@ -46,7 +46,7 @@ def ask(path: Path, fn: Callable[Concatenate[Database, P], R], /, *args: P.args,
     try:
         connection.set_busy_timeout(5_000)
         connection.execute("PRAGMA query_only = 1")
-        db = cast("Database", _Reader(connection))
+        db = _Reader(connection)
         if migrate.current_version(db) != migrate.LATEST:
             raise NotReady
         return fn(db, *args, **kwargs)

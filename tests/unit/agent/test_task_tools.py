@@ -22,13 +22,13 @@ Call = Callable[..., Awaitable[Any]]
 @pytest.fixture
 async def call(store: Store) -> Call:
     """`await call("task-mutate", action=…)` gives the object; `code=…` says that it is refused so."""
-    await store.write(threads.create, Thread("th", "/w", "", 1, 1))
+    await store.write(threads.create, Thread("th", "/w", "the pump", 1, 1))
     await store.write(messages.append, Message("m", "th", "/w", "user", (TextPart("mend the marimba"),), 1))
     changed: list[Any] = []
     made = make_tools(
         store,
         resource_id="/w",
-        session_id="s1",
+        owner="s1",
         counter=Estimator(),
         settings=MemorySettings(),
         emit=changed.append,
@@ -59,11 +59,13 @@ async def test_a_task_from_its_making_to_its_end(call: Call) -> None:
     ready = await call("task-query", action="ready")
     assert ([t["id"] for t in ready["tasks"]], ready["readyCount"], ready["blockedCount"]) == ([first["id"]], 1, 1)
     await call("task-mutate", action="claim", id=second["id"], refused="blocked")
-    assert (await call("task-mutate", action="claim", id=first["id"]))["task"]["claimedBy"] == "s1"
+    assert (await call("task-mutate", action="claim", id=first["id"]))["task"]["claimedBy"] == "the pump"
     third = (await call("task-mutate", action="create", title="third", parent=second["id"], type="chore"))["task"]
     shown = await call("task-query", action="show", id=third["handle"])
     assert shown["isBlocked"]
-    assert shown["blockingTasks"] == [f"{first['handle']} (via {second['handle']})"]
+    (blocking,) = shown["blockingTasks"]
+    assert (blocking["handle"], blocking["title"], blocking["status"]) == (first["handle"], "first", "in_progress")
+    assert blocking["via"] == second["handle"]
     assert [m["id"] for m in shown["messages"]] == ["m"]  # the message that made it
     await call("task-mutate", action="close", id=first["id"], summary=" ", refused="invalid")
     closed = await call("task-mutate", action="close", id=first["id"], summary="the xylophone is mended")

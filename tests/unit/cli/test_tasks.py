@@ -36,7 +36,7 @@ def test_a_task_from_its_making_to_its_end(run: Any) -> None:
     first = run("create", "first", "-p", "1", "-l", "one", "--json")["task"]
     second = run("create", "second", "--depends-on", first["handle"], "--json")["task"]
     assert [t["title"] for t in run("ready", "--json")["tasks"]] == ["first"]
-    assert run("show", second["handle"], "--json")["blockingTasks"] == [first["handle"]]
+    assert [t["handle"] for t in run("show", second["handle"], "--json")["blockingTasks"]] == [first["handle"]]
     assert [s["title"] for s in run("explain", second["handle"], "--json")["chain"]] == ["second", "first"]
     assert run("ready", "--claim", "--as", "ann", "--json")["task"]["claimedBy"] == "shell:ann"
     refused = run("claim", first["handle"], "--as", "bob", "--json", code=1)
@@ -63,7 +63,7 @@ def test_a_task_from_its_making_to_its_end(run: Any) -> None:
 def test_wrong_usage_is_two_and_a_refusal_one(run: Any) -> None:
     run("create", "x", "-p", "9", code=2)
     run("create", "x", "-t", "wish", code=1)
-    run("list", "--status", "blocked", code=2)
+    run("list", "--status", "stuck", code=2)
     run("update", "t", code=2)
     run("undo", code=1)
     run("import", "nowhere.jsonl", code=2)

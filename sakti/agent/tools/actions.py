@@ -77,12 +77,14 @@ class WrongArguments(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ActionTool(Tool):
-    """A tool whose `action` says what its other arguments are. `usual` is the action where none is named."""
+    """A tool whose `action` says what its other arguments are. `usual` is the action where none is named; `hints` say
+    what to do instead of an argument that there is not, by its name in lower case."""
 
     fields: tuple[Field, ...] = ()
     actions: Mapping[str, Action] = field(default_factory=dict[str, Action])
     missing: Mapping[str, Missing] = field(default_factory=dict[str, Missing])
     usual: str = ""
+    hints: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def spec(self) -> ToolSpec:
         properties: Json = {"action": {"type": "string", "enum": list(self.actions)}}
@@ -117,22 +119,25 @@ class ActionTool(Tool):
 
     def _given(self, action: Action, arguments: Json) -> dict[str, Any]:
         """Return the action's arguments by our names. Raises `WrongArguments`."""
-        names = {other: f for f in reversed(self.fields) for other in reversed(f.called(action.name))}
-        ours = {_plain(f.name): f for f in self.fields if f.name in action.takes}
-        names |= {o: f for f in self.fields if f.name in action.takes for o in f.called(action.name)} | ours
+        own = [f for f in self.fields if f.name in action.takes]
+        exact = {_plain(f.name) for f in own} & {_plain(key) for key in arguments}
+        known = {name for f in self.fields for name in f.called(action.name)}
         out: dict[str, Any] = {}
         unknown: list[str] = []
         for key, value in arguments.items():
-            known = names.get(_plain(key))
             if key == "action" or value is None:
                 continue
-            if known is None or known.name not in action.takes:
-                if known is None or value not in ("", [], {}, False, 0):  # some models fill in every argument
-                    unknown.append(key)
-            elif known.name not in out or _plain(key) == _plain(known.name):
-                out[known.name] = _value(known, value)
+            name = _plain(key)
+            meant = [f for f in own if name in f.called(action.name)]
+            meant.sort(key=lambda f: _plain(f.name) != name)
+            field = next((f for f in meant if _plain(f.name) == name or _plain(f.name) not in exact), None)
+            if field is not None and field.name not in out:
+                out[field.name] = _value(field, value)
+            elif field is None and not meant and (name not in known or value not in ("", [], {}, False, 0)):
+                unknown.append(key)  # what is empty is passed over: some models fill in every argument
         if unknown:
-            raise WrongArguments(f"{action.name} does not take {', '.join(unknown)}. {_takes(action)}")
+            hints = "".join(f" {self.hints[_plain(k)]}" for k in unknown if _plain(k) in self.hints)
+            raise WrongArguments(f"{action.name} does not take {', '.join(unknown)}.{hints} {_takes(action)}")
         return out
 
 
@@ -229,6 +234,7 @@ def action_tool(
     read_only: bool = False,
     missing: Mapping[str, Missing] | None = None,
     usual: str = "",
+    hints: Mapping[str, str] | None = None,
 ) -> ActionTool:
     """Make a tool of its actions, by name; its description is `prompts/tools/<name>.md`."""
     made: dict[str, Action] = {}
@@ -249,4 +255,5 @@ def action_tool(
         actions=made,
         missing=missing or {},
         usual=usual,
+        hints=hints or {},
     )

@@ -88,7 +88,7 @@ QUERY_FIELDS = (
 MUTATE_FIELDS = (
     ID,
     Field("title", text(), ("name", "subject"), only={"create": ("content",)}),
-    Field("description", text(), ("body", "details", "desc")),
+    Field("description", text(), ("body", "details", "desc"), only={"create": ("content",)}),
     Field("priority", whole("0 is most urgent", minimum=0, maximum=4), (), PRIORITY_WORDS),
     TYPE,
     Field("labels", texts(), ("tags", "label")),
@@ -110,6 +110,7 @@ MUTATE_FIELDS = (
     Field("replace", flag("update_context: the whole page")),
 )
 
+HINTS = {"status": "The status changes by claim, release, close (with a summary) and reopen."}
 MISSING = {
     "id": Missing("needs id, the id or handle of a task", "not_found"),
     "title": Missing("needs a title", "empty_title"),

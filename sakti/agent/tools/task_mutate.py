@@ -7,7 +7,7 @@ from typing import Any
 
 from sakti.agent.tools.actions import ActionTool, Run, action_tool
 from sakti.agent.tools.base import ToolRun
-from sakti.agent.tools.task_fields import MISSING, MUTATE_FIELDS
+from sakti.agent.tools.task_fields import HINTS, MISSING, MUTATE_FIELDS
 from sakti.core.errors import TaskError
 from sakti.core.tokens import Counter
 from sakti.core.types import Json
@@ -54,7 +54,7 @@ def make(
         return {"workingMemory": page, "changed": list(sections)}
 
     actions = {**_fields(store, change), **_claims(change), **_edges(change), "update_context": update_context}
-    return action_tool("task-mutate", MUTATE_FIELDS, actions, missing=MISSING)
+    return action_tool("task-mutate", MUTATE_FIELDS, actions, missing=MISSING, hints=HINTS)
 
 
 def _told(task: Task) -> Json:

@@ -171,6 +171,13 @@ async def test_names_and_values_of_other_trackers_are_taken(call: Call, argument
     assert (await call("task-query", action="show", task_id=task["id"]))["blockingTasks"][0]["handle"] == other
 
 
+async def test_a_word_with_two_meanings_takes_the_one_that_is_free(call: Call) -> None:
+    task = (await call("task-mutate", action="create", title="x", content="all about it"))["task"]
+    assert (task["title"], task["description"]) == ("x", "all about it")
+    task = (await call("task-mutate", action="create", content="x", description="all about it"))["task"]
+    assert (task["title"], task["description"]) == ("x", "all about it")
+
+
 async def test_words_of_other_trackers_are_taken(call: Call) -> None:
     task = (await call("task-mutate", action="create", title="the walrus sings", owner="ann"))["task"]
     assert task["assignee"] == "ann"
@@ -195,7 +202,11 @@ async def test_words_of_other_trackers_are_taken(call: Call) -> None:
         ("task-mutate", {"action": "claim", "title": "x", "id": "t"}, ["claim does not take title", "takes id."]),
         ("task-mutate", {"action": "claim"}, ["claim needs id", "claim takes id."]),
         ("task-mutate", {"action": "close", "id": "t"}, ["summary", "close takes id, summary, reason?, force?."]),
-        ("task-mutate", {"action": "update", "id": "t", "status": "done"}, ["update does not take status"]),
+        (
+            "task-mutate",
+            {"action": "update", "id": "t", "status": "done"},
+            ["update does not take status", "close (with a summary)"],
+        ),
         ("task-mutate", {"action": "dep", "id": "t", "dependsOn": []}, ["dep needs dependsOn"]),
         ("task-mutate", {"action": "create", "title": "x", "labels": [1]}, ["labels is a list of texts"]),
         ("task-mutate", {"action": "create", "title": "x", "priority": 9}, ["whole number from 0 to 4, not 9"]),

@@ -278,6 +278,12 @@ async def test_search_finds_all_words_first_then_beginnings_then_some(store: Sto
         await found(query)
 
 
+async def test_secrets_are_not_in_the_index_of_tasks(store: Store, actor: Actor) -> None:
+    await store.write(service.create, actor, "a", "rotate the key", description="old: AKIAABCDEFGHIJKLMNOP")
+    assert (await store.read(queries.search, "/w", "AKIAABCDEFGHIJKLMNOP", 3))["tasks"] == []
+    assert [t["id"] for t in (await store.read(queries.search, "/w", "rotate", 3))["tasks"]] == ["a"]
+
+
 async def test_a_label_of_many_and_of_few_gives_the_same_list(
     store: Store, actor: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

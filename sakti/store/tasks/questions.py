@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, TypeAlias
 
 from sakti.core.types import Json
@@ -206,7 +206,20 @@ def select(
         source = "tasks t CROSS JOIN task_labels l ON l.task_id = t.id AND l.label = ?"
     if total <= offset:
         return [], total
-    # Each state has its tasks in this order in the index: the first of each, then the first of those.
+    return _first_of_each(db, states, source, clause, values, limit, offset), total
+
+
+def _first_of_each(
+    db: Connection,
+    states: Sequence[State],
+    source: str,
+    clause: str,
+    values: Sequence[object],
+    limit: int,
+    offset: int,
+) -> list[Task]:
+    """Return the first tasks of some states: each state has its own in this order in the index, so the first of each
+    are read, and of those the first."""
     first = (
         f"SELECT * FROM (SELECT t.pk, t.priority, t.created_at FROM {source} WHERE {clause} AND t.state = ?"
         f" {_ORDER} LIMIT ?)"
@@ -216,7 +229,7 @@ def select(
         f" ORDER BY priority, created_at, pk LIMIT ? OFFSET ?) x CROSS JOIN tasks t ON t.pk = x.pk {_ORDER}",
         (*(v for state in states for v in (*values, state, offset + limit)), limit, offset),
     )
-    return [task_of(r) for r in rows], total
+    return [task_of(r) for r in rows]
 
 
 def due_to_shrink(db: Connection, resource_id: str, first: int, second: int, limit: int) -> list[Task]:

@@ -1,4 +1,5 @@
-"""Inserting one row by its peewee model, with the statement built once: building it costs more than running it."""
+"""Insert and change one row by its peewee model, with the statement built once: building it costs more than running
+it."""
 
 from __future__ import annotations
 
@@ -24,6 +25,15 @@ def insert_new(db: Database, model: type[Model], /, **values: Any) -> bool:
     return db.execute_sql(f"INSERT OR IGNORE {sql} RETURNING 1", row).fetchone() is not None
 
 
+def update(db: Database, model: type[Model], row_id: str, /, **changes: Any) -> None:
+    """Change fields of the row with this id. Raises `TypeError` for a field that the model does not have."""
+    fields, _ = _statement(model)
+    if unknown := changes.keys() - fields.keys():
+        raise TypeError(f"{model.__name__} has no field {', '.join(sorted(unknown))}.")
+    values = [fields[name][0](value) for name, value in changes.items()]
+    db.execute_sql(_update_statement(model, tuple(changes)), (*values, row_id))
+
+
 def _filled(model: type[Model], values: dict[str, Any]) -> tuple[str, list[Any]]:
     fields, sql = _statement(model)
     unknown = values.keys() - fields.keys()
@@ -43,6 +53,13 @@ def _statement(model: type[Model]) -> tuple[dict[str, Column], str]:
     columns: dict[str, Column] = {f.name: (f.db_value, _default(f)) for f in fields}
     names = ", ".join(f'"{f.column_name}"' for f in fields)
     return columns, f'INTO "{meta.table_name}" ({names}) VALUES ({", ".join("?" * len(fields))})'
+
+
+@cache
+def _update_statement(model: type[Model], names: tuple[str, ...]) -> str:
+    meta: Any = getattr(model, "_meta")  # noqa: B009
+    changed = ", ".join(f'"{meta.fields[name].column_name}" = ?' for name in names)
+    return f'UPDATE "{meta.table_name}" SET {changed} WHERE "id" = ?'
 
 
 def _default(field: Any) -> Callable[[], Any]:

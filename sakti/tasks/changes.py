@@ -139,8 +139,8 @@ def bring_back(db: Database, task_id: str) -> Task:
 
 def freed(db: Database, moved: dict[str, bool]) -> tuple[Task, ...]:
     """Return the tasks that a change frees, of those that it moved."""
-    found = questions.get_many(db, sorted(t for t, held in moved.items() if not held))
-    return tuple(t for t in found.values() if t.status != "closed")
+    ids = sorted(t for t, held in moved.items() if not held)
+    return tuple(t for t in questions.get_many(db, ids).values() if t.status != "closed") if ids else ()
 
 
 def new_handle(db: Database, resource_id: str, seed: str) -> str:

@@ -30,7 +30,7 @@ def insert(db: Database, task: Task) -> None:
 
 def update(db: Database, task_id: str, **changes: Any) -> tuple[Task, dict[str, bool]]:
     """Change columns; return the task, and the tasks that are held from now on (True) or no longer (False)."""
-    TaskRow.update(**changes).where(TaskRow.id == task_id).execute(db)
+    rows.update(db, TaskRow, task_id, **changes)
     moved = graph.refresh_around(db, task_id) if _GRAPH & changes.keys() else {}
     task = _even_deleted(db, task_id)
     if changes.get("deleted_at") is not None:

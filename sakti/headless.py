@@ -10,16 +10,19 @@ from dataclasses import asdict
 
 from sakti.agent.leaving import observe_on_exit
 from sakti.agent.session import Options, Session
-from sakti.core.errors import NoModelError, SaktiError
+from sakti.core.errors import NOT_SAVED, NoModelError, SaktiError
 from sakti.core.events import (
     Event,
+    MessageSaved,
     Notice,
     RetryScheduled,
+    StoreWaiting,
     ToolFinished,
     ToolStarted,
     TurnFinished,
     to_json,
 )
+from sakti.core.terminal import Waits
 from sakti.core.text import json_line, one_line, sanitise
 from sakti.core.types import Json
 
@@ -45,10 +48,16 @@ def run(options: Options, prompt: str, output: str, *, session: Session | None =
 
 async def _run(session: Session, prompt: str, output: str) -> int:
     finished: list[TurnFinished] = []
+    saved: list[str] = []
+    waits = Waits(session.config.store.wait)
 
     def hear(event: Event) -> None:
         if isinstance(event, TurnFinished):
             finished.append(event)
+        if isinstance(event, MessageSaved):
+            saved.append(event.message.id)
+        if isinstance(event, StoreWaiting):
+            waits.hear(event.seconds)
         if output == "stream-json":
             _print(json_line(to_json(event)))
         elif output == "text":
@@ -61,14 +70,18 @@ async def _run(session: Session, prompt: str, output: str) -> int:
             loop.add_signal_handler(number, lambda: asyncio.ensure_future(session.interrupt()))
     try:
         await session.start()
+        if session.not_saved and output != "text":
+            print(f"sakti: {sanitise(session.not_saved)}", file=sys.stderr)
         await session.submit(prompt)
         await session.wait()
         end = finished[-1]
         status = end.status
         if status == "answered" and session.refused_calls:
             status = "refused"
-        thread_id, text, error = end.thread_id, end.text, end.error
+        thread_id, text, error = end.thread_id if session.saved else None, end.text, end.error
         usage, steps = end.usage, end.steps
+        if end.error_code in NOT_SAVED:
+            print("sakti: What was said until then is kept: `sakti run -c` goes on with it.", file=sys.stderr)
         if status == "answered":
             await observe_on_exit(session, lambda text: print(text, file=sys.stderr))
     except NoModelError as e:
@@ -76,9 +89,11 @@ async def _run(session: Session, prompt: str, output: str) -> int:
         print(f"sakti: {sanitise(e.message)}", file=sys.stderr)
     except SaktiError as e:
         status = "usage" if e.code == "config" else "error"
-        thread_id, text, error, usage, steps = None, "", e.message, session.usage, 0
-        print(f"sakti: {sanitise(e.title)}: {sanitise(e.message)}", file=sys.stderr)
+        message = f"{e.message} Nothing was changed: run it again." if e.retryable and not saved else e.message
+        thread_id, text, error, usage, steps = None, "", message, session.usage, 0
+        print(f"sakti: {sanitise(e.title)}: {sanitise(message)}", file=sys.stderr)
     finally:
+        session.hurry()
         await session.close()
     result: Json = {
         "thread_id": thread_id,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sakti.agent.approvals import Approvals
@@ -16,8 +19,40 @@ if TYPE_CHECKING:
     from sakti.agent.session import Session
     from sakti.agent.toolbox import Toolbox
     from sakti.memory.engine import MemoryEngine
+    from sakti.store.database import Store
 
 log = logging.getLogger(__name__)
+
+NOT_KEPT = "Nothing of this session was kept."
+
+
+async def open_store(session: Session, given: Store | None) -> Store:
+    """The database of a session: the one that it was given, else the configured one; with `memory.read_only` a copy of
+    it in memory."""
+    from sakti.store.database import Store
+
+    if given is not None and (session.saved or given.not_saved):
+        return given
+    settings = session.config.store
+    path = given.path if given else Path(settings.path or resources.data_home() / "sakti.db").expanduser()
+    ids = given.ids if given else None
+    return await Store.open(
+        path,
+        clock=session.clock,
+        ids=ids,
+        synchronous=settings.synchronous,
+        wait=settings.wait,
+        on_wait=session.store_waits,
+        scratch=True,
+        keep=session.saved,
+    )
+
+
+def output_folder(session: Session) -> Path:
+    """Where what tools printed is kept whole; of a session that is not saved, a private folder that goes with it."""
+    if not session.saved:
+        return Path(tempfile.mkdtemp(prefix=f"sakti-{os.getpid()}-"))
+    return resources.state_home() / "outputs"
 
 
 def make_engine(session: Session) -> MemoryEngine:
@@ -51,6 +86,7 @@ def make_engine(session: Session) -> MemoryEngine:
         observer=observer,
         reflector=reflector,
         emit=session.emit,
+        owner=session.owner or None,
         timezone=local_timezone(),
         reason=why_observer(session),
     )
@@ -83,7 +119,7 @@ def make_toolbox(session: Session) -> Toolbox:
     bench = Workbench(
         session.workspace,
         session.workspace,
-        resources.state_home() / "outputs",
+        output_folder(session),
         session.clock,
         session.store.ids,
         scrubbed(session.env, keys),

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
-import shutil
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from sakti import __version__
 from sakti.core import resources
+from sakti.core.programs import find_program
 from sakti.core.tokens import O200K_SHA256
-from sakti.store import maintenance, sqlite_info
-from sakti.store.database import Store
+from sakti.store import inspection, sqlite_info
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,29 +30,32 @@ class Line:
         )
 
 
-async def examine(store: Store, env: Mapping[str, str]) -> list[Line]:
-    """Every check, in the order in which a person would ask."""
+async def examine(database: Path, env: Mapping[str, str], workspace: Path) -> list[Line]:
+    """Every check, in the order in which a person would ask. The file `database` need not be sound, or there."""
+    path = env.get("PATH")
     lines = [Line("sakti", True, f"{__version__}, Python {platform.python_version()}, {platform.system()}")]
-    lines += _files(store)
-    lines += [Line(f"database {f.name}", f.ok, f.detail, f.mend) for f in await store.write(maintenance.check)]
+    lines += _files(database)
+    found = await asyncio.to_thread(inspection.inspect, database, deep=False)
+    lines += [Line(f"database {f.name}", f.ok, f.detail + ":" * bool(f.mend and not f.ok), f.mend) for f in found]
     lines.append(await asyncio.to_thread(_tokenizer))
     lines += await _models(env)
     lines.append(
         Line(
-            "ripgrep", True, shutil.which("rg") or "not installed: searching files is slower, the answers are the same"
+            "ripgrep",
+            True,
+            find_program("rg", workspace, path) or "not installed: searching files is slower, the answers are the same",
         )
     )
-    bash = shutil.which("bash")
+    bash = find_program("bash", workspace, path)
     lines.append(Line("bash", bash is not None, bash or "not found:", "commands cannot run; install bash."))
     return lines
 
 
-def _files(store: Store) -> list[Line]:
+def _files(path: Path) -> list[Line]:
     version, wal = sqlite_info()
-    mode = stat.S_IMODE(store.path.stat().st_mode)
     out = [
         Line("SQLite", wal, version if wal else f"{version}:", "older than 3.51.3, so no WAL is used; update apsw."),
-        Line("database", mode == 0o600, f"{store.path} ({mode:o})", f"Others can read it: chmod 600 {store.path}"),
+        Line("database", True, str(path)),
     ]
     for kind in ("prompts", "themes"):
         found = [str(f) for f in resources.folders(kind)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from sakti.core.events import Backlog, CompactionFinished, MemoryStatus
+from sakti.core.events import Backlog, CompactionFinished, MemoryStatus, StaleLeases
 from sakti.core.text import count_k
 
 if TYPE_CHECKING:
@@ -20,6 +20,13 @@ def sizes(before: int, after: int) -> str:
     """`18.1k → 1.9k (10%)`: tokens of what went in and of what came out."""
     share = f" ({after / before:.0%})" if before else ""
     return f"{count_k(before)} → {count_k(after)}{share}"
+
+
+def stale_leases(event: StaleLeases) -> str:
+    """What a window that is gone left undone: `observing, begun at 14:02 by host:123, had not finished`."""
+    began = datetime.fromtimestamp(event.started_at / 1000).strftime("%H:%M")
+    kinds = ", ".join(event.kinds)
+    return f"{kinds}, begun at {began} by {event.owner}, had not finished; it is done again when it is due"
 
 
 def in_words(backlog: Backlog, unit: str = " tokens left") -> str:

@@ -15,7 +15,3 @@ class Inbox:
 
     def texts(self) -> tuple[str, ...]:
         return tuple("\n".join(p.text for p in parts if isinstance(p, TextPart)) for parts in self.queued)
-
-    def take(self) -> list[tuple[Part, ...]]:
-        taken, self.queued = self.queued, []
-        return taken

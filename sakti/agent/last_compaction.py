@@ -11,8 +11,8 @@ from sakti.core.text import sanitise
 
 if TYPE_CHECKING:
     from sakti.agent.session import Session
-    from sakti.store.compactions import Compaction
     from sakti.store.connection import Database
+    from sakti.store.memory.compactions import Compaction
     from sakti.store.memory_log import LogLine
 
 CONTEXT = 3  # unchanged lines round a change
@@ -50,7 +50,7 @@ def _texts(lines: Sequence[LogLine]) -> list[str]:
             for p in (
                 f"{'  ' * x.depth}{signs.get(x.priority, '·')}",
                 sanitise(f"{x.date} {x.time}").strip(),
-                " ".join(sanitise(x.content).split()),
+                " ".join(sanitise(x.marked).split()),
                 f"?{len(x.flags)}" if x.flags else "",
                 "⚑" if x.pinned else "",
             )
@@ -68,7 +68,8 @@ async def last(session: Session) -> Shown | None:
 
 
 def _read(db: Database, thread_id: str) -> Shown | None:
-    from sakti.store import compactions, memory, memory_corrections
+    from sakti.store import memory, memory_corrections
+    from sakti.store.memory import compactions
 
     done = compactions.last_compaction(db, thread_id)
     if done is None:

@@ -22,19 +22,16 @@ async def observe_on_exit(session: Session, say: Callable[[str], None], *, limit
     settings = session.config.memory
     if not settings.observe_on_exit or not settings.enabled or settings.read_only or session.thread is None:
         return
-    from sakti.memory import leaving
-
     await session.interrupt()
-    flow = session.engine.flow
-    tokens = leaving.left(flow)
-    if not tokens or session.store.read_only_reason or flow.paused:
+    tokens = session.engine.left()
+    if not tokens:
         return
     say(f"Observing {count_k(tokens)} tokens before leaving; ctrl+c skips it.")
     skipped = asyncio.Event()
     loop = asyncio.get_running_loop()
     with contextlib.suppress(NotImplementedError, RuntimeError):
         loop.add_signal_handler(signal.SIGINT, skipped.set)
-    work, skip = asyncio.create_task(leaving.observe_left(flow)), asyncio.create_task(skipped.wait())
+    work, skip = asyncio.create_task(session.engine.observe_left()), asyncio.create_task(skipped.wait())
     try:
         await asyncio.wait([work, skip], timeout=limit, return_when=asyncio.FIRST_COMPLETED)
         if work.done() and not work.cancelled() and work.exception() is None and work.result():

@@ -169,9 +169,11 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> AsyncGenerator[Event,
         yield StepDiscarded(turn.step, tripwire.reason)
     except SaktiError as e:
         status, error = "error", e
-        with contextlib.suppress(SaktiError):  # where the store itself failed, the first error is the one to tell
+        try:
             for message in await _keep_unfinished(turn, marker="error"):
                 yield MessageSaved(message)
+        except SaktiError:  # where the store itself failed, the first error is the one to tell
+            error = SaktiError(f"{e.message} The answer is not saved as far as it came.", title=e.title, code=e.code)
     if status in ("interrupted", "error"):
         with contextlib.suppress(SaktiError):
             await _confirm(turn)
@@ -195,9 +197,9 @@ async def _steps(turn: Turn, user: Message) -> AsyncGenerator[Event, None]:
     repetition = Repetition()
     while True:
         turn.step += 1
-        for queued in turn.inbox.take():
-            yield QueueChanged(turn.inbox.texts())
-            yield MessageSaved(await _save(turn, "user", queued))
+        async with contextlib.aclosing(_take_queued(turn)) as events:
+            async for event in events:
+                yield event
         last = turn.step >= turn.settings.max_steps
         async with contextlib.aclosing(_answered(turn, last)) as events:
             async for event in events:
@@ -231,6 +233,20 @@ async def _steps(turn: Turn, user: Message) -> AsyncGenerator[Event, None]:
             )
         if not calls and not turn.inbox.queued:
             return
+
+
+async def _take_queued(turn: Turn) -> AsyncGenerator[Event, None]:
+    """What was queued becomes messages; what cannot be saved is queued again."""
+    queued = turn.inbox.queued
+    while queued:
+        parts = queued.pop(0)
+        try:
+            saved = await _save(turn, "user", parts)
+        except SaktiError:
+            queued.insert(0, parts)
+            raise
+        yield QueueChanged(turn.inbox.texts())
+        yield MessageSaved(saved)
 
 
 async def _answered(turn: Turn, last: bool) -> AsyncGenerator[Event, None]:

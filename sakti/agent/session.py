@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,6 +33,7 @@ from sakti.core.events import (
     ModelChanged,
     Notice,
     StepFinished,
+    StoreWaiting,
     ThreadChanged,
 )
 from sakti.core.text import one_line
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from sakti.agent.processors.base import Processor
     from sakti.agent.toolbox import Toolbox
     from sakti.memory.engine import MemoryEngine
+    from sakti.memory.pages import Pages
     from sakti.providers.protocol import Provider
     from sakti.store.database import Store
     from sakti.store.memory_corrections import Action
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TITLE_LENGTH = 60
+LEAVING_S = 3.0  # how long a write waits then for another process
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,7 @@ class Session:
         self.views = Views(self)
         self._store = store
         self._own_store = store is None
+        self.saved = not options.config.memory.read_only  # whether anything of this is kept
         self.processors = tuple(processors)
         self._approval_mode: ApprovalMode = options.config.approval.mode
         self._listeners: list[Callable[[Event], None]] = []
@@ -182,21 +187,36 @@ class Session:
 
     async def start(self) -> None:
         """Open the store, the thread and the model. A missing model is a notice, not an error."""
-        if self._store is None:
-            from sakti.store.database import Store
-
-            path = Path(self.config.store.path or resources.data_home() / "sakti.db").expanduser()
-            self._store = await Store.open(path, clock=self.clock, synchronous=self.config.store.synchronous)
         from sakti.store import leases
 
+        opened = await assembly.open_store(self, self._store)
+        self._store, self._own_store = opened, self._own_store or opened is not self._store
+
         store = self.store
+        store.on_wait, store.on_damage = self.store_waits, self._store_is_damaged
         self.owner = leases.new_owner()
-        for warning in (*self.options.warnings, *store.notices, store.read_only_reason):
+        for warning in (*self.options.warnings, *store.notices, store.not_saved):
             if warning:
                 self.emit(Notice("warning", "Start", warning))
         self.git = await git_state(self.workspace)
         await self.models.select(self.options.model_flag)
         await self._open_first_thread()
+
+    def store_waits(self, seconds: float | None) -> None:
+        self.emit(StoreWaiting(seconds))
+
+    def _store_is_damaged(self, reason: str) -> None:
+        self.emit(Notice("error", "Not saved", reason))
+
+    @property
+    def not_saved(self) -> str:
+        """Why nothing that happens here is kept; empty where it is."""
+        return (self._store.not_saved or "") if self._store is not None else ""
+
+    def hurry(self) -> None:
+        """The user leaves: from now on nothing waits long for another process that writes."""
+        if self._store is not None:
+            self._store.wait = min(self._store.wait, LEAVING_S)
 
     async def look(self) -> None:
         """Open the thread that the options name, only to read: no model, nothing written. None is no error."""
@@ -234,6 +254,8 @@ class Session:
             from sakti.agent.tools import shell
 
             await shell.stop_all(self._toolbox.bench)
+            if not self.saved:
+                await asyncio.to_thread(shutil.rmtree, self._toolbox.bench.output_folder, ignore_errors=True)
         if self._engine is not None:
             await self._engine.close()
         await self.models.close()
@@ -471,12 +493,21 @@ class Session:
         await self.store_thread(f"!{command}")
         await user_shell.run(self, command)
 
-    async def note(self, text: str) -> None:
-        """Add a line to the workspace's working memory."""
-        from sakti.memory import page_schema, working_memory
+    def pages(self) -> Pages:
+        """The pages of working memory that may be written here."""
+        from sakti.memory.pages import Pages
 
-        schema = page_schema.load(self.config.memory.working_memory.schema, self.workspace)
-        await working_memory.add_note(self.store, self.counter, owner_id=self.resource_id, note=text, schema=schema)
+        return Pages(self.store, self.counter, self.config.memory, self.resource_id)
+
+    async def note(self, text: str) -> None:
+        """Add a line to working memory: to the workspace's page or the thread's own, as the settings say. Raises
+        `MemoryFailure` (off, read_only)."""
+        assert self.thread is not None
+        pages = self.pages()
+        pages.must_write()
+        if self.config.memory.working_memory.scope == "thread":
+            await self.store_thread(text)
+        await pages.add_note(self.thread.id, text)
         self.emit(Notice("information", "Noted", one_line(text, 120)))
 
     # --- memory ---------------------------------------------------------------------------------------------
@@ -503,7 +534,7 @@ class Session:
         done = await self.engine.undo_reflection()
         tokens = self.engine.status().observations.tokens
         groups = f"{done.groups} group{'s' * (done.groups != 1)}"
-        self.emit(Notice("information", "Reflection taken back", f"{groups}, {tokens:,} tokens, are the log again."))
+        self.emit(Notice("information", "Reflection undone", f"{groups}, {tokens:,} tokens, are the log again."))
 
     async def correct(self, action: str, line_id: str = "", text: str = "") -> None:
         """Change a line of the log: pin, unpin, edit to `text`, forget; "undo" takes the last change back. Raises

@@ -9,7 +9,7 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from sakti.agent.settings_view import AT_ONCE, as_lines
+from sakti.agent.settings_view import as_lines, at_once
 from sakti.core.config import Loaded, flat, load, replace_setting
 from sakti.core.errors import ConfigError
 
@@ -98,8 +98,7 @@ async def change(session: Session, path: Path, name: str, value: Any, *, user_fi
     now = flat(loaded.config).get(name)
     line = as_lines(name, value).replace("\n", " ") if value is not None else f"without a line for {name}"
     done = f"{path}: {line}"
-    memory = name.startswith("memory.")
-    if not memory and name not in AT_ONCE:
+    if not at_once(name):
         return f"{done}. It holds from the next start on."
     if session.busy:
         return f"{done}. It holds from the next start on: the agent is at work now."
@@ -108,5 +107,5 @@ async def change(session: Session, path: Path, name: str, value: Any, *, user_fi
         await session.set_mode(str(now))
     elif name == "approval.mode":
         session.set_approval_mode(str(now))
-    await session.use_config(config, memory=memory)
+    await session.use_config(config, memory=name.startswith("memory."))
     return f"{done}. It holds from now on."

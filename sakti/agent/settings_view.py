@@ -13,13 +13,20 @@ from sakti.core.config import Config, check, flat, load, project_may_set, replac
 from sakti.core.errors import ConfigError
 
 HERE = "this window"  # set on the command line, or while it runs
-# What a window goes on with at once when it is changed, beside all of `memory.`; anything else is read at a start.
+# What a window goes on with at once when it is changed, beside most of `memory.`; anything else is read at a start.
 AT_ONCE = frozenset(
     {
         *("mode", "approval.mode", "ui.theme", "ui.sidebar_width", "ui.reduced_motion", "ui.notify"),
         *("agent.max_steps", "agent.max_output_tokens", "agent.thinking_tokens", "agent.max_processor_retries"),
     }
 )
+
+
+def at_once(name: str) -> bool:
+    """Whether a window goes on with a changed setting at once. What database it works on and what its tools know of
+    working memory is settled at its start."""
+    later = name == "memory.read_only" or name.startswith("memory.working_memory.")
+    return name in AT_ONCE or (name.startswith("memory.") and not later)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import html
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -100,7 +101,7 @@ def _heading(title: str) -> str:
 
 def _log_text(line: LogLine) -> str:
     sign = _SIGNS.get(line.priority, "")
-    return " ".join(p for p in (sign, sanitise(line.time), " ".join(sanitise(line.content).split())) if p)
+    return " ".join(p for p in (sign, sanitise(line.time), " ".join(sanitise(line.marked).split())) if p)
 
 
 def _part_markdown(part: Part) -> str:
@@ -170,6 +171,7 @@ def _json(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine]) -
                 "category": x.category,
                 "depth": x.depth,
                 "text": x.content,
+                "earlier": [asdict(e) for e in x.earlier],
                 "flags": list(x.flags),
                 "pinned": x.pinned,
                 "first_index": x.first_index,

@@ -64,6 +64,7 @@ class TurnLease:
                 leases.release,
                 record_id=self._thread_id,
                 kind="turn",
+                thread_id=self._thread_id,
                 owner=self._owner,
                 operation_id=self._operation,
             )
@@ -72,7 +73,14 @@ class TurnLease:
         """Call in the transaction that writes a message: who stood still so long that another window took over
         writes nothing any more. Raises `SaktiError` (thread_lost)."""
         try:
-            leases.require(db, record_id=self._thread_id, kind="turn", owner=self._owner, operation_id=self._operation)
+            leases.require(
+                db,
+                record_id=self._thread_id,
+                kind="turn",
+                thread_id=self._thread_id,
+                owner=self._owner,
+                operation_id=self._operation,
+            )
         except MemoryFailure as e:
             raise SaktiError(
                 "This turn stood still and the thread went on in another window; nothing more of it is saved.",
@@ -89,6 +97,7 @@ class TurnLease:
                     leases.renew,
                     record_id=self._thread_id,
                     kind="turn",
+                    thread_id=self._thread_id,
                     owner=self._owner,
                     operation_id=self._operation,
                     now=self._store.clock.now(),

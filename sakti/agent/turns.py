@@ -11,7 +11,7 @@ from sakti.agent import assembly, mentions
 from sakti.agent.inbox import Inbox
 from sakti.agent.workspace import git_state
 from sakti.core.errors import NoModelError, SaktiError
-from sakti.core.events import Notice, QueueChanged, TurnFinished
+from sakti.core.events import Notice, QueueChanged, TurnFinished, TurnStarted
 from sakti.core.text import count_k
 from sakti.core.tokens import count_parts
 from sakti.core.types import FilePart, Part, TextPart, Usage
@@ -88,7 +88,8 @@ class Turns:
             )
 
     async def _begin(self, parts: tuple[Part, ...]) -> None:
-        """Start a turn; returns when the thread is taken for it."""
+        """Start a turn; returns when what starts it is stored. Raises `SaktiError` where it is not: then nothing of
+        it is."""
         taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run(parts, taken))
         await taken
@@ -125,8 +126,8 @@ class Turns:
             await asyncio.wait({self._task})
 
     async def _run(self, parts: tuple[Part, ...], taken: asyncio.Future[None]) -> None:
-        """One turn, its events to all listeners. The worker's root: whatever fails becomes an event, but that the
-        thread is in use elsewhere, which `taken` tells."""
+        """One turn, its events to all listeners. The worker's root: whatever fails becomes an event, but what fails
+        before the prompt is stored, which `taken` tells."""
         from sakti.agent import turn_lease
 
         assert self.session.thread is not None
@@ -134,18 +135,13 @@ class Turns:
         error: SaktiError | None = None
         try:
             await lease.take()
-            _settle(taken)
-            self._failed = None
-            await self._play(parts, lease)
+            await self._play(parts, lease, taken)
             return
         except asyncio.CancelledError:
-            pass
+            error = None if taken.done() else SaktiError("It was stopped before it was sent.", title="Not sent")
         except SaktiError as e:
-            if e.code in (turn_lease.BUSY, turn_lease.DELETED):
-                self._task = None
-                _settle(taken, e)
-                return
-            log.exception("turn failed")
+            if e.code not in (turn_lease.BUSY, turn_lease.DELETED):
+                log.exception("turn failed")
             error = e
         except Exception as e:
             log.exception("turn failed")
@@ -153,10 +149,13 @@ class Turns:
         finally:
             self._turn = None
         await lease.give_back()
-        _settle(taken)
-        self._finish_broken("interrupted" if error is None else "error", error)
+        if taken.done():
+            self._finish_broken("interrupted" if error is None else "error", error)
+            return
+        self._task = None
+        _settle(taken, error)
 
-    async def _play(self, parts: tuple[Part, ...], lease: TurnLease) -> None:
+    async def _play(self, parts: tuple[Part, ...], lease: TurnLease, taken: asyncio.Future[None]) -> None:
         from sakti.agent import loop
 
         await self.session.take_in()
@@ -166,7 +165,12 @@ class Turns:
         turn = self._turn = await self._make_turn(lease)
         async with contextlib.aclosing(loop.run_turn(turn, parts)) as events:
             async for event in events:
+                if isinstance(event, TurnStarted):
+                    self._failed = None
+                    _settle(taken)
                 if isinstance(event, TurnFinished):
+                    if not taken.done():
+                        raise SaktiError(event.error or "", title=event.error_title, code=event.error_code)
                     self._failed = turn.messages[0].parts if event.status == "error" and turn.messages else None
                     self.session.git = await git_state(self.session.workspace)
                     await lease.give_back()

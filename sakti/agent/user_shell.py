@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sakti.agent.tools.base import ToolRun
 from sakti.agent.tools.shell import bash
+from sakti.core.errors import RAN, SaktiError, StoreError
 from sakti.core.events import MessageSaved, ToolFinished, ToolOutput, ToolStarted
 from sakti.core.tokens import count_parts, message_tokens
 from sakti.core.types import Message, TextPart, ToolCallPart, ToolResultPart
@@ -41,6 +42,11 @@ async def run(session: Session, command: str) -> None:
         token_counter=session.counter.name,
         metadata={"shell": command},
     )
-    saved = await store.write(messages.append, message)
+    try:
+        saved = await store.write(messages.append, message)
+    except StoreError as e:
+        raise SaktiError(
+            f"{e.message} The command ran; the agent does not know what it printed.", title=e.title, code=RAN
+        ) from e
     session.engine.add(saved)
     session.emit(MessageSaved(saved))

@@ -294,4 +294,5 @@ class Views:
         """The health report, a line each; findings begin with "✗" and say how to mend them."""
         from sakti.agent import doctor
 
-        return [line.text for line in await doctor.examine(self._session.store, self._session.env)]
+        session = self._session
+        return [line.text for line in await doctor.examine(session.store.path, session.env, session.workspace)]

@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import os
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-# Our own look at a repository must not run what its configuration names, nor take its locks.
+from sakti.core.programs import find_program, safe_environment
+
+# Our own look at a repository must not run what its configuration names, nor take its locks. Bare repositories are what
+# any folder with a file HEAD can pass for.
 _GIT = (
-    "git",
+    "--no-pager",
     "--no-optional-locks",
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    "core.hooksPath=/dev/null",
-    "-c",
-    "core.pager=cat",
+    *(
+        word
+        for setting in (
+            "core.fsmonitor=false",
+            "core.hooksPath=/dev/null",
+            "core.attributesFile=/dev/null",
+            "core.pager=cat",
+            "submodule.recurse=false",
+            "safe.bareRepository=explicit",
+        )
+        for word in ("-c", setting)
+    ),
 )
+# What each question needs besides: no programs that compare or convert, no look into repositories below.
+_OPTIONS = {
+    "status": ("--ignore-submodules=all",),
+    "diff": ("--ignore-submodules=all", "--no-ext-diff", "--no-textconv"),
+    "ls-files": (),
+}
+_FILTER = re.compile(r"filter\.(.*)\.[^.]*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +60,43 @@ def find_root(start: Path) -> Path:
     return start
 
 
-async def git(root: Path, *arguments: str, timeout: float = 3) -> str | None:
-    """What git prints, asked without running anything that the repository's configuration names. None outside a
-    repository, where git is missing, fails, or takes longer than `timeout` seconds."""
+async def git(
+    root: Path, question: Literal["status", "diff", "ls-files"], *arguments: str, timeout: float = 3
+) -> str | None:
+    """What git prints, asked without running anything that the repository's configuration names: no filter, no driver
+    for differences, no hook, nothing that fetches. None outside a repository, where git is missing, fails, or takes
+    longer than `timeout` seconds."""
     if not any((p / ".git").exists() for p in (root, *root.parents)):
         return None
+    program = find_program("git", root)
+    if program is None:
+        return None
+    base = (program, *_GIT)
+    # names only: reading them runs nothing, and git resolves includes as it will for the question
+    listed = await _ask((*base, "config", "--null", "--name-only", "--list"), root, timeout)
+    if listed is None or (off := _filters_off(listed)) is None:
+        return None
+    return await _ask((*base, *off, question, *_OPTIONS[question], *arguments), root, timeout)
+
+
+def _filters_off(names: str) -> tuple[str, ...] | None:
+    """What switches off every filter among the names of a configuration, the user's own as well: they take settings
+    from the repository. None where one cannot be named on a command line."""
+    found = {match[1] for name in names.split("\0") if (match := _FILTER.fullmatch(name))}
+    if not all(name.isascii() and "=" not in name for name in found):
+        return None
+    settings = ("clean=", "smudge=", "process=", "required=false")
+    return tuple(word for name in sorted(found) for end in settings for word in ("-c", f"filter.{name}.{end}"))
+
+
+async def _ask(command: Sequence[str], root: Path, timeout: float) -> str | None:
     import asyncio  # a program that only looks for the root does without
 
     try:
         process = await asyncio.create_subprocess_exec(
-            *_GIT,
-            *arguments,
+            *command,
             cwd=root,
+            env=_git_environment(os.environ, root),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
@@ -70,9 +113,16 @@ async def git(root: Path, *arguments: str, timeout: float = 3) -> str | None:
     return None if process.returncode else out.decode("utf-8", "replace")
 
 
+def _git_environment(env: Mapping[str, str], root: Path) -> dict[str, str]:
+    """The environment of our own git: none of its variables but ours, which forbid fetching what a partial clone has
+    not got, by any protocol."""
+    kept = {k: v for k, v in safe_environment(env, root).items() if not k.startswith("GIT_")}
+    return {**kept, "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
+
+
 async def git_state(root: Path) -> GitState | None:
     """Branch and changes; None where `git` has no answer."""
-    out = await git(root, "status", "--porcelain=v1", "--branch", "--untracked-files=normal")
+    out = await git(root, "status", "--porcelain=v1", "--branch", "--no-ahead-behind", "--untracked-files=normal")
     if out is None:
         return None
     rows = out.split("\n")[:-1]

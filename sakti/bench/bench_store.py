@@ -1,32 +1,71 @@
-"""A store whose work is measured, and which can die: after that nothing is written any more, as after a kill."""
+"""A store that answers in its caller's thread, late by chance, whose commits are watched, and which can die: after that
+nothing is written any more, as after a kill.
+
+One thread, so that the same seed plays the same run and a step's time has the database's in it.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from sakti.core.clock import Clock
 from sakti.core.errors import StoreError
 from sakti.core.tokens import O200k
+from sakti.store import leases
 from sakti.store.connection import Database
 from sakti.store.database import Store
 
 P = ParamSpec("P")
 R = TypeVar("R")
+PASSES = (0, 0, 0, 1, 2, 7)  # of the loop by which an answer may be late, at each end
 
 
 class Killed(BaseException):
     """The process died at a failpoint."""
 
 
-class BenchStore(Store):
-    """`cpu`: seconds of thread time that the database threads took. `running`: what they have not answered."""
+@dataclass(frozen=True, slots=True)
+class Act:
+    """What is being done, in which window; `number` grows."""
 
-    cpu = 0.0
-    writes = 0
-    dead = False
-    running: set[asyncio.Future[Any]]
+    window: int
+    name: str
+    number: int
+
+
+ACT: ContextVar[Act | None] = ContextVar("act", default=None)  # whoever drives an engine says what for
+
+
+class _SameThread(ThreadPoolExecutor):
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        done: Future[R] = Future()
+        try:
+            done.set_result(fn(*args, **kwargs))
+        except BaseException as e:  # as in a pool: who waits for it is told
+            done.set_exception(e)
+        return done
+
+
+class BenchStore(Store):
+    """`late`: by how much each answer is late (None: not at all). `committed` is called after every transaction of an
+    act. `running`: what was not answered yet. `apart`: seconds of thread time of what is nobody's step."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)  # pyright: ignore[reportUnknownMemberType]
+        self._writer = _SameThread(1)
+        self._reader = _SameThread(1)
+        self.late: random.Random | None = None
+        self.committed: Callable[[Database, Act], None] = _nobody
+        self.dead = False
+        self.running: set[asyncio.Future[Any]] = set()
+        self.apart = 0.0
 
     def die(self) -> None:
         """Nothing is written from here on."""
@@ -34,7 +73,8 @@ class BenchStore(Store):
 
     async def write(self, fn: Callable[Concatenate[Database, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         self._check()
-        return await self._watched(super().write(fn, *args, **kwargs))
+        heartbeat = fn is leases.renew  # comes by the real clock: chance must not depend on it
+        return await self._watched(super().write(fn, *args, **kwargs), late=not heartbeat)
 
     async def read(self, fn: Callable[Concatenate[Database, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await self._watched(super().read(fn, *args, **kwargs))
@@ -43,29 +83,41 @@ class BenchStore(Store):
         if self.dead:
             raise StoreError("The process has ended.", code="closed")
 
-    async def _watched(self, work: Any) -> Any:
-        if "running" not in self.__dict__:
-            self.running = set()
-        task = asyncio.ensure_future(work)
+    async def _watched(self, work: Awaitable[R], *, late: bool = True) -> R:
+        task = asyncio.ensure_future(self._answer(work, late))
         self.running.add(task)
         task.add_done_callback(self.running.discard)
         return await asyncio.shield(task)
 
+    async def _answer(self, work: Awaitable[R], late: bool) -> R:
+        chance = self.late if late else None
+        before, after = (chance.choice(PASSES), chance.choice(PASSES)) if chance else (0, 0)
+        for _ in range(before):
+            await asyncio.sleep(0)
+        found = await work
+        for _ in range(after):
+            await asyncio.sleep(0)
+        return found
+
     def _in_transaction(self, fn: Callable[Concatenate[Database, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         self._check()
-        started = time.thread_time()
-        self.writes += 1
-        try:
-            return super()._in_transaction(fn, *args, **kwargs)
-        finally:
-            self.cpu += time.thread_time() - started
+        found = super()._in_transaction(fn, *args, **kwargs)
+        act = ACT.get()
+        if act is not None:
+            started = time.thread_time()
+            super()._with_reader(self.committed, act)
+            self.apart += time.thread_time() - started
+        return found
 
-    def _with_reader(self, fn: Callable[Concatenate[Database, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+    def _upkeep(self, seconds: float) -> bool:
         started = time.thread_time()
-        try:
-            return super()._with_reader(fn, *args, **kwargs)
-        finally:
-            self.cpu += time.thread_time() - started
+        more = super()._upkeep(seconds)
+        self.apart += time.thread_time() - started
+        return more
+
+
+def _nobody(db: Database, act: Act) -> None:
+    """Where nobody watches."""
 
 
 class BenchClock:
@@ -88,6 +140,21 @@ class BenchClock:
         await asyncio.sleep(0)
 
 
+class BenchIds:
+    """UUIDv7 strings that are the same for the same seed, strictly increasing."""
+
+    def __init__(self, clock: Clock, seed: int) -> None:
+        self._clock = clock
+        self._source = random.Random(seed)
+        self._last = 0
+
+    def new(self) -> str:
+        self._last = max(self._clock.now() << 12, self._last + 1)
+        value = (self._last >> 12) << 80 | 0x7 << 76 | (self._last & 0xFFF) << 64 | 0b10 << 62
+        text = f"{value | self._source.getrandbits(62):032x}"
+        return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+
 class TimedCounter:
     """o200k, with the seconds of thread time that counting took in `cpu`."""
 
@@ -104,3 +171,20 @@ class TimedCounter:
             return self._counter.count(text)
         finally:
             self.cpu += time.thread_time() - started
+
+
+class KnownCounter:
+    """o200k, each text counted once: for checks, which see the same ones at every step."""
+
+    name = O200k.name
+    approximate = False
+
+    def __init__(self, counter: O200k) -> None:
+        self._counter = counter
+        self._known: dict[str, int] = {}
+
+    def count(self, text: str) -> int:
+        found = self._known.get(text)
+        if found is None:
+            found = self._known[text] = self._counter.count(text)
+        return found

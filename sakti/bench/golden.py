@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from sakti.bench import golden_tasks
+from sakti.bench import golden_tasks, oracles_memory
 from sakti.core.clock import SystemClock
 from sakti.core.errors import SaktiError
 from sakti.core.tokens import estimate_tokens
@@ -233,7 +233,7 @@ def run(fn: str, args: Sequence[Any]) -> Any:
         case "resolveRetentionFloor":
             return policy.resolve_retention_floor(*args)
         case "resolveActivationRatio":
-            return policy.resolve_activation_ratio(*args)
+            return oracles_memory.activation_ratio(*args)
         case "calculateProjectedMessageRemoval":
             chunks = [c.get("messageTokens", 0) for c in args[0]]
             return policy.calculate_projected_message_removal(chunks, *args[1:])
@@ -262,19 +262,19 @@ def run(fn: str, args: Sequence[Any]) -> Any:
         case "strip(inject)":
             return parse.strip_ephemeral_anchor_ids(parse.inject_anchor_ids(args[0]))
         case "parseAnchorId":
-            return parse.parse_anchor_id(args[0])
+            return oracles_memory.anchor_id(args[0])
         case "parseObserverOutput":
             return parse.parse_observer_output(args[0])
         case "parseReflectorOutput":
             if len(args) == 1:
                 return parse.parse_reflector_output(args[0])
-            return parse.parse_reflector_output(*args, new_id=RANDOM_ID)
+            return oracles_memory.reflector_output(args[0], args[1], RANDOM_ID)
         case "parseActivationTTL":
             return _or_undefined(policy.parse_activation_ttl(_absent(args[0]), args[1]))
         case "resolveAutoActivationTTL":
             return _auto_ttl(args[0])
         case "selectSafeBufferPrefix":
-            return [m.id for m in policy.select_safe_buffer_prefix(_messages(args[0]))]
+            return [m.id for m in oracles_memory.safe_buffer_prefix(_messages(args[0]))]
         case "estimateTokenCount":
             return estimate_tokens(args[0])
         case _:

@@ -9,24 +9,24 @@ from sakti.core.types import Message, TextPart, Thread
 from sakti.store import leases, memory, messages
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.memory import Activation, Group, Held, NewLine, Record
+from sakti.store.memory import Activate, Add, Group, Held, NewLine
 
 GROUP_MESSAGES = 500
 _TEXTS = ("Please look at src/auth/token.py again.", "I looked at it: the token is refreshed before each request.")
 
 
-async def add(store: Store, counter: Counter, thread: Thread, record: Record, count: int) -> None:
+async def add(store: Store, counter: Counter, thread: Thread, record_id: str, count: int) -> None:
     """Put `count` messages into an empty thread, with the groups that cover them merged into one reflection."""
     tokens = [counter.count(t) for t in _TEXTS]
     made: list[Group] = []
     for first in range(0, count, GROUP_MESSAGES):
         size = min(GROUP_MESSAGES, count - first)
-        made.append(await store.write(_some, thread, record, first, size, tokens))
+        made.append(await store.write(_some, thread, record_id, first, size, tokens))
     if made:
-        await store.write(_merge, record, thread, made)
+        await store.write(_merge, record_id, thread, made)
 
 
-def _some(db: Database, thread: Thread, record: Record, first: int, size: int, tokens: list[int]) -> Group:
+def _some(db: Database, thread: Thread, record_id: str, first: int, size: int, tokens: list[int]) -> Group:
     rows = [
         messages.append(
             db,
@@ -47,7 +47,7 @@ def _some(db: Database, thread: Thread, record: Record, first: int, size: int, t
     text = f"* 🟡 (12:00) Messages {first} to {first + size - 1} were about src/auth/token.py"
     group = Group(
         f"history-group-{thread.id}-{first:08d}",
-        record.id,
+        record_id,
         thread.id,
         "observation",
         "buffered",
@@ -61,16 +61,15 @@ def _some(db: Database, thread: Thread, record: Record, first: int, size: int, t
         message_tokens=sum(m.tokens for m in rows),
         observation_tokens=24,
     )
-    _store(db, group, thread, expected_cursor=first - 1)
-    _activate(db, record, thread, (group.id,), None, first - 1, rows[-1].index)
+    _add(db, group, thread)
     return dataclasses.replace(group, state="active")
 
 
-def _merge(db: Database, record: Record, thread: Thread, made: list[Group]) -> None:
+def _merge(db: Database, record_id: str, thread: Thread, made: list[Group]) -> None:
     text = "* 🔴 (12:00) The token is refreshed before each request, src/auth/token.py"
     reflection = Group(
         f"history-reflection-{thread.id}",
-        record.id,
+        record_id,
         thread.id,
         "reflection",
         "buffered",
@@ -85,36 +84,16 @@ def _merge(db: Database, record: Record, thread: Thread, made: list[Group]) -> N
         merged_group_ids=tuple(g.id for g in made),
         message_tokens=sum(g.message_tokens for g in made),
     )
-    _store(db, reflection, thread, expected_cursor=None)
-    last = made[-1].last_index or 0
-    _activate(db, record, thread, (), reflection.id, last, last)
+    _add(db, reflection, thread)
 
 
-def _store(db: Database, group: Group, thread: Thread, expected_cursor: int | None) -> None:
-    held = Held("observing", "history", group.id)
-    leases.acquire(
-        db,
-        record_id=group.record_id,
-        kind=held.kind,
-        owner=held.owner,
-        operation_id=held.operation_id,
-        thread_id=thread.id,
-        now=thread.created_at,
-    )
+def _add(db: Database, group: Group, thread: Thread) -> None:
+    observed = group.kind == "observation"
+    held = Held("observing" if observed else "reflecting", "history", group.id)
+    now, record, operation = thread.created_at, group.record_id, held.operation_id
+    leases.acquire(db, record_id=record, kind=held.kind, owner=held.owner, operation_id=operation, now=now)
     line = NewLine(f"line-{group.id}", 0, 0, "", "12:00", "medium", group.text, {"files": [], "line_numbers": []})
-    memory.insert_group(db, group, [line], resource_id=thread.resource_id, expected_cursor=expected_cursor, held=held)
-    leases.release(db, record_id=group.record_id, kind=held.kind, owner=held.owner, operation_id=held.operation_id)
-
-
-def _activate(
-    db: Database,
-    record: Record,
-    thread: Thread,
-    groups: tuple[str, ...],
-    reflection: str | None,
-    cursor: int,
-    last: int,
-) -> None:
-    memory.activate(
-        db, Activation(record.id, thread.id, groups, reflection, cursor, last, 0, 0, 20, 0, {}, None, thread.created_at)
-    )
+    memory.advance(db, record, thread.id, Add(group, [line], held, activate=observed), now)
+    if not observed:
+        memory.advance(db, record, thread.id, Activate((), reflection=True), now)
+    leases.release(db, record_id=record, kind=held.kind, owner=held.owner, operation_id=operation)

@@ -1,18 +1,35 @@
-"""What must hold of memory at every step of a replay. Each check gives its number and a sentence."""
+"""What must hold of memory in the database: of one state of it, and from one commit to the next.
+
+Each check gives its number in the specification and a sentence. Pure: `Snapshot` is what the database says,
+`Ledger` what was really said.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from sakti.core.events import Event, MemoryActivation, MemoryStatus
+from sakti.bench import oracle, shared_checks
+from sakti.bench.shared_checks import Answer, Finding
+from sakti.bench.snapshot import Ledger, Snapshot
 from sakti.core.types import Message
-from sakti.memory.engine import Prepared
-from sakti.memory.policy import Numbers
-from sakti.store.memory import Group
+from sakti.store.memory_rows import GroupRow
 
-Finding: TypeAlias = tuple[int, str]
+_FORWARD = {
+    ("observation", "buffered", "active"),
+    ("observation", "active", "superseded"),
+    ("observation", "buffered", "superseded"),  # of two commits that were seen as one
+    ("reflection", "buffered", "active"),
+    ("reflection", "buffered", "discarded"),
+    ("reflection", "active", "superseded"),
+    ("reflection", "buffered", "superseded"),
+}
+_UNREFLECT = {
+    ("observation", "superseded", "active"),
+    ("reflection", "superseded", "active"),
+    ("reflection", "active", "discarded"),
+    ("reflection", "buffered", "discarded"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,177 +40,209 @@ class Violation:
     message: str
 
 
-@dataclass(slots=True)
-class Log:
-    """The groups of a record as the database has them, and how it was when we last looked."""
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """What the user takes back: a compaction (`made`: the groups that are its own, `ready`: those it only put into the
+    log), a reflection, or `anything` where nobody has watched."""
 
-    groups: dict[str, Group] = field(default_factory=dict[str, Group])
-    cursors: dict[str, int] = field(default_factory=dict[str, int])
-
-    def covered(self, thread_id: str) -> set[int]:
-        """Indexes of the messages of a thread that an active group stands for, directly or merged."""
-        out: set[int] = set()
-        for group in self.groups.values():
-            if group.state == "active":
-                out |= self._covers(group, thread_id)
-        return out
-
-    def _covers(self, group: Group, thread_id: str) -> set[int]:
-        if group.kind == "reflection":
-            merged = (self.groups[i] for i in group.merged_group_ids if i in self.groups)
-            return set[int]().union(*(self._covers(g, thread_id) for g in merged))
-        if group.thread_id != thread_id or group.first_index is None or group.last_index is None:
-            return set()
-        return set(range(group.first_index, group.last_index + 1))
+    made: frozenset[str] = frozenset()
+    ready: frozenset[str] = frozenset()
+    thread_id: str = ""
+    reflection: bool = False
+    anything: bool = False
 
 
-def request(
-    prepared: Prepared, said: Sequence[Message], prompts: Collection[str], covered: Collection[int], *, limited: bool
-) -> Iterator[Finding]:
-    """1 and 7: of one request. `said` are the thread's messages; `limited`: not everything had room."""
-    sent = [m for m in prepared.messages if "synthetic" not in m.metadata]
-    ids, indexes = {m.id for m in sent}, [m.index for m in sent]
-    if indexes != sorted(set(indexes)):
-        yield 1, f"messages are out of order or twice in the request: {indexes[:20]}"
-    if missing := set(prompts) - ids:
-        yield 1, f"the current prompt is not in the request ({len(missing)} missing)"
-    gone = [m.index for m in said if m.id not in ids and m.index not in covered]
-    if gone and not limited:
-        yield 1, f"messages {gone[:10]} are neither raw nor in the log"
-    raw_and_covered = [i for i in indexes if i in covered and not _is_prompt(i, sent, prompts)]
-    if raw_and_covered:
-        yield 1, f"messages {raw_and_covered[:10]} are raw although the log stands for them"
-    open_calls: set[str] = set()
-    for message in sent:
-        for result in message.tool_results:
-            if result.call_id not in open_calls:
-                yield 7, f"a tool result without its call in message {message.index}"
-            open_calls.discard(result.call_id)
-        open_calls |= {c.id for c in message.tool_calls}
-    if open_calls:
-        yield 7, f"tool calls without results: {sorted(open_calls)[:5]}"
-    if not sent or sent[-1].role not in ("user", "tool"):
-        yield 7, "the request does not end with the user's or a tool's message"
+NOTHING = Undo()
 
 
-def _is_prompt(index: int, sent: Sequence[Message], prompts: Collection[str]) -> bool:
-    return any(m.index == index and m.role == "user" for m in sent) or not prompts
+# --- a state ------------------------------------------------------------------------------------------------
 
 
-def size(prepared: Prepared, budget: int | None, last_exchange: int) -> Iterator[Finding]:
-    """5: no request above the window, but for what no request can be without."""
-    if budget is None:
-        return
-    blocks = sum(b.tokens for b in prepared.blocks)
-    tokens = blocks + sum(m.tokens for m in prepared.messages)
-    if tokens > max(budget, blocks + last_exchange):
-        yield 5, f"a request of {tokens} tokens where the window leaves {budget}"
+def coverage(now: Snapshot, ledger: Ledger) -> Iterator[Finding]:
+    """1 and 3: behind the cursor every message is in the log once, before it none is."""
+    for thread in ledger.threads():
+        spans = sorted((g.first_index or 0, g.last_index or 0) for g in now.live if g.thread_id == thread)
+        cursor, expected = now.cursor(thread), 0
+        for first, last in spans:
+            if first < expected:
+                yield 3, f"messages {first}–{min(last, expected - 1)} of {thread} are in the log twice"
+            if missing := ledger.missing(thread, expected, first - 1):
+                yield 1, f"messages {_some(missing)} of {thread} are behind the cursor and in no group of the log"
+            expected = max(expected, last + 1)
+        if expected - 1 > cursor:
+            yield 3, f"the log stands for {thread} up to {expected - 1}, its cursor is at {cursor}"
+        if missing := ledger.missing(thread, expected, cursor):
+            yield 1, f"messages {_some(missing)} of {thread} are behind the cursor and in no group of the log"
 
 
-def log_moves(before: Log, after: Log, *, undone: bool) -> Iterator[Finding]:
-    """2, 3 and 8: between two looks at the database."""
+def stale_inputs(now: Snapshot) -> Iterator[Finding]:
+    """8 and 11: what waits to replace lines of the log is made of lines that are in it."""
+    for group in now.waiting_reflections():
+        if now.stale(group):
+            yield 11, f"the reflection {group.id[-8:]} waits, which was made of what is not in the log any more"
+
+
+def figures(now: Snapshot) -> Iterator[Finding]:
+    """2: the record's figures are those of its groups."""
+    generations = sum(g.kind == "reflection" and g.state in ("active", "superseded") for g in now.groups.values())
+    if now.record.generation_count != generations:
+        yield 2, f"the record counts {now.record.generation_count} generations, there are {generations}"
+    observed = sum(g.message_tokens for g in now.live)
+    if now.record.total_tokens_observed != observed:
+        yield 2, f"the record counts {now.record.total_tokens_observed} observed tokens, there are {observed}"
+
+
+def searchable(now: Snapshot, searched: Mapping[str, str], ledger: Ledger) -> Iterator[Finding]:
+    """10: a line is found by what it says now, as long as nobody has taken it out of the log."""
+    for group in now.groups.values():
+        for line in now.lines[group.id]:
+            due = "" if group.state == "discarded" else line.shown
+            if oracle.words(searched.get(line.id, ""), ledger.words) != oracle.words(due, ledger.words):
+                yield 10, f"search has {searched.get(line.id, '')[:40]!r} for the line {due[:40]!r} of {_named(group)}"
+                return
+
+
+# --- from one commit to the next ----------------------------------------------------------------------------
+
+
+def moves(before: Snapshot, after: Snapshot, undo: Undo = NOTHING) -> Iterator[Finding]:
+    """2, 3 and 11: what was there stays, goes one way, and comes back only where the user takes something back."""
     for old in before.groups.values():
         new = after.groups.get(old.id)
         if new is None:
             yield 2, f"group {old.id[-8:]} is gone"
-        elif new.text != old.text:
-            yield 2, f"the text of group {old.id[-8:]} was changed"
-        elif new.kind == "observation" and new.state == "discarded" != old.state and not undone:
-            yield 2, f"the finished observation {old.id[-8:]} was thrown away"
-    for thread, cursor in before.cursors.items():
-        if after.cursors.get(thread, -1) < cursor and not undone:
-            yield 3, f"the cursor went back from {cursor} to {after.cursors.get(thread)}"
-    for new in after.groups.values():
-        if new.id in before.groups:
             continue
-        if new.kind == "observation" and new.state != "discarded":
-            yield from _observed_twice(new, after)
-        elif new.kind == "reflection":
-            merged = sum(after.groups[i].observation_tokens for i in new.merged_group_ids if i in after.groups)
-            if new.observation_tokens >= merged:
-                yield 8, f"a reflection of {new.observation_tokens} tokens for {merged}"
+        if _made(new) != _made(old):
+            yield 2, f"group {old.id[-8:]} was changed"
+        if new.state != old.state and not undo.anything and not _may_move(old, new, after, undo):
+            number = 2 if new.state == "discarded" else 11
+            yield number, f"{_named(old)} is {new.state}, which was {old.state}"
+    for thread, cursor in before.cursors.items():
+        moved = after.cursor(thread)
+        if moved < cursor and not undo.anything and undo.thread_id != thread:
+            yield 3, f"the cursor of {thread} went back from {cursor} to {moved}"
 
 
-def _observed_twice(new: Group, log: Log) -> Iterator[Finding]:
-    for other in log.groups.values():
-        if (
-            other.id != new.id
-            and other.kind == "observation"
-            and other.state != "discarded"
-            and other.thread_id == new.thread_id
-            and (other.first_index or 0) <= (new.last_index or 0)
-            and (other.last_index or 0) >= (new.first_index or 0)
-        ):
-            yield 3, f"messages {new.first_index}–{new.last_index} were observed twice"
+def _made(group: GroupRow) -> tuple[object, ...]:
+    return group.text, group.first_index, group.last_index, group.merged_group_ids, group.sections
+
+
+def _may_move(old: GroupRow, new: GroupRow, after: Snapshot, undo: Undo) -> bool:
+    move = (old.kind, old.state, new.state)
+    if move in _FORWARD:
+        return new.state != "superseded" or any(g.id == old.id for g in after.standing)
+    if undo.reflection and move in _UNREFLECT:
+        return True
+    if move == ("observation", "active", "discarded"):
+        return old.id in undo.made
+    return move == ("observation", "active", "buffered") and old.id in undo.ready
+
+
+def observation(new: GroupRow, before: Snapshot | None, after: Snapshot, ledger: Ledger) -> Iterator[Finding]:
+    """1, 2, 3, 7 and 12: a new group of observations, with what its messages are and what they say."""
+    first, last, thread = new.first_index, new.last_index, new.thread_id
+    if first is None or last is None or not ledger.knows(thread, first):
+        return
+    messages = ledger.between(thread, first, last)
+    name = f"the observation of {thread} {first}–{last}"
+    if len(messages) != last + 1 - first:
+        yield 2, f"{name} is of messages that nobody said"
+        return
+    if early := [m.index for m in messages if m.state == "provisional"]:
+        yield 12, f"{name} is of messages that have not passed yet: {_some(early)}"
+    there = [m for m in messages if m.state != "withheld"]
+    if list(new.message_ids) != [m.id for m in there]:
+        yield 3, f"{name} names {len(new.message_ids)} messages, there are {len(there)}"
+    if new.message_tokens != sum(m.tokens for m in there):
+        yield 4, f"{name} counts {new.message_tokens} tokens of messages, there are {sum(m.tokens for m in there)}"
+    found, due = after.words(new, ledger), [oracle.tag(m) for m in there if observable(m)]
+    if oracle.words(new.text, ledger.words) != found:
+        yield 2, f"the lines of {name} are not its text"
+    if found != due:
+        lacking = [m.index for m in there if oracle.tag(m) in set(due) - set(found)]
+        yield 1, f"{name} says nothing of messages {_some(lacking)}" if lacking else f"{name} says what others said"
+    if parted := _parted(messages, ledger):
+        yield 7, f"{name} parts calls from their results: {parted}"
+    for other in after.groups.values():
+        if _overlap(new, other):
+            yield 3, f"messages {first}–{last} of {thread} were observed twice"
             return
+    if before is not None:
+        waiting = before.uncovered(thread, ledger)
+        if waiting and first > waiting[0].index:
+            yield 1, f"{name} leaves out {waiting[0].index}, which is not observed"
 
 
-def finished(answered: Iterable[tuple[str, int, int]], log: Log) -> Iterator[Finding]:
-    """2: what an Observer has answered is in the store."""
-    for thread, first, last in answered:
-        if not any(
-            g.kind == "observation"
-            and g.state != "discarded"
-            and g.thread_id == thread
-            and (g.first_index or 0) <= first
-            and (g.last_index or 0) >= last
-            for g in log.groups.values()
-        ):
-            yield 2, f"the finished observation of messages {first}–{last} is nowhere"
+def observable(message: Message) -> bool:
+    """Whether a message may be told to an Observer."""
+    return message.role != "system" and message.state == "saved" and "synthetic" not in message.metadata
 
 
-def projections(events: Sequence[Event], last: MemoryStatus | None) -> Iterator[Finding]:
-    """4: what the newest status projected is what the activation removed, and what pending then fell by."""
-    removed: tuple[int, int] | None = None
-    for event in events:
-        if isinstance(event, MemoryStatus):
-            if removed is not None and event.messages.tokens != removed[0] - removed[1]:
-                yield 4, f"pending fell from {removed[0]} to {event.messages.tokens}, not by {removed[1]}"
-            removed, last = None, event
-        elif isinstance(event, MemoryActivation) and event.operation_type == "observation":
-            if last is None or event.tokens_activated != last.buffered_observations.projected_message_removal:
-                shown = last.buffered_observations.projected_message_removal if last else None
-                yield 4, f"{shown} tokens were projected, {event.tokens_activated} were removed"
-            if last is not None:
-                removed = last.messages.tokens, event.tokens_activated
+def _parted(messages: Sequence[Message], ledger: Ledger) -> list[str]:
+    inside = {c.id for m in messages for c in m.tool_calls}
+    answered = {r.call_id for m in messages for r in m.tool_results}
+    late = [i for i in inside - answered if ledger.result(i) is not None]
+    return sorted([*late, *(answered - inside)])[:3]
 
 
-def waiting(
-    numbers: Numbers, pending: int, log_tokens: int, *, ready: bool, running: bool, reflecting: bool
+def _overlap(one: GroupRow, other: GroupRow) -> bool:
+    return (
+        other.id != one.id
+        and other.kind == "observation"
+        and other.state != "discarded"
+        and other.thread_id == one.thread_id
+        and (other.first_index or 0) <= (one.last_index or 0)
+        and (other.last_index or 0) >= (one.first_index or 0)
+    )
+
+
+def reflection(
+    new: GroupRow, after: Snapshot, ledger: Ledger, answers: Sequence[Answer], count: Callable[[str], int]
 ) -> Iterator[Finding]:
-    """6: whether a step that waits may. `running`: it is the background's work that it
-    waits for; `reflecting`: a reflection ran or was ready before it."""
-    above = pending > numbers.block_after or (pending >= numbers.threshold and not ready and not running)
-    log_above = log_tokens > numbers.reflect_block_after or (log_tokens >= numbers.reflect_at and not reflecting)
-    if not above and not log_above:
-        yield (
-            6,
-            (
-                f"a step waited at {pending} of {numbers.threshold} pending and {log_tokens} of "
-                f"{numbers.reflect_at} observed tokens"
-            ),
-        )
+    """8: a new reflection is smaller than what it merges, made of the log as it is now, with the pinned lines in it."""
+    if new.observation_tokens != count(new.text):
+        yield 8, f"a reflection counts {new.observation_tokens} tokens, it has {count(new.text)}"
+    merged = [after.groups[i] for i in new.merged_group_ids if i in after.groups]
+    pinned = [line for g in merged for line in after.lines[g.id] if line.pinned and line.shown]
+    rows = {line.content: line for line in after.lines[new.id]}
+    for line in pinned:
+        if line.shown not in rows or not rows[line.shown].pinned:
+            yield 8, f"a pinned line is not in the reflection as it was: {line.shown[:60]}"
+    found = after.words(new, ledger)
+    if len(found) != len(set(found)):
+        yield 8, "a reflection has a line twice"
+    if after.record.scope == "resource":
+        yield from shared_checks.reflection(new, merged, after, ledger, answers, count)
+        return
+    given = {g.id for g in merged if after.shown(g)}
+    fitting = [a for a in answers if set(a.inputs) == given]
+    if not fitting:
+        yield 8, f"a reflection of {len(given)} groups is nobody's answer to them"
+        return
+    due = {g.id: after.words(g, ledger) for g in merged}
+    fresh = [a for a in fitting if all(oracle.words(t, ledger.words) == due[i] for i, t in a.inputs.items())]
+    if not fresh:
+        yield 8, "a reflection was made of lines that are no longer in the log"
+        return
+    kept = {w for line in pinned for w in oracle.words(line.shown, ledger.words)}
+    exact = [a for a in fresh if set(found) == kept | set(oracle.words(a.text, ledger.words))]
+    if not exact:
+        yield 8, f"a reflection of {len(found)} lines is not what its Reflector answered"
+    elif new.observation_tokens >= max(sum(map(count, a.inputs.values())) for a in exact):
+        yield 8, f"a reflection of {new.observation_tokens} tokens is not smaller than what it merges"
 
 
-def after_step(status: MemoryStatus, numbers: Numbers, *, may_observe: bool) -> Iterator[Finding]:
-    """5 and 6: a step that goes on above its limits says why; `may_observe`: something could have gone."""
-    pending = status.messages.tokens
-    if (
-        pending >= numbers.threshold
-        and status.buffered_observations.chunks == 0
-        and (status.buffered_observations.status != "running" and not status.note)
-    ):
-        yield 5, f"{pending} of {numbers.threshold} tokens are pending, and the status does not say why"
-    if pending > numbers.block_after and may_observe:
-        yield 6, f"a step did not wait at {pending} tokens, above {numbers.block_after}"
+def observed_by_itself(made: GroupRow, until: int, pending: int) -> Finding:
+    return 3, (
+        f"messages {made.first_index}–{made.last_index} went into the log at {pending} pending tokens, although the"
+        f" user took an observation back: that waits until {until}"
+    )
 
 
-def foreign(asked: Iterable[Message], prompts: Iterable[str], texts: Mapping[str, str]) -> Iterator[Finding]:
-    """12: nothing of our own reaches the Observer. `texts`: what must not be in its input, by name."""
-    for message in asked:
-        if "synthetic" in message.metadata or message.role == "system" or message.state != "saved":
-            yield 12, f"the Observer was given message {message.index}, which is not the conversation's"
-    for prompt in prompts:
-        for name, text in texts.items():
-            if text in prompt:
-                yield 12, f"the Observer was given {name}"
+def _named(group: GroupRow) -> str:
+    return f"the {group.kind} {group.id[-8:]} of {group.thread_id} {group.first_index}–{group.last_index}"
+
+
+def _some(indexes: Sequence[int]) -> str:
+    shown = ", ".join(map(str, indexes[:6]))
+    return f"{shown} … ({len(indexes)})" if len(indexes) > 6 else shown

@@ -33,6 +33,7 @@ from sakti.providers.protocol import Provider
 from sakti.store import messages as message_store
 from sakti.store import search, threads
 from sakti.store.database import Store
+from sakti.store.replaced import unmarked
 
 WORKSPACE = "/bench"
 SESSIONS = 20
@@ -42,7 +43,7 @@ WINDOW, LOG = (
 )  # tokens at which memory moves: of messages, and of the log (280 of them stand round its lines)
 HITS = 5
 MAX_OUTPUT_TOKENS = 4_000
-OUTCOMES = ("log", "search", "lost", "wrong")
+OUTCOMES = ("log", "search", "lost", "wrong", "contradicted")
 
 
 # --- who observes ---------------------------------------------------------------------------------------
@@ -83,7 +84,7 @@ class HonestReflector:
         return ReflectResult("\n".join(kept), model=self.name)
 
     def _stays(self, line: str, text: str) -> bool:
-        old = next((new for said, new in self._replaced.items() if line.endswith(said)), None)
+        old = next((new for said, new in self._replaced.items() if unmarked(line).endswith(said)), None)
         return "🟢" not in line and (old is None or old not in text)
 
 
@@ -100,16 +101,31 @@ class Tally:
     )
     whole: int = 0
     kept: int = 0
+    valid: int = 0
+    mistaken: int = 0
+
+    def judge_marks(self, fact: Fact, log: str) -> None:
+        """Count whether a fact that still holds is marked as if it did not."""
+        mistaken = fact.mistaken(log)
+        self.valid += mistaken is not None
+        self.mistaken += mistaken is True
 
     def as_json(self) -> Json:
         """`retention`: share of the questions that what the model sees answers; `compression`: how many tokens one
-        token of the log stands for (0 where there is none)."""
+        token of the log stands for (0 where there is none); `contradicted`: share of what was replaced, and is
+        answered, that stands in the log unmarked beside its replacement; `wrongly_marked`: share of what still holds,
+        and is in the log, that is marked as if it did not."""
         asked = sum(sum(c.values()) for c in self.categories.values())
         seen = sum(c["log"] for c in self.categories.values())
+        replaced = [self.categories[c] for c in ("updated", "retracted")]
+        stale = sum(c["contradicted"] for c in replaced)
+        answered = stale + sum(c["log"] for c in replaced)
         return {
             "name": self.name,
             "retention": round(seen / asked, 4) if asked else 0.0,
             "compression": round(self.whole / self.kept, 2) if self.kept else 0.0,
+            "contradicted": round(stale / answered, 4) if answered else 0.0,
+            "wrongly_marked": round(self.mistaken / self.valid, 4) if self.valid else 0.0,
             "categories": self.categories,
         }
 
@@ -127,6 +143,10 @@ class Memory(Protocol):
 
     def sees(self) -> str:
         """What the model would see."""
+        ...
+
+    def log(self) -> str:
+        """What of that stands for what the model does not see any more."""
         ...
 
     async def search(self, question: str) -> str:
@@ -147,18 +167,20 @@ async def ask(session: Session, memory: Memory, tally: Tally, at: Collection[int
         if not (now if at is None else number in at):
             continue
         asked.append(number)
-        seen = memory.sees()
+        seen, log = memory.sees(), memory.log()
         for fact in session.facts:
             if fact.said[-1].turn <= number:
+                tally.judge_marks(fact, log)
                 tally.categories[fact.category][await outcome(fact, seen, memory)] += 1
     return asked
 
 
 async def outcome(fact: Fact, seen: str, memory: Memory) -> str:
-    """log: what the model sees holds the answer; wrong: it holds only what was true before; search: a search for the
-    question finds it; lost: nothing does."""
+    """log: what the model sees holds the answer; contradicted: the log holds what was true before beside it, as if it
+    still were; wrong: it holds only what was true before; search: a search for the question finds it; lost: nothing
+    does."""
     if fact.answered(seen):
-        return "log"
+        return "contradicted" if fact.contradicted(memory.log()) else "log"
     if fact.misled(seen):
         return "wrong"
     return "search" if fact.answered(await memory.search(fact.question)) else "lost"
@@ -171,15 +193,22 @@ class Observed:
     """The engine of memory itself, on a database of its own."""
 
     def __init__(
-        self, store: Store, clock: BenchClock, counter: Counter, observer: Observer, reflector: Reflector
+        self,
+        store: Store,
+        clock: BenchClock,
+        counter: Counter,
+        observer: Observer,
+        reflector: Reflector,
+        limits: tuple[int, int] = (WINDOW, LOG),
     ) -> None:
+        """`limits`: tokens of messages, and of the log, at which memory moves."""
         self._store, self._clock, self._counter = store, clock, counter
         self._step, self._asked = 0, 0
         self.engine = MemoryEngine(
             store=store,
             settings=MemorySettings(
-                observation=ObservationSettings(message_tokens=WINDOW),
-                reflection=ReflectionSettings(observation_tokens=LOG),
+                observation=ObservationSettings(message_tokens=limits[0]),
+                reflection=ReflectionSettings(observation_tokens=limits[1]),
             ),
             mode="default", counter=counter, clock=clock, ids=store.ids, observer=observer, reflector=reflector,
             emit=lambda _event: None, timezone="UTC",
@@ -204,13 +233,16 @@ class Observed:
         await self.engine.end_turn()
         await self.engine.wait_idle()
         self._step = 0
-        generations = self.engine.flow.window.record.generation_count
+        generations = self.engine.state.window.record.generation_count
         grown, self._asked = generations > self._asked, generations
         return grown or last
 
     def sees(self) -> str:
         shown = self.engine.preview()
         return "\n".join([*(b.text for b in shown.blocks), *(plain_text(m.parts) for m in shown.messages)])
+
+    def log(self) -> str:
+        return "\n".join(b.text for b in self.engine.preview().blocks)
 
     async def search(self, question: str) -> str:
         page = await self._store.read(search.search, question, search.Scope(WORKSPACE, "t"), limit=HITS)
@@ -237,6 +269,9 @@ class Plain:
 
     def sees(self) -> str:
         return "\n".join([self.summary, *(plain_text(m.parts) for m in self.messages)])
+
+    def log(self) -> str:
+        return self.summary
 
     async def search(self, question: str) -> str:
         return ""
@@ -318,8 +353,8 @@ async def _observed(
         try:
             await memory.open()
             asked = await ask(session, memory, tally)
-            tally.whole += memory.engine.flow.window.record.total_tokens_observed
-            tally.kept += memory.engine.flow.observation_tokens()
+            tally.whole += memory.engine.state.window.record.total_tokens_observed
+            tally.kept += memory.engine.state.observation_tokens()
         finally:
             await memory.engine.close()
             await store.close()

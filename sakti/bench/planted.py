@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sakti.core.types import Json
+from sakti.store.replaced import MARK, NOTE
 
 CATEGORIES = ("facts", "updated", "retracted", "dates", "paths", "decisions")
 TURNS = 52
@@ -127,7 +128,8 @@ _OVER = (
     "no longer", "not ", "n't", "drop", "retract", "remov", "cancel", "withdr", "off the table", "any more", "forget",
     "scrap", "unnecessary", "gone",
 )  # fmt: skip
-_SENTENCE = re.compile(r"\n|(?<=[.!?])\s+(?=[A-Z`])|; ")
+_NEXT_PART = re.compile(r"[,;.!?] |(?:^| )(?:and|but|und|aber) ")
+_SENTENCE = re.compile(r"\n|(?<=[.!?])\s+(?=[A-Z`])|(?<!\[earlier); ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +162,48 @@ class Fact:
         """Whether `text`, which does not hold the answer, holds what was true before."""
         return bool(self.stale) and any(_holding(text, self.stale))
 
+    def contradicted(self, log: str) -> bool:
+        """Whether a log that holds the answer says what was true before as well, as if it still were."""
+        return bool(self.stale) and self.answered(log) and any(self._still(s) for s in unmarked(log, self.stale))
+
+    def _still(self, sentence: str) -> bool:
+        if self.category == "retracted":
+            return not any(word in sentence for word in _OVER)
+        return self.value.casefold() not in sentence
+
+    def mistaken(self, log: str) -> bool | None:
+        """Whether a log marks the answer, which is still true, as one that holds no more; None where it is not in it,
+        or is that something holds no more."""
+        said = [] if self.category == "retracted" else list(_holding(NOTE.sub("", log), self.value))
+        return any(_is_marked(s, self.value) for s in said) or bool(_noted(log, self.value)) if said else None
+
+
+def unmarked(log: str, value: str) -> Iterator[str]:
+    """The sentences of a log that hold a value, in lower case, but for those that are marked as earlier or that a newer
+    line says it replaces."""
+    noted = _noted(log, value)
+    for sentence in _holding(NOTE.sub("", log), value):
+        if not _is_marked(sentence, value) and not any(words in sentence for words in noted):
+            yield sentence
+
+
+def _noted(log: str, value: str) -> list[str]:
+    """What newer lines say they replace, where the value is in it."""
+    found = (match["text"].rstrip("…").casefold() for match in NOTE.finditer(log))
+    return [words for words in found if value.casefold() in words]
+
+
+def _is_marked(sentence: str, value: str) -> bool:
+    """Whether the part of a sentence in which the value stands is marked as earlier."""
+    behind = sentence[sentence.casefold().find(value.casefold()) + len(value) :]
+    found = MARK.search(behind)
+    return found is not None and _NEXT_PART.search(behind, 0, found.start()) is None
+
 
 def _holding(text: str, value: str) -> Iterator[str]:
-    """The sentences that hold a value, in lower case."""
-    return (low for sentence in _SENTENCE.split(text) if value.casefold() in (low := sentence.casefold()))
+    """The sentences that hold a value, in lower case; not within a longer word."""
+    held = re.compile(rf"(?<!\w){re.escape(value.casefold())}(?!\w)")
+    return (low for sentence in _SENTENCE.split(text) if held.search(low := sentence.casefold()))
 
 
 @dataclass(frozen=True, slots=True)

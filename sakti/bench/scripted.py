@@ -1,4 +1,8 @@
-"""Observer and Reflector that answer by rule, when they are told to: the models of a replay."""
+"""Observer and Reflector that answer by rule, when they are told to: the models of a replay.
+
+The line of a message has a word in it that only this message gives (`oracle.tag`): whoever reads a log knows which
+messages it speaks of.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,11 @@ import itertools
 import random
 import re
 import time
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
+from sakti.bench import oracle
 from sakti.core.clock import Clock
 from sakti.core.config import ModelSettings
 from sakti.core.errors import ProviderError
@@ -20,52 +27,58 @@ from sakti.memory.observer import ModelObserver
 from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
 from sakti.providers.protocol import Provider
 
+ModelRole: TypeAlias = Literal["observer", "reflector"]
 LINE_SHARE = 0.1  # of a message's tokens: the length of its line
+TAG_TOKENS = 4
 _NAMED = re.compile(r"[\w./-]*[/_][\w./-]*\w|\w+\.\w{1,4}\b")
 _BROKEN = ProviderError("rate limit exceeded", code="rate_limit")
 
 
-@dataclass(slots=True)
-class _Waiting:
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """A model of memory that could answer. `window`: whose."""
+
+    window: int
+    role: ModelRole
     due: int
     answer: asyncio.Future[None]
 
 
 class Gate:
-    """Holds back what memory's models answer until `delay` further calls of the actor's model were made."""
+    """Holds back what memory's models answer until `delay` further calls of the actor's model were made. Windows in
+    `stopped` get no answer at all."""
 
     def __init__(self, delay: int) -> None:
         self.delay = delay
         self.calls = 0
-        self._waiting: list[_Waiting] = []
+        self.stopped: set[int] = set()
+        self._waiting: list[Waiting] = []
 
-    @property
-    def waiting(self) -> int:
+    def waiting(self, window: int | None = None) -> list[Waiting]:
+        """What could be released, of one window or of all that are not stopped."""
         self._waiting = [w for w in self._waiting if not w.answer.done()]
-        return len(self._waiting)
+        return [w for w in self._waiting if (w.window not in self.stopped if window is None else w.window == window)]
 
-    async def wait(self) -> None:
+    async def wait(self, window: int, role: ModelRole) -> None:
         answer = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(self.calls + self.delay, answer))
+        self._waiting.append(Waiting(window, role, self.calls + self.delay, answer))
         await answer
 
     def call_made(self) -> None:
         """The actor's model was called: whoever has waited long enough may answer."""
         self.calls += 1
-        for waiting in self._waiting:
-            if waiting.due < self.calls and not waiting.answer.done():
-                waiting.answer.set_result(None)
+        self.release([w for w in self.waiting() if w.due < self.calls])
 
-    def release(self) -> None:
-        """Everything that waits may answer now."""
-        for waiting in self._waiting:
+    def release(self, chosen: Collection[Waiting] | None = None) -> None:
+        """These may answer now, or everything that waits."""
+        for waiting in self.waiting() if chosen is None else chosen:
             if not waiting.answer.done():
                 waiting.answer.set_result(None)
 
 
 class ScriptedObserver:
-    """One line a message of about a tenth of its tokens, naming its paths and identifiers. `cpu` is the
-    seconds of thread time that it took, `input_tokens` the whole prompts without instructions."""
+    """One line a message of about a tenth of its tokens, naming its paths and identifiers; a tool's below that of its
+    call. `cpu` is the seconds of thread time that it took, `input_tokens` the whole prompts without instructions."""
 
     name = "scripted"
 
@@ -76,35 +89,34 @@ class ScriptedObserver:
         clock: Clock,
         provider: Provider,
         *,
+        window: int,
         previous_tokens: int,
         fail_rate: float,
         seed: int,
     ) -> None:
         asker = Asker(provider, "scripted", counter, clock, settings=ModelSettings())
         self._prompt = ModelObserver(asker, previous_tokens=previous_tokens).prompt
-        self._gate, self._counter, self._clock = gate, counter, clock
+        self._gate, self._counter, self._window = gate, counter, window
         self._source, self._fail_rate = random.Random(seed), fail_rate
+        self.asked: Callable[[ObserveInput, str], None] = lambda request, prompt: None
+        self.answered: Callable[[ObserveInput], None] = lambda request: None
         self.cpu = 0.0
         self.calls = 0
         self.input_tokens = 0
-        self.prompts: list[str] = []
-        self.answered: list[tuple[str, int, int]] = []
-        self.asked: list[Message] = []
 
     async def observe(self, request: ObserveInput) -> ObserveResult:
         started = time.thread_time()
         self.calls += 1
         prompt = self._prompt(request)
-        self.prompts.append(prompt)
-        self.asked += request.messages
         self.input_tokens += self._counter.count(prompt)
+        self.asked(request, prompt)
         text = self._lines(request)
         number = self.calls
         self.cpu += time.thread_time() - started
-        await self._gate.wait()
+        await self._gate.wait(self._window, "observer")
         if self._source.random() < self._fail_rate:
             raise _BROKEN
-        self.answered.append((request.thread_id, request.messages[0].index, request.messages[-1].index))
+        self.answered(request)
         return ObserveResult(text, f"Primary: part {number}", f"Go on with part {number}.", f"Part {number}", self.name)
 
     def _lines(self, request: ObserveInput) -> str:
@@ -115,16 +127,19 @@ class ScriptedObserver:
             if today != day:
                 day = today
                 out.append(f"Date: {day}")
+            if message.role == "tool":
+                out.append(f"  * -> {self._line(message)}")
+                continue
             sign = "🔴" if message.role == "user" and message.index % 6 == 0 else "🟡"
             out.append(f"* {sign} ({dates.clock_text(message.created_at, request.timezone)}) {self._line(message)}")
         return "\n".join(out)
 
     def _line(self, message: Message) -> str:
         text = plain_text(message.parts)
-        words = max(3, int(message.tokens * LINE_SHARE * 0.7))
+        words = max(2, int(message.tokens * LINE_SHARE * 0.7) - TAG_TOKENS)
         named = list(dict.fromkeys(m[0] for m in itertools.islice(_NAMED.finditer(text), 40)))[: max(1, words // 8)]
-        rest = text.split(None, words)[: max(2, words - 3 * len(named))]
-        return " ".join([f"{message.role} {message.index}:", *rest, *named])
+        rest = text.split(None, words)[: max(1, words - 3 * len(named))]
+        return " ".join([f"{message.role} {message.index} {oracle.tag(message)}:", *rest, *named])
 
 
 class ScriptedReflector:
@@ -132,22 +147,24 @@ class ScriptedReflector:
 
     name = "scripted"
 
-    def __init__(self, gate: Gate, *, incompressible: bool, fail_rate: float, seed: int) -> None:
-        self._gate, self._incompressible = gate, incompressible
+    def __init__(self, gate: Gate, *, window: int, incompressible: bool, fail_rate: float, seed: int) -> None:
+        self._gate, self._window, self._incompressible = gate, window, incompressible
         self._source, self._fail_rate = random.Random(seed), fail_rate
+        self.answered: Callable[[ReflectInput, str], None] = lambda request, text: None
         self.cpu = 0.0
 
     async def reflect(self, request: ReflectInput) -> ReflectResult:
         started = time.thread_time()
         lines = [line for _, text in request.groups for line in text.split("\n") if line.strip()]
-        kept = lines if self._incompressible else self._half(lines)
+        text = "\n".join(lines if self._incompressible else self._half(lines))
         self.cpu += time.thread_time() - started
-        await self._gate.wait()
+        await self._gate.wait(self._window, "reflector")
         if self._source.random() < self._fail_rate:
             raise _BROKEN
-        return ReflectResult("\n".join(kept), "Primary: as reflected", None, self.name)
+        self.answered(request, text)
+        return ReflectResult(text, "Primary: as reflected", None, self.name)
 
-    def _half(self, lines: list[str]) -> list[str]:
+    def _half(self, lines: Sequence[str]) -> list[str]:
         out: list[str] = []
         header, number = "", 0
         for line in lines:

@@ -28,6 +28,10 @@ Mode = Annotated[str | None, typer.Option("--mode", help="What the Observer look
 Set = Annotated[
     list[str] | None, typer.Option("-o", "--set", metavar="NAME=VALUE", help="Set any setting for this run.")
 ]
+NoSave = Annotated[
+    bool,
+    typer.Option("--no-save", help="Keep nothing of this: what was said before is read, the database stays as it is."),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 
@@ -45,6 +49,7 @@ def chat(
     plain: Annotated[
         bool, typer.Option("--plain", help="The chat line by line, for screen readers and simple terminals.")
     ] = False,
+    no_save: NoSave = False,
     debug: Annotated[bool, typer.Option("--debug", help="Write every decision to the log file.")] = False,
     version: Annotated[bool, typer.Option("--version", "-V", help="Show the version.")] = False,
 ) -> None:
@@ -62,6 +67,7 @@ def run(
     continue_last: Annotated[bool, typer.Option("--continue", "-c", help="Go on with the last thread.")] = False,
     resume: Annotated[str | None, typer.Option("--resume", metavar="THREAD", help="Go on with this thread.")] = None,
     set_: Set = None,
+    no_save: NoSave = False,
     debug: Annotated[bool, typer.Option("--debug", help="Write every decision to the log file.")] = False,
 ) -> None:
     """Answer one prompt without a screen. Exit: 0 answered, 1 model failed, 2 usage, 3 limit, 4 refused, 5 no model."""
@@ -85,6 +91,7 @@ def run(
             resume=resume,
             continue_last=continue_last,
             interactive=False,
+            no_save=no_save,
         )
         common.log_to_file(debug=debug)
         raise SystemExit(headless.run(chosen, prompt, output))

@@ -75,7 +75,7 @@ def replay(
     """Play conversations against the memory engine and check its invariants at every step."""
     from dataclasses import replace
 
-    from sakti.bench import script
+    from sakti.bench import script, talks
     from sakti.bench.replay import Run
     from sakti.bench.replay import replay as play
     from sakti.core.tokens import O200k
@@ -88,7 +88,7 @@ def replay(
     with common.plain_errors():
         scripts = [script.load(p) for p in paths or ()]
         try:
-            scripts += [script.generate(seed) for seed in (script.parse_seeds(seeds) if seeds else ())]
+            scripts += [talks.generate(seed) for seed in (script.parse_seeds(seeds) if seeds else ())]
         except ValueError:
             common.fail(f"--seeds takes A-B, for example 0-99, not {seeds!r}.", common.USAGE)
         if not scripts:
@@ -223,9 +223,13 @@ def memory(
         return
     for row in measured:
         common.say(f"{row['name']:<28} retention {row['retention']:>6.1%}  compression ×{row['compression']:.1f}")
+        common.say(f"   {row['contradicted']:.1%} contradicted, {row['wrongly_marked']:.1%} wrongly marked")
         for category, found in row["categories"].items():
             common.say(f"   {category:<10} " + "  ".join(f"{k} {v:>4}" for k, v in found.items()))
     common.say("retention: answers in what the model sees; compression: tokens that one token of the log stands for")
+    common.say(
+        "contradicted: replaced facts that stand unmarked beside the new ones; wrongly marked: of those that hold"
+    )
 
 
 async def _remembered(sessions: int, model: str | None) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ def open_chat(asked: Chat) -> None:
             mode=asked.mode,
             resume=asked.resume,
             continue_last=asked.continue_last,
+            no_save=asked.no_save,
         )
         common.log_to_file(debug=asked.debug)
         from sakti.agent.session import Session

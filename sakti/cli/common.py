@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 from sakti.core import resources
 from sakti.core.config import Loaded, load
-from sakti.core.errors import SaktiError
+from sakti.core.errors import NOT_SAVED, SaktiError, StoreError
 from sakti.core.text import json_line, sanitise
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ def options(
     resume: str | None = None,
     continue_last: bool = False,
     interactive: bool = True,
+    no_save: bool = False,
 ) -> Options:
     """A session's options from the command line's; raises `ConfigError`."""
     from sakti.agent.session import Options
@@ -86,6 +87,7 @@ def options(
     more = [*overrides]
     more += [f'approval.mode="{approval}"'] if approval else []
     more += [f'mode="{mode}"'] if mode else []
+    more += ["memory.read_only=true"] if no_save else []
     loaded = settings(more)
     return Options(
         workspace(),
@@ -123,16 +125,29 @@ def _with_store(work: Callable[[Store], Awaitable[T]]) -> T:
     import asyncio
 
     async def run() -> T:
+        from sakti.core.terminal import Waits
         from sakti.store.database import Store
 
-        config = settings().config
-        store = await Store.open(database_path(), synchronous=config.store.synchronous)
+        chosen = settings().config.store
+        waits = Waits(chosen.wait)
+        store = await Store.open(database_path(), synchronous=chosen.synchronous, wait=chosen.wait, on_wait=waits.hear)
         try:
             return await work(store)
+        except StoreError as e:
+            raise _for_a_command(e, store.written) from e
         finally:
             await store.close()
 
     return asyncio.run(run())
+
+
+def _for_a_command(error: StoreError, written: int) -> StoreError:
+    """`error` with what it means to who typed a command, after `written` changes of it that were saved."""
+    if error.code not in NOT_SAVED or not error.message.startswith("Not saved"):
+        return error
+    told = "What was done before is kept." if written else "Nothing was changed."
+    again = " Run it again." if error.retryable else ""
+    return StoreError(f"{error.message} {told}{again}", code=error.code, retryable=error.retryable)
 
 
 def log_to_file(*, debug: bool = False) -> Path:

@@ -18,18 +18,47 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard 
 
 @app.command()
 def check(json_: Json = False) -> None:
-    """Look for damage, mend the search index; exit 1 when something is left."""
+    """Look for damage, mend the search index; exit 1 when something is left. Works on any file, sound or not."""
     from dataclasses import asdict
 
-    from sakti.store import maintenance
+    from sakti.store import inspection, upkeep
 
-    findings = common.with_store(lambda s: s.write(maintenance.check))
+    with common.plain_errors():
+        path = common.database_path()
+        findings = inspection.inspect(path)
+        if any(f.mendable and not f.ok for f in findings) and all(f.ok for f in findings if not f.mendable):
+            findings = common.with_store(upkeep.check)
     if json_:
         common.say_json({"ok": all(f.ok for f in findings), "findings": [asdict(f) for f in findings]})
     else:
         for f in findings:
             common.say(f"{'✓' if f.ok else '✗'} {f.name}: {f.detail}" + ("" if f.ok else f"\n  {f.mend}"))
     raise SystemExit(common.OK if all(f.ok for f in findings) else common.FAILED)
+
+
+@app.command()
+def recover(json_: Json = False) -> None:
+    """Copy what can still be read of a damaged database into a new one; the damaged file is kept beside it."""
+    from dataclasses import asdict
+
+    from sakti.core.clock import SystemClock
+    from sakti.store import recovery
+
+    with common.plain_errors():
+        found = recovery.recover(common.database_path(), SystemClock())
+    if json_:
+        common.say_json({**asdict(found), "path": str(found.path), "kept": str(found.kept), "lost": found.lost})
+        return
+    for table, (came, lost) in found.rows.items():
+        if came or lost:
+            common.say(f"{table:<22} {came:>9,} rows" + (f", {lost:,} could not be read" if lost else ""))
+    for line in found.repaired:
+        common.say(line)
+    if not found.rows:
+        common.say("Nothing in the file could be read: the new database is empty.")
+    common.say(f"The new database is {found.path}; the damaged file is kept as {found.kept}.")
+    for copy in found.copies:
+        common.say(f"There is also a copy: {copy}")
 
 
 @app.command()
@@ -48,9 +77,9 @@ def stats(json_: Json = False) -> None:
 @app.command("rebuild-index")
 def rebuild_index(json_: Json = False) -> None:
     """Make the search index anew."""
-    from sakti.store import maintenance
+    from sakti.store import upkeep
 
-    done = common.with_store(lambda s: s.write(maintenance.rebuild_index))
+    done = common.with_store(upkeep.rebuild_index)
     if json_:
         common.say_json(done)
     else:
@@ -60,11 +89,11 @@ def rebuild_index(json_: Json = False) -> None:
 @app.command()
 def optimize(json_: Json = False) -> None:
     """Merge the search index, so that searches are faster."""
-    from sakti.store import maintenance
+    from sakti.store import maintenance, upkeep
 
     async def work(store: Any) -> tuple[int, int]:
         before = await store.read(maintenance.stats, store.path)
-        await store.write(maintenance.optimize)
+        await upkeep.optimize(store)
         return before["bytes"], (await store.read(maintenance.stats, store.path))["bytes"]
 
     before, after = common.with_store(work)
@@ -95,7 +124,7 @@ def purge(
     json_: Json = False,
 ) -> None:
     """Remove deleted threads for good, of all workspaces. Without --yes it only says what would go."""
-    from sakti.store import maintenance, thread_removal
+    from sakti.store import thread_removal, upkeep
 
     before = int(time.time() * 1000) - days * 86_400_000
 
@@ -104,7 +133,7 @@ def purge(
         for gone in found if yes else ():
             await store.write(thread_removal.purge, gone.thread.id)
         if found and yes:
-            await store.write(maintenance.optimize)  # until then the index keeps words of what went
+            await upkeep.optimize(store)  # until then the index keeps words of what went
         return found
 
     found = common.with_store(work)

@@ -15,9 +15,21 @@ def show(
     json_: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Check this installation; each finding says how to mend it. Exit 1 when there is one."""
-    from sakti.agent import doctor
+    import asyncio
+    from pathlib import Path
 
-    lines = common.with_store(lambda store: doctor.examine(store, os.environ))
+    from sakti.agent import doctor
+    from sakti.core import resources
+    from sakti.core.errors import ConfigError
+
+    problem: list[doctor.Line] = []
+    try:
+        path = common.database_path()
+    except ConfigError as e:
+        path = Path(os.environ.get("SAKTI_DB") or resources.data_home() / "sakti.db").expanduser()
+        problem = [doctor.Line("config", False, e.message)]
+    with common.plain_errors():
+        lines = [*problem, *asyncio.run(doctor.examine(path, os.environ, common.workspace()))]
     ok = all(line.ok for line in lines)
     if json_:
         common.say_json({"ok": ok, "findings": [asdict(line) for line in lines]})

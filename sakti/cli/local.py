@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sakti.cli import common
 from sakti.core.errors import SaktiError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def install() -> None:
         _runtime_hint()
         return
     try:
-        path = _with_progress(Installer())
+        path = _with_progress(Installer(workspace=common.workspace()))
     except Cancelled as e:
         typer.echo(e.message, err=True)
         raise typer.Exit(1) from e

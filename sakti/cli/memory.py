@@ -324,32 +324,44 @@ def working(
         str | None, typer.Option("--update", metavar="TEXT", help="Sections to put in; - reads standard input.")
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Put TEXT in place of the whole page.")] = False,
+    thread: Annotated[
+        str | None, typer.Option("--thread", help="That thread's own page instead of the workspace's.")
+    ] = None,
     set_: Set = None,
     json_: Json = False,
 ) -> None:
-    """The workspace's page of stable facts."""
+    """The pages of stable facts: the workspace's, or a thread's own."""
     import sys
 
     from sakti.core.tokens import O200k
-    from sakti.memory import page_schema, working_memory
+    from sakti.memory.pages import Pages
 
-    schema = page_schema.load(common.settings(set_ or ()).config.memory.working_memory.schema, common.workspace())
-
+    with common.plain_errors():
+        memory = common.settings(set_ or ()).config.memory
     text = sys.stdin.read() if update == "-" else update
+    scope = "thread" if thread else "resource"
 
     async def work(store: Any) -> Any:
-        owner = str(common.workspace())
+        pages = Pages(store, O200k(), memory, str(common.workspace()))
+        owner = await _thread_id(store, thread) if thread else ""
         if text is None:
-            return await working_memory.read(store, scope="resource", owner_id=owner), ()
-        return await working_memory.update(
-            store, O200k(), scope="resource", owner_id=owner, content=text, replace=replace, actor="user", schema=schema
-        )
+            return await pages.read(owner or None), ()
+        return await pages.update(owner, text, scope=scope, replace=replace, actor="user")
 
     page, changed = common.with_store(work)
     if json_:
-        common.say_json({"scope": "resource", "content": page, "changed": list(changed)})
+        common.say_json({"scope": scope, "content": page, "changed": list(changed)})
     else:
         common.say(page)
+
+
+async def _thread_id(store: Any, text: str) -> str:
+    from sakti.store import threads
+
+    found = await store.read(threads.find, str(common.workspace()), text)
+    if not found:
+        common.fail(f"No thread of this workspace matches {text!r}. `sakti threads list` shows them.")
+    return found[0].id
 
 
 @app.command()
@@ -358,17 +370,16 @@ def export(thread: Thread = None, set_: Set = None, json_: Json = False) -> None
     from dataclasses import asdict
 
     async def work(engine: Any, session: Any) -> Any:
-        from sakti.memory import working_memory
         from sakti.store import memory, memory_log
 
         record = engine.record_id
         states = ("active", "buffered", "superseded", "discarded")
         read = session.store.read
         groups = [g for state in states for g in await read(memory.groups, record, state)]
-        page = await working_memory.read(session.store, scope="resource", owner_id=session.resource_id)
-        return groups, await read(memory_log.log_lines, record, states=states), page, engine.status(), session.thread
+        pages = [await session.pages().read(), await session.pages().own(session.thread.id)]
+        return groups, await read(memory_log.log_lines, record, states=states), pages, engine.status(), session.thread
 
-    groups, lines, page, status, named = _with_engine(work, thread, set_)
+    groups, lines, (page, own_page), status, named = _with_engine(work, thread, set_)
     if json_:
         from sakti.core.events import to_json
 
@@ -377,12 +388,14 @@ def export(thread: Thread = None, set_: Set = None, json_: Json = False) -> None
                 "thread": asdict(named),
                 "status": to_json(status),
                 "working_memory": page,
+                "thread_working_memory": own_page,
                 "groups": [asdict(g) for g in groups],
                 "lines": [asdict(x) for x in lines],
             }
         )
         return
-    common.say(f"# {named.title or named.id}\n\n## Working memory\n\n{page}\n\n## Observations")
+    shown = "\n\n".join(p for p in (page, own_page) if p)
+    common.say(f"# {named.title or named.id}\n\n## Working memory\n\n{shown}\n\n## Observations")
     _say_lines([x for x in lines if x.state == "active" and not x.forgotten], False)
 
 
@@ -452,7 +465,7 @@ def _with_engine(work: Any, thread: str | None, overrides: list[str] | None, *, 
         session = await _session(store, thread, overrides)
         if session.thread is None:
             common.fail("There is no thread in this workspace yet.")
-        if with_model:
+        if with_model and not session.config.memory.read_only:  # else the engine says that it may not
             from sakti.agent.session import Session
 
             found = session.thread.id
@@ -511,6 +524,6 @@ def _say_lines(lines: Any, as_json: bool, **more: Any) -> None:
             common.say(f"\n{day}" if day else "")
         sign = {"high": "●", "medium": "○", "done": "✓"}.get(line.priority, "·")
         marks = f"{' pinned' if line.pinned else ''}{f' ?{len(line.flags)}' if line.flags else ''}"
-        common.say(f"{short(line.id)} {'  ' * line.depth}{sign} {line.time} {line.content}{marks}")
+        common.say(f"{short(line.id)} {'  ' * line.depth}{sign} {line.time} {line.marked}{marks}")
     if not lines:
         common.say("No observations yet." if not more else "There were no observations.")

@@ -29,6 +29,7 @@ class Chat:
     overrides: list[str] = field(default_factory=list[str])
     debug: bool = False
     plain: bool = False
+    no_save: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,13 @@ _VALUES = {
     "-o": "overrides",
     "--set": "overrides",
 }
-_FLAGS = {"-c": "continue_last", "--continue": "continue_last", "--debug": "debug", "--plain": "plain"}
+_FLAGS = {
+    "-c": "continue_last",
+    "--continue": "continue_last",
+    "--debug": "debug",
+    "--plain": "plain",
+    "--no-save": "no_save",
+}
 
 
 def route(argv: Sequence[str], commands: Collection[str]) -> Chat | Command:

@@ -63,9 +63,13 @@ class ReflectionSettings:
 
 @dataclass(frozen=True, slots=True)
 class WorkingMemorySettings:
-    """`schema`: a file with the JSON schema that the page follows, relative to the workspace; none: Markdown."""
+    """`schema`: a file with the JSON schema that pages follow, none: Markdown; `template`: a Markdown file that a page
+    begins as; both relative to the workspace. `scope`: the page that notes and updates go to by default."""
 
     schema: str | None = None
+    enabled: bool = True
+    scope: Literal["resource", "thread"] = "resource"
+    template: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +128,11 @@ class UiSettings:
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
+    """`wait`: seconds that a write waits at most for another process that writes."""
+
     path: str | None = None
     synchronous: Literal["FULL", "NORMAL"] = "FULL"
+    wait: float = 90.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +153,10 @@ PROJECT_MAY_SET = ("agent.max_steps", "mode", "approval.mode", "approval.ask", "
 
 
 def project_may_set(name: str) -> bool:
-    return name in PROJECT_MAY_SET or (name.startswith("memory.") and not name.endswith(".model"))
+    if name in PROJECT_MAY_SET:
+        return True
+    # who opens a project must not lose a day's work because its file says that nothing is kept
+    return name.startswith("memory.") and not name.endswith(".model") and name != "memory.read_only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +350,11 @@ def check(config: Config) -> None:
     """Refuse settings that contradict each other, naming both."""
     memory = config.memory
     observation, reflection = memory.observation, memory.reflection
+    if memory.working_memory.schema is not None and memory.working_memory.template is not None:
+        raise ConfigError(
+            "memory.working_memory.schema and memory.working_memory.template are both set: a page with a schema is "
+            "JSON, a template is Markdown; keep one of them."
+        )
     for name, model in (("observation", observation.model), ("reflection", reflection.model)):
         if memory.model is not None and model is not None:
             raise ConfigError(
@@ -359,6 +374,8 @@ def check(config: Config) -> None:
                 f"memory.observation.buffer_tokens = {buffer} must come to less than "
                 f"memory.observation.message_tokens = {observation.message_tokens}, and to more than 0."
             )
+    if config.store.wait < 0:
+        raise ConfigError(f"store.wait = {config.store.wait} must be at least 0 seconds.")
     keep = observation.buffer_activation
     if not (0 < keep <= 1 or keep >= 1000):
         raise ConfigError(

@@ -29,6 +29,12 @@ class ConfigError(SaktiError):
     code = "config"
 
 
+# Codes of a `StoreError`: why something could not be written. Trying again helps with the first two and after an error
+# of the disk.
+NOT_SAVED = ("busy", "full", "io", "damaged", "read_only")
+RAN = "ran"  # the code of an error behind which the user's own command ran all the same
+
+
 class StoreError(SaktiError):
     title = "Database"
     code = "store"

@@ -172,6 +172,14 @@ class TasksChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreWaiting:
+    """Another process writes to the database, and what is to be saved here has waited for it for `seconds`; None: it
+    waits no longer."""
+
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """One line for the user that belongs to no message."""
 
@@ -219,7 +227,8 @@ class Backlog:
 @dataclass(frozen=True, slots=True)
 class MemoryStatus:
     """The windows, once a step and whenever background work starts or ends. `reason`: why this Observer. `retry_at`:
-    when an observation that failed is tried again at the latest (Unix ms), sooner when more is said."""
+    when an observation that failed is tried again at the latest (Unix ms), sooner when more is said. `phase`: what
+    observation does now (`sakti.memory.state.Phase`)."""
 
     name = "data-om-status"
     record_id: str
@@ -238,6 +247,20 @@ class MemoryStatus:
     reason: str = ""
     backlog: Backlog | None = None
     retry_at: int | None = None
+    phase: str = "idle"
+
+
+@dataclass(frozen=True, slots=True)
+class StaleLeases:
+    """Work on memory that was under way when its window ended; it is done anew when it is due. `kinds` of the leases
+    that were cleared; `owner` is host:pid; `started_at` in Unix ms."""
+
+    name = "data-om-stale"
+    record_id: str
+    thread_id: str
+    kinds: tuple[str, ...]
+    owner: str
+    started_at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,8 +336,10 @@ Event: TypeAlias = (
     | ThreadChanged
     | ModelChanged
     | TasksChanged
+    | StoreWaiting
     | Notice
     | MemoryStatus
+    | StaleLeases
     | MemoryOperation
     | MemoryActivation
     | CompactionFinished
@@ -326,7 +351,7 @@ def event_name(event: Event) -> str:
     match event:
         case MemoryOperation(operation=operation, kind=kind):
             return f"data-om-{operation}-{kind}"
-        case MemoryStatus() | MemoryActivation():
+        case MemoryStatus() | MemoryActivation() | StaleLeases():
             return event.name
         case _:
             return re.sub(r"(?<!^)([A-Z])", r"_\1", type(event).__name__).lower()
@@ -358,6 +383,7 @@ def to_json(event: Event) -> Json:
                 "note": event.note,
                 "backlog": None if event.backlog is None else dataclasses.asdict(event.backlog),
                 "retry_at": event.retry_at,
+                "phase": event.phase,
                 "approximate": event.approximate,
             }
         case MemoryOperation():

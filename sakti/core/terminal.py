@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import select
 import signal
+import sys
 import threading
 from collections.abc import Callable
+
+WAIT_SAID_AFTER = 2.0  # seconds that something waits for another process before a person is told
 
 
 def when_gone(call: Callable[[], object], fd: int = 0) -> None:
@@ -39,3 +42,24 @@ def is_gone(fd: int = 0) -> bool:
 def end_of_interrupts() -> None:
     """From here on ctrl+c is not heard: the program ends by itself, and a traceback would be all that came of it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+class Waits:
+    """Says on standard error, once for each wait, that another window writes to the database. `limit`: seconds after
+    which who waits gives up."""
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._said = False
+
+    def hear(self, seconds: float | None) -> None:
+        """`seconds` were waited so far; None: it is over."""
+        if seconds is None:
+            self._said = False
+        elif seconds >= WAIT_SAID_AFTER and not self._said:
+            self._said = True
+            print(
+                f"sakti: another window is writing to the database: waiting for it, {self._limit:.0f} s at most",
+                file=sys.stderr,
+                flush=True,
+            )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import math
 from dataclasses import dataclass
 
 from sakti.core.events import Backlog
 from sakti.core.types import Usage
-from sakti.memory.flow import PAUSED, Flow
+from sakti.memory.state import MemoryState, Phase
 from sakti.providers import prices
 from sakti.store import memory as memory_store
 
@@ -36,44 +35,30 @@ async def rates(observer: str) -> Rates | None:
     return Rates(*costs) if len(costs) == len(sizes) else None
 
 
-def left(flow: Flow, observer: str, rates: Rates | None) -> Backlog | None:
+def left(state: MemoryState, observer: str, rates: Rates | None) -> Backlog | None:
     """What is still to be observed in the background; None where the thread is up to date and not paused. The cost is
     an estimate: what is left and the end of the log with each call in, as much out as observations took so far."""
-    if not (flow.backlog or flow.paused):
+    if not (state.paused or state.phase is Phase.CATCHING_UP):
         return None
-    numbers = flow.numbers()
-    tokens = sum(m.tokens for m in flow.window.observable())
-    if not tokens and not flow.paused:
+    numbers = state.numbers()
+    tokens = sum(m.tokens for m in state.window.observable())
+    if not tokens and not state.paused:
         return None
     calls = math.ceil(tokens / numbers.threshold) if "/" in observer else 0
-    made = [g for g in (*flow.window.active, *flow.window.buffered) if g.kind == "observation" and g.message_tokens]
+    made = [g for g in (*state.window.active, *state.window.buffered) if g.kind == "observation" and g.message_tokens]
     read, written = sum(g.message_tokens for g in made), sum(g.observation_tokens for g in made)
     share = written / read if read else USUAL_SHARE
     cost = None
     if rates is not None:
-        told = tokens + calls * flow.settings.observation.previous_observer_tokens
+        told = tokens + calls * state.settings.observation.previous_observer_tokens
         cost = told * rates.input + tokens * share * rates.output
-    return Backlog(tokens, calls, cost, flow.paused)
+    return Backlog(tokens, calls, cost, state.paused)
 
 
-async def pause(flow: Flow) -> None:
-    """Nothing more is asked of a model in the background, on this record, until `resume`; what runs comes to the end of
-    its slice. The newest messages that fit are sent meanwhile."""
-    await _mark(flow, True)
-
-
-async def resume(flow: Flow, *, start: bool) -> None:
-    """Go on where `pause` stopped, at once or (not `start`) with the next turn."""
-    await _mark(flow, None)
-    if not start:
-        return
-    flow.backlog = flow.window.pending > flow.numbers().block_after
-    flow.observing.start(flow.numbers())
-
-
-async def _mark(flow: Flow, paused: bool | None) -> None:
-    window = flow.window
-    await flow.store.write(memory_store.set_record_metadata, window.record.id, {PAUSED: paused})
-    kept = {k: v for k, v in window.record.metadata.items() if k != PAUSED}
-    window.record = dataclasses.replace(window.record, metadata={**kept, PAUSED: True} if paused else kept)
-    flow.changed()
+async def mark(state: MemoryState, *, paused: bool) -> None:
+    """Ask nothing more of a model in the background, on this record, in whatever window, until it is unmarked; what
+    runs comes to the end of its slice. The newest messages that fit are sent meanwhile."""
+    record = state.window.record.id
+    await state.write(
+        lambda db: memory_store.set_record_metadata(db, record, {memory_store.PAUSED: paused or None}), "edit"
+    )

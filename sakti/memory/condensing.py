@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sakti.core.errors import MemoryFailure
@@ -13,8 +13,11 @@ from sakti.core.tokens import Counter
 from sakti.memory.extractive import NAME
 from sakti.memory.lines import SIGNS
 from sakti.memory.protocol import ReflectInput, ReflectResult
+from sakti.memory.reading import read
 from sakti.memory.sentences import SPECIFIC, agent_kind, lasts
-from sakti.memory.superseding import superseded
+from sakti.memory.superseding import Replaced, is_gone, replaced
+from sakti.memory.units import LEAD, TOOL, Speaker, sentences, speaker
+from sakti.store.replaced import MARK, NOTE, Earlier, insert, mark, place, with_marks
 
 # What goes first when room is short. Of one rank the oldest goes first.
 TRACE, DOUBTFUL, OUTCOME, ASKED, WORK, DONE, STATED, EXACT = range(8)
@@ -23,10 +26,8 @@ TRACE, DOUBTFUL, OUTCOME, ASKED, WORK, DONE, STATED, EXACT = range(8)
 # stated until the input is that much smaller.
 WORK_SHARE, STATED_SHARE = 0.85, 0.95
 
-_LEAD = re.compile(r"(User (?:stated|said|asked for|asked|quoted)|Agent(?: asked)?):\s+")
-_TOOL = re.compile(r"Agent (?:ran (?P<command>`[^`]*`)|used |changed (?P<files>.+))")
+_CLOCK = re.compile(r"\((\d{1,2}:\d{2})\)")
 _SPOKEN = re.compile(r"^(?:the )?(?:user|agent|assistant)\b(?: \w+ that\b| (?:stated|said)\b)?", re.IGNORECASE)
-_BOUNDARY = re.compile(r"(?<=[.!?…])(\s+)(?=[\"'`(\[]?[A-Z0-9`])|(; )|(?<=[。！？])( )")
 _TIME = re.compile(r"\(\d{1,2}:\d{2}\)\s*")
 _DECORATION = re.compile(r"[ \t]*(?:[*-][ \t]+)?(?:->[ \t]*)?(?:🔴|🟡|🟢|✅)?\ufe0f?[ \t]*(?:\(\d{1,2}:\d{2}\)[ \t]*)?")
 
@@ -50,7 +51,10 @@ class _Line:
     header: str  # the date line above it
     sign: str
     user: bool
+    speaker: Speaker
+    notes: list[str]  # the words of older lines that it replaces
     pinned: bool = False
+    replaced: bool = False
     children: list[_Line] = field(default_factory=list["_Line"])
 
     @property
@@ -74,8 +78,10 @@ class ExtractiveReflector:
         """As `reflect`."""
         before = sum(self._counter.count(t) for _, t in request.groups)
         lines = self._lines("\n".join(t for _, t in request.groups), {_bare(p) for p in request.pinned})
-        _drop_repeated(lines)
         _drop_superseded(lines)
+        _drop_repeated(lines)
+        for unit in (u for line in lines if line.replaced for u in line.units):
+            unit.tokens = self._counter.count(unit.text + unit.behind)
         self._drop_down_to(lines, request.target_tokens, request.limit_tokens, before)
         out = _write(lines)
         if not out or self._counter.count(out) >= before:
@@ -121,13 +127,17 @@ class ExtractiveReflector:
         decoration = _DECORATION.match(line)
         start = decoration.end() if decoration else 0
         content = line[start:]
-        lead = _LEAD.match(content)
-        tool = _TOOL.match(content)
+        notes = [] if pinned else [match["text"].rstrip("…") for match in NOTE.finditer(content)]
+        if notes:
+            content = NOTE.sub("", content)
+            line = line[:start] + content
+        lead = LEAD.match(content)
+        tool = TOOL.match(content)
         user = content[:5].casefold() == "user " or content[:9].casefold() == "the user "
         parts: list[tuple[str, str]]
         if lead is not None:
             start += lead.end()
-            parts = list(_sentences(line[start:]))
+            parts = list(sentences(line[start:]))
         elif tool is not None and tool["files"]:
             start += tool.start("files")
             names = tool["files"].split(", ")
@@ -136,7 +146,8 @@ class ExtractiveReflector:
             parts = [(content, "")]
         nested = line[0] in " \t" and sign == "none"
         units = [_Unit(t, b, TRACE if nested else _rank(sign, lead, tool, t), count(t + b)) for t, b in parts]
-        return _Line(line[:start], units, count(line[:start]) + 1, header, sign, user, pinned)
+        who = speaker(content, sign)
+        return _Line(line[:start], units, count(line[:start]) + 1, header, sign, user, who, notes, pinned)
 
 
 def _rank(sign: str, lead: re.Match[str] | None, tool: re.Match[str] | None, text: str) -> int:
@@ -156,16 +167,6 @@ def _rank(sign: str, lead: re.Match[str] | None, tool: re.Match[str] | None, tex
     return WORK if exact else OUTCOME
 
 
-def _sentences(text: str) -> Iterator[tuple[str, str]]:
-    """Sentences with what follows them; put together again they are the text."""
-    at = 0
-    for match in _BOUNDARY.finditer(text):
-        yield text[at : match.start()], match[0]
-        at = match.end()
-    if at < len(text):
-        yield text[at:], ""
-
-
 def _bare(line: str) -> str:
     text = line.strip().lstrip("*- ")
     for sign in SIGNS:
@@ -180,41 +181,87 @@ def _drop_repeated(lines: Sequence[_Line]) -> None:
     for line in lines:
         for unit in line.units if not line.head.rstrip().endswith("Agent changed") else ():
             key = (line.user, _bare(unit.text))
+            if unit.dropped:
+                continue
             if key in seen and not line.pinned:
                 unit.dropped = True
             seen.add(key)
     for line in reversed(lines):
         changed = line.head.rstrip().endswith("Agent changed")
         for unit in line.units:
-            match = _TOOL.match(unit.text)
+            match = TOOL.match(unit.text)
             key = f"file {unit.text}" if changed else match["command"] if match and match["command"] else ""
+            if unit.dropped:
+                continue
             if key and key in newest and not line.pinned:
                 unit.dropped = True
             newest.add(key)
 
 
 def _drop_superseded(lines: Sequence[_Line]) -> None:
-    """What a later sentence of the same speaker replaces goes, with what is nested under it; what it may replace goes
-    early."""
-    for user in (True, False):
-        said = [
-            (line, unit)
-            for line in lines
-            for unit in line.units
-            if line.user == user and not unit.dropped and not _TOOL.match(unit.text)
-        ]
-        for place, verdict in superseded([_SPOKEN.sub("", unit.text) for _, unit in said]).items():
-            line, unit = said[place]
-            if line.pinned or line.sign == "done":
-                continue
-            if verdict == "doubtful":
-                unit.rank = min(unit.rank, DOUBTFUL)
-                continue
-            unit.dropped = True
-            if line.dropped:
-                for child in line.children:
-                    for nested in child.units:
-                        nested.dropped = nested.dropped or not child.pinned
+    """What later sentences replace goes, with what is nested under it. Where that is not sure, or the sentence says
+    more, the words that hold no more are marked."""
+    said = [
+        (line, unit, line.speaker)
+        for line in lines
+        if line.speaker
+        for unit in line.units
+        if not unit.dropped and not TOOL.match(unit.text)
+    ]
+    plain = [MARK.sub("", _SPOKEN.sub(_blank, unit.text)) for _, unit, _ in said]
+    found: dict[int, list[Replaced]] = {}
+
+    def may(old: int, new: int) -> bool:  # the agent does not take back what the user says
+        return said[new][2] == "user" or said[old][2] == "agent"
+
+    for one in replaced(plain, may=may):
+        found.setdefault(one.old, []).append(one)
+    for old, parts in found.items():
+        line, unit, _ = said[old]
+        if not (line.pinned or line.sign == "done"):
+            _replace(line, unit, plain[old], [(p, said[p.new][0]) for p in parts])
+    _mark_noted(lines)
+    for line in lines:
+        if line.replaced and line.dropped:
+            for nested in (unit for child in line.children if not child.pinned for unit in child.units):
+                nested.dropped = True
+
+
+def _replace(line: _Line, unit: _Unit, plain: str, parts: Sequence[tuple[Replaced, _Line]]) -> None:
+    """Let a sentence go whose every part a later one replaces, else mark what holds no more."""
+    line.replaced = True
+    if is_gone(plain, [part for part, _ in parts]):
+        unit.dropped = True
+        return
+    if len(read(plain).clauses) <= len(parts):
+        unit.rank = min(unit.rank, DOUBTFUL)
+    unit.text = insert(unit.text, {part.end: mark(*_moment(newer), _date(line)) for part, newer in parts})
+
+
+def _mark_noted(lines: Sequence[_Line]) -> None:
+    """What a line was found to replace when it was written holds no more, whatever was found now."""
+    for number, newer in enumerate(lines):
+        for words in newer.notes:
+            for older in lines[:number]:
+                for unit in older.units if not older.pinned and older.sign != "done" else ():
+                    if unit.dropped or place(unit.text, words) is None:
+                        continue
+                    older.replaced = True
+                    unit.text = with_marks(unit.text, [Earlier(words, *_moment(newer))], _date(older))
+
+
+def _moment(line: _Line) -> tuple[str, str]:
+    """Date and time of a line, as marks name them."""
+    time = _CLOCK.search(line.head)
+    return _date(line), time[1] if time else ""
+
+
+def _date(line: _Line) -> str:
+    return line.header.removeprefix("Date:").strip()
+
+
+def _blank(match: re.Match[str]) -> str:
+    return " " * len(match[0])
 
 
 def _write(lines: Sequence[_Line]) -> str:

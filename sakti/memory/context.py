@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from sakti.core.resources import read_prompt
+from sakti.core.resources import fill_prompt, read_prompt
 from sakti.core.text import one_line
 from sakti.core.tokens import MESSAGE_OVERHEAD, Counter
-from sakti.core.types import Block, Message, TextPart
-from sakti.memory import dates, modes
+from sakti.core.types import Block, Message, TextPart, Thread
+from sakti.memory import dates, modes, shared
 from sakti.memory.render import render_group
 from sakti.store.memory import Group
 from sakti.store.memory_log import CarryOver
@@ -31,7 +31,13 @@ class ContextBuilder:
         self._cache: dict[tuple[str, str, int, int | None], Block] = {}
         self._last_dates: dict[str, int | None] = {}
         self._texts: dict[tuple[str, str], Block] = {}
-        self._made: tuple[list[Group], int, tuple[Block, ...], int] = ([], 0, (), 0)
+        self._made: tuple[Sequence[Group], int, tuple[Block, ...], int] = ([], 0, (), 0)
+        self._thread: Thread | None = None
+
+    def share(self, thread: Thread) -> None:
+        """From now on the log is one of several threads, shown to this one: each block names its own."""
+        self._thread = thread
+        self._cache, self._made = {}, ([], 0, (), 0)
 
     def log(self, active: Sequence[Group], now: int) -> tuple[Block, ...]:
         """One block for each group, in order; `now` is noon of the day. Empty without observations."""
@@ -41,13 +47,12 @@ class ContextBuilder:
         """Tokens of the log as the model sees it, without the instructions round it."""
         return self._render(active, now)[3]
 
-    def _render(self, active: Sequence[Group], now: int) -> tuple[list[Group], int, tuple[Block, ...], int]:
+    def _render(self, active: Sequence[Group], now: int) -> tuple[Sequence[Group], int, tuple[Block, ...], int]:
         made = self._made
-        # groups never change, so the same ones in the same order on the same day give the same blocks
-        if made[1] == now and len(made[0]) == len(active) and all(a is b for a, b in zip(made[0], active, strict=True)):
+        if made[0] is active and made[1] == now:  # a window's log is never changed, only replaced
             return made
         if not any(g.text for g in active):  # nothing is counted, so a new thread does not load the tokenizer
-            self._made = (list(active), now, (), 0)
+            self._made = (active, now, (), 0)
             return self._made
         previous: int | None = None
         out: list[Block] = [self.text("instructions", self._instructions())]
@@ -58,7 +63,7 @@ class ContextBuilder:
             key = (group.id, group.text, now, previous)  # a correction changes the text
             block = self._cache.get(key)
             if block is None:
-                text = render_group(group, now, previous, tagged=self._tagged)
+                text = render_group(group, now, previous, tagged=self._tagged, threads=self._thread is not None)
                 kind = "reflection" if group.kind == "reflection" else "observations"
                 block = Block(kind, text, tokens=self._counter.count(text))
                 self._last_dates[group.id] = dates.last_header(group.text)
@@ -69,7 +74,7 @@ class ContextBuilder:
         self._cache = fresh
         tokens = sum(b.tokens for b in out[1:])
         out[-1] = dataclasses.replace(out[-1], edge=True)
-        self._made = (list(active), now, tuple(out), tokens)
+        self._made = (active, now, tuple(out), tokens)
         return self._made
 
     def text(self, kind: str, text: str, *, edge: bool = False) -> Block:
@@ -85,12 +90,17 @@ class ContextBuilder:
         parts = [read_prompt("memory-context"), modes.prompt(self._mode, "context")]
         if self._tagged:
             parts.insert(1, read_prompt("memory-recall"))
+        if self._thread is not None:
+            parts.append(shared.told(self._thread, recall=self._tagged))
         return "\n\n".join(p for p in parts if p)
 
     def reminder(self, thread_id: str, resource_id: str) -> Message:
         """The message that stands where raw messages have left: never stored, shown, searched or observed."""
-        text = f"<system-reminder>\n{read_prompt('memory-reminder')}\n</system-reminder>"
-        tokens = self._counter.count(text)
+        words = read_prompt("memory-reminder")
+        if self._thread is not None:
+            words = fill_prompt("memory-reminder-shared", thread=shared.obscured(self._thread.id))
+        text = f"<system-reminder>\n{words}\n</system-reminder>"
+        tokens = self.text("reminder", text).tokens
         return Message(
             REMINDER_ID,
             thread_id,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
-from sakti.memory.flow import Flow
+from sakti.memory.state import MemoryState
 from sakti.store import memory_corrections
 from sakti.store.database import Database
 from sakti.store.memory_corrections import Action, Corrected
@@ -18,31 +18,31 @@ _AGO = re.compile(r"(\d{1,6})\s*([smhdw])(?:\s+ago)?")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
-async def correct(flow: Flow, line: str, action: Action, text: str = "") -> Corrected:
+async def correct(state: MemoryState, line: str, action: Action, text: str = "") -> Corrected:
     """Change a line of the log, named by its id or the end of it. The window follows at once. Raises
     `MemoryFailure`: not_found, ambiguous, empty, unchanged."""
 
     def store(db: Database) -> Corrected:
-        record = flow.window.record.id
+        record = state.window.record.id
         found = memory_corrections.find_line(db, record, line)
-        done = memory_corrections.correct(db, record, found, action, text=text, now=flow.clock.now())
-        flow.failpoint("edit.written")
+        done = memory_corrections.correct(db, record, found, action, text=text, now=state.clock.now())
+        state.failpoint("edit.written")
         return done
 
-    return await flow.rewrite(store)
+    return await state.write(store, "edit")
 
 
-async def undo(flow: Flow, line: str | None = None) -> Corrected:
+async def undo(state: MemoryState, line: str | None = None) -> Corrected:
     """Take back the newest correction of a line, or of the whole log. Raises `MemoryFailure` (not_found)."""
 
     def store(db: Database) -> Corrected:
-        record = flow.window.record.id
+        record = state.window.record.id
         found = memory_corrections.find_line(db, record, line) if line else None
-        done = memory_corrections.undo(db, record, flow.clock.now(), line_id=found)
-        flow.failpoint("edit.written")
+        done = memory_corrections.undo(db, record, state.clock.now(), line_id=found)
+        state.failpoint("edit.written")
         return done
 
-    return await flow.rewrite(store)
+    return await state.write(store, "edit")
 
 
 def parse_time(text: str, now: int, timezone: str) -> int | None:

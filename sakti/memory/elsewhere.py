@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 from sakti.core.resources import read_prompt
 from sakti.core.text import one_line
 from sakti.core.tokens import Counter
 from sakti.memory import dates
+from sakti.memory.shared import obscured, safe_title
 from sakti.store.memory_log import Said
 
 SHARE = 0.2  # of the message threshold: so much of a request it may take
 LINE_CHARACTERS = 600
 _ROLES = {"user": "User", "assistant": "Assistant", "tool": "Tool result"}
-
-
-def obscured(thread_id: str) -> str:
-    """A name for a thread that is always the same and leads nowhere."""
-    return hashlib.sha256(thread_id.encode()).hexdigest()[:8]
 
 
 def text(said: Sequence[Said], counter: Counter, limit: int, timezone: str) -> str:
@@ -27,12 +22,13 @@ def text(said: Sequence[Said], counter: Counter, limit: int, timezone: str) -> s
     head = read_prompt("memory-other-threads")
     used = counter.count(head) + 20
     kept: dict[str, list[str]] = {}
+    titles = {one.thread_id: f' title="{safe_title(one.title)}"' if one.title.strip() else "" for one in said}
     for one in sorted(said, key=lambda s: (s.created_at, s.index), reverse=True):
         words = one_line(one.text, LINE_CHARACTERS)
         if not words:
             continue
         line = f"{_ROLES.get(one.role, one.role)} ({dates.clock_text(one.created_at, timezone)}): {words}"
-        size = counter.count(line) + (1 if one.thread_id in kept else 20)
+        size = counter.count(line) + (1 if one.thread_id in kept else 20 + counter.count(titles[one.thread_id]))
         if used + size > limit:
             break
         kept.setdefault(one.thread_id, []).append(line)
@@ -40,7 +36,7 @@ def text(said: Sequence[Said], counter: Counter, limit: int, timezone: str) -> s
     if not kept:
         return ""
     parts = [
-        "\n".join([f'<thread id="{obscured(thread)}">', *reversed(lines), "</thread>"])
+        "\n".join([f'<thread id="{obscured(thread)}"{titles[thread]}>', *reversed(lines), "</thread>"])
         for thread, lines in reversed(kept.items())
     ]
     return "\n".join(["<other-threads>", head, *parts, "</other-threads>"])

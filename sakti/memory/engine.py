@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,27 +22,30 @@ from sakti.core.events import (
     Event,
     MemoryStatus,
     Notice,
+    StaleLeases,
 )
 from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Block, Message, Thread
 from sakti.memory import backlog, compaction, context, corrections, elsewhere, failpoints, levels, modes, policy, status
-from sakti.memory.flow import Flow, Trigger, load
+from sakti.memory import leaving as exit_work
+from sakti.memory.jobs.lease import PATIENCE_S, Leases
+from sakti.memory.jobs.observation import Observation
+from sakti.memory.jobs.reflection import Reflection, ReflectionUndone
+from sakti.memory.pages import Pages
 from sakti.memory.protocol import Observer, Reflector
-from sakti.memory.window import Window, newest_that_fit, sync_cut
+from sakti.memory.state import NEVER_WAITS, RESTING, MemoryState, Phase, ReflectionPhase, Trigger
+from sakti.memory.window import Window, load, newest_messages, newest_that_fit, sync_cut
 from sakti.memory.work import Worker
 from sakti.store import leases, memory_log
 from sakti.store import memory as memory_store
 from sakti.store import messages as message_store
 from sakti.store import threads as thread_store
-from sakti.store import working_memory as pages
 from sakti.store.database import Database, Store
-from sakti.store.generations import ReflectionUndone
-from sakti.store.memory import Record
+from sakti.store.memory import Record, integrity
 from sakti.store.memory_corrections import Action, Corrected
 
-# A thread that is opened with more than so many thresholds pending is caught up with in the background.
-BACKLOG_FACTOR = 2
+READ_ONLY = "Memory is read-only here (memory.read_only, --no-save): nothing is observed, condensed or corrected."
 NO_WINDOW = 1 << 60  # where nothing is observed no message is in the way of its summary
 
 
@@ -58,7 +61,8 @@ class Prepared:
 
 
 class MemoryEngine:
-    """The memory of one open thread. `owner` names this engine in the leases; `reason` says why this Observer."""
+    """The memory of one open thread. `owner` names this engine in the leases; `reason` says why this Observer;
+    `patience`: seconds that a step waits for what another window observes."""
 
     def __init__(
         self,
@@ -77,13 +81,14 @@ class MemoryEngine:
         goal: str = "",
         reason: str = "",
         failpoint: failpoints.Hook = failpoints.nothing,
+        patience: float = PATIENCE_S,
     ) -> None:
         self._store, self._counter, self._clock, self._ids = store, counter, clock, ids
         self._mode = mode
         self._settings = modes.settings_for(settings, mode)
         self._last_messages = modes.last_messages(settings, mode)
         self._emit = emit
-        self._owner = owner or leases.new_owner()
+        self._leases = Leases(store, owner or leases.new_owner(), patience)
         self._timezone, self._goal, self._failpoint = timezone, goal, failpoint
         self._chosen, self._reason = observer.name, reason
         self._worker = Worker(
@@ -92,7 +97,6 @@ class MemoryEngine:
             clock=clock,
             ids=ids,
             emit=emit,
-            owner=self._owner,
             observer=observer,
             reflector=reflector,
         )
@@ -100,10 +104,14 @@ class MemoryEngine:
         self._levels = levels.Levels(store, counter)
         self._rates: backlog.Rates | None = None
         self._pricing: asyncio.Task[None] | None = None
-        self._flow: Flow | None = None
+        self._state: MemoryState | None = None
+        self._observation: Observation
+        self._reflection: Reflection
         self._step = 0
         self._actor = ""
-        self._working_memory = ""
+        self._pages: Pages
+        self._working_memory: tuple[str, ...] = ()
+        self._carried: str | None = None  # the carry-over, where it may not be stored
         self._last_message_at: int | None = None
         self._gap = 0
         self._room: int | None = None  # set when the provider found a request too long that memory thought fits
@@ -115,82 +123,96 @@ class MemoryEngine:
 
     @property
     def record_id(self) -> str:
-        return self._flow.window.record.id if self._flow else ""
+        return self._state.window.record.id if self._state else ""
 
     @property
     def window_ids(self) -> set[str]:
         """Ids of the messages that the model sees whole."""
-        return {m.id for m in self._flow.window.messages} if self._flow else set()
+        return {m.id for m in self._state.window.messages} if self._state else set()
 
     @property
-    def flow(self) -> Flow:
-        """The state of the open thread's memory, for checks: to be read, never changed."""
-        return self._open()
-
-    def _open(self) -> Flow:
-        if self._flow is None:
+    def state(self) -> MemoryState:
+        """The state of the open thread's memory: to be read, never changed."""
+        if self._state is None:
             raise RuntimeError("the engine has no thread: await open() first")
-        return self._flow
+        return self._state
+
+    @property
+    def observation(self) -> Observation:
+        """The observations of the open thread: to be read, never changed."""
+        return self._observation
+
+    @property
+    def reflection(self) -> Reflection:
+        """The reflections of the open thread: to be read, never changed."""
+        return self._reflection
+
+    @property
+    def _writes(self) -> bool:
+        return not self._settings.read_only and not self._store.read_only_reason
 
     @property
     def _observes(self) -> bool:
-        return self._settings.enabled and not self._settings.read_only and not self._store.read_only_reason
+        return self._settings.enabled and self._writes
 
     async def open(self, thread: Thread) -> None:
-        """Load the thread's record, cursor, log and unobserved messages; clear what a crash left and say
-        so."""
-        if self._flow is not None:
+        """Load the thread's record, cursor, log and unobserved messages; clear what a crash left and mend what an older
+        version damaged, and say so."""
+        if self._state is not None:
             await self.close()
             self._closed = False
-        record, expired = await self._record(thread)
-        for lease in expired:
-            self._emit(
-                Notice(
-                    "information",
-                    "Stale flags detected and cleared",
-                    f"{lease.kind} of thread {lease.thread_id or thread.id}, "
-                    f"begun by {lease.owner.rsplit(':', 1)[0]}, "
-                    "had not finished; it is done anew when it is due.",
-                )
-            )
-        window = await self._store.read(load, Window(thread, record, -1))
+        self._pages = Pages(self._store, self._counter, self._settings, thread.resource_id)
+        self._carried = None
+        if self._settings.scope == "resource":
+            self._builder.share(thread)
+        record, stale, mended = await self._record(thread)
+        for lease in stale:
+            owner = lease.owner.rsplit(":", 1)[0]
+            self._emit(StaleLeases(record.id, lease.thread_id or thread.id, (lease.kind,), owner, lease.started_at))
+        if mended:
+            self._emit(Notice("warning", "Memory was repaired", f"{mended}. No message was lost."))
+        window = await self._store.read(load, Window(thread, record))
         window = await self._load_without_observing(window)
-        self._flow = flow = Flow(
+        self._state = state = MemoryState(
             store=self._store,
             settings=self._settings,
             mode=self._mode,
             clock=self._clock,
             ids=self._ids,
             emit=self._emit,
-            worker=self._worker,
             builder=self._builder,
             window=window,
             timezone=self._timezone or record.observed_timezone,
             changed=self._announce,
+            goal=self._goal,
             failpoint=self._failpoint,
         )
-        flow.goal = self._goal
-        flow.backlog = window.pending > BACKLOG_FACTOR * flow.numbers().block_after
-        if flow.backlog and self._observes:
-            self._pricing = asyncio.create_task(self._find_rates())
+        self._observation = Observation(state, self._worker, self._leases)
+        self._reflection = Reflection(state, self._worker, self._leases)
+        if self._observes:
+            state.settle()
+            state.overflow()
+            if state.phase is Phase.CATCHING_UP:
+                self._pricing = asyncio.create_task(self._find_rates())
         self._actor = str(record.metadata.get("actor") or "")
         newest = window.messages[-1:] or await self._store.read(message_store.page, thread.id, limit=1)
         self._last_message_at = newest[-1].created_at if newest else None
-        await self._find_prompt(flow)
+        await self._find_prompt(state)
         self._new_thread = not newest
-        await self._read_pages(flow)
+        self._working_memory = await self._pages.sent(thread.id)
 
     async def _find_rates(self) -> None:
         """What the Observer costs: the list of prices is slow to load, so nobody waits for it."""
         self._rates = await backlog.rates(self._worker.observer.name)
         self._announce()
 
-    async def _record(self, thread: Thread) -> tuple[Record, list[leases.Lease]]:
+    async def _record(self, thread: Thread) -> tuple[Record, list[leases.Lease], str]:
+        """The record, the leases of windows that are gone, and what had to be mended."""
         scope = self._settings.scope
         key = f"thread:{thread.id}" if scope == "thread" else f"resource:{thread.resource_id}"
         zone, now, new_id = self._timezone or "UTC", self._clock.now(), self._ids.new()
 
-        def make(db: Database) -> tuple[Record, list[leases.Lease]]:
+        def make(db: Database) -> tuple[Record, list[leases.Lease], str]:
             record = memory_store.get_or_create(
                 db,
                 id=new_id,
@@ -203,66 +225,63 @@ class MemoryEngine:
             )
             if self._timezone and record.observed_timezone != self._timezone:
                 memory_store.set_timezone(db, record.id, self._timezone)
-            return record, [*leases.clear_expired(db, record.id, now), *leases.clear_dead(db, record.id)]
+            stale = [*leases.clear_expired(db, record.id, now), *leases.clear_dead(db, record.id)]
+            return record, stale, integrity.mend(db, record.id, now)
 
-        try:
-            return await self._store.write(make)
-        except StoreError as e:
-            self._emit(Notice("warning", "Memory is read-only", e.message))
-            found = await self._store.read(memory_store.get_record, key)
-            empty = Record("", key, scope, thread.id, thread.resource_id, 0, None, None, 0, 0, 0, zone, {})
-            return found or empty, []
+        if not self._settings.read_only:
+            try:
+                return await self._store.write(make)
+            except StoreError as e:
+                self._emit(Notice("warning", "Memory is read-only", e.message))
+        found = await self._store.read(memory_store.get_record, key)
+        empty = Record("", key, scope, thread.id, thread.resource_id, 0, None, None, 0, 0, 0, zone, 0, {})
+        return found or empty, [], ""
 
     async def _load_without_observing(self, window: Window) -> Window:
         if self._settings.enabled:
             return window
         newest = await self._store.read(message_store.page, window.thread.id, limit=max(200, self._last_messages * 4))
-        return Window(window.thread, window.record, -1, messages=newest)
+        return Window(window.thread, window.record, messages=newest)
 
-    async def _find_prompt(self, flow: Flow) -> None:
+    async def _find_prompt(self, state: MemoryState) -> None:
         """The newest prompt, so that a turn which goes on after a crash has it in every request."""
-        window = flow.window
+        window = state.window
         prompt = next((m for m in reversed(window.messages) if m.role == "user"), None)
         if prompt is None and window.cursor >= 0:
             page = await self._store.read(message_store.page, window.thread.id, before=window.cursor + 1, limit=100)
             prompt = next((m for m in reversed(page) if m.role == "user" and m.state == "saved"), None)
-        window.turn_users = [prompt] if prompt else []
+        state.prompts = [prompt] if prompt else []
 
-    async def _read_pages(self, flow: Flow) -> None:
-        """Working memory: the thread's own page, else the workspace's."""
-        thread = flow.window.thread
-        page = await self._store.read(pages.working_memory, "thread", thread.id) or await self._store.read(
-            pages.working_memory, "resource", thread.resource_id
-        )
-        self._working_memory = page[0] if page else ""
-
-    async def _carry_over(self, flow: Flow) -> None:
+    async def _carry_over(self, state: MemoryState) -> None:
         """What a new thread starts with, made at its first turn and frozen from then on."""
         self._new_thread = False
-        thread = flow.window.thread
+        thread = state.window.thread
         if "carry_over" in thread.metadata or not self._settings.carry_over or thread.parent_id:
             return
         earlier = await self._store.read(memory_log.carry_over, thread.resource_id, thread.id)
         text = "" if earlier is None else context.carry_over_text(earlier, "", self._counter, self._settings.carry_over)
-        with contextlib.suppress(StoreError):  # read-only: the block is made anew at the next start
-            await self._store.write(thread_store.update_metadata, thread.id, {"carry_over": text})
-        flow.window.thread = dataclasses.replace(thread, metadata={**thread.metadata, "carry_over": text})
+        self._carried = text
+        if self._writes or self._store.not_saved:
+            with contextlib.suppress(StoreError):  # the block is made anew at the next start
+                await self._store.write(thread_store.update_metadata, thread.id, {"carry_over": text})
 
     # --- a turn -----------------------------------------------------------------------------------------
 
     async def begin_turn(self, *, provider: str, model: str) -> None:
         """Take in what other processes changed; activate early when the prompt cache is cold anyway: after
         idle time, or because another provider or model is asked now."""
-        flow = self._open()
+        state = self.state
         if self._new_thread:
-            await self._carry_over(flow)
-        await self._catch_up(flow)
+            await self._carry_over(state)
+        if self._settings.enabled:
+            await state.refresh()
+        self._working_memory = await self._pages.sent(state.window.thread.id)
         if not self._settings.enabled:
-            await self._levels.load(flow.window.thread)
-        await self._read_elsewhere(flow)
+            await self._levels.load(state.window.thread)
+        await self._read_elsewhere(state)
         actor = f"{provider}/{model}"
         trigger: Trigger | None = None
-        before = [m for m in flow.window.messages if m.id not in {u.id for u in flow.window.turn_users}]
+        before = [m for m in state.window.messages if m.id not in {u.id for u in state.prompts}]
         ttl = policy.parse_activation_ttl(self._settings.activate_after_idle, "memory.activate_after_idle")
         if ttl == "auto":
             ttl = policy.resolve_auto_activation_ttl(provider, model)
@@ -272,184 +291,156 @@ class MemoryEngine:
             trigger = "idle"
         if self._observes:
             if actor != self._actor:
-                await self._write_quietly(flow, {"actor": actor})
-            if trigger is not None and flow.hold_until is None:
-                await flow.activate_due(trigger)
+                await self._write_quietly(state, {"actor": actor})
+            if trigger is not None and state.phase not in RESTING:
+                await state.activate_due(trigger)
         self._actor = actor
 
-    async def _read_elsewhere(self, flow: Flow) -> None:
+    async def _read_elsewhere(self, state: MemoryState) -> None:
         """With one log for the workspace: once a turn, so that the requests of a turn begin alike."""
-        window = flow.window
+        window = state.window
         if not self._settings.enabled or window.record.scope != "resource":
             return
         found = await self._store.read(
             memory_log.unobserved_elsewhere, window.record.id, window.thread.resource_id, window.thread.id
         )
-        limit = int(flow.numbers().threshold * elsewhere.SHARE)
-        self._elsewhere = elsewhere.text(found, self._counter, limit, flow.timezone) if found else ""
-
-    async def _catch_up(self, flow: Flow) -> None:
-        window = flow.window
-        known = window.messages[-1].index if window.messages else window.cursor
-        waiting = [m.id for m in window.messages if m.state == "provisional"]
-
-        def read(db: Database) -> tuple[list[Message], list[Message], tuple[str, int] | None]:
-            page = pages.working_memory(db, "thread", window.thread.id) or pages.working_memory(
-                db, "resource", window.thread.resource_id
-            )
-            return (
-                message_store.after(db, window.thread.id, known),
-                message_store.get_many(db, waiting),
-                page,
-            )
-
-        new, settled, page = await self._store.read(read)
-        self._working_memory = page[0] if page else ""
-        window.replace({m.id: m for m in settled})
-        for message in new:
-            window.add(message)
-        if self._settings.enabled:
-            await flow.refresh()
+        limit = int(state.numbers().threshold * elsewhere.SHARE)
+        self._elsewhere = elsewhere.text(found, self._counter, limit, state.timezone) if found else ""
 
     def add(self, message: Message) -> None:
         """A message that was just made durable enters the window."""
-        flow = self._open()
+        state = self.state
         if message.role == "user":
             if self._step == 0:
-                flow.window.turn_users = []
+                state.prompts = []
                 self._gap = 0 if self._last_message_at is None else message.created_at - self._last_message_at
-            flow.window.turn_users.append(message)
-        flow.window.add(message)
+            state.prompts.append(message)
+        state.window.add(message)
         self._last_message_at = message.created_at
 
     def forget(self, message_ids: list[str]) -> None:
         """These messages were withheld by a guardrail: they leave the window."""
-        self._open().window.forget(set(message_ids))
+        self.state.window.forget(set(message_ids))
         self._step = 0
 
     def expect(self, budget: int) -> None:
         """Tell before the first request what the model's window will leave, so that the thresholds shown hold."""
-        self._open().budget = budget
+        self.state.budget = budget
 
     async def prepare(self, *, step: int, budget: int | None = None) -> Prepared:
         """The window for the next model call. `budget`: tokens that the model's window leaves for memory and
         messages (None: not known). Waits for a model only above `block_after`, or at the threshold when
         nothing is buffered and nothing is running."""
-        flow = self._open()
-        self._step, flow.budget = step, budget
+        state = self.state
+        self._step, state.budget = step, budget
         if self._observes:
-            await self._move(flow)
+            await self._move(state)
         now = self.status()
         self._emit(now)
-        return Prepared(self._blocks(flow), self._messages(flow), self._tail(flow), now)
+        return Prepared(self._blocks(state), self._messages(state), self._tail(state), now)
 
     def preview(self) -> Prepared:
         """The window as it would be sent now; nothing is moved, written or told."""
-        flow = self._open()
-        return Prepared(self._blocks(flow), self._messages(flow), self._tail(flow), self.status())
+        state = self.state
+        return Prepared(self._blocks(state), self._messages(state), self._tail(state), self.status())
 
-    async def _move(self, flow: Flow) -> None:
-        if flow.hold_until is not None:
-            if flow.window.pending < flow.hold_until:
-                return
-            flow.hold_until = None
-            await self._write_quietly(flow, {"hold_until": None})
-        await flow.activate_due()
-        numbers = flow.numbers()
-        flow.backlog = (flow.backlog or flow.paused) and flow.window.pending > numbers.block_after
-        flow.observing.start(numbers)
-        flow.reflecting.start(numbers)
-        await self._wait_for_messages(flow)
-        await flow.reflecting.settle()
-        await self._wait_for_messages(flow)  # what was running may have ended while the log was waited for
+    async def _move(self, state: MemoryState) -> None:
+        """Before a request: activate what is due, begin what is due, wait where it must be."""
+        state.settle()
+        if state.phase is Phase.HELD:
+            return
+        await state.activate_due()
+        self._observation.start()
+        self._reflection.start()
+        await self._wait_for_messages(state)
+        await self._reflection.settle()
+        await self._wait_for_messages(state)  # what was running may have ended while the log was waited for
 
-    async def _wait_for_messages(self, flow: Flow) -> None:
-        while not (flow.backlog or flow.paused):
-            numbers, window = flow.numbers(), flow.window
-            running = flow.observing.producing()
+    async def _wait_for_messages(self, state: MemoryState) -> None:
+        """Wait above `block_after`, or at the threshold when nothing is ready and nothing runs, until that is over or
+        nothing more can be done. Whoever waits first activates what is ready, here or in another window."""
+        patient = True
+        while state.phase not in NEVER_WAITS:
+            numbers, window = state.numbers(), state.window
+            running = self._observation.running()
             if window.pending < numbers.threshold:
                 return
             if window.pending <= numbers.block_after and (window.ready() or running):
                 return
             before = window.pending
             if running is not None:
-                await asyncio.wait([running])
-                await flow.activate_due()
-                if flow.window.pending < before or flow.observing.producing() is not None:
-                    continue
-            if not flow.observing.may_try():
-                return
-            messages = flow.window.uncovered()
+                await self._observation.join()
+                await state.activate_due()
+                continue
+            messages = state.window.uncovered()
             floor = policy.resolve_retention_floor(numbers.activation, numbers.threshold)
             cut = sync_cut(messages, numbers.threshold, floor)
-            if not await flow.observing.now(messages[:cut]) or flow.window.pending >= before:
+            if state.window.ready() or not cut:
+                return
+            await self._observation.now(messages[:cut])
+            if self._observation.elsewhere and patient:
+                patient = False
+                await self._observation.join_others()
+                await state.activate_due()
+            elif state.window.pending >= before:
                 return
 
     async def end_turn(self) -> None:
         """The turn is saved. What is pending may be buffered; never waits for a model."""
-        flow = self._open()
+        state = self.state
         self._step = 0
         self._room = None
-        if not self._settings.read_only and not self._store.read_only_reason:
-            self._levels.start(flow.window, flow.window.cursor + 1 if self._settings.enabled else NO_WINDOW)
-        if self._observes and flow.hold_until is None:
-            numbers = flow.numbers()
-            flow.observing.start(numbers, at_end=True)
-            flow.reflecting.start(numbers)
+        if self._writes:
+            self._levels.start(state.window, state.window.cursor + 1 if self._settings.enabled else NO_WINDOW)
+        if self._observes:
+            state.settle()
+            self._observation.start(at_end=True)
+            self._reflection.start()
 
-    async def _write_quietly(self, flow: Flow, changes: dict[str, object]) -> None:
+    async def _write_quietly(self, state: MemoryState, changes: dict[str, object]) -> None:
         try:
-            await self._store.write(memory_store.set_record_metadata, flow.window.record.id, changes)
+            await self._store.write(memory_store.set_record_metadata, state.window.record.id, changes)
         except SaktiError as e:
             self._emit(Notice("warning", e.title, e.message))
 
     # --- the request ------------------------------------------------------------------------------------
 
-    def _blocks(self, flow: Flow) -> tuple[Block, ...]:
-        out: list[Block] = []
-        if self._working_memory.strip():
-            out.append(
-                self._builder.text(
-                    "working_memory", f"<working-memory>\n{self._working_memory.strip()}\n</working-memory>"
-                )
-            )
-        carried = str(flow.window.thread.metadata.get("carry_over") or "")
+    def _blocks(self, state: MemoryState) -> tuple[Block, ...]:
+        out = [self._builder.text("working_memory", text) for text in self._working_memory]
+        carried = str(state.window.thread.metadata.get("carry_over", self._carried) or "")
         if carried:
             out.append(self._builder.text("carry_over", f"<carry-over>\n{carried}\n</carry-over>"))
-        log = self._builder.log(flow.window.active, flow.today) if self._settings.enabled else ()
+        log = self._builder.log(state.window.active, state.today) if self._settings.enabled else ()
         if not log and out:
             out[-1] = dataclasses.replace(out[-1], edge=True)
         others = (self._builder.text("other_threads", self._elsewhere),) if self._elsewhere else ()
         return (*out, *log, *others)
 
-    def _messages(self, flow: Flow) -> tuple[Message, ...]:
-        window = flow.window
+    def _messages(self, state: MemoryState) -> tuple[Message, ...]:
+        window = state.window
         messages = [m for m in window.messages if m.tokens or m.parts]
         if not self._settings.enabled:
-            raw = self._levels.uncovered(messages, window.turn_users)
-            sent = [*self._levels.blocks, *_newest(raw, self._last_messages, window.turn_users)]
+            raw = self._levels.uncovered(messages, state.prompts)
+            sent = [*self._levels.blocks, *newest_messages(raw, self._last_messages, state.prompts)]
             return tuple(sorted(sent, key=lambda m: m.index))
         gone = window.cursor >= 0 and bool(window.active)
-        head = [m for m in window.turn_users if m.index <= window.cursor]
+        head = [m for m in state.prompts if m.index <= window.cursor]
         messages = [*head, *messages]
         reminder = self._builder.reminder(window.thread.id, window.thread.resource_id) if gone else None
-        room = flow.budget
+        room = state.budget
         if room is not None:
-            room -= sum(b.tokens for b in self._blocks(flow)) + (reminder.tokens if reminder else 0)
-        if flow.backlog:
-            limit = flow.numbers().block_after
-            room = limit if room is None else min(room, limit)
-        if self._room is not None:
-            room = self._room if room is None else min(room, self._room)
+            room -= sum(b.tokens for b in self._blocks(state)) + (reminder.tokens if reminder else 0)
+        limits = [x for x in (room, state.room(), self._room) if x is not None]
+        room = min(limits, default=None)
         if room is not None and sum(m.tokens for m in messages) > room:
-            messages = newest_that_fit(messages, room, window.turn_users)
+            messages = newest_that_fit(messages, room, state.prompts)
         return (reminder, *messages) if reminder else tuple(messages)
 
-    def _tail(self, flow: Flow) -> tuple[str, ...]:
-        metadata = flow.window.thread.metadata
+    def _tail(self, state: MemoryState) -> tuple[str, ...]:
+        metadata = state.window.thread.metadata
         if not self._settings.enabled:
             return context.tail(None, None, self._gap)
-        newest = max((m.index for m in flow.window.turn_users), default=-1)
+        newest = max((m.index for m in state.prompts), default=-1)
         response = metadata.get("suggested_response") if metadata.get("task_index", -1) >= newest else None
         return context.tail(metadata.get("current_task"), response, self._gap)
 
@@ -457,34 +448,49 @@ class MemoryEngine:
         """The windows as they are now; the same numbers as in the request."""
         observer = self._worker.observer.name
         return status.status(
-            self._open(),
+            self.state,
             self._step,
             observer,
             self._worker.reflector.name,
+            running=self._observation.running() is not None,
             approximate=self._counter.approximate,
             reason=self._reason if observer == self._chosen else f"{self._chosen} could not observe",
-            left=backlog.left(self._open(), observer, self._rates),
+            left=backlog.left(self.state, observer, self._rates),
         )
 
     def _announce(self) -> None:
-        if not self._closed and self._flow is not None:
+        if not self._closed and self._state is not None:
             self._emit(self.status())
 
     # --- by hand ----------------------------------------------------------------------------------------
+
+    def _must_write(self) -> None:
+        """Raises `MemoryFailure` (read_only) where memory is only read."""
+        if not self._writes:
+            raise MemoryFailure(self._store.read_only_reason or READ_ONLY, code="read_only")
+
+    @contextlib.asynccontextmanager
+    async def _by_hand(self) -> AsyncGenerator[MemoryState]:
+        """The door of everything that people do to memory: nobody else is at work in the thread, and what others did is
+        in the window. Raises `MemoryFailure` (busy, read_only)."""
+        state = self.state
+        self._must_write()
+        async with self._leases.turn(state.window.thread.id):
+            await state.refresh()
+            yield state
 
     async def observe_now(self, focus: str = "") -> bool:
         """The provider found the request too long: put what is ready into the log, observe all but the last
         exchange, and where even that is not to be had, send less of it. False when nothing can be made
         smaller."""
-        flow = self._open()
-        before = flow.window.pending
-        while (running := flow.observing.running()) is not None:
-            await asyncio.wait([running])
+        state = self.state
+        before = state.window.pending
         if self._observes:
-            await compaction.observe_all(flow, focus, whole_turn=False)
-        if flow.window.pending < before:
+            await self._observation.join()
+            await compaction.observe_all(self._observation, focus, [], whole_turn=False)
+        if state.window.pending < before:
             return True
-        messages = flow.window.messages
+        messages = state.window.messages
         cuts = [c for c in policy.safe_cuts(messages) if c < len(messages)]
         if len(cuts) < 2:
             return False
@@ -493,76 +499,91 @@ class MemoryEngine:
 
     async def compact(self, focus: str = "") -> CompactionFinished:
         """Observe everything pending but the last exchange; joins what runs. Nothing pending: `messages` is
-        0 and no model is asked."""
-        flow = self._open()
-        done = await compaction.compact(flow, focus)
+        0 and no model is asked. Raises `MemoryFailure` (busy) while another window is at work in the thread."""
+        async with self._by_hand():
+            done = await compaction.compact(self._observation, focus)
         if not self._closed:  # else another thread is on the screen
             self._emit(done)
         self._announce()
         return done
 
     async def undo_compaction(self) -> CompactionFinished | None:
-        """Log and window exactly as before the last compaction; None when there is none, or when newer
-        observations build on it (a Notice says so). Automatic observation then waits for one more
-        interval."""
-        flow = self._open()
-        done = await compaction.undo(flow)
+        """Log and window exactly as before the last compaction; None when there is none, or when undoing it would
+        change anything else (a Notice says so). Automatic observation then waits for one more interval. Raises
+        `MemoryFailure` (busy)."""
+        async with self._by_hand():
+            done = await compaction.undo(self._observation)
         if done is not None:
             self._emit(done)
         return done
 
     async def correct(self, line: str, action: Action, text: str = "") -> Corrected:
         """Pin, unpin, edit or forget a line of the log, named by its id or the end of it. Raises
-        `MemoryFailure`: not_found, ambiguous, empty, unchanged."""
-        return await corrections.correct(self._open(), line, action, text)
+        `MemoryFailure`: not_found, ambiguous, empty, unchanged, busy."""
+        async with self._by_hand() as state:
+            return await corrections.correct(state, line, action, text)
 
     async def undo_correction(self, line: str | None = None) -> Corrected:
-        """Take back the newest correction, of a line or of the whole log. Raises `MemoryFailure`
-        (not_found)."""
-        return await corrections.undo(self._open(), line)
+        """Undo the newest correction, of a line or of the whole log. Raises `MemoryFailure` (not_found, busy)."""
+        async with self._by_hand() as state:
+            return await corrections.undo(state, line)
 
     async def reflect_now(self) -> bool:
         """Condense the whole log now; waits for the Reflector. False when there is nothing to condense, or
-        nothing came of it (`status().note` says why)."""
-        flow = self._open()
-        await self.wait_idle()
-        before = flow.window.record.generation_count
-        if flow.window.reflection is None:
-            if not flow.reflecting.begin(flow.numbers(), 0, whole=True):
-                return False
-            await self.wait_idle()
-        if flow.window.reflection is not None:
-            await flow.activate([], "threshold", with_reflection=True)
-        return flow.window.record.generation_count > before
+        nothing came of it (`status().note` says why). Raises `MemoryFailure` (busy)."""
+        async with self._by_hand() as state:
+            await self._observation.join()
+            await self._reflection.join()
+            before = state.window.record.generation_count
+            if state.reflection_phase is not ReflectionPhase.READY:
+                self._reflection.begin(0, whole=True)
+                await self._reflection.join()
+            if state.reflection_phase is ReflectionPhase.READY:
+                await state.try_move(memory_store.Activate((), reflection=True), "activate", "threshold")
+            return state.window.record.generation_count > before
 
     async def undo_reflection(self, generation: int | None = None) -> ReflectionUndone:
         """The log as before a reflection (the newest by default), with what was observed since behind it; then
         nothing is condensed by itself until the log has grown by one more interval. Raises `MemoryFailure`:
-        not_found, conflict (a newer reflection was made from it)."""
-        return await self._open().reflecting.undo(generation)
+        not_found, conflict (a newer reflection was made from it), busy."""
+        async with self._by_hand():
+            return await self._reflection.undo(generation)
+
+    async def observe_left(self) -> bool:
+        """Put everything that may be observed into the log, when the user leaves; False when nothing came of it."""
+        async with self._by_hand():
+            return await exit_work.observe_left(self._observation)
+
+    def left(self) -> int:
+        """Tokens that `observe_left` would observe; 0 where nothing is observed by itself."""
+        return exit_work.left(self.state) if self._observes and self.state.phase is not Phase.PAUSED else 0
 
     async def pause(self) -> None:
         """Ask no model in the background, for this memory, until `resume`, in other windows and after a restart too;
         the newest messages that fit are sent meanwhile. By hand (`compact`, `reflect_now`) everything goes."""
-        flow = self._open()
-        await backlog.pause(flow)
+        self._must_write()
+        await backlog.mark(self.state, paused=True)
         if self._pricing is None:
             self._pricing = asyncio.create_task(self._find_rates())
 
     async def resume(self, *, start: bool = True) -> None:
-        """Go on where `pause` stopped: oldest first, in the background, at once or with the next turn."""
-        if not self._observes:
-            raise MemoryFailure("Memory is off or read-only here: there is nothing to resume.", code="off")
-        await backlog.resume(self._open(), start=start)
+        """Go on where `pause` stopped: oldest first, in the background, at once or (not `start`) with the next turn."""
+        self._must_write()
+        if not self._settings.enabled:
+            raise MemoryFailure("Memory is off here: there is nothing to resume.", code="off")
+        await backlog.mark(self.state, paused=False)
+        if start:
+            self._observation.start()
 
     def compact_preview(self) -> tuple[int, int, int]:
         """(messages that /compact would observe, tokens of messages and log now, an estimate of them
         after)."""
-        return compaction.preview(self._open())
+        return compaction.preview(self.state)
 
     def tasks(self) -> list[asyncio.Task[Any]]:
         """All background work that goes on."""
-        return [*self._open().tasks(), *self._levels.running()]
+        work = (self._observation.running(), self._reflection.running())
+        return [*(t for t in work if t is not None), *self._levels.running()]
 
     async def wait_idle(self) -> None:
         """Until no background work runs."""
@@ -572,8 +593,7 @@ class MemoryEngine:
     async def close(self) -> None:
         """Give up background work; never waits for a model."""
         self._closed = True
-        flow = self._flow
-        if flow is None:
+        if self._state is None:
             return
         tasks = self.tasks()
         if self._pricing is not None and not self._pricing.done():
@@ -582,11 +602,3 @@ class MemoryEngine:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-
-
-def _newest(messages: list[Message], count: int, keep: list[Message]) -> list[Message]:
-    """The newest `count` messages, a little more where a tool exchange would be cut; the prompt always."""
-    start = max(0, len(messages) - count)
-    start = max((c for c in policy.safe_cuts(messages) if c <= start), default=0)
-    kept = {m.id for m in keep}
-    return [m for i, m in enumerate(messages) if i >= start or m.id in kept]

@@ -28,7 +28,8 @@ def units(text: str) -> bytes:
 
 
 def cut(text: str, limit: int) -> str:
-    """The first `limit` UTF-16 units; a pair that the cut would halve becomes a lone surrogate, as there."""
+    """The first `limit` UTF-16 units; a pair that the cut would halve goes whole."""
     if length(text) <= limit:
         return text
-    return units(text)[: 2 * limit].decode("utf-16-le", "surrogatepass")
+    kept = units(text)[: 2 * limit].decode("utf-16-le", "surrogatepass")
+    return kept[:-1] if "\ud800" <= kept[-1:] <= "\udbff" else kept

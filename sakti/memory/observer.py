@@ -15,6 +15,8 @@ from sakti.memory.window import slices
 
 # A model whose window is smaller than this gets the condensed instructions.
 SMALL_WINDOW = 16_000
+# The end of the log is at most so much of what is observed: in small windows it would be most of the input.
+PREVIOUS_SHARE = 0.4
 # What stands round the messages in a prompt, and what times, roles and names of tools add to them.
 FRAME_TOKENS, TRANSCRIPT_SHARE, LEAST_ROOM = 300, 0.85, 500
 
@@ -52,7 +54,8 @@ class ModelObserver:
     def prompt(self, request: ObserveInput) -> str:
         """What the model is asked: the log's tail, how things stand, the new messages."""
         count = self._asker.counter.count
-        log = log_tail(request.log, self._previous_tokens, count)
+        size = sum(m.tokens for m in request.messages)
+        log = log_tail(request.log, min(self._previous_tokens, int(size * PREVIOUS_SHARE)), count)
         state = [
             f"- {name}: {value}"
             for name, value in (

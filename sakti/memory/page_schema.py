@@ -11,6 +11,7 @@ from sakti.core.errors import ConfigError, MemoryFailure
 from sakti.core.resources import fill_prompt
 from sakti.core.text import one_line
 from sakti.core.types import Json
+from sakti.memory import page_files
 
 SETTING = "memory.working_memory.schema"
 LONGEST = 20_000  # characters: the model is told the whole of it
@@ -23,23 +24,21 @@ def _library(name: str) -> Any:
 
 def load(name: str | None, workspace: Path) -> Json | None:
     """The schema in the file `name`, relative to the workspace; None where none is set. Raises `ConfigError` for a
-    file that holds none."""
+    file that holds none, and for one outside of workspace and configuration."""
     if name is None:
         return None
     validators, errors = _library("jsonschema.validators"), _library("jsonschema.exceptions")
-    path = workspace / Path(name).expanduser()
+    path = page_files.find(SETTING, name, workspace)
+    text = page_files.read(SETTING, path, LONGEST)
     try:
-        text = path.read_text("utf-8")
         schema: Any = json.loads(text)
         validators.validator_for(schema).check_schema(schema)
-    except (OSError, ValueError) as e:
+    except (ValueError, RecursionError) as e:
         raise ConfigError(f"{SETTING}: {path} cannot be read as JSON: {e}.") from e
     except errors.SchemaError as e:
         raise ConfigError(f"{SETTING}: {path} is no JSON schema: {one_line(e.message, 200)} at {e.json_path}.") from e
     if not isinstance(schema, dict):
         raise ConfigError(f"{SETTING}: {path} must hold a JSON object.")
-    if len(text) > LONGEST:
-        raise ConfigError(f"{SETTING}: {path} has {len(text)} characters; {LONGEST} is the limit.")
     return cast("Json", schema)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sakti.memory import js
-from sakti.memory.js import BOL, EOL, S
+from sakti.memory.js import BOL, S
 
 MAX_LINE = 10_000
 TRUNCATED = " … [truncated]"
@@ -86,14 +86,11 @@ def parse_observer_output(text: str) -> Parsed:
     )
 
 
-def parse_reflector_output(text: str, source: str | None = None, new_id: str = "reflection") -> Parsed:
-    """As `parse_observer_output`, but an answer without any tag or list is taken whole. Where `source` holds
-    observation groups, what was kept of them is put into groups with their ranges (see `regroup`)."""
+def parse_reflector_output(text: str) -> Parsed:
+    """As `parse_observer_output`, but an answer without any tag or list is taken whole."""
     if detect_degenerate_repetition(text):
         return Parsed("", degenerate=True)
     observations = sanitize_observation_lines(_observations(text, js.trim(text)))
-    if source:
-        observations = regroup(observations, source, new_id)
     return Parsed(observations, _first(_TASK, text), _first(_RESPONSE_INLINE, text), None)
 
 
@@ -135,56 +132,8 @@ def take_sections(text: str, names: Sequence[str]) -> tuple[str, list[tuple[str,
     return re.sub(rf"</?(?:{any_name})\b[^<>\n]*>", "", rest, flags=re.IGNORECASE), lines
 
 
-# --- groups -------------------------------------------------------------------------------------------------
-
-_GROUP = re.compile(r"<observation-group\b([^>]*)>(.*?)</observation-group>", re.DOTALL)
-_ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
-_HEADING = re.compile(rf"{BOL}## Group (?:`([^`\n]+)`|[^\n]*){EOL}")
-_RANGE_LINE = re.compile(r"^_range: `[^`]*`_$")
-
-
-def regroup(text: str, source: str, new_id: str) -> str:
-    """The Reflector's text as groups: what stands under a `## Group` heading keeps the ranges of the source
-    groups whose lines it repeats (else of the group at its place), a text without headings gets the union."""
-    groups = [(dict(_ATTRIBUTE.findall(m[1])).get("range", ""), _lines(m[2])) for m in _GROUP.finditer(source)]
-    if not groups or not js.trim(text):
-        return text
-    headings = list(_HEADING.finditer(text))
-    if not headings:
-        return _wrap(new_id, _union([r for r, _ in groups]), js.trim(text))
-    sections = [
-        (h[1], text[h.end() : following.start() if following else len(text)])
-        for h, following in zip(headings, [*headings[1:], None], strict=True)
-    ]
-    lead = js.trim(text[: headings[0].start()])
-    if lead:
-        sections.insert(0, (None, lead))
-    out: list[str] = []
-    for number, (name, raw) in enumerate(sections):
-        body = js.trim("\n".join(line for line in raw.split("\n") if not _RANGE_LINE.match(js.trim(line))))
-        lines = _lines(body)
-        kept = [r for r, known in groups if lines & known] or [groups[min(number, len(groups) - 1)][0]]
-        out.append(_wrap(name or f"derived-group-{number + 1}", _union(kept), body))
-    return "\n\n".join(out)
-
-
-def _lines(text: str) -> set[str]:
-    return {t for line in text.split("\n") if (t := js.trim(line))}
-
-
-def _union(ranges: list[str]) -> str:
-    pieces = [p for r in ranges for p in r.split(",") if p]
-    return f"{pieces[0].split(':')[0]}:{pieces[-1].split(':')[-1]}" if pieces else ""
-
-
-def _wrap(identifier: str, span: str, body: str) -> str:
-    head = f'<observation-group id="{identifier}" range="{span}" kind="reflection">'
-    return f"{head}\n{body}\n</observation-group>"
-
-
 # --- anchors --------------------------------------------------------------------------------------------
 
-_ANCHOR = re.compile(r"\[(O[0-9]+(?:-N[0-9]+)?)\]")
 _ANCHORED = re.compile(rf"({S}*)\[O[0-9]+(?:-N[0-9]+)?\]{S}*")
 _DATE_LINE = re.compile(rf"Date:{S}+")
 _TAG_LINE = re.compile(r"</?[a-z][^>]*>", re.IGNORECASE)
@@ -219,11 +168,6 @@ def strip_ephemeral_anchor_ids(text: str) -> str:
         line if (match := _ANCHORED.match(line)) is None else match[1] + line[match.end() :]
         for line in text.split("\n")
     )
-
-
-def parse_anchor_id(line: str) -> str | None:
-    match = _ANCHOR.match(line)
-    return match[1] if match else None
 
 
 # --- our own clean step ---------------------------------------------------------------------------------

@@ -69,13 +69,6 @@ def resolve_retention_floor(activation: float, threshold: float) -> float:
     return threshold * (1 - max(0, min(1, activation)))
 
 
-def resolve_activation_ratio(activation: float, threshold: float) -> float:
-    """The share of the threshold that an activation takes away."""
-    if activation >= 1000:
-        return max(0, min(1, 1 - activation / threshold))
-    return max(0, min(1, activation))
-
-
 OVERSHOOT_SHARE = 0.95  # of the floor: so much of what should stay may go at most
 SMALLEST_REST = 1000
 
@@ -129,6 +122,28 @@ def interval_crossed(tokens: float, last_boundary: float, buffer: float, thresho
     if last_boundary > tokens:
         last_boundary = 0
     return math.floor(tokens / buffer) > math.floor(last_boundary / buffer)
+
+
+RETRY_AFTER_MS = MINUTE
+LONGEST_RETRY = 8  # times the interval and the time of the first retry
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """When what failed `failures` times in a row is tried again: at `tokens` pending, at the latest at `time` (Unix
+    ms). The distance doubles with each failure."""
+
+    failures: int = 0
+    tokens: int = 0
+    time: int = 0
+
+    def after(self, pending: int, now: int, interval: int) -> Backoff:
+        """One more failure, with so much pending."""
+        step = min(LONGEST_RETRY, 2**self.failures)
+        return Backoff(self.failures + 1, pending + interval * step, now + RETRY_AFTER_MS * step)
+
+    def due(self, pending: int, now: int) -> bool:
+        return not self.failures or pending >= self.tokens or now >= self.time
 
 
 # --- idle time ------------------------------------------------------------------------------------------
@@ -190,28 +205,14 @@ def open_calls(messages: Sequence[Message]) -> set[str]:
     return calls - {r.call_id for m in messages for r in m.tool_results}
 
 
-def select_safe_buffer_prefix(messages: Sequence[Message], *, by_time: bool = True) -> tuple[Message, ...]:
-    """The messages, oldest first, that no running tool call touches.
-
-    A call without a result keeps its message and what follows out while it is the newest thing there is; once
-    something newer stands behind it, it is over. `by_time` is for cursors that are times (the golden
-    vectors): there a cut must lie between messages more than a millisecond apart. The engine's cursor is an
-    index.
-    """
-    if not messages:
-        return ()
+def select_safe_buffer_prefix(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The messages, oldest first, that no running tool call touches: a call without a result keeps its message and
+    what follows out as long as nothing but results stands behind it. Once something else does, it is over."""
     waiting = open_calls(messages)
-    newest = messages[-1].created_at
-    cut = len(messages)
     for number, message in enumerate(messages):
-        if not any(c.id in waiting for c in message.tool_calls):
-            continue
-        if message.created_at >= newest if by_time else all(m.role == "tool" for m in messages[number + 1 :]):
-            cut = number
-            break
-    while by_time and 0 < cut < len(messages) and messages[cut - 1].created_at + 1 >= messages[cut].created_at:
-        cut -= 1
-    return tuple(messages[:cut])
+        if any(c.id in waiting for c in message.tool_calls) and all(m.role == "tool" for m in messages[number + 1 :]):
+            return tuple(messages[:number])
+    return tuple(messages)
 
 
 def safe_cuts(messages: Sequence[Message]) -> list[int]:

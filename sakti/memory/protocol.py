@@ -59,7 +59,8 @@ class ObserveResult:
 class ReflectInput:
     """Log texts to condense, oldest first, each with its group's id; `pinned` lines must survive word for
     word. `target_tokens` is what to come down to, `limit_tokens` what the result may hold at most before the log is too
-    long again (None: not known), `start_level` how hard to try first (0–4)."""
+    long again (None: not known), `start_level` how hard to try first (0–4). `labels`: in a log of several threads whose
+    lines a group's are, by its id."""
 
     thread_id: str
     groups: tuple[tuple[str, str], ...]
@@ -69,6 +70,7 @@ class ReflectInput:
     mode: str = "default"
     focus: str = ""
     limit_tokens: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)

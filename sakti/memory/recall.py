@@ -4,6 +4,7 @@ kept."""
 from __future__ import annotations
 
 import json
+import re
 from typing import Literal
 
 from sakti.core.errors import MemoryFailure
@@ -21,6 +22,7 @@ from sakti.core.types import (
     ToolCallPart,
     ToolResultPart,
 )
+from sakti.memory.shared import obscured
 from sakti.memory.transcript import cut
 from sakti.store import memory_log
 from sakti.store import messages as message_store
@@ -45,13 +47,14 @@ async def recall(
     char_offset: int = 0,
     limit_tokens: int = PAGE_TOKENS,
 ) -> Json:
-    """Messages from the place that `id` names (a group's or a message's id, or its short form): page 0
-    begins there, 1, 2 … follow, -1, -2 … come before. Low detail cuts texts and names parts by index; high
-    detail gives whole parts, one of them with `part_index`, from `char_offset` on. Raises `MemoryFailure`
-    (not_found, bad_request)."""
+    """Messages from the place that `id` names (a group's or a message's id, its short form, or THREAD/FIRST-LAST as
+    tags of a shared log have it): page 0 begins there, 1, 2 … follow, -1, -2 … come before. Of a group that stands for
+    several threads the open one's are shown, else the last one's, and the others are named. Low detail cuts texts and
+    names parts by index; high detail gives whole parts, one of them with `part_index`, from `char_offset` on. Raises
+    `MemoryFailure` (not_found, bad_request)."""
     if not id.strip():
         raise MemoryFailure("Say what to recall: the id of an observation group or of a message.", code="bad_request")
-    thread, first, last = await _place(store, resource_id, id.strip())
+    (thread, first, last), others = await _place(store, resource_id, thread_id, id.strip())
     if part_index is not None:
         found = await store.read(message_store.between, thread, first, first)
         return _one_part(found, part_index, char_offset, counter)
@@ -89,17 +92,31 @@ async def recall(
         out["note"] = "The page was longer than its limit; go on from the last message's id."
     if thread != thread_id:
         out["other_thread"] = True
+    if others:
+        out["other_threads"] = others
     return out
 
 
-async def _place(store: Store, resource_id: str, text: str) -> tuple[str, int, int]:
-    group = await store.read(memory_log.find_group, resource_id, text)
-    if group is not None:
-        return group[1], group[2], group[3]
+_RANGE = re.compile(r"([0-9a-f]{8})/(\d+)(?:-(\d+))?")
+
+
+async def _place(store: Store, resource_id: str, thread_id: str, text: str) -> tuple[tuple[str, int, int], list[str]]:
+    """(thread, first and last index) of what is meant, and how other threads of the same group are recalled."""
+    if named := _RANGE.fullmatch(text):
+        threads = await store.read(memory_log.thread_ids, resource_id)
+        thread = next((t for t in threads if obscured(t) == named[1]), None)
+        if thread is None:
+            raise MemoryFailure(f"No thread of this workspace has the id {named[1]}.", code="not_found")
+        return (thread, int(named[2]), int(named[3] or named[2])), []
+    spans = await store.read(memory_log.find_group, resource_id, text)
+    if spans:
+        meant = next((s for s in spans if s.thread_id == thread_id), spans[-1])
+        others = [f"{obscured(s.thread_id)}/{s.first}-{s.last}" for s in spans if s is not meant]
+        return (meant.thread_id, meant.first, meant.last), others
     message = await store.read(memory_log.find_message, resource_id, text)
     if message is None:
         raise MemoryFailure(f"No observation group and no message has the id {text}.", code="not_found")
-    return message[1], message[2], message[2]
+    return (message[1], message[2], message[2]), []
 
 
 def _row(message: Message, detail: str, counter: Counter) -> Json:

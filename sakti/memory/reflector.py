@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from sakti.core.errors import MemoryFailure
-from sakti.core.resources import fill_prompt
-from sakti.memory import modes, parse
+from sakti.core.resources import fill_prompt, read_prompt
+from sakti.memory import modes, parse, shared
 from sakti.memory.asking import Asker, prompt_hash
 from sakti.memory.observer import system_prompt
 from sakti.memory.protocol import ModelCall, ReflectInput, ReflectResult
@@ -94,8 +94,7 @@ class ModelReflector:
         malformed) when none is smaller than its input."""
         count = self._asker.counter.count
         system = self._system(request)
-        # anchors first, headings afterwards: a heading is no line of the log
-        log = parse.inject_anchor_ids("\n\n".join(text for _, text in request.groups))
+        log = labelled(request)
         before = sum(count(text) for _, text in request.groups)
         pinned = "\n# Pinned by the user: keep word for word\n\n" + "\n".join(request.pinned) if request.pinned else ""
         focus = f"\n# Pay special attention to\n\n{request.focus}\n" if request.focus else ""
@@ -109,12 +108,13 @@ class ModelReflector:
                 log=log,
                 pinned=pinned,
                 focus=focus,
+                threads=f"\n{read_prompt('reflector-threads')}\n" if any(request.labels.values()) else "",
                 level=fill_prompt(f"reflector-level-{level}", target=str(request.target_tokens)),
             )
             text, call = await self._asker.ask(system, prompt)
             calls.append(call)
             parsed = parse.parse_reflector_output(text)
-            observations = parse.clean(parsed.observations)
+            observations = parse.clean(shared.without_labels(parsed.observations))
             if parsed.degenerate or not observations:
                 garbage += 1
                 if garbage > GARBAGE_LIMIT:
@@ -149,3 +149,19 @@ class ModelReflector:
             best.level,
             tuple(calls),
         )
+
+
+def labelled(request: ReflectInput) -> str:
+    """The log with its anchors, which run through; above the lines of each thread, where there are several, its name.
+    Names come last: a heading is no line of the log."""
+    anchored = parse.inject_anchor_ids("\n\n".join(text for _, text in request.groups)).split("\n")
+    out: list[str] = []
+    before = ""
+    for group_id, text in request.groups:
+        name = request.labels.get(group_id, "")
+        if name != before:
+            out.append(f"## {name or shared.NOBODYS}")
+        size = text.count("\n") + 2  # with the empty line behind it
+        out += anchored[:size]
+        anchored, before = anchored[size:], name
+    return "\n".join(out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from sakti.core.ids import short
-from sakti.memory import dates
+from sakti.memory import dates, shared
 from sakti.store.memory import Group
 
 _MINOR = re.compile(r"^([ \t]*[*-] )[🟡🟢]\ufe0f? ?", re.MULTILINE)
@@ -17,9 +17,18 @@ def for_actor(text: str) -> str:
     return _ARROW.sub(r"\1", _MINOR.sub(r"\1", text))
 
 
-def render_group(group: Group, now: int, previous_date: int | None, *, tagged: bool) -> str:
+def render_group(group: Group, now: int, previous_date: int | None, *, tagged: bool, threads: bool = False) -> str:
     """One group for the request. `now` is noon of the day and `previous_date` the last date before it in the
-    log: both change once a day at most. The tag gives the range of messages to recall from."""
+    log: both change once a day at most. The tag gives the range of messages to recall from, and in a log of several
+    `threads` whose they are; what a reflection has of several stands in a tag each."""
+    if threads:
+        blocks: list[str] = []
+        for text, spans in shared.pieces(group):
+            if text:
+                shown = dates.add_relative_time_to_observations(for_actor(text), now, previous_date).strip("\n")
+                blocks.append(f"{shared.tag(group, spans, ranges=tagged)}\n{shown}\n</observation-group>")
+                previous_date = None  # another thread's days begin anew
+        return "\n".join(blocks)
     text = dates.add_relative_time_to_observations(for_actor(group.text), now, previous_date).strip("\n")
     if not tagged or group.first_index is None:
         return text

@@ -6,23 +6,29 @@ English words decide where there are any; in other languages the shape does (a q
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from sakti.core.text import clean_surrogates
+from sakti.memory.lexicon import REPLACES
 
 Kind: TypeAlias = Literal["question", "request", "statement", "remark", "chatter"]
 AgentKind: TypeAlias = Literal["work", "finding", "intent"]
 
-_SENTENCE = re.compile(r"(?<=[.!?…])\s+(?=[\"'`(\[]?[A-Z0-9`])|\n+|(?<=[。！？])")
-CODE_BLOCK = re.compile(r"```[^\n]*\n?(.*?)(?:```|\Z)", re.DOTALL)
+_SENTENCE = re.compile(
+    r"(?<=[.!?…])\s+(?=[\"'`(\[]?[A-Z0-9`])(?!(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)[a-zä]*\b)|\n+|(?<=[。！？])"
+)
 _LIST_SIGN = re.compile(r"^\s*(?:[-*•+]|\d+[.)])\s+")
 _WORD = re.compile(r"[^\W_][\w'’]*")
 
-# Something exact: what cannot be said again in other words.
+# Something exact: what cannot be said again in other words. Each alternative looks at a few characters only, so that a
+# search takes time in proportion to the text.
 SPECIFIC = re.compile(
-    r"\d|`|https?://|[\w.-]+/[\w./-]+|\b\w+_\w+|\b[a-z]+[A-Z]\w*|\b[A-Z]{2,}\b|(?<=\w)\.[a-z]{1,5}\b|"
-    r"(?<=[a-z,;:] )[A-Z][\w-]+|[\"“][^\"”]+[\"”]|--?[a-z][\w-]*|@\w+"
+    r"\d|`|https?://|[\w.-]/[\w./-]|\w_\w|\b[a-z]{1,200}[A-Z]|\b[A-Z]{2,200}\b|(?<=\w)\.[a-z]{1,5}\b|"
+    r"(?<=[a-z,;:] )[A-Z][\w-]|[\"“][^\"”]{1,400}[\"”]|--?[a-z]|@\w"
 )
+WORD, LINE, TEXT = 200, 4_000, 400_000  # characters that are looked at: of a word, of a line, of a text
+_LONG_WORD = re.compile(rf"(?<!\S)(\S{{{WORD}}})\S+")
 _QUESTION = re.compile(
     r"^(?:and |but |so |or |also )?(?:how|what|why|where|when|which|who|whose|is|are|was|were|do|does|did|has|have|"
     r"should|shall|may|might|am)\b",
@@ -46,7 +52,9 @@ _IMPERATIVE = re.compile(
     r"search|"
     r"send|set|show|simplify|sort|split|start|stop|summari[sz]e|take|tell|test|tidy|trace|try|turn|undo|update|"
     r"upgrade|"
-    r"verify|wire|work|wrap|write)\b",
+    r"verify|wire|work|wrap|write)\b(?!-\w)"
+    # "log level is", "Test-Server ist": no verb
+    r"(?!(?:[ -](?!what|if|whether|that|how|who|where|why|me|it|this)\w{1,40})?\s(?:is|are|was|ist|sind|heißt)\b)",
     re.IGNORECASE,
 )
 # What holds beyond the moment: wishes, habits, decisions, rules.
@@ -94,7 +102,9 @@ CHANGE = re.compile(
     r"set (?:[\w-]+ ){1,6}to|i (?:was|were) wrong|my mistake|i meant|scratch that|from now on|as of|is over|"
     r"does(?:n't| not) hold|"
     r"(?:won't|don't|doesn't|do not|does not|will not|needn't) (?:be )?need\w*|not needed|unnecessary|"
-    r"took (?:that|it) back|take (?:that|it|back)|new|since then|in the end|changed (?:our|my) minds?|after all)\b",
+    r"took (?:that|it) back|take (?:that|it|back)|new|since then|in the end|changed (?:our|my) minds?|after all|"
+    r"upgrad(?:e[ds]?|ing)|downgrad(?:e[ds]?|ing)|jetzt|ab sofort|nicht mehr|sondern|statt(?:dessen)?|doch lieber|"
+    r"umgestellt|umgezogen|umbenannt|verschoben|geändert|ersetzt|korrektur)\b|->|→",
     re.IGNORECASE,
 )
 _CHATTER = re.compile(
@@ -133,13 +143,60 @@ _DECLARES = 4  # words
 _CHANGES_FOR_GOOD = re.compile(
     r"\b(?:instead|from now on|no longer|any ?more|for now|after all)\b|(?<=\w) now[.!]?$", re.IGNORECASE
 )
+# A request that gives a value in place of another is as good as a statement of it.
+_GIVES_VALUE = re.compile(
+    r"(?:\b(?:to|auf|instead|statt|not|make (?:that|it))\b|->|→|=)[^.!?\n]{0,80}|\bnow\b", re.IGNORECASE
+)
 _SHORT = 5  # words: what is no longer says little unless it is exact
 
 
-def sentences(text: str) -> list[str]:
-    """The sentences and list items of a text as they stand there; code blocks are left out."""
-    plain = CODE_BLOCK.sub("\n", clean_surrogates(text))
-    return [t for s in _SENTENCE.split(plain) if (t := _LIST_SIGN.sub("", s).strip()) and any(map(str.isalnum, t))]
+def sentences(text: str) -> Iterator[str]:
+    """The sentences and list items of a text as they stand there, one after the other; code blocks are left out. Words
+    of more than 200 characters are cut; of a text of more than 400,000 the beginning and the end are read."""
+    return filter(None, step_by_step(text))
+
+
+def step_by_step(text: str) -> Iterator[str]:
+    """As `sentences`, with an empty one for each line that holds none: so no step takes long."""
+    if len(text) > TEXT:
+        text = f"{text[: TEXT // 2]}\n{text[-TEXT // 2 :]}"
+    for start, end in _outside_code(text):
+        yield ""
+        for line in _pieces(text, start, end):
+            yield ""
+            for sentence in _SENTENCE.split(_cut(line)):
+                if (said := _LIST_SIGN.sub("", sentence).strip()) and any(map(str.isalnum, said)):
+                    yield said
+
+
+def _outside_code(text: str) -> Iterator[tuple[int, int]]:
+    at = 0
+    while (fence := text.find("```", at)) >= 0:
+        yield at, fence
+        line_end = text.find("\n", fence + 3)  # the block begins behind the line of its fence
+        end = -1 if line_end < 0 else text.find("```", line_end + 1)
+        if end < 0:
+            return
+        at = end + 3
+    yield at, len(text)
+
+
+def _pieces(text: str, start: int, end: int) -> Iterator[str]:
+    """The lines of a part of a text, long ones in pieces that end at a space where there is one."""
+    while start < end:
+        line_end = text.find("\n", start, end)
+        stop = end if line_end < 0 else line_end
+        while stop - start > LINE:
+            space = text.rfind(" ", start, start + LINE)
+            cut = space if space > start else start + LINE
+            yield text[start:cut]
+            start = cut
+        yield text[start:stop]
+        start = stop + 1
+
+
+def _cut(line: str) -> str:
+    return _LONG_WORD.sub(r"\1…", clean_surrogates(line))
 
 
 def kind(sentence: str) -> Kind:
@@ -151,6 +208,8 @@ def kind(sentence: str) -> Kind:
     asks = sentence.rstrip("\"'`) ").endswith(("?", "？"))
     if _POLITE.search(sentence) or (not asks and _IMPERATIVE.search(sentence)):
         if _CHANGES_FOR_GOOD.search(sentence) and (exact or not asks):
+            return "statement"
+        if exact and not asks and REPLACES.search(sentence) and _gives_value(sentence):
             return "statement"
         if re.search(r"\b(?:remember|keep in mind|bear in mind|note that|never|always|from now on)\b", sentence, re.I):
             return "statement"
@@ -164,6 +223,10 @@ def kind(sentence: str) -> Kind:
     if exact or (words >= _DECLARES and _VERB.search(sentence) and not _VAGUE.search(sentence)):
         return "statement"
     return "remark"
+
+
+def _gives_value(sentence: str) -> bool:
+    return any(re.search(r"\d|#\w|`", m[0]) for m in _GIVES_VALUE.finditer(sentence))
 
 
 def agent_kind(sentence: str) -> AgentKind:

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from sakti.core.events import Backlog, BufferedObservations, BufferedReflection, Gauge, MemoryStatus
 from sakti.memory import policy
-from sakti.memory.flow import Flow
+from sakti.memory.state import MemoryState, Phase, ReflectionPhase
 from sakti.memory.window import sync_cut
 
 
 def status(
-    flow: Flow,
+    state: MemoryState,
     step: int,
     observer: str,
     reflector: str,
     *,
+    running: bool,
     approximate: bool,
     reason: str = "",
     left: Backlog | None = None,
 ) -> MemoryStatus:
-    window, numbers = flow.window, flow.numbers()
+    """What the panes show. `running`: an observation goes on in this window."""
+    window, numbers = state.window, state.numbers()
     ready = window.ready()
     chunks = [g.message_tokens for g in ready]
-    running = flow.observing.running() is not None
-    reflecting = flow.reflecting.running() is not None
     reflection = window.reflection
     merged = set(reflection.merged_group_ids) if reflection else set[str]()
     return MemoryStatus(
@@ -31,7 +33,7 @@ def status(
         step,
         window.record.generation_count,
         Gauge(window.pending, numbers.threshold),
-        Gauge(flow.observation_tokens(), numbers.reflect_at),
+        Gauge(state.observation_tokens(), numbers.reflect_at),
         BufferedObservations(
             len(ready),
             sum(chunks),
@@ -42,32 +44,44 @@ def status(
         BufferedReflection(
             sum(g.observation_tokens for g in window.active if g.id in merged),
             reflection.observation_tokens if reflection else 0,
-            "running" if reflecting else "complete" if reflection else "idle",
+            _REFLECTION.get(state.reflection_phase, "idle"),
         ),
         observer,
         reflector,
         approximate,
-        next_boundary(window.pending, flow.buffered_at, numbers),
-        flow.note or _held_up(flow, numbers, waits=running or bool(ready)) or numbers.why,
+        next_boundary(window.pending, window.record.last_buffered_at_tokens, numbers),
+        state.note or _held_up(state, numbers, waits=running or bool(ready)) or numbers.why,
         reason,
         left,
-        flow.observing.retry_at,
+        state.retry.time if state.retry.failures else None,
+        str(state.phase),
     )
 
 
-def _held_up(flow: Flow, numbers: policy.Numbers, *, waits: bool) -> str:
+_REFLECTION: dict[ReflectionPhase, Literal["running", "complete"]] = {
+    ReflectionPhase.RUNNING: "running",
+    ReflectionPhase.READY: "complete",
+}
+
+
+def _held_up(state: MemoryState, numbers: policy.Numbers, *, waits: bool) -> str:
     """Why so much is pending although nothing is ready or under way; empty where that is not so."""
-    window = flow.window
-    if flow.reflecting.held() and flow.observation_tokens() >= numbers.reflect_at:
-        return "a reflection was taken back: the log is condensed again when it has grown further"
+    window = state.window
+    if state.settings.read_only:
+        return "memory is read-only: nothing is observed"
+    if state.reflection_phase is ReflectionPhase.HELD and state.observation_tokens() >= numbers.reflect_at:
+        return "a reflection was undone: the log is condensed again when it has grown further"
     if window.pending < numbers.threshold or waits:
         return ""
-    if flow.paused:
-        return "observation is paused until it is resumed; the newest messages that fit are sent"
-    if flow.hold_until is not None:
-        return "an undo was asked for: automatic observation waits for one more interval"
-    if flow.backlog:
-        return f"{window.pending} tokens wait to be observed in the background; the newest messages are sent"
+    match state.phase:
+        case Phase.PAUSED:
+            return "observation is paused until it is resumed; the newest messages that fit are sent"
+        case Phase.HELD:
+            return "a compaction was undone: automatic observation waits for one more interval"
+        case Phase.CATCHING_UP:
+            return f"{window.pending} tokens wait to be observed in the background; the newest messages are sent"
+        case _:
+            pass
     floor = policy.resolve_retention_floor(numbers.activation, numbers.threshold)
     if sync_cut(window.uncovered(), numbers.threshold, floor) == 0:
         return "the exchange under way fills the threshold by itself: it is observed when it is over"

@@ -1,187 +1,163 @@
 """Which statements a later one replaces: the same subject, and words that take back or put in its place. Pure.
 
-Names, numbers, dates, paths, what is quoted and what follows "is" may be a value; the words round them are the subject.
-A statement is replaced where a later one has (nearly) all of its subject and gives another value, or names its value in
-order to take it back. Where that is not certain it is doubtful: to be let go of early, but not at once.
+A clause is replaced where a later statement names its value as past, or says another value of the same kind of (nearly)
+the same subject. Where that is not certain it is doubtful: to be marked and let go of early, but not at once.
 """
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
-from collections.abc import Sequence
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
-from sakti.memory.sentences import CHANGE, SPECIFIC
+from sakti.memory.comparing import Found, Frequency, Pair, Verdict, alike, compared
+from sakti.memory.reading import Clause, Statement, read
 
-Verdict: TypeAlias = Literal["replaced", "doubtful"]
+NEAR = 6  # statements back that "make that 36px" may mean
+SHORT = 8  # words of a statement that may mean one before without naming it
+LISTED = 200  # older clauses of one word that are looked at, the newest
+COMPARED = 40  # of all that are looked at: those that have most in common with the new one
+STEP = 4  # comparisons
+CLOSE = 0.75  # share of the best score that others must have
 
-SURE, NEARLY, NAMED = 0.75, 0.7, 0.5  # share of the older statement's subject that the newer one has
-FITS = 0.6  # share of what the newer one speaks of that is the older one's subject
-
-_TOKEN = re.compile(r"https?://\S+|[\w@][\w@./:+#'’-]*[\w+#]|[^\W_]")
-_CLAUSE = re.compile(
-    r"[;—–]|,\s(?!\d)|[.:]\s|\b(?:because|since|which|while|whereas|so that|and (?=we\b|it\b|i\b|that\b))"
-)
-_VALUE_FOLLOWS = re.compile(
-    r"\b(?:is|are|was|were|will be|equals|uses?|becomes?|became|to|into|by|with)\b|=|→|->", re.IGNORECASE
-)
-_COPULA = re.compile(r"\b(?:is|are|was|were|will be|equals|uses?)\b|=|:\s", re.IGNORECASE)
-_SHORT_VALUE = 4  # words behind "is" that may be a value as a whole
-_DATE = re.compile(
-    r"(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)(?:[a-z]*ber|uary|ch|il|ust)?|"
-    r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?|today|tomorrow|noon|midnight|zero|two|three|four|five|six|"
-    r"seven|eight|nine|ten|twelve|twenty|thirty|forty|fifty|sixty|hundred"
-)
-_NOT = re.compile(r"\b(?:not|never|\w+n['’]t)\b", re.IGNORECASE)
-_TAKES_BACK = re.compile(
-    r"\b(?:not|never|no longer|\w+n['’]t|any ?more|cancel\w*|drop\w*|scrap\w*|retract\w*|withdr\w+|forget|ignore|"
-    r"strike|"
-    r"remov\w+|off the table|gone|obsolete|unnecessary|instead of|in place of|rather than|replac\w+|from|against|"
-    r"abandon\w*|retired|out of scope)\b",
-    re.IGNORECASE,
-)
-_ADDS = re.compile(
-    r"\b(?:also|another|additional(?:ly)?|as well|too|(?:a|the) second|third|besides|in addition)\b", re.IGNORECASE
-)
-# Words that say nothing about what is spoken of, those that tell of a change among them.
-_EMPTY = frozenset(
-    """a an the this that these those there here it it's its our ours your my mine their his her i i'm i've we we're
-    we've you they he she them us me is are was were be been being am will would shall should must may might can
-    could do does did done has have had having not no nor never and or but so if then than as at by for from in
-    into of off on onto out over to up with within without about until till per via also too very just only
-    already still well please let let's ok okay yes actually now instead rather anymore any more longer
-    correction correct corrected thing things something anything everything one ones all each every both other
-    another same such what which who when where why how ever once again back down away use uses used using need
-    needs needed want wants wanted remember note mind keep kept keeps call calls called go goes going went get
-    gets got make makes made take takes took run runs running live lives lived sit sits stand stands stay stays
-    decide decided decision agreed settled choose chose chosen pick picked change changes changed changing move
-    moved moves moving switch switched switches replace replaced replaces update updated new old former previous
-    previously earlier before after mean meant said say says told tell drop dropped scrap scrapped forget ignore
-    cancel cancelled canceled withdrawn withdraw retract retracted rename renamed postponed delayed pushed
-    shifted rescheduled slipped bumped raised lowered reduced increased extended brought forward gone table
-    strike undo revert reverted retired obsolete deprecated abandoned unnecessary against wrong mistake scope""".split()
-)
-_END = re.compile(r"(?:ings?|ed|es|s|e)$")
+May: TypeAlias = Callable[[int, int], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """Of a statement or one of its clauses: the words of its subject, and what may be values."""
+class Replaced:
+    """What stands from `start` to `end` of statement `old` is replaced by statement `new` (places in what was given).
+    `whole`: nothing else is said in that clause."""
 
-    words: frozenset[str]
-    values: frozenset[str]
-    exact: frozenset[str]  # those of the values that have the shape of one
-    takes_back: bool
+    old: int
+    new: int
+    start: int
+    end: int
+    verdict: Verdict
+    whole: bool
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    whole: _Part
-    clauses: tuple[_Part, ...]
-    changes: bool
-    negates: bool
-    subject: frozenset[str]  # of "subject is value"; empty where it is no such statement
-    value: frozenset[str]
+class _Known:
+    """A clause of statement `place`."""
+
+    place: int
+    clause: Clause
+    statement: Statement
 
 
-def superseded(statements: Sequence[str]) -> dict[int, Verdict]:
-    """The places of the statements (of one speaker, oldest first) that a later one replaces, or may replace."""
-    out: dict[int, Verdict] = {}
-    read: list[_Read] = []
-    having: dict[str, list[int]] = defaultdict(list)
-    for number, text in enumerate(statements):
-        new = _read(text)
-        tokens = new.whole.words | new.whole.values
-        for old in {i for token in tokens for i in having[token]}:
-            verdict = _verdict(read[old], new)
-            if verdict == "replaced" or (verdict and old not in out):
-                out[old] = verdict
-        read.append(new)
-        for token in tokens:
-            having[token].append(number)
-    return out
+def is_gone(statement: str, parts: Iterable[Replaced]) -> bool:
+    """Whether what was replaced of a statement is all that it says, and that is sure."""
+    sure = {one.start for one in parts if one.verdict == "replaced" and one.whole}
+    return sure >= {c.start for c in read(statement).clauses if c.keys}
 
 
-def _verdict(old: _Read, new: _Read) -> Verdict | None:
-    if new.subject and new.subject == old.subject and new.value != old.value and not new.negates:
-        return "replaced"  # "X is 1", then "X is 2"
-    verdicts = [_change(old.whole, part, new.changes) for part in new.clauses if new.changes or new.negates]
-    return "replaced" if "replaced" in verdicts else "doubtful" if "doubtful" in verdicts else None
+def replaced(statements: Sequence[str], *, since: int = 0, may: May = lambda _old, _new: True) -> Iterator[Replaced]:
+    """All that the statements (oldest first) say and a later one, from place `since` on, replaces or may replace.
+    `may(old, new)`: whether the one may take back what the other says."""
+    return itertools.chain.from_iterable(step_by_step(statements, since=since, may=may))
 
 
-def _change(old: _Part, new: _Part, changes: bool) -> Verdict | None:
-    old_all, new_all = old.words | old.values, new.words | new.values
-    shared = old_all & new_all
-    named = (old.exact & new_all) - old.words
-    given = new.values - old_all
-    if not shared:
+def step_by_step(statements: Sequence[str], *, since: int, may: May) -> Iterator[list[Replaced]]:
+    """As `replaced`, statement by statement: each step takes a time that does not depend on how many there are."""
+    index = _Index()
+    for place, text in enumerate(statements):
+        new = read(text)
+        step: list[Replaced] = []
+        for one in _judge(new, index, place, may) if place >= since and not new.asks else ():
+            if one is None:
+                yield []
+            else:
+                step.append(one)
+        index.gone |= {(one.old, one.start) for one in step if one.verdict == "replaced" and one.whole}
+        yield step
+        index.add(place, new)
+
+
+class _Index:
+    """The clauses so far, by the words and values in them."""
+
+    def __init__(self) -> None:
+        self.clauses: list[_Known] = []
+        self.gone: set[tuple[int, int]] = set()  # (place, start) of clauses that are replaced already
+        self.frequency = Frequency()
+        self._having: dict[str, list[int]] = defaultdict(list)
+
+    def add(self, place: int, statement: Statement) -> None:
+        for clause in statement.clauses:
+            for key in clause.keys | clause.units if clause.keys else ():
+                self._having[key].append(len(self.clauses))
+                self.frequency[key] += 1
+            if clause.keys:
+                self.clauses.append(_Known(place, clause, statement))
+
+    def sharing(self, keys: Iterable[str]) -> Iterator[_Known]:
+        """Older clauses that have some of the keys, those that share most of them first."""
+        common: Counter[int] = Counter()
+        for key in keys:
+            common.update(self._having[key][-LISTED:])
+        most = (self.clauses[n] for n in sorted(common, key=lambda n: (-common[n], -n)))
+        return itertools.islice((k for k in most if (k.place, k.clause.start) not in self.gone), COMPARED)
+
+
+def _judge(new: Statement, index: _Index, place: int, may: May) -> Iterator[Replaced | None]:
+    """What a statement replaces of those before; None between the steps."""
+    out: dict[tuple[int, Clause], tuple[Found, frozenset[str]]] = {}
+    for part in _parts(new):
+        found: list[tuple[_Known, Found]] = []
+        for number, known in enumerate(index.sharing(part.keys | part.units)):
+            if number % STEP == 0:
+                yield None
+            confirmed = any(v.key in new.stays for v in known.clause.values)
+            stays = new.stays and (confirmed or 2 * len(known.clause.words & new.stays) > len(known.clause.words))
+            if stays or not may(known.place, place):
+                continue
+            if judged := compared(Pair(known.clause, known.statement, part, new, index.frequency)):
+                found.append((known, judged))
+        best = max((judged.score for _, judged in found), default=0.0)
+        for known, judged in found:
+            key = (known.place, known.clause)
+            if judged.score >= CLOSE * best and (key not in out or out[key][0].verdict == "doubtful"):
+                out[key] = judged, known.clause.keys & part.keys
+    if not out and new.corrects and (meant := _meant(new, index, place, may)):
+        out[meant[0].place, meant[0].clause] = meant[1], frozenset()
+    for (old, clause), (judged, shared) in out.items():
+        yield _replaced(old, place, clause, judged, shared)
+
+
+def _replaced(old: int, new: int, clause: Clause, found: Found, shared: frozenset[str]) -> Replaced:
+    """Up to the last value that does not hold any more, with its unit; the whole clause where it has no other one."""
+    ends = [
+        next((e for k, s, e in clause.tokens if s >= end and k in clause.units), end)
+        for key, _, end in clause.tokens
+        if key in found.values
+    ]
+    kept = [v for v in clause.values if found.values and v.key not in found.values | shared]
+    end = max(ends, default=clause.end) if kept else clause.end
+    return Replaced(old, new, clause.start, end, found.verdict, not kept)
+
+
+def _parts(new: Statement) -> list[Clause]:
+    """What of a statement is compared: its clauses, each with the next, and a short one whole."""
+    parts = [c for c in new.clauses if c.keys]
+    pairs = [a.joined(b) for a, b in itertools.pairwise(parts)]
+    short = len(parts) > 2 and len(new.whole.keys) <= SHORT
+    return [*parts, *pairs, *([new.whole] if short else [])]
+
+
+def _meant(new: Statement, index: _Index, place: int, may: May) -> tuple[_Known, Found] | None:
+    """What a short correction means that names no subject: the newest clause with a value like its own."""
+    part = new.whole
+    values = [v for v in part.values if v.key not in part.past and v.shape != "word"]
+    if len(part.keys) > SHORT or len(part.words) > 1 or not values:
         return None
-    covered = len(shared) / (len(shared) + len(old.words - shared))
-    fits = len(shared) / (len(shared) + len(new.words - old_all))
-    if not changes:  # a plain "not": only if it speaks of nothing else
-        return "replaced" if named and covered >= SURE and fits == 1 and not given else None
-    if new.takes_back and (named or not given):
-        if named and any(any(map(str.isdigit, v)) for v in named):  # as good as a name of its own
-            return "replaced" if covered >= NAMED else "doubtful"
-        sure = covered >= SURE and fits >= FITS and (named or len(shared) > 1)
-        return "replaced" if sure else "doubtful" if named or (covered >= NAMED and len(shared) > 1) else None
-    enough = len(shared) > 1 or (fits == 1 and bool(old.values))
-    if given and covered >= SURE and fits >= FITS and enough and not new.takes_back:
-        return "replaced"
-    other = given or new.words - old_all  # a value that has no shape of its own
-    return "doubtful" if other and covered >= NEARLY and fits >= FITS and len(shared) > 1 else None
-
-
-def _read(text: str) -> _Read:
-    adds = bool(_ADDS.search(text))
-    changes = bool(CHANGE.search(text)) and (not adds or bool(_TAKES_BACK.search(text)))
-    subject: frozenset[str] = frozenset()
-    value: frozenset[str] = frozenset()
-    copula = _COPULA.search(text)
-    if copula is not None and not adds:
-        before, behind = _part(text[: copula.start()]), _part(text[copula.end() :], start=False)
-        if SPECIFIC.search(text[copula.end() :]) and len(behind.words) <= 1 and behind.values:
-            subject, value = before.words | before.values, behind.words | behind.values
-    clauses = tuple(p for c in _CLAUSE.split(text) if c and ((p := _part(c, follows=_VALUE_FOLLOWS)).words or p.values))
-    return _Read(_part(text, follows=_COPULA), clauses, changes, bool(_NOT.search(text)), subject, value)
-
-
-def _part(text: str, *, follows: re.Pattern[str] | None = None, start: bool = True) -> _Part:
-    words: set[str] = set()
-    values: set[str] = set()
-    sentence_start = start
-    tokens: list[tuple[int, str, bool]] = []
-    for match in _TOKEN.finditer(text):
-        raw = match[0].rstrip(".:'’")
-        low = raw.casefold()
-        exact = (
-            any(map(str.isdigit, raw))
-            or any(c in raw for c in "/_@#")
-            or "." in raw.strip(".")
-            or (raw[:1].isupper() and not sentence_start)
-            or raw[1:] != raw[1:].lower()
-            or text[max(0, match.start() - 1)] in "`\"“'"
-            or bool(_DATE.fullmatch(low))
-        )
-        sentence_start = text[match.end() : match.end() + 1] in (".", "!", "?", ":")
-        if raw and low not in _EMPTY and not low.endswith(("n't", "n’t")):
-            tokens.append((match.start(), low if exact else _stem(low), exact))
-    for _, token, exact in tokens:
-        (values if exact else words).add(token)
-    if follows is not None:
-        for match in follows.finditer(text):
-            behind = [(t, e) for at, t, e in tokens if at >= match.end()]
-            if len(behind) < len(tokens) and 0 < len(behind) <= _SHORT_VALUE:
-                loose = {t for t, e in behind if not e} - {t for at, t, _ in tokens if at < match.start()}
-                words -= loose
-                values |= loose
-                break
-    named = frozenset(t for _, t, exact in tokens if exact)
-    return _Part(frozenset(words), frozenset(values), named, bool(_TAKES_BACK.search(text)))
-
-
-def _stem(word: str) -> str:
-    stem = _END.sub("", word)
-    return stem if len(stem) > 2 else word
+    for known in reversed(index.clauses):
+        if place - known.place > NEAR:
+            return None
+        if not part.words <= known.clause.keys or not may(known.place, place):
+            continue
+        for value in known.clause.values if known.place == place - 1 else (v for v in known.clause.values if v.unit):
+            if any(alike(value, v) and v.key != value.key and value.unit == v.unit for v in values):
+                return known, Found("replaced", 1.0, frozenset({value.key}))
+    return None

@@ -19,6 +19,7 @@ from sakti.core.types import (
     ToolResultPart,
 )
 from sakti.memory import dates
+from sakti.memory.quoting import pieces, shell
 
 RESULT_TOKENS = 10_000
 _ROLES = {"user": "User", "assistant": "Assistant", "tool": "Tool result"}
@@ -40,20 +41,26 @@ def format_messages(messages: Sequence[Message], timezone: str, count: Callable[
     out: list[str] = []
     day, images = "", 0
     for message in messages:
-        pieces: list[str] = []
-        for part in message.parts:
+        told: list[str] = []
+        ran = shell(message) if message.role == "user" else None
+        for part in () if ran is not None else message.parts:
             if isinstance(part, ImagePart):
                 images += 1
             if text := _part(part, images, count):
-                pieces.append(text)
-        if not pieces or message.role == "system":
+                told.append(_as_said(text) if message.role == "user" and isinstance(part, TextPart) else text)
+        if ran is not None:
+            told = [
+                f"[Command run by the user] {ran[0]}",
+                f"[Its output]\n{cut(_readable(ran[1]), RESULT_TOKENS, count)}",
+            ]
+        if not told or message.role == "system":
             continue
         today = dates.day_text(message.created_at, timezone)
         if today != day:
             day = today
             out.append(f"Date: {day}")
         role, clock = _ROLES.get(message.role, message.role), dates.clock_text(message.created_at, timezone)
-        out.append(f"**{role} ({clock}):**\n" + "\n".join(pieces))
+        out.append(f"**{role} ({clock}):**\n" + "\n".join(told))
     return clean_surrogates("\n\n".join(out))
 
 
@@ -73,6 +80,18 @@ def _part(part: Part, image: int, count: Callable[[str], int]) -> str:
             return f"[File: {path}]\n{cut(_readable(text), RESULT_TOKENS, count)}"
         case ThinkingPart() | MarkerPart():
             return ""
+
+
+def _as_said(text: str) -> str:
+    """A user's text with what they only pass on marked line by line, so that nothing in it can end the quotation."""
+    out: list[str] = []
+    for piece in pieces(text):
+        if piece.own:
+            out.append(piece.text.strip("\n"))
+        else:
+            out.append("[Quoted by the user]")
+            out += [line if line.startswith(">") else f"> {line}" for line in piece.text.strip("\n").split("\n")]
+    return "\n".join(out)
 
 
 def _readable(text: str) -> str:

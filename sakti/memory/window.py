@@ -1,5 +1,4 @@
-"""What an engine knows of its thread without asking the disk: raw messages, the log, what is ready to go
-in."""
+"""The window of an open thread, as the store gives it: raw messages, the log, what is ready to go in."""
 
 from __future__ import annotations
 
@@ -8,23 +7,29 @@ from collections.abc import Sequence
 
 from sakti.core.types import Message, Thread
 from sakti.memory import policy
+from sakti.memory.shared import corrected
+from sakti.store import memory as memory_store
+from sakti.store import memory_corrections, threads
+from sakti.store import messages as message_store
+from sakti.store.connection import Database
 from sakti.store.memory import Group, Record
 
 
 class Window:
     """`messages` are those behind the cursor, in order; `pending` their tokens. `active` is the log,
-    `buffered` the finished groups that are not in it yet, `reflection` a finished one that waits,
-    `corrections` how often people had changed the log when it was read."""
+    `buffered` the finished groups of this thread that are not in it yet, `reflection` a finished one that waits,
+    `corrections` how often people had changed the log when it was read. Of all this only `messages` change between two
+    loads: by what was just made durable."""
 
     def __init__(
         self,
         thread: Thread,
         record: Record,
-        cursor: int,
+        cursor: int = -1,
         *,
         messages: Sequence[Message] = (),
-        active: Sequence[Group] = (),
-        buffered: Sequence[Group] = (),
+        groups: Sequence[Group] = (),
+        stored: dict[str, Group] | None = None,
         corrections: int = 0,
     ) -> None:
         self.thread = thread
@@ -32,14 +37,22 @@ class Window:
         self.cursor = cursor
         self.messages = [m for m in messages if m.state != "withheld"]
         self.pending = sum(m.tokens for m in self.messages)
-        self.active = list(active)
+        self.active = [g for g in groups if g.state == "active"]
+        waiting = [g for g in groups if g.state == "buffered"]
         self.buffered = sorted(
-            (g for g in buffered if g.kind == "observation" and g.thread_id == thread.id),
+            (g for g in waiting if g.kind == "observation" and g.thread_id == thread.id),
             key=lambda g: g.first_index or 0,
         )
-        self.reflection = next((g for g in buffered if g.kind == "reflection"), None)
+        self.reflection = next((g for g in waiting if g.kind == "reflection"), None)
+        self.stored = stored or {}  # the groups without corrections, by id
         self.corrections = corrections
-        self.turn_users: list[Message] = []
+
+    @property
+    def revision(self) -> tuple[int, int] | None:
+        """What `memory.revision` gives as long as this is all; None where messages may be settled meanwhile."""
+        if any(m.state == "provisional" for m in self.messages):
+            return None
+        return self.record.revision, self.messages[-1].index if self.messages else self.cursor
 
     def add(self, message: Message) -> bool:
         """A message that was just made durable; False for one that is known already."""
@@ -49,36 +62,18 @@ class Window:
         self.pending += message.tokens
         return True
 
-    def drop_through(self, index: int) -> None:
-        """Messages up to `index` are observed: they leave."""
-        self.messages = [m for m in self.messages if m.index > index]
-        self.pending = sum(m.tokens for m in self.messages)
-        self.cursor = max(self.cursor, index)
-
     def forget(self, ids: set[str]) -> None:
+        """Messages that a guardrail withheld leave."""
         self.messages = [m for m in self.messages if m.id not in ids]
-        self.turn_users = [m for m in self.turn_users if m.id not in ids]
         self.pending = sum(m.tokens for m in self.messages)
-
-    def replace(self, fresh: dict[str, Message]) -> None:
-        """Put newer versions of some messages in place (a provisional one was confirmed or withheld)."""
-        self.messages = [n for m in self.messages if (n := fresh.get(m.id, m)).state != "withheld"]
-        self.pending = sum(m.tokens for m in self.messages)
-
-    def group_ids(self) -> frozenset[str]:
-        """Ids of the groups in the log and of those that wait to enter it."""
-        waiting = [*self.buffered, *([self.reflection] if self.reflection else [])]
-        return frozenset(g.id for g in (*self.active, *waiting))
 
     def ready(self) -> list[Group]:
         """Buffered groups that can be activated: from the cursor on without a hole."""
         out: list[Group] = []
         position = 0
         for group in self.buffered:
-            while position < len(self.messages) and self.messages[position].index < (group.first_index or 0):
-                if self.messages[position].state == "saved":
-                    return out
-                position += 1
+            if position < len(self.messages) and self.messages[position].index < (group.first_index or 0):
+                break  # it stands in front of the group, and nothing covers it
             out.append(group)
             while position < len(self.messages) and self.messages[position].index <= (group.last_index or 0):
                 position += 1
@@ -102,10 +97,50 @@ class Window:
     def observable(self) -> list[Message]:
         """What a background observation may read now: no running tool call, not the prompt that was just
         asked."""
-        messages = list(policy.select_safe_buffer_prefix(self.uncovered(), by_time=False))
+        messages = list(policy.select_safe_buffer_prefix(self.uncovered()))
         while messages and messages[-1].role == "user" and messages[-1].index == self.messages[-1].index:
             messages.pop()
         return messages
+
+
+def load(db: Database, old: Window) -> Window:
+    """The window as the database has it now. What cannot have changed since `old` is not read again: a message in the
+    same state, a group in the same state."""
+    record = memory_store.get_record(db, old.record.lookup_key) or old.record
+    thread = threads.get(db, old.thread.id) or old.thread
+    cursor = memory_store.cursor(db, record.id, thread.id)
+    groups = memory_store.current(db, record.id, old.stored)
+    corrections = memory_store.corrected(db, record.id)
+    return Window(
+        thread,
+        record,
+        cursor,
+        messages=_messages(db, thread.id, cursor, old),
+        groups=_with_corrections(db, record.id, groups, old) if corrections else groups,
+        stored={g.id: g for g in groups},
+        corrections=corrections,
+    )
+
+
+def _messages(db: Database, thread_id: str, cursor: int, old: Window) -> list[Message]:
+    states = message_store.states_after(db, thread_id, cursor)
+    known = {m.id: m for m in old.messages}
+    fresh = [index for id, index, state in states if id not in known or known[id].state != state]
+    if fresh:
+        known |= {m.id: m for m in message_store.between(db, thread_id, fresh[0], fresh[-1])}
+    return [known[id] for id, _, _ in states]
+
+
+def _with_corrections(db: Database, record_id: str, groups: Sequence[Group], old: Window) -> list[Group]:
+    changes = memory_corrections.changed_lines(db, record_id)
+    before = {g.id: g for g in (*old.active, *old.buffered)}
+    out: list[Group] = []
+    for group in groups:
+        if group.id in changes:
+            group = corrected(group, changes[group.id])
+            group = before[group.id] if before.get(group.id) == group else group  # the same object is not drawn again
+        out.append(group)
+    return out
 
 
 def slices(messages: Sequence[Message], limit: int) -> list[list[Message]]:
@@ -150,6 +185,14 @@ def newest_that_fit(messages: Sequence[Message], room: int, keep: Sequence[Messa
     cuts = [c for c in policy.safe_cuts(messages) if c < len(messages)]
     suffix = _suffix_sums([0 if m.id in kept else m.tokens for m in messages])
     start = next((c for c in cuts if suffix[c] <= room), cuts[-1] if cuts else 0)
+    return [m for i, m in enumerate(messages) if i >= start or m.id in kept]
+
+
+def newest_messages(messages: Sequence[Message], count: int, keep: Sequence[Message]) -> list[Message]:
+    """The newest `count` messages, a little more where a tool exchange would be cut; the prompt always."""
+    start = max(0, len(messages) - count)
+    start = max((c for c in policy.safe_cuts(messages) if c <= start), default=0)
+    kept = {m.id for m in keep}
     return [m for i, m in enumerate(messages) if i >= start or m.id in kept]
 
 

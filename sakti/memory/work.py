@@ -1,58 +1,34 @@
-"""One piece of memory's work from lease to commit: observing some messages, or reflecting on some groups.
-
-The lease is held by heartbeat while the model works and checked in the transaction that stores the result.
-"""
+"""Ask the Observer or the Reflector, and make a group with its lines of the answer."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import dataclasses
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Callable, Generator, Mapping, Sequence
+from datetime import datetime
 from typing import Literal
 
 from sakti.core.clock import Clock
-from sakti.core.errors import MemoryFailure, SaktiError
-from sakti.core.events import Event, MemoryOperation, Notice
+from sakti.core.errors import MemoryFailure
+from sakti.core.events import Event, Notice
 from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, Message, plain_text
-from sakti.memory import dates, lines, parse
-from sakti.memory.faithfulness import Source, dropped, flags
+from sakti.memory import dates, lines, marking, parse, reflect_parts, speaking
+from sakti.memory.faithfulness import Source, dropped, flagged
 from sakti.memory.protocol import ModelCall, ObserveInput, Observer, ReflectInput, Reflector
-from sakti.store import leases, messages
+from sakti.memory.shared import pieces
+from sakti.memory.slices import sliced
 from sakti.store import memory as memory_store
+from sakti.store import memory_log, messages
 from sakti.store.database import Database, Store
 from sakti.store.memory import Group, Held, NewLine, Record
-
-
-@dataclass(frozen=True)
-class Operation:
-    """What every event of a piece of work says: which, on what record, under which settings."""
-
-    cycle_id: str
-    name: Literal["observation", "buffering"]
-    type: Literal["observation", "reflection"]
-    record_id: str
-    thread_id: str
-    config: Json
-
-    def event(self, kind: Literal["start", "end", "failed"], **values: object) -> MemoryOperation:
-        return MemoryOperation(
-            self.name,
-            kind,
-            self.cycle_id,
-            self.type,
-            self.record_id,
-            (self.thread_id,),
-            self.config,
-            dict(values),
-        )
+from sakti.store.memory.sections import Section, spans, stored, thread_of_row, union
+from sakti.store.replaced import unmarked
 
 
 class Worker:
-    """Runs Observer and Reflector for one engine. `owner` is this engine's name in the leases."""
+    """Observer and Reflector of one engine."""
 
     def __init__(
         self,
@@ -62,135 +38,80 @@ class Worker:
         clock: Clock,
         ids: Ids,
         emit: Callable[[Event], None],
-        owner: str,
         observer: Observer,
         reflector: Reflector,
     ) -> None:
-        self.store, self.counter, self.clock, self.ids, self.emit, self.owner = (
-            store,
-            counter,
-            clock,
-            ids,
-            emit,
-            owner,
-        )
+        self.store, self.counter, self.clock, self.ids, self.emit = store, counter, clock, ids, emit
         self.observer, self.reflector = observer, reflector
 
-    @contextlib.asynccontextmanager
-    async def lease(
-        self,
-        record: Record,
-        kind: leases.LeaseKind,
-        thread_id: str,
-        start: Callable[[Database], None] | None = None,
-    ) -> AsyncGenerator[Held]:
-        """Hold a lease for the time of the block; `start` runs in the transaction that takes it. Raises
-        `MemoryFailure` (busy) when someone else holds it: then nothing was written."""
-        held = Held(kind, self.owner, self.ids.new())
-
-        def take(db: Database) -> bool:
-            taken = leases.acquire(
-                db,
-                record_id=record.id,
-                kind=kind,
-                owner=self.owner,
-                operation_id=held.operation_id,
-                thread_id=thread_id,
-                now=self.clock.now(),
-            )
-            if taken and start is not None:
-                start(db)
-            return taken
-
-        if not await self.store.write(take):
-            raise MemoryFailure("Observation already in progress", code="busy", retryable=True)
-        heartbeat = asyncio.create_task(self._heartbeat(record.id, held))
-        try:
-            yield held
-        finally:
-            heartbeat.cancel()
-            with contextlib.suppress(SaktiError, RuntimeError):  # a closed store has no leases to give back
-                await asyncio.shield(
-                    self.store.write(
-                        leases.release,
-                        record_id=record.id,
-                        kind=kind,
-                        owner=self.owner,
-                        operation_id=held.operation_id,
-                    )
-                )
-
-    async def _heartbeat(self, record_id: str, held: Held) -> None:
-        # real seconds on purpose: other processes look at this row, whatever clock tests inject here
-        while True:
-            await asyncio.sleep(leases.HEARTBEAT_S)
-            with contextlib.suppress(SaktiError):
-                await self.store.write(
-                    leases.renew,
-                    record_id=record_id,
-                    kind=held.kind,
-                    owner=self.owner,
-                    operation_id=held.operation_id,
-                    now=self.clock.now(),
-                )
-
     async def observe(
-        self, record: Record, request: ObserveInput, held: Held, operation: Operation
+        self, record: Record, request: ObserveInput, held: Held, cycle_id: str
     ) -> tuple[Group, list[NewLine]]:
-        """Ask the Observer; the group is not stored yet. Where nothing was worth a line its text is empty:
-        the messages count as observed all the same."""
+        """Ask the Observer; the group is not stored yet, and its range is the caller's to say. Where nothing was worth
+        a line its text is empty: the messages count as observed all the same."""
+        before = await self._log(record)  # ahead of the answer: between it and the commit as little as may be
         result = await self.observer.observe(request)
         await self._record_calls(request.thread_id, "observer", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
-        text = with_zone(parse.sanitize_observation_lines(parse.clean(result.text)), request)
-        first, last = request.messages[0], request.messages[-1]
+        cleaned = with_zone(parse.clean(parse.sanitize_observation_lines(result.text)), request)
+        marked = await sliced(marking.mark_new(cleaned, before), self.clock.monotonic)
+        text = marked.text
         metadata: Json = {"timezone": request.timezone} if text else {}
         if title := parse.clean_line(result.title, 80):
             metadata["title"] = " ".join(title.split())
-        group = Group(
-            id=self.ids.new(),
-            record_id=record.id,
-            thread_id=request.thread_id,
-            kind="observation",
-            state="buffered",
+        group = dataclasses.replace(
+            self.empty_group(record, request, held, cycle_id),
             text=text,
-            created_at=self.clock.now(),
-            mode=request.mode,
-            first_message_id=first.id,
-            last_message_id=last.id,
-            first_index=first.index,
-            last_index=last.index,
-            message_ids=tuple(m.id for m in request.messages),
-            message_tokens=sum(m.tokens for m in request.messages),
             observation_tokens=self.counter.count(text),
-            generation=record.generation_count,
-            cycle_id=operation.cycle_id,
-            operation_id=held.operation_id,
             model=result.model,
             prompt_hash=result.prompt_hash,
             current_task=parse.clean_line(result.current_task),
             suggested_response=parse.clean_line(result.suggested_response),
             metadata=metadata,
         )
-        return group, self.rows(text, source_of(request), result.categories)
+        rows = await self.rows([text], source_of(request), result.categories, marked.metadata)
+        return group, rows
+
+    def empty_group(self, record: Record, request: ObserveInput, held: Held, cycle_id: str) -> Group:
+        """A group that says nothing."""
+        return Group(
+            id=self.ids.new(),
+            record_id=record.id,
+            thread_id=request.thread_id,
+            kind="observation",
+            state="buffered",
+            text="",
+            created_at=self.clock.now(),
+            mode=request.mode,
+            generation=record.generation_count,
+            cycle_id=cycle_id,
+            operation_id=held.operation_id,
+        )
 
     async def reflect(
         self,
         record: Record,
         groups: Sequence[Group],
         request: ReflectInput,
-        *,
         held: Held,
-        operation: Operation,
+        cycle_id: str,
     ) -> tuple[Group, list[NewLine]]:
         """Ask the Reflector; raises `MemoryFailure` (not_smaller) unless the answer is smaller than its
         input."""
-        result = await self.reflector.reflect(request)
+        merged = [g.id for g in groups]
+        sections, log = await self.store.read(_sections_and_log, record.id, merged)
+        replaced = marking.known(log)
+        made: tuple[Section, ...] = ()
+        if record.scope == "resource":
+            result, made = await reflect_parts.reflect(self.reflector, groups, request, self.counter, replaced)
+            text = result.text
+        else:
+            result = await self.reflector.reflect(request)
+            text = reflect_parts.finished(result.text, request.pinned, replaced)
         await self._record_calls(request.thread_id, "reflector", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
-        text = with_pinned(parse.sanitize_observation_lines(parse.clean(result.text)), request.pinned)
         before = sum(self.counter.count(t) for _, t in request.groups)
         after = self.counter.count(text)
         if not text or after >= before:
@@ -199,28 +120,29 @@ class Worker:
                 code="not_smaller",
             )
         inputs = [t for _, t in request.groups]
-        merged = [g.id for g in groups]
         lost = dropped(inputs, text)
-        firsts = [g.first_index for g in groups if g.first_index is not None]
-        lasts = [g.last_index for g in groups if g.last_index is not None]
+        # of several threads its own is the one with the newest notes
+        own = groups[-1].thread_id if made else request.thread_id
+        mine = [g for g in groups if g.thread_id == own]
+        span = next((s for s in union(s for g in groups for s in spans(g)) if s.thread_id == own), None)
         group = Group(
             id=self.ids.new(),
             record_id=record.id,
-            thread_id=request.thread_id,
+            thread_id=own,
             kind="reflection",
             state="buffered",
             text=text,
             created_at=self.clock.now(),
             mode=request.mode,
-            first_message_id=groups[0].first_message_id,
-            last_message_id=groups[-1].last_message_id,
-            first_index=min(firsts, default=None),
-            last_index=max(lasts, default=None),
+            first_message_id=mine[0].first_message_id if mine else None,
+            last_message_id=mine[-1].last_message_id if mine else None,
+            first_index=span.first if span else None,
+            last_index=span.last if span else None,
             message_tokens=sum(g.message_tokens for g in groups),
             observation_tokens=after,
             generation=record.generation_count + 1,
             merged_group_ids=tuple(merged),
-            cycle_id=operation.cycle_id,
+            cycle_id=cycle_id,
             operation_id=held.operation_id,
             model=result.model,
             prompt_hash=result.prompt_hash,
@@ -231,35 +153,64 @@ class Worker:
                 "input_tokens": before,
                 "level": result.level,
                 "dropped": {"lines": list(lost.lines), "paths": list(lost.paths)},
+                **(stored(made) if made else {}),
             },
         )
         pinned = {p.lstrip("* ").strip() for p in request.pinned}
         rows = [
             dataclasses.replace(
-                r, pinned=memory_store.as_line(r.content, r.priority, r.time).lstrip("* ").strip() in pinned
+                r,
+                pinned=memory_store.as_line(r.content, r.priority, r.time).lstrip("* ").strip() in pinned,
+                thread_id=thread_of_row(group, r.line),
             )
-            for r in self.rows(text, Source(*inputs), await self.store.read(memory_store.categories, merged))
+            for r in await self.rows(
+                [t for t, _ in pieces(group)],
+                Source(*inputs, said=[s for t in inputs for s in speaking.of_log(t)]),
+                sections,
+            )
         ]
         return group, rows
 
-    def rows(self, text: str, source: Source, categories: Mapping[str, str]) -> list[NewLine]:
-        """The lines of a log, each marked with what it claims that its source does not have, and with the section of
-        its mode that it stands in (`categories`, by content)."""
-        return [
-            NewLine(
-                self.ids.new(),
-                r.line,
-                r.depth,
-                r.date,
-                r.time,
-                r.priority,
-                r.content,
-                r.metadata | ({"mode_specific": lines.fields(r.content)} if r.content in categories else {}),
-                flags=flags(r.content, source),
-                category=categories.get(r.content, ""),
+    async def _log(self, record: Record) -> list[memory_log.LogLine]:
+        return await self.store.read(memory_log.log_lines, record.id, states=("active", "buffered"))
+
+    async def rows(
+        self,
+        texts: Sequence[str],
+        source: Source,
+        categories: Mapping[str, str],
+        more: Mapping[int, Json] | None = None,
+    ) -> list[NewLine]:
+        """The lines of a log of one or several parts, each marked with what it claims that its source does not have,
+        and with the section of its mode that it stands in (`categories`, by content); `more` goes into their metadata,
+        by number."""
+        return await sliced(self._rows(texts, source, categories, more or {}), self.clock.monotonic)
+
+    def _rows(
+        self, texts: Sequence[str], source: Source, categories: Mapping[str, str], more: Mapping[int, Json]
+    ) -> Generator[None, None, list[NewLine]]:
+        sections = {unmarked(content): name for content, name in categories.items()}
+        out: list[NewLine] = []
+        for number, r in enumerate(r for text in texts for r in lines.rows(text)):
+            said = unmarked(r.content)
+            doubts = yield from flagged(said, source)
+            yield
+            metadata = r.metadata | ({"mode_specific": lines.fields(said)} if said in sections else {})
+            out.append(
+                NewLine(
+                    self.ids.new(),
+                    number,
+                    r.depth,
+                    r.date,
+                    r.time,
+                    r.priority,
+                    r.content,
+                    metadata | more.get(number, {}),
+                    flags=doubts,
+                    category=sections.get(said, ""),
+                )
             )
-            for r in lines.rows(text)
-        ]
+        return out
 
     async def _record_calls(
         self, thread_id: str, purpose: Literal["observer", "reflector"], calls: Sequence[ModelCall]
@@ -279,11 +230,28 @@ class Worker:
             )
 
 
+def _sections_and_log(
+    db: Database, record_id: str, merged: Sequence[str]
+) -> tuple[Mapping[str, str], list[memory_log.LogLine]]:
+    """The sections that lines of some groups stand in, and the log, by one question."""
+    log = memory_log.log_lines(db, record_id, states=("active", "buffered"))
+    return memory_store.categories(db, merged), log
+
+
 def source_of(request: ObserveInput) -> Source:
     """What an observation may draw on: the messages whole, and the log before them."""
     texts = [plain_text(m.parts) for m in request.messages]
     zones = f"{request.timezone} {request.zone_before}"
-    return Source(*texts, request.log, request.current_task or "", request.goal, request.focus, zones)
+    aims = [request.current_task or "", request.goal, request.focus]
+    moments = [datetime.fromtimestamp(m.created_at / 1000, dates.zone(request.timezone)) for m in request.messages]
+    return Source(
+        *texts, request.log, *aims, zones,
+        said=itertools.chain(
+            speaking.of_messages(request.messages), speaking.of_log(request.log), (("user", a) for a in aims)
+        ),
+        days={m.date() for m in moments},
+        clocks={f"{m.hour}:{m.minute:02}" for m in moments},
+    )  # fmt: skip
 
 
 def with_zone(text: str, request: ObserveInput) -> str:
@@ -295,13 +263,6 @@ def with_zone(text: str, request: ObserveInput) -> str:
     line = f"* 🟡 ({time}) Times are in {request.timezone} from here on, those before in {request.zone_before}"
     head, _, rest = text.partition("\n")
     return f"{head}\n{line}\n{rest}" if head.startswith("Date:") else f"{line}\n{text}"
-
-
-def with_pinned(text: str, pinned: Sequence[str]) -> str:
-    """A reflection with every pinned line in it: those it lost come back word for word, first."""
-    have = {line.strip().lstrip("*- ").strip() for line in text.split("\n")}
-    lost = [p for p in pinned if p.strip().lstrip("*- ").strip() not in have]
-    return "\n".join([*lost, text]) if lost else text
 
 
 def observable(message: Message) -> bool:

@@ -119,10 +119,12 @@ def check_size(page: str, counter: Counter) -> int:
     return tokens
 
 
-async def read(store: Store, *, scope: Literal["resource", "thread"], owner_id: str) -> str:
-    """The page as it is, the template where there is none yet."""
+async def read(
+    store: Store, *, scope: Literal["resource", "thread"], owner_id: str, template: str | None = None
+) -> str:
+    """The page as it is, the template (our own where None) where there is none yet."""
     page = await store.read(pages.working_memory, scope, owner_id)
-    return page[0] if page else read_prompt("working-memory")
+    return page[0] if page else read_prompt("working-memory") if template is None else template
 
 
 async def update(
@@ -136,15 +138,16 @@ async def update(
     actor: str = "",
     resource_id: str | None = None,
     schema: Json | None = None,
+    template: str | None = None,
 ) -> tuple[str, tuple[str, ...]]:
-    """Merge `content` into the page (or put it in its place) and keep a version. Returns the page and the
-    headings that changed; nothing changed, nothing written. A page that is a JSON object is merged in depth,
-    null deletes; with a `schema` it must follow it. Raises `MemoryFailure`: empty, too_long, conflict, bad_json,
-    schema."""
+    """Merge `content` into the page (or put it in its place; `template` is what a new one begins as) and keep a
+    version. Returns the page and the headings that changed; nothing changed, nothing written. A page that is a JSON
+    object is merged in depth, null deletes; with a `schema` it must follow it. Raises `MemoryFailure`: empty, too_long,
+    conflict, bad_json, schema."""
     if not content.strip():
         raise MemoryFailure("There is no content: give Markdown sections, each with its heading.", code="empty")
     current = await store.read(pages.working_memory, scope, owner_id)
-    before, version = current or (read_prompt("working-memory"), 0)
+    before, version = current or (read_prompt("working-memory") if template is None else template, 0)
     page, changed = _merged(before, content, known=current is not None, replace=replace, ruled=schema is not None)
     if replace and page == before:
         changed = ()
@@ -172,11 +175,20 @@ NOTES = "Notes"
 
 
 async def add_note(
-    store: Store, counter: Counter, *, owner_id: str, note: str, actor: str = "user", schema: Json | None = None
+    store: Store,
+    counter: Counter,
+    *,
+    owner_id: str,
+    note: str,
+    scope: Literal["resource", "thread"] = "resource",
+    actor: str = "user",
+    resource_id: str | None = None,
+    schema: Json | None = None,
+    template: str | None = None,
 ) -> str:
-    """Add a line to the section "Notes" of a workspace's page, which is made where there is none; returns
-    the page. Raises as `update`."""
-    page = await read(store, scope="resource", owner_id=owner_id)
+    """Add a line to the section "Notes" of a page, which is made where there is none; returns the page. Raises as
+    `update`."""
+    page = await read(store, scope=scope, owner_id=owner_id, template=template)
     body = next((b for h, b in sections(page) if _name(h) == NOTES.casefold()), "")
     line = f"- {' '.join(note.split())}"
     content = f"# {NOTES}\n{f'{body}{chr(10)}{line}' if body else line}"
@@ -188,11 +200,12 @@ async def add_note(
     changed, _ = await update(
         store,
         counter,
-        scope="resource",
+        scope=scope,
         owner_id=owner_id,
         content=content,
         actor=actor,
-        resource_id=owner_id,
+        resource_id=resource_id,
         schema=schema,
+        template=template,
     )
     return changed

@@ -11,13 +11,14 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from sakti.agent.assembly import NOT_KEPT
 from sakti.agent.commands import parse
 from sakti.agent.completion import argument_choices, command_choices, file_choices, query_at
 from sakti.agent.file_list import FileList
 from sakti.agent.leaving import observe_on_exit
 from sakti.agent.mentions import mention, pasted_images
 from sakti.core import terminal
-from sakti.core.errors import SaktiError
+from sakti.core.errors import RAN, SaktiError
 from sakti.core.events import Event, MessageSaved, ModelChanged, QueueChanged, ThreadChanged
 from sakti.core.text import one_line, sanitise
 from sakti.plain import words
@@ -144,6 +145,7 @@ class Chat:
         )
 
     async def _close(self, code: int) -> None:
+        self.session.hurry()
         try:
             if not code:
                 await observe_on_exit(self.session, lambda text: self.say([text]))
@@ -151,7 +153,9 @@ class Chat:
             if self._kept is not None:
                 await self.session.views.keep_unsent(self._draft(), self.session.queued, left=True)
             thread = self.session.thread
-            if thread is not None and thread.title:  # an empty thread is not stored
+            if not self.session.saved:
+                self.say([NOT_KEPT])
+            elif thread is not None and thread.title:  # an empty thread is not stored
                 self.say([f"resume with: sakti -c, or at any time: sakti -r {thread.id[-8:]}"])
         except SaktiError as e:
             self.say([f"error: {e.title}: {e.message}"])
@@ -269,16 +273,20 @@ class Chat:
 
     async def send(self, text: str) -> None:
         """A line: a command, a shell line, a note or a message."""
-        if await self.commands.run(text):
+        if parse(text).kind in ("command", "unknown"):
+            await self.commands.run(text)
             return
-        async with self._sending:
-            dropped = await asyncio.to_thread(pasted_images, text)
-            try:
+        try:
+            if await self.commands.run(text):
+                return
+            async with self._sending:
+                dropped = await asyncio.to_thread(pasted_images, text)
                 await self.session.submit(" ".join(map(mention, dropped)) or text)
-            except SaktiError:
+        except SaktiError as e:
+            if e.code != RAN:
                 self.unsent = "\n\n".join(t for t in (self.unsent, text) if t)
                 self.say(["it was not sent and is kept: /send sends it, /drop forgets it"])
-                raise
+            raise
 
     def _suggest(self, before: str, loop: asyncio.AbstractEventLoop) -> list[str]:
         """In the reading thread: commands, their arguments and files for the word at the cursor."""
@@ -316,8 +324,8 @@ class Chat:
         now = (self._draft(), tuple(self.session.queued))
         if self._kept is None or now == self._kept:
             return
-        self._kept = now
         await self.session.views.keep_unsent(*now)
+        self._kept = now
 
     # --- other windows ----------------------------------------------------------------------------------------
 

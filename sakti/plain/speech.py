@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
+from sakti.agent.figures import stale_leases
+from sakti.core.errors import NOT_SAVED
 from sakti.core.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -17,8 +19,10 @@ from sakti.core.events import (
     Notice,
     QueueChanged,
     RetryScheduled,
+    StaleLeases,
     StepDiscarded,
     StepStarted,
+    StoreWaiting,
     TextDelta,
     ThinkingDelta,
     ThreadChanged,
@@ -36,6 +40,7 @@ from sakti.plain.prose import Prose
 KEPT = 20  # tool calls whose output can still be asked for
 SLOW = ("bash", "webfetch", "agent")  # tools that may take long: their beginning is said as well
 READY = "ready"
+WAIT_SAID, WAIT_AGAIN = 2.0, 10.0  # seconds of waiting for another window until it is said, and said again
 _TONES = {"information": "note", "warning": "warning", "error": "error"}
 _ENDS = {
     "interrupted": "stopped; what was said is kept",
@@ -79,6 +84,7 @@ class Speech:
     _waiting: set[str] = field(default_factory=set[str])  # queued, and not yet read by the agent or taken back
     _thread: str = ""
     _questions: int = 0
+    _next_wait: float = WAIT_SAID
     _open: tuple[ApprovalRequested, ...] = ()
 
     def own_command(self, command: str) -> None:
@@ -135,8 +141,12 @@ class Speech:
                 return [f"thread: {name}"] if known != thread.id else []
             case ModelChanged(model, reason):
                 return [f"model: {one_line(model, 100)}, {one_line(reason, 100)}"] if model else []
+            case StoreWaiting(seconds):
+                return self._store_waits(seconds)
             case Notice(severity, title, message):
                 return [f"{_TONES[severity]}: {one_line(title, 80)}: {one_line(message, 600)}"]
+            case StaleLeases():
+                return [f"memory: {stale_leases(event)}"]
             case MemoryActivation():
                 return [words.activation(event)]
             case MemoryOperation(kind="failed", operation_type=what):
@@ -189,6 +199,16 @@ class Speech:
         """The question that was asked last and is still open."""
         return self._open[0] if self._open else None
 
+    def _store_waits(self, seconds: float | None) -> list[str]:
+        """Said after two seconds, and every ten from then on."""
+        if seconds is None:
+            said, self._next_wait = self._next_wait > WAIT_SAID, WAIT_SAID
+            return ["the other window is done"] if said else []
+        if seconds < self._next_wait:
+            return []
+        self._next_wait += WAIT_AGAIN
+        return [f"another window is writing to the database: waiting for it, {seconds:.0f} seconds"]
+
     def _queue(self, queued: tuple[str, ...]) -> list[str]:
         before, self._queued = self._queued, queued
         if len(queued) > len(before):
@@ -212,7 +232,8 @@ class Speech:
         if event.error:
             out = [f"{one_line(out[0], 100)}: {one_line(event.error, 600)}"]
         if event.status == "error":
-            out.append("/retry asks again; what was said so far is kept")
+            kept = "" if event.error_code in NOT_SAVED else "; what was said so far is kept"
+            out.append(f"/retry asks again{kept}")
         return [*out, READY]
 
 

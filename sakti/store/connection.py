@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
+    import apsw
     from peewee import Database
 else:
     Database = object  # a name for annotations: a program that only asks does without peewee (see `reading`)
 
-__all__ = ["Connection", "Database"]
+__all__ = ["Connection", "Database", "plain"]
 
 
 class Connection(Protocol):
@@ -23,3 +26,32 @@ class Connection(Protocol):
     def connection(self) -> Any:
         """Return apsw's connection."""
         ...
+
+
+class _Plain:
+    """A connection with what functions that speak SQL use of a `Database`."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def execute_sql(self, sql: str, params: Any = None) -> apsw.Cursor:
+        return self._connection.execute(sql, params)
+
+    def connection(self) -> apsw.Connection:
+        return self._connection
+
+    @contextmanager
+    def atomic(self) -> Generator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+
+def plain(connection: apsw.Connection) -> Database:
+    """A connection for functions that speak SQL: peewee is not loaded for it."""
+    return cast("Database", _Plain(connection))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,10 +23,12 @@ import peewee
 from playhouse.apsw_ext import APSWDatabase
 
 from sakti.core.clock import Clock, SystemClock
-from sakti.core.errors import StoreError
+from sakti.core.errors import SaktiError, StoreError
 from sakti.core.ids import Ids, TimeIds
-from sakti.store import migrate, search_index
+from sakti.store import damage, failures, files, index_upkeep, migrate, opening, reading, search_index, unsaved
 from sakti.store.connection import Database
+from sakti.store.opening import Way
+from sakti.store.waiting import Waiting
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,149 +37,354 @@ Synchronous: TypeAlias = Literal["FULL", "NORMAL"]
 
 UPKEEP_EVERY = 32  # writes
 UPKEEP_S = 0.005
+UPKEEP_PIECE_S = 0.03  # as long the writer merges at a time, and then rests
 LARGE_S = 0.1  # a write that took so long left much to do
+UNSAVED = (
+    "Nothing of this session is kept: messages, tasks and notes are gone when it ends. What was said before can be "
+    "read and searched."
+)
+WAIT_S = 90.0  # for another process that writes
+AGAIN_S, BRIEFLY_S = 10.0, 1.0  # who gave up waiting so lately waits no longer than this
 log = logging.getLogger(__name__)
 
-# 3.7.0 to 3.51.2 can corrupt a WAL that two connections write and checkpoint at once (sqlite.org/wal.html).
-WAL_SAFE_FROM = (3, 51, 3)
+LOOK_AGAIN_S = 60.0  # between two looks for damage behind errors that nobody meant
+LOOK_AT_ONCE = 32 << 20  # bytes of a database that are looked at for damage before it is used, after a crash
+
+
+class Connections(APSWDatabase):
+    """peewee's database over connections that are made as `way` says; `busy` is asked where another process writes."""
+
+    def __init__(self, way: Way, pragmas: dict[str, str | int], busy: Callable[[int], bool]) -> None:
+        super().__init__(way.filename, lock_type="IMMEDIATE", pragmas=pragmas)
+        self._way, self._busy = way, busy
+
+    def _connect(self) -> apsw.Connection:
+        made = self._way.connect()
+        try:
+            made.set_busy_handler(self._busy)
+            self._add_conn_hooks(made)
+        except BaseException:
+            made.close()
+            raise
+        return made
 
 
 class Store:
-    """An open database. `path` is its file; `read_only_reason` says why nothing can be written, if so.
+    """An open database. `path` is its file; `read_only_reason` says why nothing can be written, if so, and `not_saved`
+    why nothing is kept: then either nothing can be written or all of it goes into a copy that goes, too. A write waits
+    `wait` seconds at most for another process that writes; `on_wait` hears, on the event loop, how many seconds it has
+    waited so far, and None when it is over. `written` counts the writes that were committed. `on_damage` hears, on the
+    event loop, of damage that is found after opening.
 
     Make it with `await Store.open(path)` and close it with `await store.close()`.
     """
 
-    def __init__(self, path: Path, db: APSWDatabase, clock: Clock, ids: Ids) -> None:
+    def __init__(self, path: Path, clock: Clock, ids: Ids) -> None:
         self.path = path
         self.clock = clock
         self.ids = ids
         self.read_only_reason: str | None = None
+        self.not_saved: str | None = None
         self.notices: list[str] = []
-        self._db = db
-        self._writes = 0
+        self.wait = WAIT_S
+        self.on_wait: Callable[[float | None], None] | None = None
+        self.on_damage: Callable[[str], None] | None = None
+        self.written = 0
+        self._loop = asyncio.get_running_loop()
+        self._waiting = Waiting(WAIT_S, self._told)
+        self._gave_up = float("-inf")
+        self._closed = False
+        self._took = 0.0  # seconds in the newest transaction
+        self._looked = float("-inf")  # when it was last looked for damage
+        self.newer = False
+        self._way: Way | None = None
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="sakti-writer")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="sakti-reader")
+        self._looking: asyncio.Future[str | None] | None = None
+        self._copied: apsw.Connection | None = None
+
+    _db: Connections  # the writer's, once it is open
+    _seen: Connections  # the reader's
 
     @classmethod
     async def open(
-        cls, path: Path, *, clock: Clock | None = None, ids: Ids | None = None, synchronous: Synchronous = "FULL"
+        cls,
+        path: Path,
+        *,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        synchronous: Synchronous = "FULL",
+        wait: float = WAIT_S,
+        on_wait: Callable[[float | None], None] | None = None,
+        scratch: bool = False,
+        keep: bool = True,
     ) -> Store:
-        """Open or create the database at `path` (folder 0700, file 0600) and bring its schema up to date.
+        """Open or create the database at `path` (folder 0700, file 0600) and bring its schema up to date. Without
+        `keep` a copy of it in memory is opened, and the file stays what it is.
 
-        A database made by a newer sakti is opened read-only. Raises `StoreError` where it cannot be opened.
+        One made by a newer sakti, a damaged one and one that may not be written is opened read-only; with `scratch` the
+        last of them as a copy that can be written and is not kept. Raises `StoreError` where it cannot be opened.
         """
         clock = clock or SystemClock()
-        wal = tuple(int(n) for n in apsw.sqlite_lib_version().split(".")) >= WAL_SAFE_FROM
-        db = APSWDatabase(
-            str(path),
-            timeout=5,
-            lock_type="IMMEDIATE",
-            pragmas={
-                "journal_mode": "wal" if wal else "delete",
-                "synchronous": synchronous,
-                "foreign_keys": 1,
-                "temp_store": "memory",
-                "cache_size": -8000,
-                "wal_autocheckpoint": 8000,  # pages; `_upkeep` comes first
-            },
-        )
-        store = cls(path, db, clock, ids or TimeIds(clock))
+        store = cls(path, clock, ids or TimeIds(clock))
+        store.wait, store.on_wait = wait, on_wait
         try:
-            await asyncio.get_running_loop().run_in_executor(store._writer, store._open_writer)
+            await store._loop.run_in_executor(store._writer, store._open, synchronous, scratch, keep)
         except BaseException:
             await store.close()
             raise
+        if store._suspect():
+            store._looking = store._loop.run_in_executor(None, store._look_for_damage)
         return store
 
     async def write(self, fn: Callable[Concatenate[Database, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run `fn(db, …)` in one IMMEDIATE transaction on the writer's thread; an exception rolls it back."""
+        """Run `fn(db, …)` in one IMMEDIATE transaction on the writer's thread; an exception rolls it back. Who is
+        cancelled while it still waits for another process gives up: then it does not run at all.
+
+        Raises `StoreError` (busy, full, damaged, read_only, io) where nothing was written.
+        """
         loop = asyncio.get_running_loop()
-        began = time.perf_counter()
-        result = await loop.run_in_executor(self._writer, lambda: self._in_transaction(fn, *args, **kwargs))
-        took = time.perf_counter() - began
-        self._writes += 1
-        if self._writes % UPKEEP_EVERY == 0 or took > LARGE_S:  # nobody waits for it
-            loop.run_in_executor(self._writer, self._upkeep, max(UPKEEP_S, took / 2))
+        gone = threading.Event()
+        work = loop.run_in_executor(self._writer, lambda: self._unless(gone, fn, *args, **kwargs))
+        try:
+            result = await work
+        except asyncio.CancelledError:
+            gone.set()
+            raise
+        self.written += 1
+        if self.written % UPKEEP_EVERY == 0 or self._took > LARGE_S:  # nobody waits for it
+            self._tend(max(UPKEEP_S, self._took / 2))
         return result
 
     async def read(self, fn: Callable[Concatenate[Database, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run `fn(db, …)` on the read-only connection; it sees everything that was committed before."""
+        """Run `fn(db, …)` on the read-only connection, in one transaction: all its queries see the database as it was
+        at the first of them, with everything that was committed before."""
         return await asyncio.get_running_loop().run_in_executor(
             self._reader, lambda: self._with_reader(fn, *args, **kwargs)
         )
 
     async def close(self) -> None:
-        loop = asyncio.get_running_loop()
-        for pool in (self._reader, self._writer):
-            await loop.run_in_executor(pool, self._close_connection)
+        self._closed = True
+        if self._looking is not None:
+            await self._looking
+        for pool, name in ((self._reader, "_seen"), (self._writer, "_db")):
+            await self._loop.run_in_executor(pool, self._close_connection, name)
             pool.shutdown()
+        if self._way is not None:
+            self._way.remove()
 
     # --- on the threads -----------------------------------------------------------------------------------
 
-    def _open_writer(self) -> None:
+    def _open(self, synchronous: Synchronous, scratch: bool, keep: bool) -> None:
+        self._waiting.limit = self.wait
         try:
-            created = not self.path.exists()
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if created:
-                # made by hand, so that the file (and its -wal, which copies the mode) is private from its birth
-                with contextlib.suppress(FileExistsError):
-                    os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-            self._db.connect()
-            version = migrate.current_version(self._db)
-            if version > migrate.LATEST:
-                self.read_only_reason = (
-                    f"{self.path} was made by a newer sakti (schema {version}, this one knows {migrate.LATEST}): "
-                    "it is open for reading only. Update sakti to write to it."
-                )
+            opening.look_at(self.path)
+            self._way = way = self._find_way(scratch) if keep else self._in_memory()
+            self._db = Connections(way, opening.settings(synchronous=synchronous, writes=True), self._waiting)
+            self._seen = Connections(way, opening.settings(synchronous=synchronous, writes=False), self._waiting)
+            try:
+                self._db.connect()
+            finally:
+                if self._copied is not None:
+                    self._copied.close()
+            if keep or self.path.exists():
+                opening.whose(self._db.connection(), self.path)
+            self._look_at_version()
+            if way.writes and not self.newer:
+                if keep:
+                    opening.choose_journal(self._db.connection(), wal=opening.wal_wanted(Path(way.filename)))
+                self.notices += migrate.upgrade(self._db, self.path if keep else None, self.clock)
+            if self._suspect() and self.path.stat().st_size <= LOOK_AT_ONCE:
+                self._look_for_damage()
+            if self.read_only_reason:
                 self._db.execute_sql("PRAGMA query_only = 1")
-            elif version and self._db.connection().readonly("main"):
-                self.read_only_reason = (
-                    f"{self.path} may not be written: what was said before can be read and searched, nothing new "
-                    "is saved. Make the file writable, or name another one with SAKTI_DB."
-                )
-            else:
-                self.notices += migrate.upgrade(self._db, self.path, self.clock)
         except (OSError, peewee.PeeweeException, apsw.Error) as e:
-            raise StoreError(
-                f"The database {self.path} cannot be opened: {e}. "
-                "Run `sakti doctor`, or name another one with SAKTI_DB."
-            ) from e
+            raise self._cannot_open(e) from e
+        finally:
+            self._waiting.over()
+
+    def _find_way(self, scratch: bool) -> Way:
+        """How to come by the database. Where nothing can be kept in its place, says why."""
+        if not self.path.exists():
+            try:
+                opening.create(self.path, self.clock, wal=opening.wal_wanted(self.path))
+            except opening.NotWritable as e:
+                return self._copy(None, f"{e} Until then nothing is saved.", scratch)
+        if files.writable(self.path):
+            files.sweep(self.path)
+            for file, mode in files.make_private(self.path):
+                self.notices.append(f"Others could read {file} (mode {mode:o}): it is yours alone now.")
+            return Way(str(self.path))
+        way = opening.to_read(self.path)
+        reason = (
+            f"{self.path} may not be written: nothing new is saved. Make the file and its folder writable, or "
+            f"{opening.ANOTHER}."
+        )
+        if scratch or opening.version_of(way) < migrate.LATEST:
+            return self._copy(way, reason, scratch)
+        self.read_only_reason = self.not_saved = reason
+        return way
+
+    def _in_memory(self) -> Way:
+        """A copy in memory, there as long as a connection to it is open: `_copied` until the writer has one."""
+        self.not_saved = UNSAVED
+        name = unsaved.new_name()
+        self._copied = unsaved.fill(name, self.path)
+        return Way(name, unsaved.FLAGS)
+
+    def _copy(self, way: Way | None, reason: str, scratch: bool) -> Way:
+        """A copy that can be written and goes with this store, for `scratch` or for its schema. Without room for it
+        what there is is only read."""
+        self.not_saved = reason
+        if not scratch:
+            self.read_only_reason = reason
+        try:
+            return opening.to_scratch(way, self.path.name, self.clock)
+        except (OSError, apsw.Error) as e:
+            if way is None:
+                raise StoreError(reason, code="read_only") from e
+            self.read_only_reason = reason
+            return way
+
+    def _look_at_version(self) -> None:
+        version = migrate.current_version(self._db)
+        self.newer = version > migrate.LATEST
+        if self.newer:
+            self.read_only_reason = self.not_saved = (
+                f"{self.path} was made by a newer sakti (schema {version}, this one knows {migrate.LATEST}): it is "
+                "open for reading only. Update sakti to write to it."
+            )
+
+    def _cannot_open(self, error: Exception) -> StoreError:
+        if failures.code_of(error) is not None:
+            return failures.explained(error, self.path, saving=False, waited=self._waiting.waited)
+        return StoreError(
+            f"The database {self.path} cannot be opened: {error}. Run `sakti doctor`, or {opening.ANOTHER}."
+        )
+
+    # --- damage -------------------------------------------------------------------------------------------
+
+    def _suspect(self) -> bool:
+        """Whether the last one to use it was killed, or the power went."""
+        return self._copied is None and opening.was_not_closed(self.path)
+
+    def _look_for_damage(self) -> str | None:
+        """Look through the whole file; where it is damaged it is only read from now on."""
+        self._looked = time.monotonic()
+        opening.is_looked_at(self.path)
+        if self._way is None or (found := damage.find(self._way)) is None:
+            return None
+        reason = f"{self.path} is damaged ({found}): it is open for reading only. {failures.RECOVER}"
+        self.read_only_reason = self.not_saved = reason
+        self._call(lambda: self.on_damage and self.on_damage(reason))
+        return reason
+
+    def _blamed(self, error: Exception) -> Exception:
+        """What is to be raised for an error that a query's function did not mean: where the file is damaged that is the
+        reason, however it came to light."""
+        if isinstance(error, UnicodeDecodeError):
+            return StoreError(
+                f"{self.path} is damaged: a text in it cannot be read. {failures.RECOVER}", code="damaged"
+            )
+        if time.monotonic() - self._looked > LOOK_AGAIN_S and (reason := self._look_for_damage()):
+            return StoreError(reason, code="damaged")
+        return error
+
+    # --- on the threads -----------------------------------------------------------------------------------
+
+    def _unless(
+        self, gone: threading.Event, fn: Callable[Concatenate[Database, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        def work(db: Database, *args: P.args, **kwargs: P.kwargs) -> R:
+            if gone.is_set():
+                raise asyncio.CancelledError
+            return fn(db, *args, **kwargs)
+
+        self._waiting.given_up = gone.is_set
+        return self._in_transaction(work, *args, **kwargs)
 
     def _in_transaction(self, fn: Callable[Concatenate[Database, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         if self.read_only_reason:
             raise StoreError(self.read_only_reason, code="read_only")
+        lately = time.monotonic() - self._gave_up < AGAIN_S
+        self._waiting.limit = min(self.wait, BRIEFLY_S) if lately else self.wait
         try:
             with self._db.atomic():
-                return fn(self._db, *args, **kwargs)
-        except (peewee.OperationalError, apsw.Error) as e:
-            raise StoreError(
-                f"Not saved: {e}. Nothing was lost; sakti tries again with the next change.", retryable=True
-            ) from e
+                began = time.perf_counter()
+                result = fn(self._db, *args, **kwargs)
+            self._took = time.perf_counter() - began
+            return result
+        except SaktiError:
+            raise
+        except (peewee.PeeweeException, apsw.Error) as e:
+            error = failures.explained(e, self.path, saving=True, waited=self._waiting.waited)
+            if error.code == "busy":
+                self._gave_up = time.monotonic()
+            raise (self._blamed(error) if error.code == "store" else error) from e
+        except Exception as e:
+            blamed = self._blamed(e)
+            if blamed is e:
+                raise
+            raise blamed from e
+        finally:
+            self._waiting.over()
 
-    def _upkeep(self, seconds: float) -> None:
+    def _told(self, seconds: float | None) -> None:
+        """On the writer's thread: `on_wait` hears it on the event loop."""
+        self._call(lambda: self.on_wait and self.on_wait(seconds))
+
+    def _call(self, tell: Callable[[], object]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(tell)
+
+    def _tend(self, seconds: float) -> None:
+        """On the event loop: let the writer do `seconds` of upkeep, a piece at a time, so that what is to be written
+        meanwhile, here or by another process, comes in between."""
+        if self._closed:
+            return
+        work = self._loop.run_in_executor(self._writer, self._upkeep, min(seconds, UPKEEP_PIECE_S))
+
+        def go_on(done: asyncio.Future[bool]) -> None:
+            if not done.cancelled() and done.exception() is None and done.result() and seconds > UPKEEP_PIECE_S:
+                self._loop.call_later(UPKEEP_PIECE_S, self._tend, seconds - UPKEEP_PIECE_S)
+
+        work.add_done_callback(go_on)
+
+    def _upkeep(self, seconds: float) -> bool:
         """What SQLite would do within some write, which then takes fifty times as long: merge the index's newest
-        pieces, for about so many seconds, and copy the write-ahead log into the file."""
+        pieces, for about so many seconds, and copy the write-ahead log into the file. Whether there is more to do."""
         end = time.perf_counter() + seconds
+        self._waiting.limit = 0  # who writes now does not wait for this either
         try:
-            while True:
+            more = True
+            while more and time.perf_counter() < end:
                 with self._db.atomic():
-                    merged = search_index.merge(self._db)
-                if not merged or time.perf_counter() > end:
-                    break
+                    left = [index_upkeep.merge_some(self._db, table) for table in search_index.TABLES]
+                more = any(left)
             self._db.execute_sql("PRAGMA wal_checkpoint(PASSIVE)")
-        except (peewee.OperationalError, apsw.Error) as e:
+        except (peewee.PeeweeException, apsw.Error) as e:
             log.warning("the upkeep of %s waits for the next time: %s", self.path, e)
+            return False
+        return more
 
     def _with_reader(self, fn: Callable[Concatenate[Database, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        if self._db.is_closed():
-            self._db.connect()
-            self._db.execute_sql("PRAGMA query_only = 1")
         try:
-            return fn(self._db, *args, **kwargs)
-        except (peewee.DatabaseError, apsw.Error) as e:
-            raise StoreError(f"{self.path} cannot be read: {e}. `sakti db check` says what is wrong with it.") from e
+            if self._seen.is_closed():
+                self._seen.connect()
+            with reading.snapshot(self._seen.connection()):
+                return fn(self._seen, *args, **kwargs)
+        except SaktiError:
+            raise
+        except (peewee.PeeweeException, apsw.Error) as e:
+            error = failures.explained(e, self.path, saving=False, waited=self._waiting.waited)
+            raise (self._blamed(error) if error.code == "store" else error) from e
+        except Exception as e:
+            blamed = self._blamed(e)
+            if blamed is e:
+                raise
+            raise blamed from e
 
-    def _close_connection(self) -> None:
-        if not self._db.is_closed():
-            self._db.close()
+    def _close_connection(self, name: str) -> None:
+        database: Connections | None = getattr(self, name, None)
+        if database is not None and not database.is_closed():
+            database.close()

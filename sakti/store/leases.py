@@ -1,6 +1,6 @@
-"""Leases: who may observe, reflect, buffer or compact a record right now, across processes.
+"""Leases: who may observe a thread, condense a log or talk in a thread right now, across processes.
 
-A lease is one row a record and kind. Taking, renewing and giving back are single statements with their whole
+A lease is one row a record, kind and thread. Taking, renewing and giving back are single statements with their whole
 condition in them; who commits a result checks in that transaction that the row is still its own.
 """
 
@@ -15,9 +15,8 @@ from typing import Literal, TypeAlias
 from sakti.core.errors import MemoryFailure
 from sakti.store.connection import Database
 
-LeaseKind: TypeAlias = Literal[
-    "observing", "reflecting", "buffering_observation", "buffering_reflection", "compacting", "turn"
-]
+# Whatever observes a thread, whatever condenses a log (no thread), a turn or work by hand in a thread.
+LeaseKind: TypeAlias = Literal["observing", "reflecting", "turn"]
 EXPIRES_MS = 30_000
 HEARTBEAT_S = 10.0
 # A heartbeat this far in the future was written before the clock was set back: its expiry means nothing.
@@ -30,7 +29,7 @@ class Lease:
     kind: LeaseKind
     owner: str
     operation_id: str
-    thread_id: str | None
+    thread_id: str
     started_at: int
     heartbeat_at: int
     expires_at: int
@@ -48,51 +47,59 @@ def acquire(
     kind: LeaseKind,
     owner: str,
     operation_id: str,
-    thread_id: str | None,
+    thread_id: str = "",
     now: int,
 ) -> bool:
-    """Take a lease that is free or has run out; False while someone else holds it."""
+    """Take a lease that is free or has run out; False while someone else holds it. A turn may follow on work by hand of
+    the same owner, which then goes on without."""
     row = db.execute_sql(
         "INSERT INTO leases"
         " (record_id, kind, owner, operation_id, thread_id, started_at, heartbeat_at, expires_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (record_id, kind) DO UPDATE SET owner = excluded.owner,"
-        " operation_id = excluded.operation_id, thread_id = excluded.thread_id,"
+        " ON CONFLICT (record_id, kind, thread_id) DO UPDATE SET owner = excluded.owner,"
+        " operation_id = excluded.operation_id,"
         " started_at = excluded.started_at, heartbeat_at = excluded.heartbeat_at,"
         " expires_at = excluded.expires_at"
         " WHERE leases.expires_at <= excluded.heartbeat_at OR leases.heartbeat_at > excluded.heartbeat_at + ?"
+        " OR (leases.kind = 'turn' AND leases.owner = excluded.owner)"
         " RETURNING 1",
         (record_id, kind, owner, operation_id, thread_id, now, now, now + EXPIRES_MS, CLOCK_SLACK_MS),
     ).fetchone()
     return row is not None
 
 
-def renew(db: Database, *, record_id: str, kind: LeaseKind, owner: str, operation_id: str, now: int) -> bool:
+def renew(
+    db: Database, *, record_id: str, kind: LeaseKind, owner: str, operation_id: str, now: int, thread_id: str = ""
+) -> bool:
     """Push the end of an own lease away; False when it is no longer one's own."""
     row = db.execute_sql(
         "UPDATE leases SET heartbeat_at = ?, expires_at = ?"
-        " WHERE record_id = ? AND kind = ? AND owner = ? AND operation_id = ? RETURNING 1",
-        (now, now + EXPIRES_MS, record_id, kind, owner, operation_id),
+        " WHERE record_id = ? AND kind = ? AND thread_id = ? AND owner = ? AND operation_id = ? RETURNING 1",
+        (now, now + EXPIRES_MS, record_id, kind, thread_id, owner, operation_id),
     ).fetchone()
     return row is not None
 
 
-def release(db: Database, *, record_id: str, kind: LeaseKind, owner: str, operation_id: str) -> None:
+def release(
+    db: Database, *, record_id: str, kind: LeaseKind, owner: str, operation_id: str, thread_id: str = ""
+) -> None:
     db.execute_sql(
-        "DELETE FROM leases WHERE record_id = ? AND kind = ? AND owner = ? AND operation_id = ?",
-        (record_id, kind, owner, operation_id),
+        "DELETE FROM leases WHERE record_id = ? AND kind = ? AND thread_id = ? AND owner = ? AND operation_id = ?",
+        (record_id, kind, thread_id, owner, operation_id),
     )
 
 
-def require(db: Database, *, record_id: str, kind: LeaseKind, owner: str, operation_id: str) -> None:
+def require(
+    db: Database, *, record_id: str, kind: LeaseKind, owner: str, operation_id: str, thread_id: str = ""
+) -> None:
     """Call inside the transaction that commits a result. Raises `MemoryFailure` (lease_lost) when the row
     has gone to someone else or was cleared: the result must then be thrown away."""
     row = db.execute_sql(
-        "SELECT 1 FROM leases WHERE record_id = ? AND kind = ? AND owner = ? AND operation_id = ?",
-        (record_id, kind, owner, operation_id),
+        "SELECT 1 FROM leases WHERE record_id = ? AND kind = ? AND thread_id = ? AND owner = ? AND operation_id = ?",
+        (record_id, kind, thread_id, owner, operation_id),
     ).fetchone()
     if row is None:
-        raise MemoryFailure("Another sakti took this work over; its result stands.", code="lease_lost")
+        raise MemoryFailure("Another window took this work over; its result stands.", code="lease_lost")
 
 
 def clear_expired(db: Database, record_id: str, now: int) -> list[Lease]:
@@ -116,11 +123,11 @@ def held(db: Database, record_id: str, now: int) -> list[Lease]:
     return [Lease(*row) for row in rows]
 
 
-def clear_dead(db: Database, record_id: str) -> list[Lease]:
-    """Remove the leases of a record whose holder was a process of this machine that is no more, and return them:
-    who starts again right after a crash need not wait for them to run out."""
+def clear_dead(db: Database, record_id: str, *, but: str = "") -> list[Lease]:
+    """Remove the leases of a record whose holder (other than `but`) was a process of this machine that is no more, and
+    return them: who starts again right after a crash need not wait for them to run out."""
     owners = db.execute_sql("SELECT DISTINCT owner FROM leases WHERE record_id = ?", (record_id,)).fetchall()
-    gone = [owner for (owner,) in owners if not alive(owner)]
+    gone = [owner for (owner,) in owners if owner != but and not alive(owner)]
     rows = [
         row
         for owner in gone

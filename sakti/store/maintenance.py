@@ -1,15 +1,20 @@
-"""Looking after the database: check, search indexes, statistics, backup."""
+"""Looking after the database: what is wrong with it, what search does not know, statistics, backup. Nothing here takes
+long in one transaction that writes; what has much to do works in pieces (`upkeep`)."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sakti.core.errors import StoreError
-from sakti.store import migrate, search_index
+from sakti.store import damage, failures, index_upkeep, migrate, reading, search_index
 from sakti.store.connection import Database
+from sakti.store.memory import integrity as memory_integrity
 from sakti.store.tasks import checks, deadlocks
+from sakti.store.tasks import rows as task_rows
 
 COUNTED = (
     "threads",
@@ -25,78 +30,154 @@ COUNTED = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was checked. `mend` says what to do where it is not `ok`."""
+    """One thing that was checked. `mend` says what to do where it is not `ok`; `mendable`: `upkeep.mended` does it."""
 
     name: str
     ok: bool
     detail: str
     mend: str = ""
+    mendable: bool = False
 
 
-def check(db: Database) -> list[Finding]:
-    """Is the file sound, do its references hold, are the search indexes in step, is nothing lost?
+TOLD = 400  # characters of what is wrong with a file
+REPORT = "Make a copy with `sakti db backup`, then write to the maintainers with this line."
+INDEX = "`sakti db check` mends it."
 
-    An index out of step is rebuilt, a message that search does not know is added; `detail` says so.
-    """
-    restore = "Make a copy with `sakti db backup`, then write to the maintainers with this line."
-    found: list[Finding] = []
-    rows = [r[0] for r in db.execute_sql("PRAGMA integrity_check(5)").fetchall()]
-    found.append(Finding("integrity", rows == ["ok"], "; ".join(map(str, rows)), restore))
+
+def check(db: Database, *, deep: bool = True) -> list[Finding]:
+    """Is the file sound, do its references hold, are the search indexes in step, is nothing lost? Only reads. `deep`:
+    each text is compared with what its index holds of it."""
+    rest, broken = damage.sorted_out(integrity(db))
+    found = _integrity(rest)
+    if rest:
+        return found
+    unreadable = damage.unreadable(db.connection())
+    found.append(Finding("contents", unreadable is None, unreadable or "readable", failures.RECOVER))
     foreign = db.execute_sql("PRAGMA foreign_key_check").fetchall()
-    found.append(Finding("references", not foreign, f"{len(foreign)} broken", restore))
-    for table in search_index.TABLES:
-        try:
-            db.execute_sql(f"INSERT INTO {table} ({table}, rank) VALUES ('integrity-check', 1)")
-            found.append(Finding(table, True, "in step"))
-        except Exception as e:
-            search_index.rebuild(db, (table,))
-            found.append(Finding(table, True, f"was out of step with its texts ({e}): rebuilt"))
-    added = index_missing(db)
-    detail = f"{added} messages were not searchable: added" if added else "every message is searchable"
-    found.append(Finding("search", True, detail))
+    found.append(Finding("references", not foreign, f"{len(foreign)} broken", REPORT))
+    found += [_index(db, table, broken=table in broken, deep=deep) for table in search_index.TABLES]
+    found.append(_task_index(db, broken=search_index.TASKS in broken))
+    lost = len(unindexed(db))
+    detail = f"{lost} messages are not searchable" if lost else "every message is searchable"
+    found.append(Finding("search", not lost, detail, INDEX, mendable=True))
     (gaps,) = db.execute_sql(
         "SELECT count(*) FROM (SELECT thread_id FROM messages GROUP BY thread_id"
         " HAVING max(message_index) - min(message_index) + 1 != count(*))"
     ).fetchone()
-    found.append(Finding("messages", gaps == 0, f"{gaps} threads with gaps", restore))
+    wrong = memory_integrity.check(db)
+    detail = "; ".join(wrong.values()) or "each observed message is in the log once"
+    found.append(Finding("memory", not wrong, detail, INDEX, mendable=True))
+    found.append(Finding("messages", gaps == 0, f"{gaps} threads with gaps", REPORT))
     return [*found, *_check_tasks(db)]
 
 
 def _check_tasks(db: Database) -> list[Finding]:
     """Is every count of the task graph right, and is there no ring of tasks that wait for each other?"""
-    stale = checks.find_stale(db)
-    for resource_id in stale:
-        checks.count_again(db, resource_id)
-    counted = f"{len(stale)} workspaces were out of step: counted again" if stale else "in step"
+    stale = len(checks.find_stale(db))
+    detail = f"{stale} workspaces are out of step" if stale else "in step"
     rings = deadlocks.find_deadlocks(db)
     told = "; ".join(f"{' → '.join(ring.path)} in {ring.resource_id}" for ring in rings[:5])
     more = f"; and {len(rings) - 5} more" if len(rings) > 5 else ""
     mend = "Nothing on such a path can start: take one dependency away with `sakti tasks dep TASK ON --remove`."
     return [
-        Finding("task counts", True, counted),
+        Finding("task counts", not stale, detail, INDEX, mendable=True),
         Finding("task graph", not rings, f"{told}{more}" if rings else "no tasks wait for each other", mend),
     ]
 
 
-def index_missing(db: Database, thread_id: str | None = None) -> int:
-    """Add the messages (of one thread) that search should know and does not; returns how many."""
+def integrity_findings(db: Database) -> list[Finding]:
+    """Whether the file is sound, of a database of any schema."""
+    return _integrity(damage.sorted_out(integrity(db))[0])
+
+
+def _integrity(rest: Sequence[str]) -> list[Finding]:
+    told = "; ".join(line for row in rest for line in row.splitlines())
+    return [Finding("integrity", not rest, told[:TOLD] + "…" * (len(told) > TOLD) or "ok", failures.RECOVER)]
+
+
+def integrity(db: Database) -> list[str]:
+    """What SQLite finds wrong with the file; `["ok"]` where that is nothing. It is asked over a connection of its own:
+    FTS5 takes what was merged meanwhile for damage where it has the index open."""
+    connection: Any = db.connection()
+    other = reading.another(connection)
+    try:
+        return [str(r[0]) for r in other.execute("PRAGMA integrity_check(20)").fetchall()]
+    finally:
+        other.close()
+
+
+def _index(db: Database, table: str, *, broken: bool, deep: bool) -> Finding:
+    """Whether an index holds what its texts say. What is still there of one that was replaced is mended with it."""
+    what = []
+    if broken:
+        what.append("it is damaged")
+    else:
+        counts = len(index_upkeep.missing(db, table)), index_upkeep.strangers(db, table)
+        what += [f"{n} {text}" for n, text in zip(counts, ("texts are missing", "are no more"), strict=True) if n]
+        if deep and not what and (n := index_upkeep.differing(db, table)):
+            what.append(f"{n} texts are others")
+    if f"{table}{index_upkeep.OLD}" in index_upkeep.replaced(db):
+        what.append("an old one is still there")
+    detail = f"out of step with its texts: {', '.join(what)}" if what else "in step"
+    return Finding(table, not what, detail, INDEX, mendable=True)
+
+
+def _task_index(db: Database, *, broken: bool) -> Finding:
+    missing = len(unindexed_tasks(db))
+    told = "it is damaged" if broken else f"{missing} tasks are missing" if missing else ""
+    detail = f"out of step with the tasks: {told}" if told else "in step"
+    return Finding(search_index.TASKS, not told, detail, INDEX, mendable=True)
+
+
+def unindexed_tasks(db: Database) -> list[str]:
+    """The tasks that their own index does not hold."""
     rows = db.execute_sql(
-        "SELECT m.id, m.resource_id, m.thread_id, m.task_id, m.role, m.message_index, m.created_at,"
-        " coalesce(m.search_text, m.raw_content), m.paths,"
-        " coalesce((SELECT coalesce(p.search_text, p.raw_content) FROM messages p WHERE p.thread_id = m.thread_id"
-        " AND p.message_index < m.message_index AND p.state = 'saved' ORDER BY p.message_index DESC LIMIT 1), ''),"
-        " coalesce(m.summary, '')"
-        " FROM messages m WHERE m.state = 'saved' AND trim(coalesce(m.search_text, m.raw_content)) != ''"
-        " AND NOT EXISTS (SELECT 1 FROM search_docs d WHERE d.kind = 'message' AND d.doc_id = m.id)"
-        " AND m.thread_id NOT IN (SELECT id FROM threads WHERE deleted_at IS NOT NULL)"
+        "SELECT id FROM tasks t WHERE deleted_at IS NULL"
+        f" AND NOT EXISTS (SELECT 1 FROM {search_index.TASKS}_docsize s WHERE s.id = t.pk) ORDER BY pk"
+    ).fetchall()
+    return [i for (i,) in rows]
+
+
+def index_tasks(db: Database, ids: Sequence[str]) -> None:
+    """Put tasks into their index again."""
+    for task_id, title in db.execute_sql(
+        f"SELECT id, title FROM tasks WHERE id IN ({', '.join('?' * len(ids))})", list(ids)
+    ).fetchall():
+        task_rows.update(db, task_id, title=title)
+
+
+_UNINDEXED = (
+    " FROM messages m WHERE m.state = 'saved' AND trim(coalesce(m.search_text, m.raw_content)) != ''"
+    " AND NOT EXISTS (SELECT 1 FROM search_docs d WHERE d.kind = 'message' AND d.doc_id = m.id)"
+    " AND m.thread_id NOT IN (SELECT id FROM threads WHERE deleted_at IS NOT NULL)"
+)
+
+
+def unindexed(db: Database, thread_id: str | None = None) -> list[int]:
+    """The messages (of one thread), by their pk, that search should know and does not."""
+    rows = db.execute_sql(
+        f"SELECT m.pk, coalesce(m.search_text, m.raw_content){_UNINDEXED}"
         + (" AND m.thread_id = ?" if thread_id else "")
         + " ORDER BY m.pk",
         (thread_id,) if thread_id else (),
     ).fetchall()
-    added = 0
-    for doc_id, resource_id, thread, task_id, role, position, created_at, text, paths, prev, summary in rows:
-        if not text.strip():  # SQL's trim knows the space alone
+    return [pk for pk, text in rows if text.strip()]  # SQL's trim knows the space alone
+
+
+def index_messages(db: Database, pks: Sequence[int]) -> None:
+    """Let search know these messages, where it does not yet."""
+    for pk in pks:
+        row = db.execute_sql(
+            "SELECT m.id, m.resource_id, m.thread_id, m.task_id, m.role, m.message_index, m.created_at,"
+            " coalesce(m.search_text, m.raw_content), m.paths,"
+            " coalesce((SELECT coalesce(p.search_text, p.raw_content) FROM messages p WHERE p.thread_id = m.thread_id"
+            " AND p.message_index < m.message_index AND p.state = 'saved' ORDER BY p.message_index DESC LIMIT 1), ''),"
+            f" coalesce(m.summary, ''){_UNINDEXED} AND m.pk = ?",
+            (pk,),
+        ).fetchone()
+        if row is None:
             continue
+        doc_id, resource_id, thread, task_id, role, position, created_at, text, paths, prev, summary = row
         search_index.put(
             db,
             kind="message",
@@ -112,22 +193,6 @@ def index_missing(db: Database, thread_id: str | None = None) -> int:
             paths=json.loads(paths),
         )
         search_index.summarise(db, "message", doc_id, summary)
-        added += 1
-    return added
-
-
-def rebuild_index(db: Database) -> dict[str, int]:
-    """Make the search indexes anew. Returns `texts` that are covered and `added`, messages that were missing."""
-    added = index_missing(db)
-    search_index.rebuild(db)
-    (texts,) = db.execute_sql("SELECT count(*) FROM search_docs").fetchone()
-    return {"texts": texts, "added": added}
-
-
-def optimize(db: Database) -> None:
-    """Merge the search indexes and let SQLite look at its statistics again."""
-    search_index.optimize(db)
-    db.execute_sql("PRAGMA optimize")
 
 
 def stats(db: Database, path: Path) -> dict[str, int | str]:

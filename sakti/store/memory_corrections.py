@@ -16,7 +16,7 @@ from sakti.core.errors import MemoryFailure
 from sakti.core.types import Json
 from sakti.store import memory, search_index
 from sakti.store.connection import Database
-from sakti.store.memory_log import LogLine, lines_where
+from sakti.store.memory_log import LogLine, lines_where, with_earlier
 
 Action: TypeAlias = Literal["pin", "unpin", "edit", "forget"]
 KEY = "corrections"
@@ -76,7 +76,7 @@ def correct(db: Database, record_id: str, line_id: str, action: Action, *, text:
             "undone_at": None,
         }
         _store(db, one, [*_corrections(one), done])
-    _drop_waiting(db, record_id, row["group_id"], now)
+    memory.discard_stale(db, record_id, [row["group_id"]], now)
     return Corrected(line_id, row["group_id"], action, _shown(row), _shown({**row, **changes}))
 
 
@@ -103,7 +103,7 @@ def undo(db: Database, record_id: str, now: int, *, line_id: str | None = None) 
                 correction["undone_at"], action = now, correction["action"]
         _store(db, one, corrections)
     next_number(db, record_id)
-    _drop_waiting(db, record_id, row["group_id"], now)
+    memory.discard_stale(db, record_id, [row["group_id"]], now)
     after = _row(db, record_id, row["id"])
     return Corrected(row["id"], row["group_id"], action, _shown(row), _shown(after))
 
@@ -130,14 +130,6 @@ def changed_lines(db: Database, record_id: str) -> dict[str, dict[int, str | Non
     for group_id, line, edited, forgotten in rows:
         out.setdefault(group_id, {})[line] = None if forgotten else edited
     return out
-
-
-def count(db: Database, record_id: str) -> int:
-    """How often the log of a record was corrected, taking back included: it changed when this has."""
-    row = db.execute_sql(
-        "SELECT json_extract(metadata, '$.corrections') FROM observational_memory WHERE id = ?", (record_id,)
-    ).fetchone()
-    return 0 if row is None else row[0] or 0
 
 
 def as_of(db: Database, record_id: str, time: int) -> list[LogLine]:
@@ -170,7 +162,7 @@ def as_of(db: Database, record_id: str, time: int) -> list[LogLine]:
                     forgotten=False,
                 )
             )
-    return out
+    return with_earlier(out)
 
 
 # --- rows -------------------------------------------------------------------------------------------------
@@ -267,16 +259,6 @@ def _shown(row: Json) -> str:
 
 def next_number(db: Database, record_id: str) -> int:
     """Count a change that people made to a record's log: who has read the log before reads it anew."""
-    number = count(db, record_id) + 1
+    number = memory.corrected(db, record_id) + 1
     memory.set_record_metadata(db, record_id, {KEY: number})
     return number
-
-
-def _drop_waiting(db: Database, record_id: str, group_id: str, now: int) -> None:
-    waiting = [
-        g.id
-        for g in memory.groups(db, record_id, "buffered")
-        if g.kind == "reflection" and group_id in g.merged_group_ids
-    ]
-    if waiting:
-        memory.discard(db, waiting, now)

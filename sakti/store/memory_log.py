@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sakti.core.types import Json
+from sakti.store import replaced, threads
 from sakti.store.connection import Database
+from sakti.store.memory.group_rows import cursor, groups_by_id
+from sakti.store.memory.sections import Span, spans
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line of the active log. `content` is what a correction made of it where there is one."""
+    """One line of the active log. `content` is what a correction made of it where there is one; `earlier` what of it
+    newer lines of the same look at the log replace."""
 
     id: str
     group_id: str
@@ -31,13 +36,26 @@ class LogLine:
     first_index: int | None
     last_index: int | None
     category: str = ""
+    earlier: tuple[replaced.Earlier, ...] = ()
+
+    @property
+    def marked(self) -> str:
+        """The text as people read it: with a mark behind what a newer line replaces."""
+        return replaced.with_marks(self.content, self.earlier, self.date)
+
+
+def with_earlier(lines: Sequence[LogLine]) -> list[LogLine]:
+    """The lines of a log, in its order, each with what the later ones among them replace of it."""
+    rows = [replaced.Row(x.id, x.content, x.date, x.time, x.metadata, x.forgotten) for x in lines]
+    found = replaced.found(rows)
+    return [dataclasses.replace(x, earlier=found[x.id]) if x.id in found else x for x in lines]
 
 
 def log_lines(db: Database, record_id: str, *, states: Sequence[str] = ("active",)) -> list[LogLine]:
     """The lines of a record's log in the order in which the model sees them."""
     marks = ",".join("?" * len(states))
     found = lines_where(db, f"g.record_id = ? AND g.state IN ({marks})", (record_id, *states))
-    return [line for line, _ in found]
+    return with_earlier([line for line, _ in found])
 
 
 def lines_where(db: Database, where: str, values: Sequence[object]) -> list[tuple[LogLine, str]]:
@@ -119,26 +137,39 @@ def groups_for_message(db: Database, message_id: str) -> list[str]:
 
 
 def sources_of_group(db: Database, group_id: str) -> list[str]:
-    """Ids of the messages that a group stands for, oldest first; of a reflection, those of all it merged."""
-    rows = db.execute_sql(
-        "SELECT m.id FROM observation_groups g JOIN messages m ON m.thread_id = g.thread_id"
-        " AND m.message_index BETWEEN g.first_index AND g.last_index WHERE g.id = ? ORDER BY m.message_index",
-        (group_id,),
-    ).fetchall()
-    return [r[0] for r in rows]
+    """Ids of the messages that a group stands for, oldest first, thread by thread; of a reflection, those of all it
+    merged."""
+    return [
+        row[0]
+        for group in groups_by_id(db, [group_id])
+        for span in spans(group)
+        for row in db.execute_sql(
+            "SELECT id FROM messages WHERE thread_id = ? AND message_index BETWEEN ? AND ? ORDER BY message_index",
+            (span.thread_id, span.first, span.last),
+        ).fetchall()
+    ]
 
 
-def find_group(db: Database, resource_id: str, text: str) -> tuple[str, str, int, int] | None:
-    """(id, thread id, first index, last index) of the newest group of a workspace whose id is or ends with
-    `text`."""
+def find_group(db: Database, resource_id: str, text: str) -> tuple[Span, ...]:
+    """The messages of threads that are not deleted that the newest group of a workspace stands for whose id is or ends
+    with `text`; empty where there is none."""
     like = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    row = db.execute_sql(
-        "SELECT g.id, g.thread_id, g.first_index, g.last_index FROM observation_groups g"
-        " JOIN threads t ON t.id = g.thread_id WHERE t.resource_id = ? AND t.deleted_at IS NULL"
-        " AND g.id LIKE ? ESCAPE '\\' AND g.first_index IS NOT NULL ORDER BY g.pk DESC LIMIT 1",
+    found = db.execute_sql(
+        "SELECT g.id FROM observation_groups g JOIN threads t ON t.id = g.thread_id WHERE t.resource_id = ?"
+        " AND g.id LIKE ? ESCAPE '\\' AND g.first_index IS NOT NULL ORDER BY g.pk DESC LIMIT 20",
         (resource_id, f"%{like}"),
-    ).fetchone()
-    return None if row is None else (row[0], row[1], row[2], row[3])
+    )
+    for (group_id,) in found.fetchall():
+        known = [s for g in groups_by_id(db, [group_id]) for s in spans(g) if not threads.is_deleted(db, s.thread_id)]
+        if known:
+            return tuple(known)
+    return ()
+
+
+def thread_ids(db: Database, resource_id: str) -> list[str]:
+    """The threads of a workspace that are not deleted."""
+    rows = db.execute_sql("SELECT id FROM threads WHERE resource_id = ? AND deleted_at IS NULL", (resource_id,))
+    return [i for (i,) in rows.fetchall()]
 
 
 def find_message(db: Database, resource_id: str, text: str) -> tuple[str, str, int] | None:
@@ -170,6 +201,7 @@ class Said:
     role: str
     text: str
     created_at: int
+    title: str = ""
 
 
 def unobserved_elsewhere(
@@ -185,20 +217,18 @@ def unobserved_elsewhere(
     """What was last said in a workspace's other threads that a record has not observed: of the `recent` threads
     last talked in, at most `limit` messages of each, the newest first."""
     threads = db.execute_sql(
-        "SELECT t.id, coalesce(c.last_index, -1) FROM threads t LEFT JOIN observation_cursors c"
-        " ON c.thread_id = t.id AND c.record_id = ? WHERE t.resource_id = ? AND t.id != ? AND t.parent_id IS NULL"
-        " AND t.deleted_at IS NULL"
-        " ORDER BY t.updated_at DESC LIMIT ?",
-        (record_id, resource_id, thread_id, recent),
+        "SELECT id, title FROM threads WHERE resource_id = ? AND id != ? AND parent_id IS NULL AND deleted_at IS NULL"
+        " ORDER BY updated_at DESC LIMIT ?",
+        (resource_id, thread_id, recent),
     ).fetchall()
     return [
-        Said(thread, *row)
-        for thread, last in threads
+        Said(thread, *row, title=title)
+        for thread, title in threads
         for row in db.execute_sql(
             "SELECT message_index, role, substr(raw_content, 1, ?), created_at FROM messages"
             " WHERE thread_id = ? AND message_index > ? AND state = 'saved' AND role != 'system'"
             " AND instr(metadata, '\"synthetic\"') = 0 ORDER BY message_index DESC LIMIT ?",
-            (characters, thread, last, limit),
+            (characters, thread, cursor(db, record_id, thread), limit),
         ).fetchall()
     ]
 
@@ -238,15 +268,10 @@ def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 
         return None
     lines: list[str] = []
     for identifier, _, _ in threads:
-        rows = db.execute_sql(
-            "SELECT coalesce(o.edited, o.content)"
-            " FROM observation_groups g JOIN observations o ON o.group_id = g.id"
-            " WHERE g.thread_id = ? AND g.state = 'active' AND o.forgotten = 0"
-            " AND (o.pinned = 1 OR (o.priority = 'high' AND o.depth = 0))"
-            " ORDER BY o.pinned DESC, o.pk DESC LIMIT ?",
-            (identifier, limit),
-        ).fetchall()
-        lines += [r[0] for r in rows]
+        log = with_earlier([x for x, _ in lines_where(db, "g.thread_id = ? AND g.state = 'active'", (identifier,))])
+        worth = [x for x in reversed(log) if not x.forgotten and (x.pinned or (x.priority == "high" and not x.depth))]
+        worth.sort(key=lambda x: not x.pinned)
+        lines += [x.marked for x in worth[:limit]]
     tasks = db.execute_sql(
         "SELECT handle, title, status FROM tasks WHERE resource_id = ? AND status IN ('open', 'in_progress')"
         " AND deleted_at IS NULL ORDER BY status DESC, priority, created_at LIMIT 12",

@@ -137,6 +137,15 @@ def after(db: Database, thread_id: str, index: int, *, limit: int = 1 << 30) -> 
     return [from_row(r) for r in found]
 
 
+def states_after(db: Database, thread_id: str, index: int) -> list[tuple[str, int, str]]:
+    """(id, index, state) of the messages behind an index that were not withheld, oldest first."""
+    return db.execute_sql(
+        "SELECT id, message_index, state FROM messages WHERE thread_id = ? AND message_index > ?"
+        " AND state != 'withheld' ORDER BY message_index",
+        (thread_id, index),
+    ).fetchall()
+
+
 def between(db: Database, thread_id: str, first: int, last: int) -> list[Message]:
     found = db.execute_sql(
         f"SELECT {_COLUMNS} FROM messages WHERE thread_id = ? AND message_index BETWEEN ? AND ? ORDER BY message_index",

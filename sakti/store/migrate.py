@@ -34,14 +34,15 @@ def current_version(db: Connection) -> int:
     return db.execute_sql("SELECT max(version) FROM schema_migrations").fetchone()[0] or 0
 
 
-def upgrade(db: Database, path: Path, clock: Clock) -> list[str]:
+def upgrade(db: Database, path: Path | None, clock: Clock) -> list[str]:
     """Apply what is missing and return notices for the user. A database with content is copied first, to
-    `<name>.before-<version>` beside it. Two processes may start at once: each step looks again under its lock.
+    `<name>.before-<version>` beside it; one without a `path` is a copy itself. Two processes may start at once: each
+    step looks again under its lock.
     """
     files = _files()
     notices: list[str] = []
     version = current_version(db)
-    if 0 < version < LATEST:
+    if path is not None and 0 < version < LATEST:
         backup = _keep(db, path.with_name(f"{path.name}.before-{LATEST:04d}"))
         notices.append(f"The database was brought up to date; a copy of it as it was is {backup}.")
     for number in sorted(n for n in files if n > version):

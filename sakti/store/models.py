@@ -102,7 +102,7 @@ class MemoryRecordRow(Row):
     observation_token_count = IntegerField(default=0)
     last_buffered_at_tokens = IntegerField(default=0)
     last_buffered_at_time = IntegerField(null=True)
-    observed_message_ids = JsonField(default=list)
+    revision = IntegerField(default=0)
     observed_timezone = TextField(default="UTC")
     metadata = JsonField(default=dict)
     created_at = IntegerField()
@@ -139,6 +139,7 @@ class GroupRow(Row):
     activated_at = IntegerField(null=True)
     superseded_at = IntegerField(null=True)
     discarded_at = IntegerField(null=True)
+    origin = TextField(default="thread")
 
     class Meta:
         table_name = "observation_groups"

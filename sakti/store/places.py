@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sakti.store.connection import Database
+from sakti.store.memory.group_rows import groups_by_id
+from sakti.store.memory.sections import spans_of_row
 from sakti.store.search_query import STOP_WORDS, WORD
 
 LOOKED_AT = 2_000  # messages of one group
@@ -27,23 +29,24 @@ class Origin:
 
 def origin(db: Database, line_id: str) -> Origin | None:
     """Where a line of the log comes from; None where it names no messages, or none is left."""
-    row = db.execute_sql(
-        "SELECT g.id, g.thread_id, g.first_index, g.last_index, o.content FROM observations o"
-        " JOIN observation_groups g ON g.id = o.group_id WHERE o.id = ? AND g.first_index IS NOT NULL",
-        (line_id,),
-    ).fetchone()
+    row = db.execute_sql("SELECT group_id, line, content FROM observations WHERE id = ?", (line_id,)).fetchone()
     if row is None:
         return None
-    group_id, thread_id, first, last, content = row
-    messages = db.execute_sql(
-        f"SELECT id, message_index, substr(raw_content, 1, {HEAD}) FROM messages"
-        " WHERE thread_id = ? AND message_index BETWEEN ? AND ? ORDER BY message_index LIMIT ?",
-        (thread_id, first, last, LOOKED_AT),
-    ).fetchall()
+    group_id, line, content = row
+    messages = [
+        (span, *found)
+        for group in groups_by_id(db, [group_id])
+        for span in spans_of_row(group, line)
+        for found in db.execute_sql(
+            f"SELECT id, message_index, substr(raw_content, 1, {HEAD}) FROM messages"
+            " WHERE thread_id = ? AND message_index BETWEEN ? AND ? ORDER BY message_index LIMIT ?",
+            (span.thread_id, span.first, span.last, LOOKED_AT),
+        ).fetchall()
+    ]
     if not messages:
         return None
-    message_id, index, _ = messages[_closest(content, (text for _, _, text in messages))]
-    return Origin(group_id, thread_id, first, last, message_id, index)
+    span, message_id, index, _ = messages[_closest(content, (text for *_, text in messages))]
+    return Origin(group_id, span.thread_id, span.first, span.last, message_id, index)
 
 
 def _closest(content: str, texts: Iterable[str]) -> int:

@@ -5,14 +5,16 @@ Neither an event loop nor peewee is needed for that; they are most of such a pro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import apsw
 
-from sakti.store import migrate
-from sakti.store.connection import Connection
+from sakti.core.errors import SaktiError
+from sakti.store import migrate, opening
+from sakti.store.connection import Connection, plain
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,34 +25,48 @@ class NotReady(Exception):
     it cannot be."""
 
 
-class _Reader:
-    """A read-only connection, with what functions use of a `Database` to read."""
+@contextmanager
+def snapshot(connection: apsw.Connection) -> Generator[None]:
+    """One read transaction round several queries: what another process commits between two of them is not seen by the
+    second, so that what they answer fits together."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:  # some errors end it
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
 
-    def __init__(self, connection: apsw.Connection) -> None:
-        self._connection = connection
 
-    def execute_sql(self, sql: str, params: Any = None) -> apsw.Cursor:
-        return self._connection.execute(sql, params)
-
-    def connection(self) -> apsw.Connection:
-        return self._connection
+def another(connection: apsw.Connection) -> apsw.Connection:
+    """One more connection to the same file, that only reads."""
+    path = Path(connection.filename)
+    way = opening.to_read(path) if connection.readonly("main") else opening.Way(str(path))
+    made = way.connect()
+    made.set_busy_timeout(5_000)
+    made.execute("PRAGMA query_only = 1")
+    return made
 
 
 def ask(path: Path, fn: Callable[Concatenate[Connection, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run `fn(db, …)`, which only reads and in SQL, on the database at `path`. Raises `NotReady`."""
+    """Run `fn(db, …)`, which only reads and in SQL, in one transaction on the database at `path`. Raises `NotReady`."""
     try:
         # not READONLY: such a connection leaves the files behind that it needs beside a database in WAL mode
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     except apsw.Error as e:
         raise NotReady from e
     try:
-        connection.set_busy_timeout(5_000)
+        connection.set_busy_timeout(1_000)  # who waits longer does it in sight
         connection.execute("PRAGMA query_only = 1")
-        db = _Reader(connection)
-        if migrate.current_version(db) != migrate.LATEST:
-            raise NotReady
-        return fn(db, *args, **kwargs)
-    except apsw.Error as e:
+        db = plain(connection)
+        with snapshot(connection):
+            if migrate.current_version(db) != migrate.LATEST or opening.was_not_closed(path):
+                raise NotReady
+            return fn(db, *args, **kwargs)
+    except (SaktiError, NotReady):
+        raise
+    except Exception as e:  # whatever it is, `Store.read` finds out whether the file is to blame
         raise NotReady from e
     finally:
         connection.close()

@@ -6,7 +6,8 @@ Rows are written in the same transaction as what they describe; triggers keep th
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sakti.store.connection import Database
@@ -15,6 +16,7 @@ from sakti.store.secrets import masked
 TEXT_LIMIT = 100_000  # characters of one text that are indexed; what is stored has no limit
 PREVIOUS_LIMIT = 1_000
 TABLES = ("search_words", "search_trigrams")
+TASKS = "task_words"  # the index that tasks have for themselves
 
 _TOKEN = re.compile(r"[A-Za-z0-9]+(?:[_.\-/:][A-Za-z0-9]+)*")
 _COMPOUND = re.compile(r"[_.\-/:]|[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
@@ -40,43 +42,58 @@ def identifiers(text: str) -> str:
     return " ".join(out)
 
 
-def put(
-    db: Database,
-    *,
-    kind: str,
-    doc_id: str,
-    resource_id: str,
-    created_at: int,
-    text: str,
-    thread_id: str | None = None,
-    task_id: str | None = None,
-    role: str = "",
-    position: int = 0,
-    prev: str = "",
-    paths: Sequence[str] = (),
-) -> None:
-    """Index a text, secrets masked, replacing what was indexed under the same kind and id."""
-    text = masked(text[:TEXT_LIMIT])
-    db.execute_sql(
-        "INSERT INTO search_docs (kind, doc_id, resource_id, thread_id, task_id, role, position, created_at, text,"
-        " idents, prev, paths) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (kind, doc_id) DO UPDATE SET text = excluded.text, idents = excluded.idents,"
-        " prev = excluded.prev, paths = excluded.paths, task_id = excluded.task_id",
-        (
-            kind,
-            doc_id,
-            resource_id,
-            thread_id,
-            task_id,
-            role,
-            position,
-            created_at,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doc:
+    """One text to index, and where it stands."""
+
+    kind: str
+    doc_id: str
+    resource_id: str
+    created_at: int
+    text: str
+    thread_id: str | None = None
+    task_id: str | None = None
+    role: str = ""
+    position: int = 0
+    prev: str = ""
+    paths: Sequence[str] = ()
+
+    def row(self) -> tuple[Any, ...]:
+        """As the table has it, secrets masked."""
+        text = masked(self.text[:TEXT_LIMIT])
+        return (
+            self.kind,
+            self.doc_id,
+            self.resource_id,
+            self.thread_id,
+            self.task_id,
+            self.role,
+            self.position,
+            self.created_at,
             text,
             identifiers(text),
-            masked(prev[:PREVIOUS_LIMIT]),
-            "\n".join(paths),
-        ),
-    )
+            masked(self.prev[:PREVIOUS_LIMIT]),
+            "\n".join(self.paths),
+        )
+
+
+_PUT = (
+    "INSERT INTO search_docs (kind, doc_id, resource_id, thread_id, task_id, role, position, created_at, text,"
+    " idents, prev, paths) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT (kind, doc_id) DO UPDATE SET text = excluded.text, idents = excluded.idents,"
+    " prev = excluded.prev, paths = excluded.paths, task_id = excluded.task_id"
+)
+
+
+def put(db: Database, **values: Any) -> None:
+    """Index a `Doc` of these values, replacing what was indexed under the same kind and id."""
+    db.execute_sql(_PUT, Doc(**values).row())
+
+
+def put_all(db: Database, docs: Iterable[Doc]) -> None:
+    """Index many at once."""
+    connection: Any = db.connection()
+    connection.executemany(_PUT, [d.row() for d in docs])
 
 
 def summarise(db: Database, kind: str, doc_id: str, text: str) -> None:
@@ -85,28 +102,6 @@ def summarise(db: Database, kind: str, doc_id: str, text: str) -> None:
         "UPDATE search_docs SET summary = ? WHERE kind = ? AND doc_id = ? AND summary != ?",
         (masked(text), kind, doc_id, masked(text)),
     )
-
-
-def merge(db: Database, pages: int = 64) -> bool:
-    """Merge some of what the newest writes left, at most about `pages` pages of each index (FTS5 'merge'); they
-    merge nothing by themselves (`automerge` is 0), so that no message waits for it. False when nothing is left."""
-    connection: Any = db.connection()
-    before = connection.total_changes()
-    for table in TABLES:
-        db.execute_sql(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)", (pages,))
-    return connection.total_changes() - before >= 2 * len(TABLES)
-
-
-def optimize(db: Database) -> None:
-    """Merge each index into one segment: searches are faster (FTS5 'optimize')."""
-    for table in TABLES:
-        db.execute_sql(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
-
-
-def rebuild(db: Database, tables: Sequence[str] = TABLES) -> None:
-    """Make the indexes anew from the texts they cover (FTS5 'rebuild')."""
-    for table in tables:
-        db.execute_sql(f"INSERT INTO {table} ({table}) VALUES ('rebuild')")
 
 
 def remove(db: Database, kind: str, doc_id: str) -> None:

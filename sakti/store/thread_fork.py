@@ -21,7 +21,7 @@ from sakti.store.memory import Group
 from sakti.store.models import GroupRow
 from sakti.store.rows import insert
 
-_OF_TASK = ("active_task_id",)
+_OF_THREAD = ("active_task_id", threads.HOLD)
 _LOG = ("away",)  # when a reflection that is not carried over stood in a group's place
 
 
@@ -37,9 +37,10 @@ def fork(
     last = _last(db, thread_id, upto)
     if last is None:
         raise StoreError("There is no message to begin the fork with.")
-    kept = {k: v for k, v in parent.metadata.items() if k not in _OF_TASK}
+    kept = {k: v for k, v in parent.metadata.items() if k not in _OF_THREAD}
     if (kept.get("task_index") or -1) > last:  # what came later said what is being worked on
         kept = {k: v for k, v in kept.items() if k not in ("current_task", "suggested_response", "task_index")}
+    past = [[t, min(end, last)] for t, end in parent.metadata.get("lineage", ())]
     made = threads.create(
         db,
         Thread(
@@ -50,19 +51,18 @@ def fork(
             now,
             title_pinned=bool(title) or parent.title_pinned,
             mode=parent.mode,
-            metadata={**kept, "forked_from": thread_id, "forked_at": last},
+            metadata={**kept, "forked_from": thread_id, "forked_at": last, "lineage": [*past, [thread_id, last]]},
         ),
     )
     new_ids = _copy_messages(db, thread_id, made, last, ids)
-    for record_id, key, cursor in db.execute_sql(
-        "SELECT r.id, r.lookup_key, c.last_index FROM observation_cursors c"
-        " JOIN observational_memory r ON r.id = c.record_id WHERE c.thread_id = ?",
-        (thread_id,),
+    for record_id, key in db.execute_sql(
+        "SELECT id, lookup_key FROM observational_memory WHERE lookup_key IN (?, ?)",
+        (f"thread:{thread_id}", f"resource:{parent.resource_id}"),
     ).fetchall():
         if key == f"thread:{thread_id}":
-            _copy_memory(db, record_id, made, cursor, last, new_ids, ids)
-        else:  # the log of the whole workspace has these messages already
-            memory.move_cursor(db, record_id, made.id, -1, min(cursor, last))
+            _copy_memory(db, record_id, made, last, new_ids, ids)
+        else:
+            _covered_already(db, record_id, thread_id, made, last, ids)
     _copy_page(db, thread_id, made, ids)
     return made
 
@@ -111,9 +111,28 @@ def _copy_doc(db: Database, kind: str, old: str, new: str, thread_id: str) -> No
 # --- memory -----------------------------------------------------------------------------------------------
 
 
-def _copy_memory(
-    db: Database, record_id: str, made: Thread, cursor: int, last: int, new_ids: dict[str, str], ids: Ids
-) -> None:
+def _covered_already(db: Database, record_id: str, thread_id: str, made: Thread, last: int, ids: Ids) -> None:
+    """The log of the whole workspace has the observed messages already: a group without text stands for them."""
+    end = min(memory.cursor(db, record_id, thread_id), last)
+    if end >= 0:
+        insert(
+            db,
+            GroupRow,
+            id=ids.new(),
+            record_id=record_id,
+            thread_id=made.id,
+            kind="observation",
+            state="active",
+            first_index=0,
+            last_index=end,
+            text="",
+            metadata={"forked": True},
+            created_at=made.created_at,
+            activated_at=made.created_at,
+        )
+
+
+def _copy_memory(db: Database, record_id: str, made: Thread, last: int, new_ids: dict[str, str], ids: Ids) -> None:
     """The log as far as it stands for messages up to `last`, in a record of its own."""
     known = {
         g.id: g for state in ("superseded", "active", "buffered") for g in memory.groups(db, record_id, state)
@@ -130,7 +149,6 @@ def _copy_memory(
     ]
     record = ids.new()
     _copy_record(db, record_id, record, made, log)
-    memory.move_cursor(db, record, made.id, -1, min(cursor, max((g.last_index or 0 for g in log), default=-1)))
     new_group: dict[str, str] = {}
     states = {g.id: "active" for g in log} | {g.id: "buffered" for g in ready}
     for group in _with_sources([*log, *ready], known):

@@ -79,12 +79,12 @@ def delete(db: Database, thread_id: str, now: int) -> Contents:
         )
     ThreadRow.update(deleted_at=now).where(ThreadRow.id == thread_id).execute(db)
     db.execute_sql("DELETE FROM search_docs WHERE thread_id = ? AND kind = 'message'", (thread_id,))
-    _unindex_lines(db, thread_id)
+    _take_lines_out(db, thread_id)
     db.execute_sql("DELETE FROM search_docs WHERE kind = 'working_memory' AND doc_id = ?", (f"thread:{thread_id}",))
     return found
 
 
-def _unindex_lines(db: Database, thread_id: str) -> None:
+def _take_lines_out(db: Database, thread_id: str) -> None:
     db.execute_sql(
         "DELETE FROM search_docs WHERE kind IN ('observation', 'reflection') AND thread_id = ?1"
         " AND doc_id NOT IN (SELECT o.id FROM observations o JOIN observation_groups g ON g.id = o.group_id"
@@ -99,13 +99,14 @@ def restore(db: Database, thread_id: str) -> Thread:
     if found.deleted_at is None:
         raise StoreError(f"The thread {found.thread.title!r} is not deleted.")
     ThreadRow.update(deleted_at=None).where(ThreadRow.id == thread_id).execute(db)
-    maintenance.index_missing(db, thread_id)
-    _index_lines(db, thread_id)
-    _index_page(db, found.thread)
+    maintenance.index_messages(db, maintenance.unindexed(db, thread_id))
+    index_lines(db, thread_id)
+    index_page(db, found.thread)
     return found.thread
 
 
-def _index_lines(db: Database, thread_id: str) -> None:
+def index_lines(db: Database, thread_id: str) -> None:
+    """Let search know the lines of a thread's own log."""
     rows = db.execute_sql(
         "SELECT o.id, g.kind, o.resource_id, g.created_at, coalesce(o.edited, o.content), g.first_index, o.metadata,"
         f" g.id{_OWN_LINES} AND g.state != 'discarded' AND o.forgotten = 0 ORDER BY g.pk, o.line",
@@ -128,7 +129,8 @@ def _index_lines(db: Database, thread_id: str) -> None:
         group, previous = group_id, text
 
 
-def _index_page(db: Database, thread: Thread) -> None:
+def index_page(db: Database, thread: Thread) -> None:
+    """Let search know a thread's own page of working memory."""
     row = db.execute_sql(
         "SELECT content, created_at FROM working_memory WHERE scope = 'thread' AND owner_id = ?"
         " ORDER BY version DESC LIMIT 1",
@@ -175,7 +177,6 @@ _PURGE = (
     " WHERE g.thread_id = ?1 AND r.scope = 'resource')",
     f"DELETE FROM observations WHERE group_id IN ({_GROUPS})",
     f"DELETE FROM observation_groups WHERE record_id IN ({_RECORDS})",
-    f"DELETE FROM observation_cursors WHERE record_id IN ({_RECORDS}) OR thread_id = ?1",
     f"DELETE FROM leases WHERE record_id IN ({_RECORDS}) OR record_id = ?1",
     "DELETE FROM observational_memory WHERE scope = 'thread' AND thread_id = ?1",
     "DELETE FROM compaction_records WHERE thread_id = ?1",

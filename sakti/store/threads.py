@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+import json
+from typing import Any
 
 from peewee import fn
 
@@ -11,6 +12,7 @@ from sakti.store.connection import Database
 from sakti.store.models import MessageRow, ThreadRow
 
 TITLE_LIMIT = 60
+HOLD = "hold_until"  # in a thread's metadata: pending tokens up to which nothing is observed by itself after an undo
 
 
 def create(db: Database, thread: Thread) -> Thread:
@@ -28,9 +30,16 @@ def create(db: Database, thread: Thread) -> Thread:
     return thread
 
 
+_COLUMNS = "id", "resource_id", "title", "created_at", "updated_at", "title_pinned", "parent_id", "mode", "metadata"
+
+
 def get(db: Database, thread_id: str) -> Thread | None:
-    row = ThreadRow.select().where(ThreadRow.id == thread_id).dicts().get_or_none(db)
-    return None if row is None else from_row(cast("dict[str, Any]", row))
+    # written out: memory asks at every turn and commit, and building the query costs ten times as much as running it
+    row = db.execute_sql(f"SELECT {', '.join(_COLUMNS)} FROM threads WHERE id = ?", (thread_id,)).fetchone()
+    if row is None:
+        return None
+    values: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
+    return from_row(values | {"metadata": json.loads(values["metadata"])})
 
 
 def find(db: Database, resource_id: str, text: str) -> list[Thread]:
@@ -75,11 +84,11 @@ def rename(db: Database, thread_id: str, title: str, now: int, *, by_user: bool)
 
 def update_metadata(db: Database, thread_id: str, changes: Json) -> None:
     """Merge `changes` into the thread's metadata; a value of None removes its key."""
-    row = ThreadRow.select(ThreadRow.metadata).where(ThreadRow.id == thread_id).dicts().get_or_none(db)
+    row = db.execute_sql("SELECT metadata FROM threads WHERE id = ?", (thread_id,)).fetchone()
     if row is None:
         return
-    merged = {k: v for k, v in {**row["metadata"], **changes}.items() if v is not None}
-    ThreadRow.update(metadata=merged).where(ThreadRow.id == thread_id).execute(db)
+    merged = {k: v for k, v in {**json.loads(row[0]), **changes}.items() if v is not None}
+    db.execute_sql("UPDATE threads SET metadata = ? WHERE id = ?", (json.dumps(merged, ensure_ascii=False), thread_id))
 
 
 def set_mode(db: Database, thread_id: str, mode: str) -> None:

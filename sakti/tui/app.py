@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 from collections.abc import Iterable
@@ -17,7 +18,8 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from sakti.agent.commands import COMMANDS
-from sakti.core.events import ApprovalRequested, ApprovalResolved
+from sakti.core.errors import StoreError
+from sakti.core.events import ApprovalRequested, ApprovalResolved, Event
 from sakti.core.text import one_line, sanitise
 from sakti.core.types import Thread
 from sakti.tui import bridge, navigation, welcoming, work
@@ -91,7 +93,7 @@ class SaktiApp(work.Work, navigation.Navigation, welcoming.Welcoming, App[int]):
         self.unsent = Unsent(self)
         self.attention = Attention(self)
         self._first_prompt, self._pick_first = prompt, pick_thread
-        self._started = False
+        self._started = self._cannot_start = False
         self._waiting: list[str] = []
         self._shown_thread = ""
         self._last_stop = self._last_quit = float("-inf")
@@ -162,7 +164,7 @@ class SaktiApp(work.Work, navigation.Navigation, welcoming.Welcoming, App[int]):
         yield StatusLine(self.session.clock)
 
     def on_mount(self) -> None:
-        self.session.subscribe(lambda event: bridge.handle(self, event))
+        self.session.subscribe(self._heard)
         self.app_resume_signal.subscribe(self, self._repaint)  # pyright: ignore[reportUnknownMemberType]
         self.use_motion()
         self._use_what_colours_there_are()
@@ -171,12 +173,22 @@ class SaktiApp(work.Work, navigation.Navigation, welcoming.Welcoming, App[int]):
             self.say(problem, title="Theme", tone="warning")
         self.call_after_refresh(self.go, self._start, group="start")
 
+    def _heard(self, event: Event) -> None:
+        if self.is_running:  # memory may still observe when there is nothing left to show it on
+            bridge.handle(self, event)
+
     async def _start(self) -> None:
         """Open the store after the first paint, then show what it holds."""
         try:
             await self.session.start()
+        except BaseException:
+            self._cannot_start = True
+            for text in self._waiting:
+                self._give_back(text)
+            raise
         finally:
             self.header.mode, self.header.approval = self.session.mode, self.session.approval_mode
+            self.header.not_saved = bool(self.session.not_saved)
             self.show_git()
         self._started = True
         self.set_interval(LOOK, self.look_for_others)
@@ -246,15 +258,24 @@ class SaktiApp(work.Work, navigation.Navigation, welcoming.Welcoming, App[int]):
     def _submitted(self, event: Prompt.Submitted) -> None:
         event.stop()
         self.status_line.hint = ""
-        if not self._started:
+        if self._cannot_start and not event.text.startswith("/"):
+            self._give_back(event.text)
+            return
+        if not self._started and not self._cannot_start:
             self._waiting.append(event.text)
             return
         self.go(self._commands.run, event.text, group="command")
         self.go(self._remember, event.text, group="history")
 
+    def _give_back(self, text: str) -> None:
+        """There is nobody to take it: it stands in the prompt again."""
+        self.prompt.put("\n\n".join(t for t in (text, self.prompt.value) if t))
+        self.status_line.hint = "sakti could not start: what is wrong stands above"
+
     async def _remember(self, text: str) -> None:
         if not text.startswith("/quit"):
-            await self.session.views.add_history(text)
+            with contextlib.suppress(StoreError):  # whatever was typed says itself what is wrong
+                await self.session.views.add_history(text)
 
     @on(Prompt.FirstKey)
     def _warm(self) -> None:
@@ -285,8 +306,8 @@ class SaktiApp(work.Work, navigation.Navigation, welcoming.Welcoming, App[int]):
         from sakti.tui import clipboard
 
         data: bytes | None = None
-        if clipboard.command(os.environ) or not self.clipboard:
-            data = await clipboard.image(os.environ)
+        if clipboard.command(os.environ, self.session.workspace) or not self.clipboard:
+            data = await clipboard.image(os.environ, self.session.workspace)
         if data is not None:
             path = await asyncio.to_thread(clipboard.keep, data)
             self.prompt.attach(path, len(data))
@@ -386,6 +407,11 @@ class SaktiApp(work.Work, navigation.Navigation, welcoming.Welcoming, App[int]):
         else:
             self.prompt.drop()
         self.status_line.hint = "ctrl+c again quits"
+        self.call_after_refresh(self._quit_offered)
+
+    def _quit_offered(self) -> None:
+        """The two seconds begin where the hint can be read, however late a busy machine paints it."""
+        self._last_stop = self.session.clock.monotonic()
         self.set_timer(TWICE, self.clear_hint)
 
     def action_edit_prompt(self) -> None:
@@ -395,7 +421,7 @@ class SaktiApp(work.Work, navigation.Navigation, welcoming.Welcoming, App[int]):
     async def _edit_prompt(self) -> None:
         from sakti.tui import editor
 
-        self.prompt.put(await editor.edit(self, self.prompt.value, os.environ))
+        self.prompt.put(await editor.edit(self, self.prompt.value, os.environ, self.session.workspace))
 
     def clear_hint(self) -> None:
         self.status_line.hint = ""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sakti.agent.figures import compacted, taken_back
+from sakti.agent.figures import compacted, stale_leases, taken_back
+from sakti.core.errors import NOT_SAVED
 from sakti.core.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -18,9 +19,11 @@ from sakti.core.events import (
     Notice,
     QueueChanged,
     RetryScheduled,
+    StaleLeases,
     StepDiscarded,
     StepFinished,
     StepStarted,
+    StoreWaiting,
     TasksChanged,
     TextDelta,
     ThinkingDelta,
@@ -114,7 +117,10 @@ def handle(app: SaktiApp, event: Event) -> None:
                 live.add_block(no_model_card())
         case TasksChanged():
             app.load_board()
+        case StoreWaiting(seconds):
+            app.status_line.waiting(seconds)
         case Notice(severity, title, text):
+            app.header.not_saved = bool(app.session.not_saved)
             live.add_block(NoticeBlock(tone=severity, title=title, text=text))
         case _:
             _memory(app, event)
@@ -131,6 +137,8 @@ def _memory(app: SaktiApp, event: Event) -> None:
         case MemoryActivation():
             app.transcript.live.add_block(activation_notice(event, by_hand=app.compacting))
             app.load_observations()
+        case StaleLeases():
+            app.transcript.live.add_block(NoticeBlock(title="Memory", text=stale_leases(event)))
         case CompactionFinished():
             if event.undone:
                 block = NoticeBlock(tone="good", title="Compaction undone", text=taken_back(event))
@@ -171,6 +179,7 @@ def _turn_finished(app: SaktiApp, event: TurnFinished) -> None:
     title = event.error_title or _ENDS.get(event.status, event.status)
     text = event.error or ""
     if event.status == "error":
-        text = f"{text}\nF5 asks again; what was said so far is kept.".strip()
+        kept = "" if event.error_code in NOT_SAVED else "; what was said so far is kept"
+        text = f"{text}\nF5 asks again{kept}.".strip()
     tone = "error" if event.status in ("error", "no_model") else "warning"
     app.transcript.live.add_block(NoticeBlock(tone=tone, title=title, text=text))

@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import hashlib
 import os
-import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from sakti.core import images
 from sakti.core.errors import SaktiError
+from sakti.core.programs import find_program, safe_environment
 from sakti.core.resources import state_home
 
 PATIENCE = 3.0  # seconds that a program may take
@@ -25,20 +25,23 @@ _WINDOWS = (
 )
 
 
-def command(env: Mapping[str, str]) -> list[str]:
-    """What writes the clipboard's image to its standard output here; empty where nothing does."""
+def command(env: Mapping[str, str], workspace: Path) -> list[str]:
+    """What writes the clipboard's image to its standard output here; empty where nothing outside the workspace does."""
     candidates: list[list[str]] = [
         ["wl-paste", "--no-newline", "--type", "image/png"] if env.get("WAYLAND_DISPLAY") else [],
         ["xclip", "-selection", "clipboard", "-target", "image/png", "-out"] if env.get("DISPLAY") else [],
         ["pngpaste", "-"],
         ["powershell.exe", "-NoProfile", "-Sta", "-Command", _WINDOWS],
     ]
-    return next((c for c in candidates if c and shutil.which(c[0], path=env.get("PATH"))), list[str]())
+    for name, *arguments in filter(None, candidates):
+        if program := find_program(name, workspace, env.get("PATH")):
+            return [program, *arguments]
+    return []
 
 
-async def image(env: Mapping[str, str]) -> bytes | None:
+async def image(env: Mapping[str, str], workspace: Path) -> bytes | None:
     """The image in the clipboard; None where it holds none. Raises `SaktiError` where nothing here can read it."""
-    words = command(env)
+    words = command(env, workspace)
     if not words:
         raise SaktiError(
             "Nothing here reads images from the clipboard: install wl-clipboard, xclip or pngpaste, or paste the "
@@ -46,7 +49,11 @@ async def image(env: Mapping[str, str]) -> bytes | None:
             title="Clipboard",
         )
     process = await asyncio.create_subprocess_exec(
-        *words, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        *words,
+        env=safe_environment(env, workspace),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
     )
     try:
         data, _ = await asyncio.wait_for(process.communicate(), PATIENCE)

@@ -10,7 +10,7 @@ from sakti.agent.commands import Typed, parse
 from sakti.agent.figures import spent_rows, status_rows
 from sakti.agent.views import Spent
 from sakti.core.config import APPROVAL_MODES
-from sakti.core.errors import SaktiError
+from sakti.core.errors import NOT_SAVED, RAN, SaktiError
 from sakti.core.text import count_k, one_line
 from sakti.tui.transcript.blocks import CardBlock, NoticeBlock
 
@@ -37,16 +37,24 @@ class Commands:
                 raise SaktiError(f"There is no command /{one_line(typed.name, 40)}.{near}", title="Unknown command")
             case "shell":
                 self._app.transcript.live.begin_shell(typed.argument)
-                await session.shell(typed.argument)
+                await self._kept(text, session.shell(typed.argument))
             case "note":
-                await session.note(typed.argument)
+                await self._kept(text, session.note(typed.argument))
             case _:
-                try:
-                    await session.submit(typed.argument)
-                except SaktiError:
-                    meanwhile = self._app.prompt.value  # nothing of either is lost
-                    self._app.prompt.put("\n\n".join(t for t in (text, meanwhile) if t))
-                    raise
+                await self._kept(text, session.submit(typed.argument))
+
+    async def _kept(self, text: str, work: Awaitable[None]) -> None:
+        """Wait for `work`; where it fails, `text` stands in the prompt again, before what was typed meanwhile."""
+        try:
+            await work
+        except SaktiError as e:
+            if e.code == RAN:
+                raise
+            self._app.prompt.put("\n\n".join(t for t in (text, self._app.prompt.value) if t))
+            if e.code in NOT_SAVED:
+                told = f"{e.message} Nothing was sent: it stands in the prompt."
+                raise SaktiError(told, title=e.title, code=e.code) from e
+            raise
 
     async def _command(self, typed: Typed) -> None:
         name = f"do_{typed.name.replace('-', '_')}"

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import shlex
-import shutil
 import signal
 import tempfile
 from collections.abc import Mapping
@@ -16,27 +15,34 @@ from typing import Any
 from textual.app import App, SuspendNotSupported
 
 from sakti.core.errors import SaktiError
+from sakti.core.programs import find_program
 
 TITLE = "Editor"
 
 
-def command(env: Mapping[str, str]) -> list[str]:
-    """The words of $VISUAL, else $EDITOR, else what most systems have. Raises `SaktiError` where there is none."""
+def command(env: Mapping[str, str], workspace: Path) -> list[str]:
+    """The words of $VISUAL, else $EDITOR, else what most systems have; a name alone is looked for outside the
+    workspace. Raises `SaktiError` where there is none."""
     named = env.get("VISUAL") or env.get("EDITOR") or ""
     try:
         words = shlex.split(named)
     except ValueError as e:
         raise SaktiError(f"$VISUAL or $EDITOR cannot be read as a command: {e}.", title=TITLE) from e
-    words = words or [name for name in ("nano", "vi") if shutil.which(name)][:1]
-    if not words:
-        raise SaktiError("Set $VISUAL or $EDITOR to the editor that ctrl+g is to open.", title=TITLE)
-    return words
+    for name in words[:1] or ("nano", "vi"):
+        if os.path.dirname(name):  # noqa: PTH120 - the user named a file
+            return words
+        if program := find_program(name, workspace, env.get("PATH")):
+            return [program, *words[1:]]
+    if words:
+        why = f"{words[0]} was not found on PATH outside the workspace"
+        raise SaktiError(f"{why}. Set $VISUAL or $EDITOR; the prompt is as it was.", title=TITLE)
+    raise SaktiError("Set $VISUAL or $EDITOR to the editor that ctrl+g is to open.", title=TITLE)
 
 
-async def edit(app: App[Any], text: str, env: Mapping[str, str]) -> str:
+async def edit(app: App[Any], text: str, env: Mapping[str, str], workspace: Path) -> str:
     """Let the user edit `text`; returns what was saved. Raises `SaktiError` where the editor cannot be started or
     fails: the caller keeps its text."""
-    words = command(env)
+    words = command(env, workspace)
     handle, name = tempfile.mkstemp(prefix="sakti-prompt-", suffix=".md")  # 0600
     path = Path(name)
     try:

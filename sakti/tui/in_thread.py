@@ -85,7 +85,7 @@ class InThread:
                 app.prompt.focus()
             else:
                 self.say_below(f"there is no file {path} here", SHORTLY)
-        elif opening.open_address(target, app.session.env):
+        elif opening.open_address(target, app.session.env, app.session.workspace):
             self.say_below(f"opened {target}", SHORTLY)
         else:
             app.copy_to_clipboard(target)

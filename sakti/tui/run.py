@@ -9,6 +9,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from sakti.core import terminal
+from sakti.core.errors import SaktiError
+from sakti.core.text import sanitise
 
 if TYPE_CHECKING:
     from sakti.agent.session import Session
@@ -21,6 +23,7 @@ def run(session: Session, *, prompt: str | None = None, pick_thread: bool = Fals
 
 
 async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
+    from sakti.agent.assembly import NOT_KEPT
     from sakti.agent.leaving import observe_on_exit
     from sakti.tui.app import SaktiApp
     from sakti.tui.log import log_error
@@ -38,9 +41,13 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
             await observe_on_exit(session, lambda text: print(text, file=sys.stderr))
     finally:
         terminal.end_of_interrupts()  # some press it until the shell is back
+        session.hurry()
         try:
             await session.interrupt()  # what a turn takes from the queue now is a message, not a draft
             await app.unsent.leave()
+        except SaktiError as e:
+            with contextlib.suppress(OSError):
+                print(sanitise(e.message), file=sys.stderr)
         except Exception as e:
             log_error(e)
         try:
@@ -50,7 +57,9 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
             with contextlib.suppress(OSError):
                 print("sakti could not close its session cleanly; the log file has the details.", file=sys.stderr)
     with contextlib.suppress(OSError):
-        if session.thread is not None and session.thread.title:  # an empty thread is not stored
+        if not session.saved:
+            print(NOT_KEPT, file=sys.stderr)
+        elif session.thread is not None and session.thread.title:  # an empty thread is not stored
             print(f"Resume with: sakti -c, or at any time: sakti -r {session.thread.id[-8:]}", file=sys.stderr)
     if app.crash_message:
         print(app.crash_message, file=sys.stderr)

@@ -21,7 +21,8 @@ class Unsent:
     def __init__(self, app: SaktiApp) -> None:
         self._app = app
         self._prompt: Prompt | None = None  # None: not yet, or no longer kept
-        self._kept: tuple[str, tuple[str, ...]] = ("", ())
+        self._kept: tuple[str, tuple[str, ...]] | None = ("", ())  # None: something else than what is stored
+        self._said = False
         self._timer: Timer | None = None
 
     async def restore(self) -> None:
@@ -45,7 +46,7 @@ class Unsent:
         """Store what there is, in a moment; a queue that grew at once."""
         if self._prompt is None:
             return
-        if len(self._app.session.queued) > len(self._kept[1]):
+        if self._kept is not None and len(self._app.session.queued) > len(self._kept[1]):
             self._begin()
         elif self._timer is None:
             self._timer = self._app.set_timer(PAUSE, self._begin)
@@ -65,15 +66,30 @@ class Unsent:
         self._kept = now
         try:
             await self._app.session.views.keep_unsent(*now)
+            self._said = False
         except SaktiError as e:
             self._give_up(e)
 
     def _give_up(self, error: SaktiError) -> None:
-        self._prompt = None
-        self._app.say(f"{error.message} What you type is kept again after the next start.", title=error.title)
+        """Said once; what another try may keep is tried again with the next change."""
+        if error.retryable:
+            self._kept = None
+        else:
+            self._prompt = None
+        if not self._said:
+            again = "as soon as it can be stored" if error.retryable else "after the next start"
+            self._app.say(f"{error.message} What you type is kept again {again}.", title=error.title)
+        self._said = True
 
     async def leave(self) -> None:
-        """The window closes: the next one of this workspace takes over what it held."""
-        if self._prompt is not None:
-            text, self._prompt = self._prompt.value, None
-            await self._app.session.views.keep_unsent(text, self._app.session.queued, left=True)
+        """The window closes: the next one of this workspace takes over what it held. Raises `SaktiError` with all of
+        it where that cannot be stored."""
+        if self._prompt is None:
+            return
+        text, self._prompt = self._prompt.value, None
+        queued = self._app.session.queued
+        try:
+            await self._app.session.views.keep_unsent(text, queued, left=True)
+        except SaktiError as e:
+            held = "\n".join([*queued, *([text] if text.strip() else [])])
+            raise SaktiError(f"{e.message} What was not sent:\n{held}" if held else e.message, title=e.title) from e

@@ -55,8 +55,13 @@ async def story(driver: Driver, first: int, last: int) -> None:
             ],
         )
         await engine.wait_idle()
+        if number % 4 == 0:
+            await engine.pause()  # so that it is observed by hand
+            await driver.turn(f"{number}: and src/b.py? " * 3, [{"text": "No."}])
+            await engine.observe_left()
+            await engine.resume(start=False)
         if number % 4 == 1:
-            for _ in range(2):  # too little for the background: the compaction itself observes it
+            for _ in range(2):
                 await driver.turn(f"{number}: and src/a.py?", [{"text": "No."}])
             await engine.compact()
             await engine.undo_compaction()

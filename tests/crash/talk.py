@@ -19,6 +19,7 @@ from typing import Any
 
 from sakti.agent.session import Options, Session
 from sakti.core.config import load
+from sakti.core.errors import NOT_SAVED, SaktiError
 from sakti.core.events import Event, MessageSaved, TurnFinished, event_name
 from sakti.core.tokens import Estimator
 from sakti.core.types import ModelInfo, Request
@@ -150,8 +151,11 @@ async def talk(folder: Path, point: str, *, thread: str | None = None, turns: in
             try:
                 await session.submit(f"{os.getpid()} asks {number}: what about the queue? " * 3)
                 break
-            except Exception as e:
-                if getattr(e, "code", "") != "thread_busy":
+            except SaktiError as e:
+                if e.code in NOT_SAVED:
+                    os.write(points.acks, f"# error {e.message}\n".encode())
+                    break
+                if e.code != "thread_busy":
                     raise
                 await asyncio.sleep(0.002)
         await session.wait()

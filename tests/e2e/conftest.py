@@ -36,6 +36,7 @@ class Place:
             "ANTHROPIC_BASE_URL": model.url,
             "ANTHROPIC_API_KEY": "x",
             "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
+            **{n: os.environ[n] for n in ("PYTHONPATH",) if n in os.environ},
             **{f"XDG_{n}_HOME": str(home / n.lower()) for n in ("CONFIG", "DATA", "STATE", "CACHE")},
         }
 

@@ -49,6 +49,7 @@ class Model:
         self.wrong: list[str] = []  # what no real server would accept
         self.requests: list[list[Said]] = []
         self.observed = 0
+        self.observer_holds = False  # it begins an answer and never ends it
         self.holding = threading.Event()
         self._calls = 0
         self._lock = threading.Lock()
@@ -60,7 +61,7 @@ class Model:
         with self._lock:
             if observer:
                 self.observed += 1
-                return Reply(OBSERVATIONS.format(n=self.observed))
+                return Reply(OBSERVATIONS.format(n=self.observed), hold=self.observer_holds)
             self.requests.append(said)
             self.wrong += problems(said)
             # what moves (date, folder) stands behind the user's message: the newest one with a known prompt counts

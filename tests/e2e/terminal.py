@@ -19,7 +19,7 @@ from types import TracebackType
 
 import pyte
 
-BOUND = 20.0  # seconds that anything on the screen may take, on a machine that does other things as well
+BOUND = 60.0  # seconds that anything on the screen may take, on a machine that does other things as well
 _UNKNOWN_TO_PYTE = re.compile(rb"\x1b\[[<>=?][0-9;]*[umqn]|\x1b\[\?[0-9;]*\$p")
 
 
@@ -133,9 +133,25 @@ class Terminal:
             self._fd = -1
 
     def quit(self) -> int:
+        """ctrl+c twice, and again where the machine was too busy for the second to come in time."""
         self.keys("\x03")
         self.until("ctrl+c again quits")
         self.keys("\x03")
+        return self._ended_by("\x03\x03")
+
+    def leave(self) -> int:
+        """ctrl+d of the plain chat, again where it came while no line was being read."""
+        self.keys("\x04")
+        return self._ended_by("\x04")
+
+    def _ended_by(self, keys: str) -> int:
+        end = time.monotonic() + BOUND
+        while self.process.poll() is None:
+            assert time.monotonic() < end, f"it does not end\n{self.text}"
+            again = time.monotonic() + 2.0
+            while self.process.poll() is None and time.monotonic() < again:
+                self.read(0.05)
+            self.keys(keys)
         return self.ended()
 
 

@@ -50,6 +50,26 @@ def test_text_json_stream_and_stdin(place: Place) -> None:
     place.sound()
 
 
+def test_no_save_reads_all_and_keeps_nothing(place: Place) -> None:
+    place.model.play("the notes", "It drains at midnight.")
+    place.model.play("what did", "You asked about the notes.")
+    assert place.run("run", "the notes", "--model", "openai/bench").returncode == 0
+    before = {p.name: p.read_bytes() for p in place.home.glob("sakti.db*")}
+    done = place.run("-c", "--no-save", "-p", "what did I ask?", "--model", "openai/bench")
+    assert (done.returncode, done.stdout) == (0, "You asked about the notes.\n")
+    assert "Nothing of this session is kept" in done.stderr
+    assert "It drains at midnight." in [m.text for m in place.model.requests[-1]]
+    assert {p.name: p.read_bytes() for p in place.home.glob("sakti.db*")} == before
+    whole = place.run("run", "--no-save", "what did I ask?", "--model", "openai/bench", "--output", "json")
+    assert json.loads(whole.stdout)["thread_id"] is None, "there is nothing to resume"
+    for command in (("observe",), ("reflect",), ("pause",), ("pin", "x"), ("working", "--update", "# A\nb")):
+        refused = place.run("memory", *command, "-o", "memory.read_only=true")
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "Memory is read-only here" in refused.stderr
+        assert refused.stderr.count("\n") == 1
+    place.sound()
+
+
 def test_exit_codes(place: Place) -> None:
     place.model.play("fail please", Reply(status=400))
     place.model.play("write please", Reply("", calls=(("bash", {"command": "rm notes.txt"}),)), "I could not.")

@@ -68,6 +68,31 @@ def test_told_to_go_it_keeps_everything_and_leaves_nothing_running(place: Place,
     place.sound()
 
 
+@pytest.mark.parametrize("skip", [False, True], ids=["observed", "skipped"])
+def test_what_is_pending_is_observed_before_leaving_and_ctrl_c_skips_it(place: Place, *, skip: bool) -> None:
+    place.env["SAKTI_MEMORY__OBSERVE_ON_EXIT"] = "true"
+    place.model.play("the queue", "It drains at midnight.")
+    place.model.observer_holds = skip
+    with place.open() as t:
+        t.started()
+        t.say("what of the queue", "drains at midnight")
+        t.until(lambda text: "working" not in text, "the end of the turn")
+        t.keys("\x03")
+        t.until("ctrl+c again quits")
+        t.keys("\x03")
+        t.until("before leaving; ctrl+c skips it")
+        if skip:
+            t.until(lambda _: place.model.holding.is_set(), "the Observer being asked")
+            t.process.send_signal(signal.SIGINT)  # ctrl+c, now that the terminal is given back
+            t.until("Skipped: it is observed when the thread goes on.")
+        assert t.ended() == 0
+        restored(t)
+    active = place.rows("SELECT text FROM observation_groups WHERE state = 'active'")
+    assert ["asked about step" in text for (text,) in active] == ([] if skip else [True])
+    assert [text for _, text in place.messages()] == ["what of the queue", "It drains at midnight."]
+    place.sound()
+
+
 def test_suspended_and_brought_back(place: Place) -> None:
     place.model.play("say", "Said it.")
     with place.open() as t:

@@ -34,8 +34,7 @@ def test_a_dumb_terminal_has_the_whole_chat(place: Place) -> None:
         t.until("0 found")
         t.keys("/nonsense\r")
         t.until("error: Unknown command")
-        t.keys("\x04")
-        assert t.ended() == 0
+        assert t.leave() == 0
         assert f"resume with: sakti -c, or at any time: sakti -r {place.threads()[0][-8:]}" in t.text
         assert b"\x1b" not in t.raw
     assert (place.folder / "ran.txt").read_text() == "ran\n"
@@ -94,3 +93,15 @@ def test_a_closed_terminal_ends_it(place: Place) -> None:
         t.until("ready")
         t.hang_up()
         assert t.process.wait(20) == 128 + signal.SIGHUP
+
+
+def test_what_is_not_kept_says_so_when_it_is_left(place: Place) -> None:
+    place.model.play("hello", "Good day.")
+    with place.open("--plain", "--no-save") as t:
+        t.until("Nothing of this session is kept")
+        t.keys("hello\r")
+        t.until("Good day.")
+        assert t.leave() == 0
+        assert "Nothing of this session was kept." in t.text
+        assert "resume with" not in t.text
+    assert not place.path.exists()

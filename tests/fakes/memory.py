@@ -19,6 +19,7 @@ from sakti.memory.engine import MemoryEngine, Prepared
 from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
 from sakti.store import messages, threads
 from sakti.store.database import Store
+from sakti.store.memory.sections import spans
 from tests.fakes.clock import FakeClock
 
 
@@ -78,6 +79,7 @@ class Driver:
     """A thread, its engine, and what an agent does to them; every request is checked and kept."""
 
     zone = "UTC"
+    patience = 0.1  # seconds that a step waits for another window's observation
 
     def __init__(self, store: Store, settings: MemorySettings, observer: Any, reflector: Any, counter: Counter) -> None:
         self.store, self.settings, self.observer, self.reflector = store, settings, observer, reflector
@@ -138,6 +140,7 @@ class Driver:
             emit=self.events.append,
             timezone=self.zone,
             failpoint=self.failpoint,
+            patience=self.patience,
         )
         await self.engine.open(thread)
 
@@ -201,7 +204,7 @@ class Driver:
 
     def check(self, prepared: Prepared) -> None:
         """The invariants that every request shows."""
-        flow = self.engine._flow
+        flow = self.engine._state
         assert flow is not None
         sent = [m for m in prepared.messages if "synthetic" not in m.metadata]
         indexes = [m.index for m in sent]
@@ -213,10 +216,10 @@ class Driver:
         assert called == answered, "a call and its result were parted"
         covered = set[int]()
         for group in flow.window.active:
-            if group.kind == "observation":
-                assert not covered & set(range(group.first_index or 0, (group.last_index or 0) + 1)), "observed twice"
-            covered |= set(range(group.first_index or 0, (group.last_index or 0) + 1))
-        if self.budget is None and not flow.backlog and self.engine._room is None:
+            own = {i for s in spans(group) if s.thread_id == self.thread.id for i in range(s.first, s.last + 1)}
+            assert group.kind == "reflection" or not covered & own, "observed twice"
+            covered |= own
+        if self.budget is None and flow.room() is None and self.engine._room is None:
             missing = [m.index for m in self.said if m.index not in covered and m.index not in indexes]
             assert not missing, f"messages {missing} are neither raw nor in the log"
         else:

@@ -178,6 +178,7 @@ class FakeSession:
         self.workspace = workspace
         self.resource_id = "r"
         self.config = config or Config()
+        self.saved = not self.config.memory.read_only
         self.clock = FakeClock()
         self.thread: Thread | None = None
         self.first_thread = Thread("t1", self.resource_id, "fix login redirect", NOW, NOW)
@@ -193,6 +194,7 @@ class FakeSession:
         self.git = SimpleNamespace(branch="main", changed=2)
         self.views = FakeViews(usage=lambda: self.usage)
         self.listeners: list = []
+        self.not_saved = ""
         self.sent: list[str] = []
         self.calls: list[tuple] = []
         self.fail_start: Exception | None = None

@@ -11,7 +11,7 @@ from textual import events
 from sakti.agent.completion import file_choices, fuzzy, query_at
 from sakti.agent.views import ThreadSummary
 from sakti.core.errors import StoreError
-from sakti.core.events import ApprovalRequested, Backlog, ModelChanged, RetryScheduled, TextDelta
+from sakti.core.events import ApprovalRequested, Backlog, ModelChanged, Notice, RetryScheduled, StoreWaiting, TextDelta
 from sakti.core.types import ModelInfo, Thread
 from sakti.store.search import Hit
 from sakti.tui.app import SaktiApp
@@ -443,3 +443,38 @@ async def test_memory_is_explained_paused_and_its_last_reflection_taken_back(ses
         assert "anthropic/claude-haiku-4-5 (the small model of anthropic)" in said
         assert "1 line with 1 claims that their source does not have" in said
         assert "0 important lines and 2 paths" in said
+
+
+async def test_a_wait_for_another_window_stands_in_the_status_line(running, session):
+    async with running() as (app, pilot):
+        session.emit(StoreWaiting(3.2))
+        await settle(app, pilot)
+        assert "waiting for another window · 3s" in screen_text(app)
+        session.emit(StoreWaiting(None))
+        await settle(app, pilot)
+        assert "waiting for another window" not in screen_text(app)
+
+
+async def test_where_it_cannot_start_what_was_typed_stays(session):
+    session.fail_start = StoreError("s.db is damaged. `sakti db recover` copies what can still be read.")
+    session.gate = asyncio.Event()
+    app = SaktiApp(session)
+    async with app.run_test(size=(120, 35)) as pilot:
+        await pilot.press(*"early", "enter")
+        session.gate.set()
+        await settle(app, pilot)
+        assert app.prompt.value == "early" and "db recover" in chat_text(app)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert app.prompt.value == "early" and session.sent == []
+
+
+async def test_what_is_not_saved_says_so_all_the_time(running, session):
+    async with running() as (app, pilot):
+        assert "NOT SAVED" not in screen_text(app)
+        session.not_saved = "the disk may not be written"
+        session.emit(Notice("error", "Not saved", session.not_saved))
+        await settle(app, pilot)
+        assert "NOT SAVED" in screen_text(app).splitlines()[0]
+    async with running(size=(50, 20)) as (app, _):
+        assert "NOT SAVED" in screen_text(app).splitlines()[0]

@@ -53,14 +53,17 @@ async def test_an_image_that_is_refused_stays_in_the_prompt(running, session, tm
         assert app.prompt.value.strip() == f"@{tmp_path / 'cat.png'}"
 
 
-async def test_ctrl_v_takes_an_image_from_the_systems_clipboard(running, session, tmp_path, monkeypatch):
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+async def test_ctrl_v_takes_an_image_from_the_systems_clipboard(
+    running, session, tmp_path, monkeypatch, tmp_path_factory
+):
+    tools = tmp_path_factory.mktemp("tools")
+    (tmp_path / "wl-paste").write_text("#!/bin/sh\necho of the workspace: never run\n")
+    (tmp_path / "wl-paste").chmod(0o700)
+    monkeypatch.setenv("PATH", f"{session.workspace}:{tools}:/usr/bin:/bin")
     monkeypatch.setenv("WAYLAND_DISPLAY", "x")
     monkeypatch.delenv("DISPLAY", raising=False)
     async with running() as (app, pilot):
-        if not clipboard.command(os.environ):
+        if not clipboard.command(os.environ, app.session.workspace):
             await pilot.press("ctrl+v")
             await settle(app, pilot)
             assert "Nothing here reads images" in chat_text(app)

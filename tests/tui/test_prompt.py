@@ -141,7 +141,7 @@ async def test_ctrl_g_edits_the_prompt_elsewhere_and_the_text_comes_back(running
     ("visual", "says"),
     [
         ("", "ended with code 3; the prompt is as it was"),
-        ("no-such-editor-here", "no-such-editor-here: No such file or directory. Set $VISUAL"),
+        ("no-such-editor-here", "no-such-editor-here was not found on PATH outside the workspace. Set $VISUAL"),
         ("vi 'unclosed", "cannot be read as a command"),
     ],
 )
@@ -165,10 +165,17 @@ async def test_a_terminal_that_cannot_be_lent_is_named(running, session, monkeyp
         assert app.prompt.text == "words"
 
 
-def test_without_a_named_editor_a_usual_one_is_taken(monkeypatch):
-    monkeypatch.setattr(editor.shutil, "which", lambda name: f"/bin/{name}" if name == "vi" else None)
-    assert editor.command({}) == ["vi"]
-    assert editor.command({"EDITOR": "code --wait"}) == ["code", "--wait"]
-    monkeypatch.setattr(editor.shutil, "which", lambda name: None)
+def test_without_a_named_editor_a_usual_one_is_taken_never_one_of_the_workspace(tmp_path):
+    tools, workspace = tmp_path / "tools", tmp_path / "w"
+    for folder, name in ((tools, "vi"), (tools, "code"), (workspace, "nano"), (workspace, "odd")):
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text("")
+        (folder / name).chmod(0o700)
+    path = {"PATH": f".:{workspace}:{tools}"}
+    assert editor.command(path, workspace) == [str(tools / "vi")]
+    assert editor.command({**path, "EDITOR": "code --wait"}, workspace) == [str(tools / "code"), "--wait"]
+    assert editor.command({**path, "EDITOR": "/my/own -x"}, workspace) == ["/my/own", "-x"]
+    with pytest.raises(SaktiError, match="odd was not found on PATH outside the workspace"):
+        editor.command({**path, "EDITOR": "odd"}, workspace)
     with pytest.raises(SaktiError, match="Set \\$VISUAL"):
-        editor.command({})
+        editor.command({"PATH": str(workspace)}, workspace)

@@ -169,16 +169,25 @@ def test_nothing_of_a_link_reaches_the_terminal():
             assert "\x1b]" not in raw and "\x07" not in raw
 
 
-def test_a_link_is_opened_without_a_shell_or_our_keys(monkeypatch):
-    monkeypatch.setattr(opening.shutil, "which", lambda name: f"/bin/{name}")
-    assert opening.command("https://a.b/;rm", "linux") == ["xdg-open", "https://a.b/;rm"]
-    assert opening.command("https://a.b", "darwin") == ["open", "https://a.b"]
+def test_a_link_is_opened_without_a_shell_or_our_keys_by_nothing_of_the_workspace(tmp_path):
+    tools, workspace = tmp_path / "tools", tmp_path / "w"
+    for folder, name in ((tools, "wslview"), (tools, "open"), (workspace, "xdg-open")):
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text("")
+        (folder / name).chmod(0o700)
+    env = {"PATH": f".:{workspace}:{tools}"}
+
+    def command(url: str, platform: str, env: dict[str, str] = env) -> list[str] | None:
+        return opening.command(url, env, workspace, platform)
+
+    assert command("https://a.b/;rm", "linux") == [str(tools / "wslview"), "https://a.b/;rm"]
+    assert command("https://a.b", "darwin") == [str(tools / "open"), "https://a.b"]
     with pytest.raises(opening.SaktiError):
-        opening.command("file:///etc/passwd", "linux")
-    monkeypatch.setattr(opening.shutil, "which", lambda name: None)
-    assert opening.command("https://a.b", "linux") is None
-    assert opening.environment({"OPENAI_API_KEY": "k", "PATH": "p", "DISPLAY": ":0", "XDG_X": "1"}) == {
-        "PATH": "p",
+        command("file:///etc/passwd", "linux")
+    assert command("https://a.b", "linux", {"PATH": str(workspace)}) is None
+    env |= {"OPENAI_API_KEY": "k", "DISPLAY": ":0", "XDG_X": "1"}
+    assert opening.environment(env, workspace) == {
+        "PATH": str(tools),
         "DISPLAY": ":0",
         "XDG_X": "1",
     }
@@ -257,7 +266,7 @@ async def test_links_are_opened_by_click_and_by_key(running, session, monkeypatc
     session.views.messages["t1"] = [assistant("m1", text, 1)]
     session.env = {"PATH": "/bin"}
     opened = []
-    monkeypatch.setattr(opening, "open_address", lambda url, env: opened.append(url) or True)
+    monkeypatch.setattr(opening, "open_address", lambda url, env, workspace: opened.append(url) or True)
     async with running((100, 20)) as (app, pilot):
         rows = screen_text(app).split("\n")
         y = next(i for i, row in enumerate(rows) if "the docs" in row)

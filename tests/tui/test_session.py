@@ -24,12 +24,11 @@ def make(store, clock, tmp_path):
     workspace = tmp_path / "work"
     workspace.mkdir()
 
-    def build(*answers, **options):
+    def build(*answers, overrides=(), **options):
         counter = Estimator()
         provider = ScriptedProvider(answers, clock=clock, count=counter.count)
-        chosen = Options(
-            workspace, load(overrides=("memory.model=extractive",)).config, env={"PATH": "/usr/bin:/bin"}, **options
-        )
+        config = load(overrides=("memory.model=extractive", *overrides)).config
+        chosen = Options(workspace, config, env={"PATH": "/usr/bin:/bin"}, **options)
         model = ModelInfo("demo", "scripted", context_window=200_000)
         session = Session(chosen, clock=clock, counter=counter, provider=provider, model=model, store=store)
         ENDED[session] = asyncio.Queue()
@@ -139,3 +138,19 @@ async def test_a_shell_line_shows_its_output_once(make):
         assert "!echo hel''lo" in chat_text(app)
         await pilot.press("ctrl+o")
         assert chat_text(app).count("    hello") == 1
+
+
+async def test_what_is_not_kept_says_so_all_the_time(make, store):
+    app = SaktiApp(make("Hello.", overrides=("memory.read_only=true",)))
+    async with app.run_test(size=(120, 35)) as pilot:
+        await settle(app, pilot)
+        await pilot.press(*"hi there", "enter")
+        await turn(app, pilot)
+        assert "Hello." in chat_text(app)
+        assert "NOT SAVED" in screen_text(app)
+        await pilot.press(*"#use tabs", "enter")
+        await settle(app, pilot)
+        assert "no page of" in chat_text(app)
+        assert "memory is read-only: nothing is" in screen_text(app)
+    await app.session.close()
+    assert await store.read(lambda db: db.execute_sql("SELECT count(*) FROM messages").fetchone()) == (0,)

@@ -13,7 +13,7 @@ from sakti.agent.last_compaction import Shown
 from sakti.agent.settings_view import settings
 from sakti.core.config import load
 from sakti.core.events import CompactionFinished
-from sakti.store.compactions import Compaction
+from sakti.store.memory.compactions import Compaction
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.compaction import CompactionScreen
 from sakti.tui.screens.settings import SettingsScreen

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual.widgets import Input
 
 from sakti.core.events import ApprovalRequested
 from sakti.tui.app import SaktiApp
@@ -25,6 +26,8 @@ def posed(theme: str, *keys: str):
         await settle(app, pilot)
         for key in keys:
             await pilot.press(key)
+            for field in app.screen.query(Input):
+                field.cursor_blink = False
         await settle(app, pilot)
 
     return run_before

@@ -155,7 +155,7 @@ async def test_a_server_and_the_small_model_are_chosen_here(first, monkeypatch):
     stopped = []
 
     class Installer:
-        def __init__(self, progress, cancelled):
+        def __init__(self, progress, cancelled, workspace):
             self.progress, self.cancelled = progress, cancelled
 
         def run(self):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +14,7 @@ import pydantic
 
 from sakti.agent.tools.base import Outcome, ToolRun, tool
 from sakti.core.errors import ToolError
+from sakti.core.programs import find_program
 
 MAX_RESULTS = 200
 MAX_LINE = 300
@@ -54,8 +54,8 @@ async def grep(
     root = run.bench.resolve(path)
     if not root.exists():
         raise ToolError(f"There is no {path}.")
-    if shutil.which("rg"):
-        lines, total = await _ripgrep(run, root, pattern, include, ignore_case, context)
+    if program := find_program("rg", run.bench.workspace, run.bench.env.get("PATH")):
+        lines, total = await _ripgrep(program, run, root, pattern, include, ignore_case, context)
     else:
         lines, total = await asyncio.to_thread(_scan, run, root, pattern, include, ignore_case, context)
     more = f"\n[{total - MAX_RESULTS} more matches; narrow the pattern or the path]" if total > MAX_RESULTS else ""
@@ -63,10 +63,10 @@ async def grep(
 
 
 async def _ripgrep(
-    run: ToolRun, root: Path, pattern: str, include: str | None, ignore_case: bool, context: int
+    program: str, run: ToolRun, root: Path, pattern: str, include: str | None, ignore_case: bool, context: int
 ) -> tuple[list[str], int]:
     arguments = [
-        "rg",
+        program,
         "--no-config",
         "--no-heading",
         "--with-filename",

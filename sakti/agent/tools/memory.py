@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
 
 from sakti.agent.tools import memory_search, task_mutate, task_query
 from sakti.agent.tools.base import Tool
@@ -12,6 +11,7 @@ from sakti.core.config import MemorySettings
 from sakti.core.events import Event, TasksChanged
 from sakti.core.tokens import Counter
 from sakti.memory import page_schema
+from sakti.memory.pages import Pages
 from sakti.store.database import Store
 
 
@@ -27,15 +27,11 @@ def make_tools(
 ) -> list[Tool]:
     """Make the three tools of one session. `owner` (host:pid:uuid) is the process that its claims end with,
     `in_window` gives the ids of the messages that the model sees already."""
-    schema = page_schema.load(settings.working_memory.schema, Path(resource_id))
+    pages = Pages(store, counter, settings, resource_id)
     mutate = task_mutate.make(
-        store,
-        resource_id=resource_id,
-        owner=owner,
-        counter=counter,
-        schema=schema,
-        changed=lambda: emit(TasksChanged()),
+        store, resource_id=resource_id, owner=owner, pages=pages, changed=lambda: emit(TasksChanged())
     )
+    schema = pages.schema()
     if schema is not None:
         mutate = dataclasses.replace(mutate, description=f"{mutate.description}\n\n{page_schema.told(schema)}")
     search = memory_search.make(store, resource_id=resource_id, counter=counter, in_window=in_window)

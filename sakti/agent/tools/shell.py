@@ -16,6 +16,7 @@ import pydantic
 
 from sakti.agent.tools.base import Outcome, ToolRun, Workbench, tool
 from sakti.core.errors import ToolError
+from sakti.core.programs import find_program
 
 MEMORY_LIMIT = 200_000  # characters of an output kept in memory: its head and its tail
 FILE_LIMIT = 64_000_000  # bytes of an output kept in its file
@@ -72,6 +73,9 @@ class Running:
 
 
 async def start(bench: Workbench, command: str, call_id: str) -> tuple[asyncio.subprocess.Process, Output, Path]:
+    program = find_program("bash", bench.workspace, bench.env.get("PATH"))
+    if program is None:
+        raise ToolError("bash was not found on PATH outside the workspace: install it.")
     bench.output_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     output = Output(bench.output_folder / f"{call_id[-12:]}-{bench.ids.new()[-8:]}.txt")
     handle, cwd_file = tempfile.mkstemp(prefix="sakti-cwd-")
@@ -80,7 +84,7 @@ async def start(bench: Workbench, command: str, call_id: str) -> tuple[asyncio.s
     script = f"trap 'pwd -P >\"$SAKTI_CWD_FILE\"' EXIT\n{command}\n"
     try:
         process = await asyncio.create_subprocess_exec(
-            "bash",
+            program,
             "-c",
             script,
             cwd=cwd,

@@ -106,7 +106,12 @@ MUTATE_FIELDS = (
     Field("add", flag("dep: false takes the dependency away")),
     Field("messageId", text(), ("message",)),
     Field("content", text("update_context: Markdown sections, or a JSON object"), ("context",), read=_page),
-    Field("scope", text("update_context", enum=["resource", "thread"]), (), {"workspace": "resource"}),
+    Field(
+        "scope",
+        text("update_context: the workspace's page, or this thread's own", enum=["resource", "thread"]),
+        (),
+        {"workspace": "resource"},
+    ),
     Field("replace", flag("update_context: the whole page")),
 )
 

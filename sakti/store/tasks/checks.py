@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sakti.store.connection import Database
+from sakti.store.connection import Connection
 from sakti.store.tasks import graph
 
 _LIVE = "{0}.status != 'closed' AND {0}.deleted_at IS NULL"
@@ -25,17 +25,27 @@ UNION SELECT resource_id FROM (
   EXCEPT SELECT resource_id, state, type, count(*) FROM tasks GROUP BY 1, 2, 3)"""
 
 
-def find_stale(db: Database) -> list[str]:
+def find_stale(db: Connection) -> list[str]:
     """Return the workspaces in which a cached column or a kept count is not what the rows say."""
     return [r[0] for r in db.execute_sql(f"{_COUNTED} UNION {_TALLIED}").fetchall()]
 
 
-def count_again(db: Database, resource_id: str) -> None:
-    """Make the cached columns and the counts of a workspace anew."""
-    graph.refresh_all(db, resource_id)
+def task_ids(db: Connection, resource_id: str) -> list[str]:
+    """Return the ids of all tasks of a workspace, deleted ones too."""
+    return [i for (i,) in db.execute_sql("SELECT id FROM tasks WHERE resource_id = ? ORDER BY pk", (resource_id,))]
+
+
+def tally(db: Connection, resource_id: str) -> None:
+    """Count anew how many tasks of a workspace stand where."""
     db.execute_sql("DELETE FROM task_counts WHERE resource_id = ?", (resource_id,))
     db.execute_sql(
         "INSERT INTO task_counts SELECT resource_id, state, type, count(*) FROM tasks WHERE resource_id = ?"
         " GROUP BY 1, 2, 3",
         (resource_id,),
     )
+
+
+def count_again(db: Connection, resource_id: str) -> None:
+    """Make the cached columns and the counts of a workspace anew, all at once."""
+    graph.refresh_all(db, resource_id)
+    tally(db, resource_id)

@@ -45,7 +45,8 @@ class DateRow:
 
 @dataclass(frozen=True, slots=True)
 class ObservationRow:
-    """One line of the log. `priority` is a word of `SHAPES`; `flags` are doubts about it."""
+    """One line of the log. `priority` is a word of `SHAPES`; `flags` are doubts about it; `text` has marks behind what
+    newer lines replace, `content` is what can be edited."""
 
     id: str
     group_id: str
@@ -59,6 +60,7 @@ class ObservationRow:
     reflection: bool
     nested: int = 0  # lines under it that are folded
     unfolded: bool = False  # shown whole, with its doubts
+    content: str = ""
 
 
 Row = DateRow | ObservationRow
@@ -87,7 +89,7 @@ def log_rows(lines: Sequence[LogLine], wanted: str = "", unfolded: Set[str] = fr
     for line in lines:
         if line.id in hidden or not wants(line, wanted):
             continue
-        text = sanitise(line.content).strip()
+        text = sanitise(line.marked).strip()
         reflection = line.kind == "reflection"
         date = one_line(line.date or "", 40)
         title = f"{date}  reflection" if reflection else date
@@ -109,6 +111,7 @@ def log_rows(lines: Sequence[LogLine], wanted: str = "", unfolded: Set[str] = fr
                 reflection,
                 len(folded.get(line.id, ())),
                 line.id in unfolded,
+                sanitise(line.content).strip(),
             )
         )
     return rows
@@ -319,7 +322,7 @@ class ObservationsPane(Vertical):
     def action_edit(self) -> None:
         if self._may_change() and (row := self._current()):
             self._edited = row.id
-            self.edit_box.value = row.text
+            self.edit_box.value = row.content
             self.edit_box.add_class("-open")
             self.edit_box.focus()
 

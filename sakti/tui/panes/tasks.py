@@ -152,5 +152,5 @@ class TasksPane(Vertical):
         parts = [f"{n} {v}" for n, v in (("ready", counts[0]), ("blocked", counts[1]), ("done", counts[3])) if v]
         self.title.say("Tasks", *parts)
         self.task_list.set_rows(task_rows(board))
-        if self._board is not None and self._board.is_attached:
+        if self._board is not None and self._board.is_open:
             self._board.look()

@@ -137,7 +137,7 @@ class BoardScreen(Panel[None]):
         if (version, minute) == (self._version, self._minute):
             return
         board = await views.board()
-        if self.is_attached:
+        if self.is_open:
             self._version, self._minute, self._board = version, minute, board
             self._draw()
 
@@ -259,7 +259,7 @@ class BoardScreen(Panel[None]):
             refused = e.code == "already_claimed" and name in FORCED
         await self._reload()
         self.sakti.load_board()
-        if self.is_attached:
+        if self.is_open:
             self._say(done)
             if refused:
                 self._refused = name, args

@@ -50,6 +50,11 @@ class Panel(ModalScreen[Result]):
     def sakti(self) -> SaktiApp:
         return cast("SaktiApp", self.app)  # pyright: ignore[reportUnknownMemberType]
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not been left: its widgets go before it does, and what was asked for may come later still."""
+        return self in self.app.screen_stack  # pyright: ignore[reportUnknownMemberType]
+
     def compose(self) -> ComposeResult:
         with Vertical(id="panel"):
             yield Static(self._title, id="panel-title", markup=False)

@@ -160,6 +160,8 @@ class SearchScreen(Panel[Any]):
     async def _search(self, wait: float, then_open: bool = False) -> None:
         """Show what was asked for; the old results stay until the new ones are there."""
         await asyncio.sleep(wait)
+        if not self.is_open:
+            return
         asked = self._asked()
         kept, self._restore = self._restore, None
         if not asked[0]:
@@ -201,10 +203,10 @@ class SearchScreen(Panel[Any]):
                 asked[0], scope=asked[1], limit=limit, offset=offset, first=first
             )
         except SaktiError as e:
-            if self.is_attached:
+            if self.is_open:
                 self.set_title(f"Search  {e.message}")
             return None
-        return page if self.is_attached and asked == self._asked() else None
+        return page if self.is_open and asked == self._asked() else None
 
     @on(ResultList.EndNear)
     def _end_near(self, event: ResultList.EndNear) -> None:
@@ -256,9 +258,10 @@ class SearchScreen(Panel[Any]):
         self.sakti.go(self._preview, hit, group="preview", exclusive=True)
 
     async def _preview(self, hit: Hit | None) -> None:
+        query = self.input.value
         await asyncio.sleep(PREVIEW)
-        passage = await passage_of(self.sakti.session.views, hit, self.input.value) if hit is not None else None
-        if self.is_attached:
+        passage = await passage_of(self.sakti.session.views, hit, query) if hit is not None else None
+        if self.is_open:
             self.preview.show(passage)
 
     def action_list(self, step: int) -> None:

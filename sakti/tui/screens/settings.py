@@ -14,7 +14,7 @@ from textual.getters import query_one
 from textual.widgets import Input, Static
 
 from sakti.agent import settings_file
-from sakti.agent.settings_view import AT_ONCE, Setting, as_lines, settings, value_of
+from sakti.agent.settings_view import Setting, as_lines, at_once, settings, value_of
 from sakti.core.errors import SaktiError
 from sakti.core.text import one_line, sanitise
 from sakti.tui.palette import Palette
@@ -86,7 +86,7 @@ class SettingsScreen(ListPanel):
         if row is None or self.line.asked:
             return
         who = "a project may set it, too" if row.project else "only your own file may set it"
-        when = "holds at once" if row.name.startswith("memory.") or row.name in AT_ONCE else "holds after a restart"
+        when = "holds at once" if at_once(row.name) else "holds after a restart"
         value = shorten(one_line(row.text or "not set", 200), 60)
         self._tell(f"{row.name} = {value}, from {row.origin}; {who}; a change {when}.")
 
@@ -159,7 +159,7 @@ class SettingsScreen(ListPanel):
         if (act := ACTS.get(row.name)) is not None:
             said = act(self.sakti) or said
         self._take(found)
-        if not self.is_attached:
+        if not self.is_open:
             return
         self.line.end()
         self.set_title(self._title)

@@ -57,7 +57,7 @@ class TaskCardScreen(Panel[None]):
         except TaskError as e:  # deleted meanwhile
             self.set_title(e.message)
             return
-        if not self.is_attached:
+        if not self.is_open:
             return
         self._status = str(task["task"]["status"])
         self.set_title("  ".join(p for p in (f"{task['task']['handle']} {task['task']['title']}", said) if p))

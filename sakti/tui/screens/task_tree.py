@@ -56,7 +56,7 @@ class TreeScreen(Panel[None]):
         except TaskError as e:  # deleted meanwhile
             self.set_title(e.message)
             return
-        if self.is_attached:
+        if self.is_open:
             self.set_title(f"Dependencies of {found[0].task.handle} {found[0].task.title}")
             self.branches.set_rows(found, cursor=0)
 

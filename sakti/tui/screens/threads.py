@@ -105,7 +105,7 @@ class ThreadsScreen(ListPanel):
         session = self.sakti.session
         self._summaries = await session.views.threads()
         self._current = session.thread.id if session.thread else ""
-        if self.is_attached:
+        if self.is_open:
             self.refresh_rows()
             shown = [s.thread.id for s in self.result_list.rows]
             if at in shown:

@@ -239,14 +239,14 @@ class WelcomeScreen(Panel[None]):
             self.app.call_from_thread(self.tell, text)  # pyright: ignore[reportUnknownMemberType]
 
         try:
-            await asyncio.to_thread(Installer(progress, stop.is_set).run)
+            await asyncio.to_thread(Installer(progress, stop.is_set, workspace=self.sakti.session.workspace).run)
         finally:
             self._stop_install = None
             if self.is_mounted:
                 self._refresh()
 
     async def _tour(self) -> None:
-        code = await editor.run(self.sakti, [sys.executable, "-m", "sakti", "tour"])
+        code = await editor.run(self.sakti, [sys.executable, "-P", "-m", "sakti", "tour"])
         if code:
             self.tell("The tour could not be played here: run `sakti tour` in a shell.")
 

@@ -267,7 +267,7 @@ class ApprovalBox(Vertical):
         """A command of several lines in the user's editor; left as it was, the question still waits."""
         from sakti.tui import editor
 
-        text = (await editor.edit(app, asked.target, os.environ)).rstrip("\n")
+        text = (await editor.edit(app, asked.target, os.environ, app.session.workspace)).rstrip("\n")
         if text.strip() and text != asked.target.rstrip("\n") and asked in self.pending:
             self.post_message(self.Answered(asked.id, True, False, "", text))
 

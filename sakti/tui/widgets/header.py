@@ -12,9 +12,11 @@ from textual.widget import Widget
 from sakti.core.text import one_line
 from sakti.tui.transcript.wrap import shorten
 
+NOT_SAVED = "NOT SAVED"
+
 
 class Header(Widget):
-    """Everything on it comes from outside and is made safe when it is set."""
+    """Everything on it comes from outside and is made safe when it is set. `not_saved`: nothing of this is kept."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"header--name", "header--muted", "header--warn"}
 
@@ -24,6 +26,7 @@ class Header(Widget):
     approval: reactive[str] = reactive("ask")
     branch: reactive[str] = reactive("")
     changed: reactive[int] = reactive(0)
+    not_saved: reactive[bool] = reactive(False)
 
     def render(self) -> Text:
         width = self.size.width
@@ -39,14 +42,17 @@ class Header(Widget):
         right = " · ".join(facts)
         if cell_len(right + git) > width - 20:
             git = ""
+        if self.not_saved:
+            right = f"{right} · {NOT_SAVED}" if right else NOT_SAVED
         room = max(0, width - cell_len(right + git) - 4)
         text = Text(no_wrap=True, overflow="crop", end="")
         text.append(" sakti", name)
         left = shorten(f" ─ {title} ", room - 6) if room > 12 else ""
         text.append(left, muted if not self.thread_title else "")
         text.append("─" * max(0, width - 8 - cell_len(left) - cell_len(right + git)), muted)
-        if self.approval == "auto" and right.endswith("auto"):
-            text.append(f" {right[:-4]}", muted).append("auto", warn)
+        stands_out = NOT_SAVED if self.not_saved else "auto" if self.approval == "auto" else ""
+        if stands_out and right.endswith(stands_out):
+            text.append(f" {right.removesuffix(stands_out)}", muted).append(stands_out, warn)
         else:
             text.append(f" {right}", muted)
         text.append(f"{git} ", muted)

@@ -43,6 +43,7 @@ class StatusLine(Widget):
         self._busy_since: float | None = None
         self._retry: tuple[float, str] | None = None  # when, why
         self._work: tuple[float, str] | None = None  # since when, what
+        self._waiting: float | None = None  # seconds for another window
         self._timer: Timer | None = None
         self._spots: list[tuple[int, int, str]] = []  # from cell, to cell: the action of what stands there
 
@@ -57,6 +58,11 @@ class StatusLine(Widget):
         """Something beside a turn is waited for, which Esc ends; empty: no longer."""
         self._work = (self._clock.monotonic(), what) if what else None
         self._tick_while_needed()
+
+    def waiting(self, seconds: float | None) -> None:
+        """Another window writes to the database and is waited for; None: no longer."""
+        self._waiting = seconds
+        self.refresh()
 
     def retry(self, delay: float, attempt: int, limit: int, reason: str) -> None:
         """Count down to the next attempt, `delay` seconds from now."""
@@ -92,6 +98,10 @@ class StatusLine(Widget):
         warn = self.get_component_rich_style("status--warn", partial=True)
         text = Text(no_wrap=True, overflow="crop", end="")
         text.append(" ")
+        if self._waiting is not None:
+            self._spots = []
+            text.append(shorten(f"waiting for another window · {self._waiting:.0f}s", max(8, width - 2)), warn)
+            return text
         waits = self._retry is not None or self._work is not None
         self._spots = [(0, width, "interrupt")] if waits else []
         if self._retry is not None:

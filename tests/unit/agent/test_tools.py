@@ -121,7 +121,7 @@ async def test_finding_respects_gitignore_with_and_without_ripgrep(
     expected = ["src/a.py:1:needle here", "src/deep/b.py:1:needle here"]
     if shutil.which("rg"):
         assert (await call(bench, grep, pattern="needle")).content.split("\n") == expected
-    monkeypatch.setattr(shutil, "which", lambda _name: None)
+    monkeypatch.setattr("sakti.agent.tools.find.find_program", lambda *_: None)
     assert (await call(bench, grep, pattern="needle")).content.split("\n") == expected
     assert (await call(bench, grep, pattern="NEEDLE", ignore_case=True, include="b.*")).content == expected[1]
     assert (await call(bench, grep, pattern="nowhere")).content == "No match."

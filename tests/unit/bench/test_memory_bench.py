@@ -43,11 +43,34 @@ def test_a_retracted_fact_is_known_only_with_its_retraction() -> None:
     assert fact.misled("* 🔴 the cache x-1 is needed")
 
 
+def test_what_was_replaced_contradicts_unless_it_is_marked() -> None:
+    fact = Fact("updated", "Which port?", "9090", (Said(0, "user", ""), Said(1, "user", "")), "8080")
+    newer = "* 🔴 The port is 9090 now."
+    assert fact.contradicted(f"* 🔴 The port is 8080. Our region is eu-2.\n{newer}")
+    assert not fact.contradicted("* 🔴 The port is 8080."), "the answer is not in it"
+    assert not fact.contradicted("* 🔴 The port moved from 8080 to 9090."), "it says so itself"
+    assert not fact.contradicted(f"* 🔴 The port is 8080 [earlier; see 12:09]. Our region is eu-2.\n{newer}")
+    assert not fact.contradicted(f"* 🔴 The port is 8080.\n{newer} [replaces 12:00: The port is 8080]")
+    assert fact.contradicted(f"* 🔴 The port is 8080, the region eu-2 [earlier; see 12:09].\n{newer}")
+    assert not fact.contradicted(f"* 🔴 The queue holds 80801 jobs.\n{newer}")
+    gone = Fact("retracted", "Need it?", "x-1", (Said(0, "user", ""), Said(1, "user", "")), "x-1")
+    assert gone.contradicted("* We need x-1.\n* We no longer need x-1.")
+    assert not gone.contradicted("* We need x-1 [earlier; see 9:00].\n* We no longer need x-1.")
+
+
+def test_a_mark_on_what_still_holds_is_a_mistake() -> None:
+    fact = Fact("facts", "Which region?", "eu-2", (Said(0, "user", ""),))
+    assert fact.mistaken("* 🔴 The region is eu-2 [earlier; see 12:09].")
+    assert fact.mistaken("* 🔴 The region is eu-2.\n* The region is eu-9 [replaces 12:00: The region is eu-2]")
+    assert fact.mistaken("* 🔴 The region is eu-2, the port 8080 [earlier; see 12:09].") is False
+    assert fact.mistaken("* 🔴 Nothing of it.") is None
+
+
 async def test_an_honest_observer_loses_nothing_and_no_memory_does() -> None:
     rows = {row["name"]: row for row in await memory_bench.run((1,), Estimator())}
     assert list(rows) == ["scripted", "extractive", "summary", "none"]
     for row in rows.values():
-        assert set(row) == {"name", "retention", "compression", "categories"}
+        assert set(row) == {"name", "retention", "compression", "contradicted", "wrongly_marked", "categories"}
         assert set(row["categories"]) == set(CATEGORIES)
         assert all(set(found) == set(OUTCOMES) for found in row["categories"].values())
     honest, extractive, none = rows["scripted"], rows["extractive"], rows["none"]
@@ -70,7 +93,7 @@ async def test_five_generations_without_a_model(monkeypatch: pytest.MonkeyPatch)
     async def turn_ends(self: memory_bench.Observed, last: bool) -> bool:
         now = await ends(self, last)
         if last:
-            generations.append(self.engine.flow.window.record.generation_count)
+            generations.append(self.engine.state.window.record.generation_count)
         return now
 
     monkeypatch.setattr(memory_bench.Observed, "turn_ends", turn_ends)
@@ -79,6 +102,9 @@ async def test_five_generations_without_a_model(monkeypatch: pytest.MonkeyPatch)
     assert rows["scripted"]["retention"] == 1.0
     extractive = rows["extractive"]
     assert extractive["retention"] >= 0.85
+    for row in (rows["scripted"], extractive):
+        assert row["contradicted"] <= 0.05, "what was replaced stands in the log as if it still held"
+        assert row["wrongly_marked"] <= 0.02
     for found in extractive["categories"].values():
         assert found["wrong"] == 0
         assert found["lost"] == 0, "search finds what the log let go of"

@@ -148,7 +148,7 @@ def test_a_reflection_and_an_observation_are_taken_back(home: Path) -> None:
     assert told("memory", "log") == before
     refused = sakti("memory", "undo", "reflection")
     assert refused.exit_code == 1
-    assert "no reflection to take back" in refused.output
+    assert "no reflection to undo" in refused.output
     assert told("memory", "undo", "observation")["undone"] is True
     assert told("memory", "log")["lines"] == []
     assert sakti("memory", "undo", "everything").exit_code == 2

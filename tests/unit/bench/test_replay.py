@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import itertools
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from sakti.bench import script
-from sakti.bench.bench_store import BenchStore
+from sakti.bench import bench_store, script, talks
 from sakti.bench.prompt_cache import PromptCache
 from sakti.bench.replay import Run, replay
 from sakti.core.errors import ConfigError
 from sakti.core.tokens import O200k
 from sakti.core.types import Block, Message, Request, TextPart
-from sakti.memory import failpoints
+from sakti.memory.failpoints import NAMES
 
 COUNTER = O200k()
-# Every kind of circumstance: delays, failures, restarts, budgets, shared budget, no buffering, undo.
-SEEDS = (1, 2, 3, 9, 12, 19)
+# Every kind of circumstance: delays, failures, restarts, budgets, shared budget, no buffering, what is done by hand;
+# two threads with a memory each, and with one of both.
+SEEDS = (0, 1, 4, 5, 8, 12)
+# Two windows on one thread, and windows on one memory of several threads: one loses what the other observed.
+TWO_WINDOWS = (18, 50, 6, 22)
 
 
 async def play(seed: int, **changes: object) -> Run:
-    return await replay(dataclasses.replace(script.generate(seed), **changes), COUNTER)
+    return await replay(dataclasses.replace(talks.generate(seed), **changes), COUNTER)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -37,65 +37,68 @@ async def test_a_generated_conversation_keeps_every_promise(seed: int) -> None:
     assert run.observer_calls
 
 
+@pytest.mark.parametrize("seed", TWO_WINDOWS)
+async def test_windows_do_not_take_from_each_other(seed: int) -> None:
+    assert (await play(seed)).violations == []
+
+
+async def test_the_same_seed_plays_the_same_run() -> None:
+    runs = [(await play(7, turns=talks.generate(7).turns[:8])).as_json() for _ in range(2)]
+    for run in runs:
+        del run["step_cpu_ms"]
+    assert runs[0] == runs[1]
+
+
 async def test_nothing_is_condensed_and_observers_fail_and_take_long() -> None:
-    run = await play(6, incompressible=True, fail_rate=0.3, delay=7)
+    run = await play(16, incompressible=True, fail_rate=0.3, delay=7)
     assert run.violations == []
     assert run.generations == 0
 
 
-@pytest.mark.parametrize("name", failpoints.NAMES)
-async def test_dying_at_a_commit_boundary_loses_nothing(name: str) -> None:
-    # buffering and a slow Observer for the background's boundaries, neither for those of a step that waits
+def dying(name: str) -> script.Script:
+    """A conversation that passes a failpoint: buffering and a slow Observer for the background's boundaries, neither
+    for those of a step that waits."""
     waits = name.startswith("observe")
-    base = script.generate(7)
-    settings = base.settings
-    if waits:
-        settings = dataclasses.replace(
-            settings, observation=dataclasses.replace(settings.observation, buffer_tokens=False)
-        )
-    chosen = dataclasses.replace(
+    base = talks.generate(16)
+    observation = base.settings.observation
+    buffer = False if waits else observation.buffer_tokens
+    return dataclasses.replace(
         base,
-        settings=settings,
+        settings=dataclasses.replace(base.settings, observation=dataclasses.replace(observation, buffer_tokens=buffer)),
+        turns=base.turns[:10],
         fail_rate=0.0,
         incompressible=False,
         budget=None,
         delay=0 if waits else 1,
         undo_every=4,
     )
-    run = await replay(chosen, COUNTER, kill_at=name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_dying_at_a_commit_boundary_loses_nothing(name: str) -> None:
+    run = await replay(dying(name), COUNTER, kill_at=name)
     assert run.kills, "the failpoint was never reached"
     assert run.violations == []
 
 
 async def test_the_same_conversation_ends_with_the_same_messages_observed_after_crashes() -> None:
-    run = await replay(script.generate(7), COUNTER, kill_at="buffer.committed")
-    again = await replay(script.generate(7), COUNTER)
+    run = await replay(dying("buffer.committed"), COUNTER, kill_at="buffer.committed")
+    again = await replay(dying("buffer.committed"), COUNTER)
     assert run.conversation_tokens == again.conversation_tokens
     assert not run.violations
     assert not again.violations
 
 
 async def test_a_long_history_is_not_loaded() -> None:
-    run = await replay(script.generate(8), COUNTER, history_messages=1_200)
+    run = await replay(talks.generate(8), COUNTER, history_messages=1_200)
     assert run.violations == []
 
 
 async def test_a_database_that_answers_late_is_no_step_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    passes = itertools.cycle(range(12, 24))  # of the loop, round the number after which a step is looked at
-    watched = BenchStore._watched  # pyright: ignore[reportPrivateUsage]
-
-    async def late(self: BenchStore, work: Any) -> Any:
-        async def answer() -> Any:
-            found = await work
-            for _ in range(next(passes)):
-                await asyncio.sleep(0)
-            return found
-
-        return await watched(self, answer())
-
-    monkeypatch.setattr(BenchStore, "_watched", late)
-    base = script.generate(428)
-    run = await replay(dataclasses.replace(base, turns=base.turns[:20]), COUNTER)
+    passes = tuple(range(12, 24))  # of the loop, round the number after which a step is looked at
+    monkeypatch.setattr(bench_store, "PASSES", passes)
+    base = talks.generate(8)
+    run = await replay(dataclasses.replace(base, turns=base.turns[:12], late=True), COUNTER)
     assert run.violations == []
     assert run.steps
 

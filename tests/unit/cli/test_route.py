@@ -13,6 +13,8 @@ from sakti.cli.route import Chat, Command, UsageError, route
         (["-c", "--debug"], Chat(continue_last=True, debug=True)),
         (["fix the bug"], Chat(prompt="fix the bug")),
         (["--plain", "fix the bug"], Chat(prompt="fix the bug", plain=True)),
+        (["--no-save", "fix the bug"], Chat(prompt="fix the bug", no_save=True)),
+        (["--no-save", "-p", "hello"], Command(["run", "--no-save", "hello"])),
         (["--", "fix", "it"], Chat(prompt="fix it")),
         (["-m", "a/b", "fix the bug"], Chat(model="a/b", prompt="fix the bug")),
         (["--model=a/b", "-o", "x=1", "--set", "y=2"], Chat(model="a/b", overrides=["x=1", "y=2"])),

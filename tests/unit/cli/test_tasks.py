@@ -105,7 +105,7 @@ def test_every_change_answers_with_the_whole_task(run: Any) -> None:
 def test_a_question_works_without_a_database_and_says_what_is_wrong_with_it(run: Any, tmp_path: Path) -> None:
     assert run("ready", "--json") == {"success": True, "tasks": [], "readyCount": 0, "blockedCount": 0}
     (tmp_path / "x.db").write_bytes(b"no database at all" * 100)
-    assert "cannot be opened" in run("ready", code=1)
+    assert "is damaged" in run("ready", code=1)
 
 
 def test_an_export_comes_back_in_another_workspace(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,8 +95,8 @@ async def test_a_pinned_line_outlives_reflections_and_a_waiting_one_is_dropped_b
     assert any(found[1].content in b.text for b in driver.engine.preview().blocks)
     pinned = [x for x in await log(driver) if x.pinned]
     assert [x.content for x in pinned] == [found[1].content]
-    flow = driver.engine.flow
-    assert flow.reflecting.begin(flow.numbers(), 1, whole=True)
+    flow = driver.engine.state
+    assert driver.engine.reflection.begin(1, whole=True)
     await driver.engine.wait_idle()
     waiting = flow.window.reflection
     assert waiting is not None
@@ -110,8 +110,8 @@ async def test_a_reflection_of_a_log_that_was_corrected_meanwhile_is_not_stored(
 
     driver = await opened(tmp_path / "m.db", observation_tokens=4_000)
     driver.reflector.gate = asyncio.Event()
-    flow = driver.engine.flow
-    assert flow.reflecting.begin(flow.numbers(), 1, whole=True)
+    flow = driver.engine.state
+    assert driver.engine.reflection.begin(1, whole=True)
     while not driver.reflector.inputs:
         await asyncio.sleep(0)
     await driver.engine.correct((await log(driver))[0].id, "forget")

@@ -24,6 +24,9 @@ def test_the_least_recent_goes_first_and_ids_are_obscured() -> None:
     assert 'id="abc"' not in text
     assert Estimator().count(text) <= 320
     assert elsewhere.text(said, Estimator(), 10, "UTC") == ""
+    named = [dataclasses.replace(said[0], title='Fix "login"')]
+    head = f"""<thread id="{elsewhere.obscured("xyz")}" title="Fix 'login'">"""
+    assert head in elsewhere.text(named, Estimator(), 320, "UTC")
 
 
 async def test_a_thread_is_told_of_what_others_said_until_it_is_observed(tmp_path: Path) -> None:

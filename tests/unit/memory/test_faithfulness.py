@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pytest
 
+from sakti.core.events import MemoryOperation
+from sakti.core.tokens import Estimator
+from sakti.core.types import Message, TextPart
+from sakti.memory import lines, speaking
+from sakti.memory.extractive import ExtractiveObserver
 from sakti.memory.faithfulness import Source, dropped, flags
 from sakti.memory.protocol import ObserveInput, ObserveResult
+from sakti.memory.speaking import Said
+from sakti.memory.work import source_of
 from sakti.store import memory_log
+from tests.fakes import claims as told_claims
+from tests.fakes import talks
 from tests.fakes.memory import Driver, ScriptedObserver
 
 SOURCE = Source(
     "Look at src/auth/token.py:42, refresh_tokens() there takes 350 ms with pytest 8.4.1.",
     'The user said "never touch main". See https://example.org/a?b=1. LoginSchema, MAX_RETRIES = 3, 12 %.',
+    clocks={"14:30"},
 )
 
 
@@ -59,6 +71,125 @@ def test_what_a_reflection_dropped_is_listed() -> None:
     lost = dropped([log], "* 🔴 (10:00) It was decided by the user that all tokens live in Redis")
     assert lost.lines == ("User prefers tabs",)
     assert lost.paths == ("src/a.py",)
+
+
+@pytest.mark.parametrize(
+    ("line", "flag"),
+    [
+        ("There are 57 of them", "number: 57"),
+        ("It is due on Feb 3, 2026", "date: Feb 3, 2026"),
+        ("The meeting is at 16:45", "date: 16:45"),
+        ("Fixed in 4be91c7", "hash: 4be91c7"),
+        ("The work was done by Miriam", "name: Miriam"),
+        ("Ivana is on call", "name: Ivana"),
+        ("The page is at docs.example.net", "host: docs.example.net"),
+        ("It is kept in s3://bucket/a", "url: s3://bucket/a"),
+        ("It runs on gha-runner-07", "symbol: gha-runner-07"),
+    ],
+)
+def test_figures_dates_hashes_names_and_hosts_are_looked_up(line: str, flag: str) -> None:
+    assert flags(line, SOURCE) == (flag,)
+
+
+def test_the_same_in_other_units_and_words_is_no_invention() -> None:
+    source = Source(
+        "40,000 rows of 1.2 kB, three retries, 90 s, 36 months, F1 0.874, due tomorrow, postgres 15.4",
+        days={date(2026, 1, 15)},
+    )
+    for line in (
+        "There are 40k rows of 1,200 bytes each",
+        "It retries 3 times within 1.5 minutes",
+        "They last for 3 years",
+        "An F1 of 87.4 % (0.87)",
+        "It is due on Jan 16, 2026, a Friday",
+        "The database is PostgreSQL 15",
+    ):
+        assert flags(line, source) == (), line
+    assert flags("It is due on Jan 18, 2026", source) == ("date: Jan 18, 2026",)
+    assert flags("They last for 5 years", source) == ("number: 5 years",)
+
+
+def test_words_in_the_wrong_mouth_are_marked() -> None:
+    said: list[Said] = [
+        ("user", "Look at the README. The port has to be 8080."),
+        ("agent", "I would cache the totals for a minute."),
+        ("text", "Never run the tests. Users like long sessions."),
+        *speaking.of_log("* 🔴 User stated: We deploy to Fly.\n* 🟡 Agent: The sink keeps all rows."),
+    ]
+    source = Source("", said=said)
+
+    def speaker(line: str) -> bool:
+        return any(flag.startswith("speaker:") for flag in flags(line, source))
+
+    assert speaker("User stated: Never run the tests.")
+    assert speaker("User wants totals to be cached for a minute")
+    assert speaker("The user said that the port has to be 8080. User stated that users like long sessions.")
+    assert speaker("User said that the sink keeps all rows")
+    assert speaker("Agent decided that the port has to be 8080")
+    assert not speaker("User agreed to cache the totals for a minute"), "who agrees need not repeat it"
+    assert speaker("User agreed never to run the tests")
+    assert not speaker("User wants the port to be 8080")
+    assert not speaker("User deploys to Fly") and not speaker("User stated that they deploy to Fly")
+    assert not speaker("User quoted: Never run the tests.")
+    assert not speaker("Agent proposed to cache the totals for a minute")
+
+
+KNOWABLE = {"number", "unit", "decimal", "date", "hash", "name", "version", "host", "path", "symbol", "speaker"}
+
+
+def test_most_of_what_is_invented_is_marked_and_little_of_what_is_not() -> None:
+    """Negations that are turned and values that were replaced look like what was said: rules do not see them."""
+    found: Counter[str] = Counter()
+    asked: Counter[str] = Counter()
+    for told in told_claims.load():
+        source = source_of(told.request())
+        for line in told.faithful:
+            asked["faithful"] += 1
+            found["faithful"] += bool(flags(line, source))
+        for kind, line in told.invented:
+            asked[kind] += 1
+            found[kind] += bool(flags(line, source))
+    assert asked.keys() == KNOWABLE | {"faithful", "negation", "replaced"}
+    assert sum(asked[k] for k in KNOWABLE) >= 100 and asked["faithful"] >= 80
+    assert sum(found[k] for k in KNOWABLE) >= 0.95 * sum(asked[k] for k in KNOWABLE)
+    assert all(found[k] >= 0.85 * asked[k] for k in KNOWABLE)
+    assert found["faithful"] <= 0.03 * asked["faithful"]
+
+
+@pytest.mark.parametrize("talk", talks.all_talks(), ids=lambda t: t.name)
+def test_what_is_taken_word_for_word_has_no_flag(talk: talks.Talk) -> None:
+    messages = tuple(
+        Message(f"m{n}", "t", "r", "user" if role == "user" else "assistant", (TextPart(text),), told_claims.START)
+        for n, (role, text) in enumerate(talk.said)
+    )
+    request = ObserveInput("t", messages, "UTC")
+    source = source_of(request)
+    for row in lines.rows(ExtractiveObserver(Estimator()).extract(request).text):
+        assert flags(row.content, source) == (), row.content
+
+
+class AtTheLimit(ScriptedObserver):
+    """Writes a line whose 10,000th UTF-16 unit is the first half of an emoji, and half a pair of its own."""
+
+    async def observe(self, request: ObserveInput) -> ObserveResult:
+        result = await super().observe(request)
+        return replace(result, text="* " + "a" * 9_997 + "\U0001f600 tail\n* \ud83d alone")
+
+
+async def test_an_emoji_where_a_line_is_cut_is_no_reason_to_stop(tmp_path: Path) -> None:
+    driver = await Driver.make(tmp_path / "m.db", observer=AtTheLimit())
+    for number in range(6):
+        await driver.turn(f"part {number} " + "word " * 120, [{"text": "answer " * 60}])
+        await driver.engine.wait_idle()
+    found = await driver.store.read(
+        memory_log.log_lines, driver.engine.record_id, states=("active", "buffered", "superseded")
+    )
+    assert {line.content for line in found if line.kind == "observation"} == {
+        "a" * 9_997 + " … [truncated]",
+        "alone",
+    }
+    assert not [e for e in driver.of(MemoryOperation) if e.kind == "failed"]
+    await driver.close()
 
 
 class Inventing(ScriptedObserver):

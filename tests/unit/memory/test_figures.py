@@ -47,7 +47,7 @@ async def test_the_figures_are_those_of_the_rows(tmp_path: Path) -> None:
     assert found.reflection is not None
     assert found.reflection.tokens_before == generation.input_tokens == sum(g.observation_tokens for g in active)
     assert found.reflection.ratio < 1
-    reflection = driver.engine.flow.window.active[0]
+    reflection = driver.engine.state.window.active[0]
     assert found.dropped_lines == len(reflection.metadata["dropped"]["lines"])
     named = dict(rows(found))
     assert named["last"].endswith("by honest")

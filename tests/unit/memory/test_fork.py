@@ -32,7 +32,6 @@ async def tables(store):
                 ("observation_groups", "thread_id = 't1'"),
                 ("observations", "thread_id = 't1'"),
                 ("observational_memory", "thread_id = 't1'"),
-                ("observation_cursors", "thread_id = 't1'"),
             )
         ]
 
@@ -160,7 +159,7 @@ async def test_with_one_log_for_the_workspace_the_fork_is_observed_as_far_as_the
     for n in range(8):
         await driver.turn(f"question {n}", [{"text": f"answer {n} {LONG}"}])
         await driver.engine.wait_idle()
-    record = driver.engine.flow.window.record
+    record = driver.engine.state.window.record
     cursor = await driver.store.read(memory.cursor, record.id, "t1")
     assert cursor > 3
     await make(driver)

@@ -14,8 +14,8 @@ from sakti.core.text import clean_surrogates
 from sakti.core.types import Message, Part, TextPart, ToolCallPart, ToolResultPart
 from sakti.memory import levels
 from sakti.memory.engine import Prepared
-from sakti.store import maintenance, search
 from sakti.store import messages as message_store
+from sakti.store import search, upkeep
 from sakti.store.connection import Database
 from tests.fakes.memory import Driver, settings
 
@@ -120,20 +120,20 @@ async def test_with_memory_on_it_only_adds_to_what_search_looks_at(tmp_path: Pat
     assert [m.text for m in driver.requests[-1].messages] == [m.text for m in plain.requests[-1].messages]
     assert [b.kind for b in driver.requests[-1].blocks] == [b.kind for b in plain.requests[-1].blocks]
 
-    assert driver.engine.flow.window.cursor >= 9
+    assert driver.engine.state.window.cursor >= 9
     assert (await driver.store.read(row, 0))[2].startswith("Done: ")
     level, summary, block, raw = await driver.store.read(row, 8)
     assert (level, block) == (1, None)
     assert summary.startswith("question 8: I prefer variant8 of it")
     assert raw == driver.said[8].text
-    assert (await driver.store.read(row, driver.engine.flow.window.cursor + 1))[0] == 0
+    assert (await driver.store.read(row, driver.engine.state.window.cursor + 1))[0] == 0
     scope = search.Scope("workspace", None, ("message",))
     found = await driver.store.read(search.search, "variant8", scope)
     assert found.hits[0].id == driver.said[8].id
     assert found.hits[0].text == driver.said[8].text
     assert await driver.store.read(found_by_summary, "variant8") == 1
     await driver.store.write(lambda db: db.execute_sql("DELETE FROM search_docs WHERE kind = 'message'"))
-    await driver.store.write(maintenance.rebuild_index)
+    await upkeep.rebuild_index(driver.store)
     assert await driver.store.read(found_by_summary, "variant8") == 1
     for one in (plain, driver):
         await one.close()
@@ -148,7 +148,7 @@ async def test_a_long_thread_comes_to_level_two_a_few_tens_behind_each_turn(tmp_
         await driver.begin("go on")
         await driver.engine.end_turn()
         await driver.engine.wait_idle()
-        assert tuple(driver.engine.flow.window.thread.metadata["levels"]) == expected
+        assert tuple(driver.engine.state.window.thread.metadata["levels"]) == expected
     first = await driver.store.read(row, 0)
     second = await driver.store.read(row, 20)
     assert (first[0], second[0]) == (2, 1)
@@ -222,9 +222,9 @@ async def test_a_summary_that_cannot_be_stored_is_made_after_the_next_turn(
     with monkeypatch.context() as broken:
         broken.setattr(level_store, "put", full)
         await talk(driver, 16)
-    assert "levels" not in driver.engine.flow.window.thread.metadata
+    assert "levels" not in driver.engine.state.window.thread.metadata
     assert (await driver.store.read(row, 0))[0] == 0
     await talk(driver, 1)
-    assert driver.engine.flow.window.thread.metadata["levels"] == [10, 0]
+    assert driver.engine.state.window.thread.metadata["levels"] == [10, 0]
     assert (await driver.store.read(message_store.page, "t1", limit=1))[0].index == 33
     await driver.close()

@@ -13,7 +13,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from sakti.core.errors import MemoryFailure
-from sakti.store import generations, memory, memory_corrections, memory_log, search
+from sakti.store import memory, memory_corrections, memory_log, search
 from tests.fakes.memory import Driver, settings
 
 WORDS = "word and number 12 in src/auth.ts "
@@ -35,7 +35,7 @@ async def talk(driver: Driver, turns: int) -> None:
 
 def seen(driver: Driver) -> tuple[Any, ...]:
     """All that a request, the record and the thread say of the log."""
-    prepared, window = driver.engine.preview(), driver.engine.flow.window
+    prepared, window = driver.engine.preview(), driver.engine.state.window
     record = window.record
     return (
         [b.text for b in prepared.blocks],
@@ -71,15 +71,15 @@ async def test_log_and_window_are_what_they_were_and_later_groups_stay(tmp_path:
     assert await as_of(driver, then) == await as_of(driver, driver.clock.now())
 
     assert await driver.engine.reflect_now()
-    old = {g.id for g in driver.engine.flow.window.active}
+    old = {g.id for g in driver.engine.state.window.active}
     await talk(driver, 6)
-    added = [g.id for g in driver.engine.flow.window.active if g.id not in old]
+    added = [g.id for g in driver.engine.state.window.active if g.id not in old]
     assert added
-    task = driver.engine.flow.window.thread.metadata["current_task"]
+    task = driver.engine.state.window.thread.metadata["current_task"]
     await driver.engine.undo_reflection()
-    assert [g.id for g in driver.engine.flow.window.active] == [*before[5], *added]
-    assert driver.engine.flow.window.thread.metadata["current_task"] == task  # a newer Observer's stays
-    assert driver.engine.flow.window.record.generation_count == 0
+    assert [g.id for g in driver.engine.state.window.active] == [*before[5], *added]
+    assert driver.engine.state.window.thread.metadata["current_task"] == task  # a newer Observer's stays
+    assert driver.engine.state.window.record.generation_count == 0
     await driver.close()
 
 
@@ -115,7 +115,7 @@ async def test_what_newer_reflections_build_on_is_refused(tmp_path: Path) -> Non
     await talk(driver, 4)
     assert await driver.engine.reflect_now()
     before = seen(driver)
-    with pytest.raises(MemoryFailure, match="generation 2 was made from it; take that back first"):
+    with pytest.raises(MemoryFailure, match="generation 2 was made from it; undo that first"):
         await driver.engine.undo_reflection(1)
     with pytest.raises(MemoryFailure, match="no generation 7"):
         await driver.engine.undo_reflection(7)
@@ -129,10 +129,10 @@ async def test_what_newer_reflections_build_on_is_refused(tmp_path: Path) -> Non
 
 async def test_a_reflection_that_is_made_or_waits_meanwhile_is_dropped(tmp_path: Path) -> None:
     driver = await opened(tmp_path / "m.db")
-    flow = driver.engine.flow
+    flow = driver.engine.state
     assert await driver.engine.reflect_now()
     await talk(driver, 4)
-    assert flow.reflecting.begin(flow.numbers(), 1, whole=True)
+    assert driver.engine.reflection.begin(1, whole=True)
     await driver.engine.wait_idle()
     waiting = flow.window.reflection
     assert waiting is not None
@@ -144,7 +144,7 @@ async def test_a_reflection_that_is_made_or_waits_meanwhile_is_dropped(tmp_path:
     await talk(driver, 4)
     driver.reflector.gate = asyncio.Event()
     asked = len(driver.reflector.inputs)
-    assert flow.reflecting.begin(flow.numbers(), 1, whole=True)
+    assert driver.engine.reflection.begin(1, whole=True)
     while len(driver.reflector.inputs) == asked:
         await asyncio.sleep(0)
     await driver.engine.undo_reflection()
@@ -157,18 +157,18 @@ async def test_a_reflection_that_is_made_or_waits_meanwhile_is_dropped(tmp_path:
 
 async def test_nothing_is_condensed_again_until_the_log_has_grown(tmp_path: Path) -> None:
     driver = await opened(tmp_path / "m.db", turns=30, observation_tokens=600)
-    flow = driver.engine.flow
+    flow = driver.engine.state
     while flow.window.record.generation_count == 0:
         await talk(driver, 1)
     while not any(g.kind == "reflection" for g in flow.window.active):
         await talk(driver, 1)
     await driver.engine.undo_reflection()
     assert flow.observation_tokens() >= flow.numbers().reflect_at
-    assert "taken back" in driver.engine.status().note
-    until, asked = flow.window.record.metadata[generations.HOLD], len(driver.reflector.inputs)
+    assert "undone" in driver.engine.status().note
+    until, asked = flow.window.record.metadata[memory.HOLD_REFLECTION], len(driver.reflector.inputs)
     await driver.engine.close()
     await driver.open()  # it holds for the next start too
-    flow = driver.engine.flow
+    flow = driver.engine.state
     for _ in range(60):
         stored = sum(g.observation_tokens for g in flow.window.active)
         if len(driver.reflector.inputs) > asked:
@@ -178,13 +178,13 @@ async def test_nothing_is_condensed_again_until_the_log_has_grown(tmp_path: Path
     else:
         pytest.fail("the log was never condensed again")
     await talk(driver, 3)
-    assert generations.HOLD not in flow.window.record.metadata
+    assert memory.HOLD_REFLECTION not in flow.window.record.metadata
     await driver.close()
 
 
 async def test_a_task_that_the_reflection_wrote_and_changes_to_its_lines_go_with_it(tmp_path: Path) -> None:
     driver = await opened(tmp_path / "m.db")
-    flow = driver.engine.flow
+    flow = driver.engine.state
     before = flow.window.thread.metadata
     scope = search.Scope("workspace", None, ("reflection",))
     assert await driver.engine.reflect_now()
@@ -207,7 +207,7 @@ def test_any_order_of_reflections_and_undos(moves: list[str], tmp_path_factory: 
         stack: list[tuple[tuple[Any, ...], list[str]]] = []  # what was seen before each reflection, and its groups
         numbers = itertools.count()
         for move in moves:
-            active = [g.id for g in driver.engine.flow.window.active]
+            active = [g.id for g in driver.engine.state.window.active]
             if move == "talk":
                 await talk(driver, 2)
             elif move == "reflect":
@@ -230,7 +230,7 @@ def test_any_order_of_reflections_and_undos(moves: list[str], tmp_path_factory: 
                 await driver.engine.close()
                 await driver.open()
                 assert seen(driver) == kept
-        assert driver.engine.flow.window.record.generation_count == len(stack)
+        assert driver.engine.state.window.record.generation_count == len(stack)
         await driver.close()
 
     asyncio.run(run())

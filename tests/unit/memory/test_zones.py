@@ -39,9 +39,9 @@ async def test_a_change_of_zone_is_a_line_and_rewrites_nothing(tmp_path: Path) -
     again = await said("The third port is 8003.")
     assert again[:3] == moved
     assert sum("Times are in" in line for line in again) == 1
-    assert driver.engine.flow.window.record.observed_timezone == BERLIN
+    assert driver.engine.state.window.record.observed_timezone == BERLIN
     assert await driver.engine.reflect_now()
-    newest = driver.engine.flow.window.active[-1]
+    newest = driver.engine.state.window.active[-1]
     assert newest.kind == "reflection"
     assert newest.metadata["timezone"] == BERLIN
     await driver.close()
@@ -55,5 +55,5 @@ async def test_the_zone_is_that_in_which_the_thread_was_last_used(tmp_path: Path
     await driver.engine.close()
     driver.zone = None  # type: ignore[assignment]
     await driver.open()
-    assert driver.engine.flow.timezone == BERLIN
+    assert driver.engine.state.timezone == BERLIN
     await driver.close()

@@ -12,6 +12,7 @@ from sakti.core.events import (
     QueueChanged,
     RetryScheduled,
     StepStarted,
+    StoreWaiting,
     TextDelta,
     ThinkingDelta,
     ThreadChanged,
@@ -202,3 +203,11 @@ def test_the_queue_and_the_thread() -> None:
         "queued, 2 waiting: b",
         "read by the agent: a",
     ]
+
+
+def test_a_wait_for_another_window_is_said_now_and_then() -> None:
+    speech = Speech()
+    said_at = [s for s in range(30) if speech.hear(StoreWaiting(float(s)))]
+    assert said_at == [2, 12, 22]
+    assert speech.hear(StoreWaiting(None)) == ["the other window is done"]
+    assert speech.hear(StoreWaiting(0.6)) == speech.hear(StoreWaiting(None)) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import stat
@@ -9,12 +10,14 @@ import subprocess
 import sys
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
-from sakti.store import maintenance, migrate, search, threads
+from sakti.store import maintenance, memory, migrate, search, threads
 from sakti.store.database import Store
+from sakti.store.memory import integrity
 from sakti.store.tasks import questions
 
 # Opens a database and, with `die`, is killed in the middle of the first migration that it needs.
@@ -67,6 +70,7 @@ def first_version(path: Path) -> None:
             " VALUES (?1, '/w', ?1, ?1, ?2, ?3, ?4, 9, ?5, ?5, ?6, 1, 1)",
             (name, status, session, thread, held, children),
         )
+        db.execute("INSERT INTO task_words (rowid, title) SELECT pk, title FROM tasks WHERE id = ?", (name,))
     for edge in EDGES:
         db.execute("INSERT INTO task_dependencies VALUES (?, ?, ?, 1)", edge)
     db.execute("COMMIT")
@@ -89,20 +93,22 @@ EDGES = (
 )
 
 
-def second_version(path: Path) -> None:
-    """The same as the second schema left it."""
+def as_of(path: Path, version: int) -> None:
+    """The same as that schema left it."""
     first_version(path)
-    script = resources.files("sakti.store.migrations").joinpath("0002_threads_levels_drafts.sql").read_text("utf-8")
     db = apsw.Connection(str(path))
-    with db:
-        db.execute(script)
-        db.execute("INSERT INTO schema_migrations VALUES (2, '0002_threads_levels_drafts.sql', 2)")
+    scripts = sorted(resources.files("sakti.store.migrations").iterdir(), key=lambda f: f.name)
+    for number, script in enumerate([f for f in scripts if f.name.endswith(".sql")][1:version], 2):
+        with db:
+            db.execute(script.read_text("utf-8"))
+            db.execute("INSERT INTO schema_migrations VALUES (?, ?, ?)", (number, script.name, number))
     db.close()
 
 
-@pytest.fixture(params=[first_version, second_version], ids=["first", "second"])
+@pytest.fixture(params=range(1, migrate.LATEST))
 def old(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    request.param(tmp_path / "s.db")
+    as_of(tmp_path / "s.db", request.param)
+    assert version_of(tmp_path / "s.db") == request.param
     return tmp_path / "s.db"
 
 
@@ -120,7 +126,7 @@ def start(path: Path, *arguments: str) -> subprocess.Popen[str]:
 
 async def whole(path: Path) -> Store:
     store = await Store.open(path)
-    assert all(f.ok for f in await store.write(maintenance.check))
+    assert all(f.ok for f in await store.read(maintenance.check))
     for word in ("walrus", "zebra", "heron"):
         page = await store.read(search.search, word, search.Scope("/w"))
         assert [h.text for h in page.hits] == [f"the {word} sings"]
@@ -148,7 +154,8 @@ def shape(path: Path) -> dict[str, str]:
 async def test_an_older_database_is_brought_up_to_date_and_copied_first(old: Path, tmp_path: Path) -> None:
     before = version_of(old)
     store = await whole(old)
-    (notice,) = store.notices
+    private, notice = store.notices
+    assert "yours alone now" in private and stat.S_IMODE(old.stat().st_mode) == 0o600
     copy = tmp_path / f"s.db.before-{migrate.LATEST:04d}"
     assert str(copy) in notice
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
@@ -159,6 +166,17 @@ async def test_an_older_database_is_brought_up_to_date_and_copied_first(old: Pat
     again = await Store.open(old)
     assert again.notices == []
     await again.close()
+
+
+async def test_what_was_kept_of_the_graph_is_counted_again(old: Path) -> None:
+    db = apsw.Connection(str(old))
+    db.execute("UPDATE tasks SET own_blockers = 1 - own_blockers, open_children = 5, held = 1 - held")
+    db.execute("INSERT INTO task_dependencies VALUES ('done', 'waiting', 'parent-child', 1)")
+    db.close()
+    store = await whole(old)
+    kept = await store.read(lambda db: db.execute_sql("SELECT id FROM tasks WHERE held = 1 ORDER BY id").fetchall())
+    assert kept == [("done",), ("waiting",)]  # what is below waits too, though nothing shows it while it is closed
+    await store.close()
 
 
 async def test_killed_in_the_middle_it_begins_again(old: Path) -> None:
@@ -185,3 +203,93 @@ async def test_started_many_times_at_once_it_is_done_once(old: Path) -> None:
     names = (f.name for f in resources.files("sakti.store.migrations").iterdir())
     assert applied == sorted(int(n[:4]) for n in names if n.endswith(".sql"))
     await (await whole(old)).close()
+
+
+# What two windows left behind in an earlier version: (kind, state, first, last, merged) of each thread's groups in the
+# order in which they were made, the cursors, and what has to be in the log afterwards.
+OBS, REF = "observation", "reflection"
+DAMAGED = {
+    "jumped over": (
+        {"t": [(OBS, "buffered", 0, 1, ()), (OBS, "active", 2, 5, ()), (OBS, "buffered", 6, 6, ())]},
+        {"t": 5},
+        {"t": 5},
+    ),
+    "the cursor went back": ({"t": [(OBS, "active", 0, 1, ()), (OBS, "active", 2, 5, ())]}, {"t": 1}, {"t": 5}),
+    "the reflection was discarded with a compaction": (
+        {"t": [*((OBS, "superseded", n, n + 3, ()) for n in (0, 4, 8, 12)), (REF, "discarded", 0, 15, (0, 1, 2, 3))]},
+        {"t": 15},
+        {"t": 15},
+    ),
+    "another thread's groups were discarded with a compaction": (
+        {
+            "t": [(OBS, "active", 0, 3, ()), *((OBS, "discarded", n, n + 3, ()) for n in (4, 8, 12))],
+            "u": [(OBS, "active", 0, 7, ())],
+        },
+        {"t": 15, "u": 7},
+        {"t": 15, "u": 7},
+    ),
+}
+
+
+def damaged(path: Path, groups: Any, cursors: dict[str, int], scope: str) -> None:
+    """A database of the second schema with these groups and cursors."""
+    first_version(path)
+    db = apsw.Connection(str(path))
+    script = resources.files("sakti.store.migrations").joinpath("0002_threads_levels_drafts.sql").read_text("utf-8")
+    db.execute("BEGIN")
+    db.execute(script)
+    db.execute("INSERT INTO schema_migrations VALUES (2, '0002', 1)")
+    db.execute("INSERT INTO threads (id, resource_id, title, created_at, updated_at) VALUES ('u', '/w', 'Other', 1, 1)")
+    for thread, index in ((t, i) for t in ("t", "u") for i in range(20)):
+        db.execute(
+            "INSERT OR IGNORE INTO messages (id, thread_id, resource_id, role, message_index, parts, raw_content,"
+            " token_count, created_at) VALUES (?, ?, '/w', 'user', ?, '[]', ?, 7, 1)",
+            (f"{thread}{index}", thread, index, f"word{index}"),
+        )
+    key = "thread:t" if scope == "thread" else "resource:/w"
+    db.execute(
+        "INSERT INTO observational_memory (id, lookup_key, scope, thread_id, resource_id, created_at, updated_at)"
+        " VALUES ('r', ?, ?, ?, '/w', 1, 1)",
+        (key, scope, "t" if scope == "thread" else None),
+    )
+    for thread, made in groups.items():
+        for n, (kind, state, a, b, merged) in enumerate(made):
+            db.execute(
+                "INSERT INTO observation_groups (id, record_id, thread_id, kind, state, first_index, last_index, text,"
+                " merged_group_ids, created_at) VALUES (?, 'r', ?, ?, ?, ?, ?, ?, ?, 1)",
+                (f"{thread}-{n}", thread, kind, state, a, b, "* a line", json.dumps([f"{thread}-{i}" for i in merged])),
+            )
+    for thread, last in cursors.items():
+        db.execute("INSERT INTO observation_cursors VALUES ('r', ?, ?)", (thread, last))
+    db.execute("INSERT INTO leases VALUES ('r', 'buffering_observation', 'host:1:x', 'o', 't', 1, 1, 1)")
+    db.execute("COMMIT")
+    db.close()
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+async def test_what_two_windows_damaged_opens_mended(name: str, tmp_path: Path) -> None:
+    groups, cursors, expected = DAMAGED[name]
+    scope = "resource" if "u" in groups else "thread"
+    damaged(tmp_path / "m.db", groups, cursors, scope)
+    store = await Store.open(tmp_path / "m.db")
+    assert (await store.write(integrity.mend, "r", 5)) or name == "the cursor went back"
+    assert not await store.read(integrity.wrong_states, "r")
+    for thread, last in expected.items():
+        assert await store.read(memory.cursor, "r", thread) == last
+    active = [g for g in await store.read(memory.groups, "r", "active") if g.thread_id == "t"]
+    assert {i for g in active for i in range(g.first_index or 0, (g.last_index or 0) + 1)} == set(
+        range(expected["t"] + 1)
+    )
+    assert not await store.write(integrity.mend, "r", 6)
+    await store.close()
+
+
+async def test_a_fork_in_a_shared_log_is_not_observed_again(tmp_path: Path) -> None:
+    damaged(tmp_path / "m.db", {"t": [(OBS, "active", 0, 7, ())]}, {"t": 7, "u": 7}, "resource")
+    db = apsw.Connection(str(tmp_path / "m.db"))
+    db.execute("""UPDATE threads SET metadata = '{"forked_from": "t", "forked_at": 5}' WHERE id = 'u'""")
+    db.close()
+    store = await Store.open(tmp_path / "m.db")
+    assert await store.read(memory.cursor, "r", "u") == 5
+    assert not await store.read(integrity.wrong_states, "r")
+    await store.close()

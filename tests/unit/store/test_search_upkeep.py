@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from sakti.core.types import Message, TextPart, Thread
-from sakti.store import maintenance, messages, search_index, threads
+from sakti.store import index_upkeep, maintenance, messages, search_index, threads, upkeep
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.search import Scope, search
@@ -26,7 +28,7 @@ async def test_what_search_lost_is_added_again(store: Store) -> None:
     await store.write(say, ["the walrus", "and the carpenter"])
     await store.write(search_index.remove, "message", "m0")
     assert await found(store, "walrus") == ["m1"]  # known by the message before it
-    findings = await store.write(maintenance.check)
+    findings = await upkeep.check(store)
     assert all(f.ok for f in findings)
     assert "1 messages were not searchable: added" in [f.detail for f in findings]
     assert await found(store, "walrus") == ["m0"]
@@ -40,19 +42,70 @@ async def test_an_index_out_of_step_is_rebuilt(store: Store, table: str) -> None
         db.execute_sql(f"INSERT INTO {table} ({table}) VALUES ('delete-all')")
 
     await store.write(damage)
-    by_name = {f.name: f for f in await store.write(maintenance.check)}
-    assert by_name[table].ok and "rebuilt" in by_name[table].detail
-    assert {f.name: f.detail for f in await store.write(maintenance.check)}[table] == "in step"
+    assert not {f.name: f for f in await store.read(maintenance.check)}[table].ok
+    by_name = {f.name: f for f in await upkeep.check(store)}
+    assert by_name[table].ok and "2 texts are missing" in by_name[table].detail
+    assert {f.name: f.detail for f in await store.read(maintenance.check)}[table] == "in step"
     assert await found(store, "walrus") == ["m0"]
 
 
 async def test_rebuild_and_optimize_change_no_answer(store: Store) -> None:
     await store.write(say, ["the walrus", "and the carpenter", "LoginSchema"])
     await store.write(search_index.remove, "message", "m2")
-    assert await store.write(maintenance.rebuild_index) == {"texts": 3, "added": 1}
-    await store.write(maintenance.optimize)
+    assert await upkeep.rebuild_index(store) == {"texts": 3, "added": 1}
+    await upkeep.optimize(store)
     assert await found(store, "login schema") == ["m2"]
     assert await found(store, "carpenters") == ["m1"]
+
+
+def forget(db: Database, table: str) -> None:
+    db.execute_sql(f"DELETE FROM {table}_docsize WHERE id = 1")
+
+
+def invent(db: Database, table: str) -> None:
+    db.execute_sql("DROP TRIGGER search_docs_deleted")
+    db.execute_sql("DELETE FROM search_docs WHERE pk = 2")
+
+
+def rewrite(db: Database, table: str) -> None:
+    db.execute_sql("DROP TRIGGER search_docs_updated")
+    db.execute_sql("UPDATE search_docs SET text = 'a walrus and many more words' WHERE pk = 2")
+
+
+def ruin(db: Database, table: str) -> None:
+    db.execute_sql(f"DELETE FROM {table}_data WHERE id > 10")
+
+
+@pytest.mark.parametrize("table", search_index.TABLES)
+@pytest.mark.parametrize("damage", [forget, invent, rewrite, ruin])
+async def test_however_it_came_out_of_step_it_is_found_and_mended(
+    store: Store, table: str, damage: Callable[[Database, str], None]
+) -> None:
+    await store.write(say, ["the walrus", "and the carpenter", "were walking close at hand"])
+    await store.write(damage, table)
+    mended = {f.name: f for f in await upkeep.check(store)}
+    assert mended[table].detail != "in step" and all(f.ok for f in mended.values())
+    assert all(f.ok for f in await store.read(maintenance.check))
+    assert await found(store, "walking") == ["m2"]
+
+
+async def test_a_rebuild_that_was_killed_is_finished_and_holds_nobody_up(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "PIECE_S", 0.0)
+    await store.write(say, [f"walrus number {n} of forty" for n in range(40)])
+    before = store.written
+    for table in search_index.TABLES:
+        await store.write(index_upkeep.start_over, table)  # and then the power goes
+    await store.write(search_index.remove, "message", "m3")
+    await store.write(lambda db: messages.append(db, Message("new", "t", "/w", "user", (TextPart("a heron"),), 50)))
+    assert await found(store, "heron") == ["new"]
+    assert not all(f.ok for f in await store.read(maintenance.check))
+    assert all(f.ok for f in await upkeep.check(store))
+    assert {f.name: f.detail for f in await store.read(maintenance.check)}["search_words"] == "in step"
+    assert await store.read(index_upkeep.replaced) == []
+    assert (await store.read(search, "walrus", Scope("/w"))).total == 41  # and the heron, behind the last of them
+    assert store.written - before > 20  # so many times another window could write
 
 
 @pytest.mark.parametrize(

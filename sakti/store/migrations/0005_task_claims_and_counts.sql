@@ -7,6 +7,24 @@ UPDATE tasks SET session_id = thread_id
   WHERE status = 'in_progress' AND thread_id IS NOT NULL AND session_id IS NOT NULL
     AND session_id NOT LIKE 'shell:%' AND session_id NOT LIKE 'user:%';
 
+DROP INDEX tasks_by_status;
+DROP INDEX tasks_by_priority;
+DROP INDEX tasks_ready;
+DROP INDEX tasks_blocked;
+
+-- What is kept of the graph is counted once from the edges, whatever an earlier version or another program left there.
+UPDATE tasks SET
+  own_blockers = (SELECT count(*) FROM task_dependencies d JOIN tasks b ON b.id = d.depends_on
+    WHERE d.task_id = tasks.id AND d.type = 'blocks' AND b.status != 'closed' AND b.deleted_at IS NULL),
+  open_children = (SELECT count(*) FROM task_dependencies d JOIN tasks c ON c.id = d.task_id
+    WHERE d.depends_on = tasks.id AND d.type = 'parent-child' AND c.status != 'closed' AND c.deleted_at IS NULL);
+WITH RECURSIVE waiting (id) AS (
+  SELECT id FROM tasks WHERE own_blockers > 0
+  UNION SELECT d.task_id FROM waiting w
+    CROSS JOIN tasks p ON p.id = w.id AND p.deleted_at IS NULL
+    CROSS JOIN task_dependencies d ON d.depends_on = p.id AND d.type = 'parent-child')
+UPDATE tasks SET held = id IN (SELECT id FROM waiting);
+
 -- Where a task stands on the board. It is computed from columns of its own row, never written.
 ALTER TABLE tasks ADD COLUMN state TEXT GENERATED ALWAYS AS (CASE
   WHEN deleted_at IS NOT NULL THEN 'deleted'
@@ -17,10 +35,6 @@ ALTER TABLE tasks ADD COLUMN state TEXT GENERATED ALWAYS AS (CASE
 CREATE INDEX tasks_by_state ON tasks (resource_id, state, priority, created_at, pk, type);
 CREATE INDEX tasks_by_assignee ON tasks (resource_id, assignee, priority, created_at) WHERE assignee IS NOT NULL;
 CREATE INDEX tasks_claimed ON tasks (resource_id, session_id, claimed_at) WHERE session_id IS NOT NULL;
-DROP INDEX tasks_by_status;
-DROP INDEX tasks_by_priority;
-DROP INDEX tasks_ready;
-DROP INDEX tasks_blocked;
 
 -- How many tasks of a type stand where, kept by the statement that moves one: no question walks the board to count it.
 CREATE TABLE task_counts (

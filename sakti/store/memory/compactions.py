@@ -1,22 +1,18 @@
-"""What /compact did, kept so that it can be taken back."""
+"""Compactions: what each /compact did, kept so that it can be undone."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sakti.core.errors import MemoryFailure
 from sakti.core.types import Json
-from sakti.store import search_index, threads
-from sakti.store.database import Database
-from sakti.store.memory import move_cursor
+from sakti.store.connection import Database
 from sakti.store.models import CompactionRow
-
-# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """A /compact that was done. `before`: cursor, buffered group ids, thread metadata and record figures."""
+    """A /compact that was done. `group_ids`: exactly the groups that it made or put into the log, all of its thread.
+    `before`: ids of the groups that were buffered, the thread's task, the record's last times."""
 
     id: str
     thread_id: str
@@ -98,42 +94,5 @@ def last_compaction(db: Database, thread_id: str) -> Compaction | None:
     )
 
 
-def undo_compaction(db: Database, done: Compaction, now: int) -> None:
-    """Bring back log, cursor, figures and the thread's task as they were before `done`. Groups that were
-    ready before are ready again, those it made are discarded. Raises `MemoryFailure` (conflict) when newer
-    observations or a reflection build on it."""
-    before = done.before
-    kept = set(before["buffered"])
-    made = [g for g in done.group_ids if g not in kept]
-    move_cursor(db, done.record_id, done.thread_id, done.last_index, before["cursor"])
-    back = [g for g in done.group_ids if g in kept]
-    for ids, state in ((made, "discarded"), (back, "buffered")):
-        marks = ",".join("?" * len(ids))
-        rows = db.execute_sql(
-            "UPDATE observation_groups SET state = ?, discarded_at = ?,"
-            " activated_at = CASE WHEN ? THEN activated_at END"  # when it was in the log is kept
-            f" WHERE id IN ({marks})"
-            " AND state = 'active' RETURNING id",
-            (state, now if state == "discarded" else None, state == "discarded", *ids),
-        ).fetchall()
-        if len(rows) != len(ids):
-            raise MemoryFailure("A reflection has merged what this compaction observed.", code="conflict")
-    for group_id in made:
-        for (line_id,) in db.execute_sql("SELECT id FROM observations WHERE group_id = ?", (group_id,)).fetchall():
-            search_index.remove(db, "observation", line_id)
-    db.execute_sql(
-        "UPDATE observational_memory SET total_tokens_observed = ?, observation_token_count = ?,"
-        " last_buffered_at_tokens = ?, last_observed_at = ?, pending_message_tokens = ?, updated_at = ?"
-        " WHERE id = ?",
-        (
-            before["total_tokens_observed"],
-            before["observation_token_count"],
-            before["last_buffered_at_tokens"],
-            before["last_observed_at"],
-            before["pending_tokens"],
-            now,
-            done.record_id,
-        ),
-    )
-    threads.update_metadata(db, done.thread_id, before["thread"])
-    CompactionRow.update(undone_at=now).where(CompactionRow.id == done.id).execute(db)
+def mark_undone(db: Database, compaction_id: str, now: int) -> None:
+    CompactionRow.update(undone_at=now).where(CompactionRow.id == compaction_id).execute(db)

@@ -1,0 +1,250 @@
+"""What the user does to memory by hand, and what must have come of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from sakti.bench import oracle, request_checks
+from sakti.bench.bench_store import Killed
+from sakti.bench.corrections import Wanted
+from sakti.bench.eyes import numbers
+from sakti.bench.invariants import Finding
+from sakti.bench.script import Command, CommandName
+from sakti.bench.snapshot import Ledger, Snapshot
+from sakti.bench.windows import Window
+from sakti.core.errors import SaktiError
+from sakti.core.events import CompactionFinished
+from sakti.core.types import Block, Message
+from sakti.memory.engine import Prepared
+from sakti.store.memory_rows import LineRow
+
+if TYPE_CHECKING:
+    from sakti.bench.player import Player
+
+
+THERE_AND_BACK: tuple[tuple[CommandName, CommandName], ...] = (
+    ("compact", "uncompact"),
+    ("reflect", "unreflect"),
+    ("edit", "uncorrect"),
+)
+
+
+def work(player: Player, window: Window, command: Command) -> asyncio.Task[Any] | None:
+    """Begin it; None where there is nothing to do it to."""
+    engine = window.engine
+    match command.name:
+        case "compact":
+            return window.act("compact", engine.compact())
+        case "uncompact":
+            return window.act("uncompact", engine.undo_compaction())
+        case "reflect":
+            return window.act("reflect", engine.reflect_now())
+        case "unreflect":
+            return window.act("unreflect", engine.undo_reflection())
+        case "uncorrect":
+            return window.act("uncorrect", engine.undo_correction())
+        case "observe":
+            return window.act("observe", observe(player, window))
+        case "pause":
+            return window.act("pause", _pause(player, window))
+        case "resume":
+            return window.act("resume", _resume(player, window))
+        case "pin" | "unpin" | "edit" | "forget":
+            return _correct(player, window, command)
+        case _:
+            raise ValueError(command.name)
+
+
+async def observe(player: Player, window: Window) -> bool:
+    """The provider found a request too long: observe, or send less for the rest of the turn."""
+    eye = player.checker.eyes[window.number]
+    before = window.engine.status().messages.tokens
+    smaller = await window.engine.observe_now()
+    if smaller and window.engine.status().messages.tokens >= before:
+        eye.room = max(1, (eye.room or before) // 2)
+    return smaller
+
+
+async def _pause(player: Player, window: Window) -> None:
+    await window.engine.pause()
+    player.checker.paused[window.engine.record_id] = next(player.stage.acts)
+
+
+async def _resume(player: Player, window: Window) -> None:
+    player.checker.paused.pop(window.engine.record_id, None)
+    eye = player.checker.eyes[window.number]
+    pending = player.checker.at[eye.record_id].pending(eye.thread_id, player.stage.ledger)
+    eye.catching_up = pending > numbers(eye, player.script.settings, player.checker.counter).block_after
+    await window.engine.resume()
+
+
+def _correct(player: Player, window: Window, command: Command) -> asyncio.Task[Any] | None:
+    now = player.checker.at[window.engine.record_id]
+    lines = [line for line in _lines(now) if line.pinned or command.name != "unpin"]
+    if not lines:
+        return None
+    line = lines[int(command.pick * len(lines))]
+    text = ""
+    if command.name == "edit":
+        word = oracle.word("edit", next(player.stage.calls), line.id)
+        player.stage.ledger.words.setdefault(word, "an edit")
+        text = f"Something else is true,  says {word}."
+    player.checker.corrections.wanted[window.number] = Wanted(line.id, text)
+    name = command.name
+    if name not in ("pin", "unpin", "edit", "forget"):
+        raise ValueError(name)
+    return window.act(name, window.engine.correct(line.id, name, text))
+
+
+def _lines(now: Snapshot) -> list[LineRow]:
+    """The lines that can be corrected: of groups in the log or on the way into it."""
+    used = [g for g in now.groups.values() if g.state in ("active", "buffered")]
+    return [line for g in used for line in now.lines[g.id] if line.shown]
+
+
+async def do(player: Player, window: Window, command: Command) -> Any:
+    """Do one thing and look at what has come of it. None where it was refused, or there was nothing to do."""
+    record, thread = window.engine.record_id, window.thread.id
+    before = player.checker.at[record]
+    fresh = window.newest == player.stage.ledger.newest(thread)
+    begun = work(player, window, command)
+    if begun is None:
+        return None
+    await player.settle([player.work(window, begun)])
+    try:
+        outcome = await begun
+    except Killed:
+        await player.revive(window)
+        return None
+    except SaktiError as e:
+        if window.store.dead:
+            await player.revive(window)
+        player.refused[command.name, e.code] += 1
+        return None
+    if window.store.dead:
+        await player.revive(window)
+        return None
+    after = player.checker.at[record]
+    player.find(_shown(window, after, player.stage.ledger))
+    if command.name == "compact" and fresh:
+        player.find(_compacted(player, window, outcome, before, after))
+    return outcome
+
+
+def _shown(window: Window, now: Snapshot, ledger: Ledger) -> Iterator[Finding]:
+    """11: after a change by hand the window shows the log as it is."""
+    blocks = request_checks.log_blocks(window.engine.preview())
+    shown = Counter(oracle.words("\n".join(b.text for b in blocks), ledger.words))
+    due = Counter(w for g in now.active for w in now.words(g, ledger))
+    if shown != due:
+        yield (
+            11,
+            f"after a change by hand the window shows {shown.total()} lines of the log, {(due & shown).total()} of the"
+            f" {due.total()} that there are",
+        )
+
+
+def _compacted(
+    player: Player, window: Window, told: CompactionFinished, before: Snapshot, after: Snapshot
+) -> Iterator[Finding]:
+    """11: /compact observes everything but the last exchange, and says what it did."""
+    thread, ledger = window.thread.id, player.stage.ledger
+    gone = [m for m in ledger.between(thread, before.cursor(thread) + 1, after.cursor(thread)) if m.state != "withheld"]
+    if told.messages != len(gone):
+        yield 11, f"/compact says that {told.messages} messages went, {len(gone)} did"
+    eye = player.checker.eyes[window.number]
+    may = _may_compact(before, thread, ledger, numbers(eye, player.script.settings, player.checker.counter).threshold)
+    last = may[-1].index if may else before.cursor(thread)
+    made = [g for i, g in after.groups.items() if i not in before.groups and player.checker.makers[i] == "compact"]
+    if beyond := [g for g in made if g.kind == "observation" and (g.last_index or 0) > last]:
+        yield 11, f"/compact observed up to {beyond[-1].last_index}, the last exchange begins behind {last}"
+    left = [m.index for m in after.uncovered(thread, ledger) if m.index <= last]
+    if left and not told.warnings:
+        yield 11, f"/compact left messages {left[:6]} and does not say why"
+
+
+def _may_compact(now: Snapshot, thread: str, ledger: Ledger, threshold: int) -> list[Message]:
+    """What /compact may observe: what is said before the newest prompt; where nothing is and much is pending, all but
+    the last exchange."""
+    pending = [m for m in ledger.after(thread, now.cursor(thread)) if m.state == "saved"]
+    messages = oracle.complete(pending)
+    prompt = next((i for i in range(len(messages) - 1, -1, -1) if messages[i].role == "user"), 0)
+    if prompt:
+        return messages[:prompt]
+    if now.pending(thread, ledger) < threshold:
+        return []
+    return [m for one in oracle.exchanges(messages)[:-1] for m in one]
+
+
+# --- there and back -----------------------------------------------------------------------------------------
+
+
+async def roundtrips(player: Player, window: Window) -> None:
+    """11: a compaction, a reflection and an edit that are taken back leave no trace in log and window."""
+    if player.stage.gate.stopped or any(w.busy for w in player.windows.values()):
+        return
+    player.stage.gate.release()
+    for other in list(player.windows.values()):
+        await player.settle([player.work(other, other.act("idle", other.engine.wait_idle()))])
+        if other.store.dead:
+            await player.revive(other)
+    for there, back in THERE_AND_BACK:
+        now = player.checker.at[window.engine.record_id]
+        shown = window.engine.preview()
+        stale = any(_shown(window, now, player.stage.ledger)) or window.newest != player.stage.ledger.newest(
+            window.thread.id
+        )
+        outcome = await do(player, window, Command(there, window.number, 0.5))
+        if not outcome or (isinstance(outcome, CompactionFinished) and not outcome.messages):
+            continue
+        undone = await do(player, window, Command(back, window.number))
+        if undone is None:
+            if not player.run.kills:
+                player.find([(11, f"{there} could not be taken back at once")])
+            continue
+        player.find(_same_log(there, now, player.checker.at[window.engine.record_id]))
+        if not stale:
+            player.find(compare(11, f"after {there} and its undo", shown, window.engine.preview()))
+    window.events.clear()
+
+
+def _same_log(there: str, before: Snapshot, after: Snapshot) -> Iterator[Finding]:
+    same = {
+        "the log": [g.id for g in before.active] == [g.id for g in after.active],
+        "what is buffered": _buffered(before) == _buffered(after),
+        "the cursor": _observed(before) == _observed(after),
+        "its lines": all(before.lines[i] == after.lines[i] for i in before.lines),
+        "how much was observed": before.record.total_tokens_observed == after.record.total_tokens_observed,
+    }
+    yield from (
+        (11, f"{name} is not as before {there}, which was taken back") for name, equal in same.items() if not equal
+    )
+
+
+def _observed(now: Snapshot) -> dict[str, int]:
+    return {thread: last for thread, last in now.cursors.items() if last >= 0}
+
+
+def _buffered(now: Snapshot) -> set[str]:
+    return {g.id for g in now.groups.values() if g.state == "buffered" and g.kind == "observation"}
+
+
+def _lasting(prepared: Prepared) -> list[Block]:
+    """The blocks that are not read anew with each turn."""
+    return [b for b in prepared.blocks if b.kind != "other_threads"]
+
+
+def compare(number: int, when: str, before: Prepared, after: Prepared, cursor: int = -1) -> Iterator[Finding]:
+    """Whether a window is the same as it was. A prompt that is observed (up to `cursor`) is of its own turn only."""
+    same = {
+        "the log": [b.text for b in _lasting(before)] == [b.text for b in _lasting(after)],
+        "the messages": [m.id for m in before.messages if not 0 <= m.index <= cursor]
+        == [m.id for m in after.messages if not 0 <= m.index <= cursor],
+        "the tail": number != 11 or before.tail == after.tail,
+        "pending": before.status.messages == after.status.messages,
+        "what is buffered": before.status.buffered_observations == after.status.buffered_observations,
+    }
+    yield from ((number, f"{what} is not the same {when}") for what, equal in same.items() if not equal)

@@ -1,0 +1,36 @@
+"""What can only be said of a replay as a whole: everything is stored as it was said, and found by its words."""
+
+from __future__ import annotations
+
+from sakti.bench.invariants import Finding
+from sakti.bench.snapshot import Ledger
+from sakti.bench.windows import WORKSPACE
+from sakti.core.types import plain_text
+from sakti.store import messages, search
+from sakti.store.database import Store
+
+SEARCHED = 25  # messages of a thread that are looked for by search
+
+
+async def texts(store: Store, ledger: Ledger) -> list[Finding]:
+    """10: what was said is stored as it was and found by its words."""
+    out: list[Finding] = []
+    for thread in ledger.threads():
+        said = [m for m in ledger.said(thread) if m.state == "saved"]
+        stored = {m.id: m for m in await store.read(messages.get_many, [m.id for m in said])}
+        for message in said:
+            found = stored.get(message.id)
+            if found is None or (found.parts, found.tokens) != (message.parts, message.tokens):
+                out.append((10, f"message {message.index} of {thread} is not as it was said"))
+        for message in said[:: max(1, len(said) // SEARCHED)]:
+            text = plain_text(message.parts)
+            words = text.split()[:10]
+            if len(words) < 3:
+                continue
+            phrase = " ".join(words).replace('"', " ")
+            page = await store.read(
+                search.search, f'"{phrase}"', search.Scope(WORKSPACE, thread, ("message",)), limit=50
+            )
+            if not any(hit.id == message.id or hit.text == text for hit in page.hits):
+                out.append((10, f"message {message.index} of {thread} is not found by its words"))
+    return out

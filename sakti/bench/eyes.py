@@ -1,0 +1,107 @@
+"""What the checker knows of one window, from its events and requests and from what it was told to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sakti.bench import oracle, request_checks
+from sakti.bench.oracle import Numbers
+from sakti.bench.snapshot import Ledger, Snapshot
+from sakti.core.config import MemorySettings
+from sakti.core.events import MemoryOperation, MemoryStatus
+from sakti.core.tokens import Counter
+from sakti.memory.engine import MemoryEngine, Prepared
+
+LONGEST_BACKOFF = 8  # minutes, and intervals, after which what failed must have been tried again
+
+
+@dataclass(slots=True)
+class Eye:
+    """`since`: the number of the snapshot from which on its requests must show the log. `ready` and `was_running` as
+    the step found them; `claimed`: the status said that an observation runs; `answered`: what its Observer has answered
+    and nobody has stored yet; `room`: what a request may hold since one was too long."""
+
+    number: int
+    engine: MemoryEngine
+    thread_id: str
+    record_id: str
+    budget: int | None
+    actor: str = ""
+    catching_up: bool = False
+    since: int = 0
+    early: bool = False
+    due_early: tuple[str, ...] = ()
+    ready: tuple[str, ...] = ()
+    was_running: bool = False
+    had_reflection: bool = False
+    claimed: bool = False
+    operations: dict[str, MemoryOperation] = field(default_factory=dict[str, MemoryOperation])
+    begun: list[MemoryOperation] = field(default_factory=list[MemoryOperation])
+    checked: set[str] = field(default_factory=set[str])
+    failures: int = 0
+    failed_at: int = 0
+    failed_pending: int = 0
+    room: int | None = None
+    stopped: bool = False
+    answered: list[tuple[str, int, int]] = field(default_factory=list[tuple[str, int, int]])
+    status: MemoryStatus | None = None
+    removed: tuple[int, int] | None = None
+
+    def running(self, type_: str = "observation", operation: str = "") -> list[str]:
+        """The operations under way, by what they are of and for."""
+        return [
+            c
+            for c, o in self.operations.items()
+            if o.operation_type == type_ and (not operation or o.operation == operation)
+        ]
+
+
+def log_tokens(prepared: Prepared, counter: Counter) -> int:
+    """Tokens of the log as the actor sees it in a request."""
+    return sum(counter.count(b.text) for b in request_checks.log_blocks(prepared))
+
+
+def numbers(eye: Eye, settings: MemorySettings, counter: Counter, prepared: Prepared | None = None) -> Numbers:
+    """The numbers in force in a window, at the size of the log that its request has, or would have now."""
+    tokens = log_tokens(prepared or eye.engine.preview(), counter)
+    return oracle.numbers(settings, tokens, eye.budget)
+
+
+def may_observe(now: Snapshot, thread_id: str, ledger: Ledger) -> bool:
+    """Whether something could be observed: more than the last exchange, which always stays."""
+    return len(oracle.exchanges(now.uncovered(thread_id, ledger))) >= 2
+
+
+class Sizes:
+    """How many tokens groups have in a request: as they were seen there, else between two bounds."""
+
+    SLACK = 24  # what the distance of a date, and a gap before it, may add
+    FRAME = 60  # what a tag and dates add at most
+
+    def __init__(self, counter: Counter, ledger: Ledger) -> None:
+        self._counter, self._ledger = counter, ledger
+        self._seen: dict[tuple[str, int], int] = {}
+
+    def learn(self, now: Snapshot, prepared: Prepared) -> None:
+        groups = [g for g in now.active if now.shown(g)]
+        blocks = request_checks.log_blocks(prepared)
+        if len(groups) == len(blocks):
+            self._seen |= {
+                (g.id, len("".join(now.shown(g)))): self._counter.count(b.text)
+                for g, b in zip(groups, blocks, strict=True)
+            }
+
+    def bounds(self, now: Snapshot) -> tuple[int, int]:
+        """Tokens of the log, at least and at most."""
+        low = high = 0
+        for group in now.active:
+            text = "".join(now.shown(group))
+            if not text:
+                continue
+            seen = self._seen.get((group.id, len(text)))
+            if seen is not None:
+                low, high = low + seen - self.SLACK, high + seen + self.SLACK
+            else:
+                bare, whole = self._counter.count(text), self._counter.count(group.text)
+                low, high = low + bare - len(now.shown(group)), high + max(bare, whole) + self.FRAME
+        return max(0, low), high

@@ -1,0 +1,227 @@
+"""A memory at one moment, as the database has it, and what was said in its threads, as whoever said it knows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeAlias
+
+from sakti.bench import oracle
+from sakti.core.types import Message
+from sakti.store import memory_rows
+from sakti.store.connection import Database
+from sakti.store.memory_rows import GroupRow, LineRow, RecordRow
+
+Spans: TypeAlias = tuple[tuple[str, int, int], ...]  # (thread, first, last index), one a thread
+
+
+class Ledger:
+    """What was said, by thread. `words`: what each word stands for that a line of
+    the log may have in it."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, list[Message]] = {}
+        self._first: dict[str, int] = {}
+        self._results: dict[str, tuple[str, int]] = {}  # of a call: where its result stands
+        self.words: dict[str, str] = {}
+
+    def begin(self, thread_id: str, first: int = 0) -> None:
+        """A thread that this ledger follows from index `first` on."""
+        self._said.setdefault(thread_id, [])
+        self._first.setdefault(thread_id, first)
+
+    def add(self, message: Message) -> None:
+        said, first = self._said[message.thread_id], self._first[message.thread_id]
+        if message.index < first + len(said):
+            return
+        said.append(message)
+        self._results |= {r.call_id: (message.thread_id, message.index) for r in message.tool_results}
+        self.words[oracle.tag(message)] = f"{message.thread_id} {message.index}"
+
+    def change(self, thread_id: str, ids: set[str], **values: object) -> None:
+        """Some messages are no longer what they were: another state, other parts."""
+        said = self._said[thread_id]
+        said[:] = [dataclasses.replace(m, **values) if m.id in ids else m for m in said]  # pyright: ignore[reportArgumentType]
+
+    def threads(self) -> list[str]:
+        return list(self._said)
+
+    def said(self, thread_id: str) -> Sequence[Message]:
+        return self._said.get(thread_id, ())
+
+    def newest(self, thread_id: str) -> int:
+        return self._first[thread_id] + len(self._said[thread_id]) - 1
+
+    def after(self, thread_id: str, index: int) -> Sequence[Message]:
+        """The messages behind an index; those before this ledger begins are left out."""
+        return self._said[thread_id][max(0, index + 1 - self._first[thread_id]) :]
+
+    def between(self, thread_id: str, first: int, last: int) -> Sequence[Message]:
+        start = self._first[thread_id]
+        return self._said[thread_id][max(0, first - start) : max(0, last + 1 - start)]
+
+    def missing(self, thread_id: str, first: int, last: int) -> list[int]:
+        """Of a range the indexes of messages that somebody has to answer for: all that were not withheld."""
+        before = range(first, min(last + 1, self._first.get(thread_id, 0)))
+        return [*before, *(m.index for m in self.between(thread_id, first, last) if m.state != "withheld")]
+
+    def result(self, call_id: str) -> tuple[str, int] | None:
+        return self._results.get(call_id)
+
+    def knows(self, thread_id: str, first: int) -> bool:
+        """Whether a range that begins there is all in this ledger."""
+        return first >= self._first.get(thread_id, 0)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One record of memory. `groups` and `lines` in the order they were made. `window` wrote it last; `log` is the
+    number of the newest snapshot in which log or cursors differ from the one before."""
+
+    number: int
+    record: RecordRow
+    groups: Mapping[str, GroupRow]
+    lines: Mapping[str, Sequence[LineRow]]
+    cursors: Mapping[str, int]
+    compactions: tuple[str, ...] = ()
+    window: int | None = None
+    log: int = 0
+    known_words: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+
+    @cached_property
+    def active(self) -> list[GroupRow]:
+        found = [g for g in self.groups.values() if g.state == "active"]
+        return sorted(found, key=lambda g: g.kind == "observation")
+
+    def buffered(self, thread_id: str) -> list[GroupRow]:
+        """Observations of a thread that wait to enter the log, by their place in it."""
+        found = [
+            g
+            for g in self.groups.values()
+            if g.state == "buffered" and g.kind == "observation" and g.thread_id == thread_id
+        ]
+        return sorted(found, key=lambda g: g.first_index or 0)
+
+    def waiting_reflections(self) -> list[GroupRow]:
+        return [g for g in self.groups.values() if g.kind == "reflection" and g.state == "buffered"]
+
+    def stale(self, reflection: GroupRow) -> bool:
+        """Whether something that it was made of is no longer in the log."""
+        return any(i not in self.groups or self.groups[i].state != "active" for i in reflection.merged_group_ids)
+
+    @cached_property
+    def live(self) -> list[GroupRow]:
+        """The observations that the log stands for: in it, or merged into what is."""
+        return [g for g in self.standing if g.kind == "observation"]
+
+    @cached_property
+    def standing(self) -> list[GroupRow]:
+        """The groups in the log, and all that were merged into them."""
+        return [g for one in self.active for g in self._merged(one)]
+
+    def _merged(self, group: GroupRow) -> Iterator[GroupRow]:
+        yield group
+        for merged in group.merged_group_ids:
+            if merged in self.groups:
+                yield from self._merged(self.groups[merged])
+
+    def cursor(self, thread_id: str) -> int:
+        return self.cursors.get(thread_id, -1)
+
+    def shown(self, group: GroupRow) -> list[str]:
+        """The lines of a group as people have left them."""
+        return [line.shown for line in self.lines[group.id] if line.shown]
+
+    def words(self, group: GroupRow, ledger: Ledger) -> list[str]:
+        """The words of a group as the log has it now, in order."""
+        found = self.known_words.get(group.id)
+        if found is None:
+            text = "\n".join(self.shown(group)) if group.id in self.lines else group.text
+            found = self.known_words[group.id] = oracle.words(text, ledger.words)
+        return found
+
+    def parts(self, group: GroupRow, ledger: Ledger) -> list[tuple[list[str], Spans]]:
+        """The words of each section of a group as the log has it now, with the messages that it stands for."""
+        if not group.sections:
+            there = group.first_index is not None and group.last_index is not None
+            own = ((group.thread_id, group.first_index or 0, group.last_index or 0),) if there else ()
+            return [(self.words(group, ledger), own)]
+        out: list[tuple[list[str], Spans]] = []
+        rest = self.lines[group.id]
+        for section in group.sections:
+            out.append(
+                (oracle.words("\n".join(line.shown for line in rest[: section.lines]), ledger.words), section.spans)
+            )
+            rest = rest[section.lines :]
+        return out
+
+    def pending(self, thread_id: str, ledger: Ledger) -> int:
+        """Tokens of the messages that are not observed, or whose observation is not in the log."""
+        return sum(m.tokens for m in ledger.after(thread_id, self.cursor(thread_id)) if m.state != "withheld")
+
+    def ready(self, thread_id: str, ledger: Ledger) -> list[GroupRow]:
+        """The groups that could enter the log now: right behind the cursor, none left out."""
+        out: list[GroupRow] = []
+        last = self.cursor(thread_id)
+        for group in self.buffered(thread_id):
+            first = group.first_index or 0
+            if first <= last or ledger.missing(thread_id, last + 1, first - 1):
+                break
+            out.append(group)
+            last = group.last_index or 0
+        return out
+
+    def uncovered(self, thread_id: str, ledger: Ledger) -> list[Message]:
+        """The first messages that no group stands for, up to one that may not be observed yet."""
+        ready = self.ready(thread_id, ledger)
+        last = (ready[-1].last_index or 0) if ready else self.cursor(thread_id)
+        following = next((g.first_index or 0 for g in self.buffered(thread_id)[len(ready) :]), None)
+        out: list[Message] = []
+        for message in ledger.after(thread_id, last):
+            if message.state == "provisional" or (following is not None and message.index >= following):
+                break
+            if message.state == "saved":
+                out.append(message)
+        return out
+
+
+def take(
+    db: Database, record_id: str, before: Snapshot | None = None, *, window: int | None = None, whole: bool = True
+) -> Snapshot | None:
+    """The memory as it stands; `before` itself where nothing has changed since, None where there is no such memory.
+    Not `whole`: only groups that are new, or in another state, are read."""
+    record = memory_rows.record(db, record_id)
+    if record is None:
+        return None
+    states = memory_rows.states(db, record_id)
+    cursors = memory_rows.cursors(db, record_id)
+    compactions = memory_rows.compactions(db, record_id)
+    old = before.groups if before else dict[str, GroupRow]()
+    if (
+        before is not None
+        and not whole
+        and (record, cursors, compactions) == (before.record, before.cursors, before.compactions)
+        and states == tuple((g.id, g.state) for g in old.values())
+    ):
+        return before
+    fresh = [i for i, state in states if whole or i not in old or old[i].state != state]
+    groups: dict[str, GroupRow] = {**old, **{g.id: g for g in memory_rows.groups(db, fresh)}}
+    groups = {i: groups[i] for i, _ in states}
+    kept: Mapping[str, Sequence[LineRow]] = before.lines if before and not whole else {}
+    rows = memory_rows.lines(db, [i for i in groups if i not in kept])
+    lines: dict[str, Sequence[LineRow]] = {i: kept.get(i) or rows.get(i) or [] for i in groups}
+    if before is None:
+        return Snapshot(0, record, groups, lines, cursors, compactions, window)
+    changed = {i for i in groups if i in old and lines[i] != before.lines[i]}
+    after = Snapshot(before.number + 1, record, groups, lines, cursors, compactions, window)
+    if (
+        not changed
+        and groups == old
+        and (record, cursors, compactions) == (before.record, before.cursors, before.compactions)
+    ):
+        return before
+    moved = changed or cursors != before.cursors or [g.id for g in after.active] != [g.id for g in before.active]
+    words = {i: w for i, w in before.known_words.items() if i in groups and i not in changed}
+    return dataclasses.replace(after, log=after.number if moved else before.log, known_words=words)

@@ -1,0 +1,220 @@
+"""Observe a thread: what is said becomes groups of the log, in the background (buffered, to be activated later) or
+while somebody waits (in the log at once). One observation of a thread runs at a time, in whatever window."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Sequence
+from typing import Literal
+
+from sakti.core.errors import MemoryFailure
+from sakti.core.types import Json, Message
+from sakti.memory import policy, shared
+from sakti.memory.jobs.lease import Leases
+from sakti.memory.jobs.operation import Operation
+from sakti.memory.protocol import ObserveInput
+from sakti.memory.state import RESTING, MemoryState, Phase, Signal, uninterrupted
+from sakti.memory.window import slices
+from sakti.memory.work import Worker, observable
+from sakti.store import memory as memory_store
+from sakti.store import messages as message_store
+from sakti.store.database import Database
+from sakti.store.memory import Add, Group, Held
+from sakti.store.memory.sections import TITLE, spans
+
+HARMLESS = ("busy", "conflict", "lease_lost")  # another window did it: no failure of the Observer
+
+
+class Observation:
+    """The observations of one open thread. `task` is the one that runs or ran last; `elsewhere`: it found another
+    window observing."""
+
+    def __init__(self, state: MemoryState, worker: Worker, leases: Leases) -> None:
+        self.state, self.worker, self.leases = state, worker, leases
+        self.task: asyncio.Task[bool] | None = None
+        self.elsewhere = False
+        self._stopped = False
+
+    def running(self) -> asyncio.Task[bool] | None:
+        return self.task if self.task is not None and not self.task.done() else None
+
+    # --- what begins one ----------------------------------------------------------------------------------
+
+    def start(self, *, at_end: bool = False) -> None:
+        """Begin a background observation if an interval was crossed (or, at the end of a turn, if an
+        interval's worth is pending) and nothing runs."""
+        state = self.state
+        window, numbers = state.window, state.numbers()
+        # a backlog is always caught up with in the background, whatever the interval
+        behind = state.phase is Phase.CATCHING_UP
+        if state.phase not in (Phase.IDLE, Phase.CATCHING_UP) or self.running() is not None:
+            return
+        if numbers.buffer is None and not behind:
+            return
+        interval = numbers.buffer or numbers.threshold
+        boundary = window.record.last_buffered_at_tokens
+        crossed = policy.interval_crossed(window.pending, boundary, interval, numbers.threshold)
+        messages = window.observable()
+        tokens = sum(m.tokens for m in messages)
+        # what the last one had to leave out (a long prompt) may be an interval's worth by itself
+        if not (crossed or tokens >= interval or behind) or not any(observable(m) for m in messages):
+            return
+        if at_end and tokens < interval // 2:
+            return
+        state.signal(Signal.BUFFER)
+        self._begin(messages, "buffering", "", [])
+
+    async def now(self, found: Sequence[Message], focus: str = "", into: list[Group] | None = None) -> bool:
+        """Observe `found`, which begins right behind the cursor, and put it into the log, slice by slice; False when
+        nothing came of it. `into` gets the groups that this made. The work goes on when the caller is cancelled, unless
+        it is stopped."""
+        if not found or self.running() is not None:
+            return False
+        self.state.signal(Signal.WAIT)
+        return await asyncio.shield(self._begin(list(found), "observation", focus, [] if into is None else into))
+
+    def _begin(
+        self, messages: list[Message], name: Literal["observation", "buffering"], focus: str, made: list[Group]
+    ) -> asyncio.Task[bool]:
+        self.task = asyncio.create_task(self._run(messages, name, focus, made))
+        self.task.add_done_callback(lambda _task: self.state.changed())  # only now it no longer runs
+        return self.task
+
+    async def join(self) -> None:
+        """Wait until no observation of this thread runs here."""
+        while (running := self.running()) is not None:
+            self.state.signal(Signal.WAIT)
+            await asyncio.wait([running])
+
+    async def join_others(self) -> None:
+        """Wait until no observation of this thread runs in another window, and take in what came of it."""
+        window = self.state.window
+        if await self.leases.others_end(window.record.id, "observing", window.thread.id):
+            await self.state.refresh()
+
+    async def stop(self) -> None:
+        """Give up the observation that somebody waits for; the slices that are in the log stay there."""
+        task = self.running()
+        if task is not None:
+            self._stopped = True
+            task.cancel()
+            await asyncio.wait([task])
+            self._stopped = False
+
+    # --- one observation ----------------------------------------------------------------------------------
+
+    async def _run(
+        self, found: list[Message], name: Literal["observation", "buffering"], focus: str, made: list[Group]
+    ) -> bool:
+        """The root of the work: whatever goes wrong becomes an event, and the chat goes on."""
+        state = self.state
+        tokens = sum(m.tokens for m in found)
+        operation = Operation.of(state, name, "observation", tokens)
+        signal, self.elsewhere = Signal.DONE, False
+        try:
+            await self._observe(found, operation, focus, made)
+            state.retry, state.note = policy.Backoff(), ""
+        except asyncio.CancelledError:
+            if self._stopped:
+                operation.failed(state, MemoryFailure("stopped by the user", code="stopped"), made)
+            raise
+        except Exception as e:
+            if not isinstance(e, MemoryFailure) or e.code not in HARMLESS:
+                signal = Signal.FAILED
+                numbers = state.numbers()
+                interval = numbers.buffer or numbers.threshold // 5
+                state.retry = state.retry.after(state.window.pending, state.clock.now(), interval)
+            self.elsewhere = isinstance(e, MemoryFailure) and e.code == "busy"
+            state.note = operation.failed(state, e, made)
+        finally:
+            state.signal(signal)
+            state.settle()
+            state.changed()
+        return bool(made)
+
+    async def _observe(self, found: list[Message], operation: Operation, focus: str, made: list[Group]) -> None:
+        state = self.state
+        window, buffering = state.window, operation.name == "buffering"
+
+        def begin(db: Database) -> None:
+            message_store.seal(db, [m.id for m in found], operation.started)
+            if buffering:
+                memory_store.set_buffered_at(db, window.record.id, window.pending, operation.started)
+
+        async with self.leases.hold(window.record.id, "observing", window.thread.id, begin) as held:
+            state.failpoint("buffer.begin" if buffering else "observe.begin")
+            operation.start(state)
+            await state.refresh()  # another window may have observed some of it before the lease was ours
+            for piece in slices(self._pending(found), state.numbers().threshold):
+                if made and buffering and state.phase in RESTING:
+                    break
+                await self._piece(piece, held, operation, focus, made)
+            operation.end(state, made)
+
+    def _pending(self, found: list[Message]) -> list[Message]:
+        """What of it nobody has observed meanwhile. Raises `MemoryFailure` (conflict) where that is nothing."""
+        ids = {m.id for m in found}
+        pending = [m for m in self.state.window.uncovered() if m.id in ids]
+        if not pending:
+            raise MemoryFailure("These messages were observed in another window meanwhile.", code="conflict")
+        return pending
+
+    async def _piece(
+        self, piece: list[Message], held: Held, operation: Operation, focus: str, made: list[Group]
+    ) -> None:
+        state = self.state
+        buffering = operation.name == "buffering"
+        request = self._request(piece, focus)
+        if request.messages:
+            group, lines = await self.worker.observe(state.window.record, request, held, operation.cycle_id)
+        else:  # messages that nobody may be told of count as observed all the same
+            group, lines = self.worker.empty_group(state.window.record, request, held, operation.cycle_id), []
+        group = dataclasses.replace(
+            group,
+            first_message_id=piece[0].id,
+            last_message_id=piece[-1].id,
+            first_index=piece[0].index,
+            last_index=piece[-1].index,
+            message_ids=tuple(m.id for m in piece),
+            message_tokens=sum(m.tokens for m in piece),
+            metadata={**group.metadata, **self._named(group)},
+        )
+        state.failpoint("buffer.asked" if buffering else "observe.asked")
+
+        async def commit() -> None:
+            await state.move(Add(group, lines, held, activate=not buffering), "buffer" if buffering else "observe")
+            made.append(group)
+
+        await uninterrupted(commit())
+
+    def _named(self, group: Group) -> Json:
+        """In a log of several threads what this one is called now: so the group names it for good."""
+        window = self.state.window
+        if window.record.scope != "resource":
+            return {}
+        made = "" if window.thread.title_pinned else str(group.metadata.get("title") or "")
+        return {TITLE: made or window.thread.title}
+
+    def _request(self, piece: list[Message], focus: str) -> ObserveInput:
+        state, window = self.state, self.state.window
+        known = [*window.active, *(g for g in window.buffered if (g.last_index or 0) < piece[0].index)]
+        texts = [g.text for g in known]
+        if window.record.scope == "resource":  # what other threads do is no part of how things stand in this one
+            own = shared.lineage(window.thread)
+            texts = [shared.own_text(g, own) for g in known]
+            known = [g for g in known if shared.is_own(spans(g), own)]
+        last = next((g for g in reversed(known) if g.current_task or g.suggested_response), None)
+        return ObserveInput(
+            window.thread.id,
+            tuple(m for m in piece if observable(m)),
+            state.timezone,
+            state.mode,
+            "\n".join(t for t in texts if t),
+            last.current_task if last else window.thread.metadata.get("current_task"),
+            last.suggested_response if last else None,
+            focus,
+            state.goal,
+            state.settings.thread_title and not window.thread.title_pinned,
+            next((str(g.metadata["timezone"]) for g in reversed(known) if "timezone" in g.metadata), ""),
+        )

@@ -1,0 +1,155 @@
+"""Condense the log: older groups become one reflection, in the background from a share of the threshold on."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from sakti.core.errors import MemoryFailure
+from sakti.memory import policy
+from sakti.memory.jobs.lease import Leases
+from sakti.memory.jobs.observation import HARMLESS
+from sakti.memory.jobs.operation import Operation
+from sakti.memory.protocol import ReflectInput
+from sakti.memory.state import RESTING, MemoryState, ReflectionPhase, ReflectionSignal
+from sakti.memory.work import Worker
+from sakti.store import memory as memory_store
+from sakti.store.memory import Add, Group, UndoReflection
+
+TAIL_MS, TAIL_LINES = 24 * policy.HOUR, 50
+UNDO_INTERVALS = 5  # after an undo the log grows by such a part of its threshold before it is condensed again
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectionUndone:
+    """What was undone: the reflection, its generation, how many groups it had merged, and its lines that people had
+    changed (they go with it)."""
+
+    group_id: str
+    generation: int
+    groups: int
+    corrected: int
+
+
+class Reflection:
+    """The reflections of one open thread's record. `task` is the one that runs or ran last."""
+
+    def __init__(self, state: MemoryState, worker: Worker, leases: Leases) -> None:
+        self.state, self.worker, self.leases = state, worker, leases
+        self.task: asyncio.Task[None] | None = None
+
+    def running(self) -> asyncio.Task[None] | None:
+        return self.task if self.task is not None and not self.task.done() else None
+
+    def to_reflect(self, numbers: policy.Numbers) -> list[Group]:
+        """The older part of the log: all but the newest lines (24 hours or 50, whichever is more) that fit a
+        third of the budget; reflections that fill more than half of it go alone, first."""
+        active = self.state.window.active
+        reflections = [g for g in active if g.kind == "reflection"]
+        if len(reflections) > 1 and sum(g.observation_tokens for g in reflections) > numbers.reflect_at / 2:
+            return reflections
+        kept, rows, tokens = 0, 0, 0
+        for group in reversed([g for g in active if g.kind == "observation"]):
+            young = self.state.clock.now() - group.created_at < TAIL_MS
+            if not (young or rows < TAIL_LINES) or tokens + group.observation_tokens > numbers.reflect_at / 3:
+                break
+            kept, rows, tokens = kept + 1, rows + group.text.count("\n") + 1, tokens + group.observation_tokens
+        return active[: len(active) - kept]
+
+    def start(self) -> None:
+        """Begin in the background from the log's share of the threshold on; the result waits for it."""
+        state, numbers = self.state, self.state.numbers()
+        if numbers.reflect_from is None or state.phase in RESTING:
+            return
+        if state.observation_tokens() >= numbers.reflect_from:
+            self.begin(1)
+
+    def begin(self, level: int, *, whole: bool = False) -> bool:
+        """Start at a level; False when one runs or waits, or there is nothing (new) to condense. `whole`: all of
+        the log, however small it is, by hand."""
+        state, numbers = self.state, self.state.numbers()
+        groups = list(state.window.active) if whole else self.to_reflect(numbers)
+        tokens = sum(g.observation_tokens for g in groups)
+        if state.reflection_phase is ReflectionPhase.BACKING_OFF and tokens > state.reflect_above:
+            state.signal_reflection(ReflectionSignal.GROWN)
+        by_itself = state.reflection_phase is ReflectionPhase.IDLE
+        idle = (ReflectionPhase.IDLE, ReflectionPhase.HELD, ReflectionPhase.BACKING_OFF)
+        if state.reflection_phase not in idle or not groups:
+            return False
+        if not whole and (not by_itself or tokens < numbers.reflect_at // 6):
+            return False
+        state.signal_reflection(ReflectionSignal.BEGIN)
+        self.task = asyncio.create_task(self._run(groups, level, tokens, state.window.corrections))
+        self.task.add_done_callback(lambda _task: state.changed())  # only now it no longer runs
+        return True
+
+    async def settle(self) -> None:
+        """Before a request: wait for a reflection above its own `block_after`, or at the threshold when
+        nothing is done in the background; then put it into the log."""
+        state = self.state
+        numbers, tokens = state.numbers(), state.observation_tokens()
+        if tokens < numbers.reflect_at or state.phase in RESTING:
+            return
+        if self.running() is None and state.reflection_phase is not ReflectionPhase.READY and not self.begin(0):
+            return
+        running = self.running()
+        if running is not None and (tokens > numbers.reflect_block_after or numbers.reflect_from is None):
+            await asyncio.wait([running])
+            await state.activate_due()
+
+    async def join(self) -> None:
+        """Wait until none runs here."""
+        if (running := self.running()) is not None:
+            await asyncio.wait([running])
+
+    async def undo(self, generation: int | None = None) -> ReflectionUndone:
+        """Undo a reflection, the newest by default; one that is being made from it is dropped. Raises
+        `MemoryFailure`: not_found, conflict."""
+        state = self.state
+        interval = state.numbers().reflect_at // UNDO_INTERVALS
+        done = await state.move(UndoReflection(interval, generation), "unreflect")
+        (undone,) = done.removed
+        return ReflectionUndone(undone.id, undone.generation, len(undone.merged_group_ids), done.corrected_lines)
+
+    # --- one reflection -----------------------------------------------------------------------------------
+
+    async def _run(self, groups: list[Group], level: int, tokens: int, corrections: int) -> None:
+        """The root of the work: whatever goes wrong becomes an event, and the chat goes on."""
+        state = self.state
+        operation = Operation.of(state, "buffering" if level else "observation", "reflection", tokens)
+        signal = ReflectionSignal.GONE
+        try:
+            await self._reflect(groups, level, operation, corrections)
+            signal, state.reflect_above = ReflectionSignal.DONE, 0
+        except Exception as e:
+            if not isinstance(e, MemoryFailure) or e.code not in HARMLESS:
+                signal = ReflectionSignal.FAILED
+                state.reflect_above = tokens + tokens // 10
+            state.note = operation.failed(state, e)
+        finally:
+            state.signal_reflection(signal)
+            state.settle()
+            state.changed()
+
+    async def _reflect(self, groups: list[Group], level: int, operation: Operation, corrections: int) -> None:
+        state, tokens = self.state, operation.tokens
+        window, numbers = state.window, state.numbers()
+        rest = state.observation_tokens() - tokens
+        share = state.settings.reflection.buffer_activation if level else 0.5
+        async with self.leases.hold(window.record.id, "reflecting") as held:
+            state.failpoint("reflect.begin")
+            operation.start(state)
+            pinned = await state.store.read(memory_store.pinned_lines, [g.id for g in groups])
+            request = ReflectInput(
+                window.thread.id,
+                tuple((g.id, g.text) for g in groups if g.text),
+                max(1, int(min(numbers.reflect_at - rest, tokens * share))),
+                level,
+                tuple(pinned),
+                state.mode,
+                limit_tokens=max(1, numbers.reflect_at - rest),
+            )
+            group, lines = await self.worker.reflect(window.record, groups, request, held, operation.cycle_id)
+            state.failpoint("reflect.asked")
+            await state.move(Add(group, lines, held, corrections=corrections), "reflect")
+            operation.end(state, [group])

@@ -1,0 +1,256 @@
+"""The words by which English and German statements are told apart: what says nothing, what changes, what takes back.
+
+Only closed classes stand here. Everything else in a statement is what it speaks of, or a value.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Words that say nothing about what is spoken of, those that tell of a change among them.
+EMPTY = frozenset(
+    """a an the this that these those there here it it's its our ours your my mine their his her i i'm i've i'd we
+    we're we've we'll you u he she they them us me is are was were be been being am will would shall should must may
+    might can could do does did done has have had having not no nor never nope nah and or but so if then than as at
+    by for from in into of off on onto out over to up with within without about until till per via also too very
+    just only already still well please pls let let's lets ok okay yes actually now instead rather anymore any more
+    longer correction correct corrected thing things something anything everything one ones all each every both
+    other another same such what which who when where why how ever once again back down away use uses used using
+    need needs needed want wants wanted remember note mind keep keeps kept call calls called go goes going went get
+    gets got gotten make makes made take takes took run runs running live lives lived sit sits stand stands stay
+    stays stayed remain remains decide decided decision agreed settled choose chose chosen pick picked change
+    changes changed changing move moved moves moving switch switched switches switching replace replaced replaces
+    replacing update updated updates updating upgrade upgraded upgrading new old former previous previously earlier
+    before after mean meant say said says told tell drop dropped scrap scrapped forget ignore cancel cancelled
+    canceled withdrawn withdraw retract retracted rename renamed postponed delayed pushed shifted rescheduled
+    slipped slips slip bump bumped raise raised lower lowered reduce reduced increase increased extended extend
+    brought forward gone table strike undo revert reverted retired obsolete deprecated abandoned unnecessary against
+    wrong mistake scope sorry scratch wait hm hmm oh btw thought second end set sets setting give gives gave try
+    tried put dont don't doesn't isn't wasn't because since while yesterday today tomorrow tonight night morning
+    evening ago recently last next week month really currently swap swapped bit way like know think guess fine good
+    there's that's what's hi hello hey thanks rest else everywhere anyway though i'll send sends sent ends ended
+    come comes came start starts started begin begins everyone everybody somebody pro become becomes became double
+    doubled halve halved migrate migrated ditch ditched turn turned abandon supersede supersedes superseded person
+    people cut cuts mixed bad weekend named due below above assume assumes assumed exactly simply definitely
+    probably maybe perhaps der die das den dem des ein eine einen einem einer eines kein keine keinen keiner und
+    oder aber sondern doch lieber statt stattdessen anstatt anstelle nicht nichts mehr jetzt nun neu neue neuer
+    neues neuen ab sofort nutze benutze benutzen benutzt verwendet verwende steht stehen gewechselt umgezogen
+    umgestiegen gekündigt krank erst wieder mindestens höchstens maximal brauchen braucht künftig ist sind war waren
+    wird werden wurde wurden sei hat haben hatte bin bist sein auf aus bei beim bis durch für gegen im ins mit nach
+    ohne über um unter vom von vor zu zum zur als wie wo wann warum wer es er sie wir ich ihr uns man mein meine
+    unser unsere unseren dein bitte mal noch schon nur auch dann denn da dort hier immer alle alles stimmt stimmen
+    gilt heißt nehmen nimmt nutzen nutzt verwenden machen macht soll sollen sollte kann können muss müssen darf
+    bleibt bleiben geändert ändert ändern erhöhen erhöht erhöhe gesenkt senken umgestellt wechselt wechseln
+    verschiebt verschoben verschieben ersetzt ersetzen umbenannt läuft laufen beträgt liegt liegen seit eigentlich
+    übrigens kurz ach quatsch korrektur besser richtig falsch gestern heute morgen sich dass wenn weil ja nein halt
+    eben gut handle handles handling handled manage manages managed own owns owner responsible charge care lift lifted
+    sits relocated transferred transfer turns switches feels feel short long small few eher
+    steigen steigt gestiegen sinken sinkt gesunken übernommen zuständig betreut kümmert macht""".split()
+)
+
+# One of these words, or two of the others, and a sentence is taken for German: there any noun has a capital.
+GERMAN = frozenset(
+    """der das den dem und oder aber nicht ist sind wird wir ich für auf mit im vom zum zur bei bitte jetzt kein keine
+    sondern sofort unser unsere über unter beträgt heißt immer nachts""".split()
+)
+PERHAPS_GERMAN = frozenset(
+    "die des ein eine einen doch noch nur auch mehr ab am an nach seit durch statt in so".split()
+)
+
+# Words for the same thing: the last of each line stands for all of it.
+SAME = {
+    word: line.split()[-1]
+    for line in """
+        db datenbank database
+        repo repository
+        config configuration
+        prod produktion production
+        env environment
+        docs documentation
+        dev development
+        pw password
+        staging stage
+        req reqs rps rpm requests request
+        max maximum limit
+        sec secs s sekunde sekunden second
+        min mins minuten minutes minute
+        h hrs stunde stunden hour
+        tag tage tagen day
+        woche wochen week
+        monat monate month
+        euros eur € euro
+        pixel pixels px
+        percent prozent %
+    """.strip().split("\n")
+    for word in line.split()
+}
+
+
+def _any(*lines: str, signs: str = "") -> re.Pattern[str]:
+    """Finds any of some words and phrases, in either case. They stand between commas; `signs` need no word's end."""
+    words = "|".join(word.strip() for line in lines for word in line.split(", "))
+    return re.compile(rf"\b(?:{words})\b{signs and '|'}{signs}", re.IGNORECASE)
+
+
+# Something is put in the place of something else, or was.
+REPLACES = _any(
+    r"now, no longer, no more, any ?more, any longer, instead, rather than, in place of, actually, since",
+    r"correct(?:ion|ed), chang(?:e[ds]?|ing), mov(?:e[ds]?|ing), switch(?:ed|es|ing)?, replac(?:e[ds]?|ing)",
+    r"renam(?:e[ds]?|ing), supersed\w+, updat(?:e[ds]?|ing), (?:up|down)grad(?:e[ds]?|ing), bump(?:ed|s|ing)?",
+    r"lift(?:ed|s)?, relocat\w+, transferr?(?:ed|s)?, turns out, away from, moving off",
+    r"weg von, aktuell, these days, wrong, falsch, told you, steig\w+, gestiegen, sink\w+, gesunken, übernommen",
+    r"raise[ds]?, raising, lower(?:ed|s|ing)?, increase[ds]?, decrease[ds]?, reduce[ds]?, doubled?, halved?",
+    r"cut (?:it |that )?to, swap(?:s|ped|ping)?, migrat(?:e[ds]?|ing), became, becomes, turn(?:s|ed) into",
+    r"drop, dropp(?:ed|ing), scrap(?:ped)?, ditch(?:ed)?, cancel\w*, withdr[ae]w\w*, retract\w*, forget, ignore",
+    r"strike, revert\w*, roll(?:ed)? back, undo, gone, obsolete, deprecated, retired, abandon\w*, off the table",
+    r"out of scope, postponed?, push(?:ed|es)? (?:\w+ )?(?:back|out|to), brought forward, slip(?:s|ped)",
+    r"delay(?:ed|s)?, extend(?:ed|s)?, shift(?:ed|s)?, reschedule[ds]?, decided against, set (?:[\w-]+ ){1,6}to",
+    r"(?:down|up|back) to, from now on, as of, is over, does(?:n't| not) hold, not needed, unnecessary",
+    r"(?:won't|don't|doesn't|do not|does not|will not|needn't) (?:be )?need\w*, took (?:that|it) back",
+    r"take (?:that|it|back), in the end, on second thoughts?, after all, changed (?:our|my) minds?",
+    r"i (?:was|were) wrong, my mistake, my bad, misspoke, typo, turned out, mixed (?:that |it |this )?up, i meant",
+    r"i mean, scratch that, sorry, wait,? no, no wait, hm+ no, nah, nope, make (?:that|it), fell through",
+    r"(?:is|are|was) out, left, quit, dropped out, on (?:\w+ )?leave, stepped down, took over, takes over, leave out",
+    r"better",
+    r"too (?:slow|strict|expensive|short|long|small|big|large|low|high|hard|easy|noisy|bright|dark)",
+    r"jetzt, nun, ab sofort, neuerdings, inzwischen, mittlerweile, nicht mehr, nicht länger, künftig, erst, wieder",
+    r"keine?[nmrs]? \w+ mehr, sondern, statt(?:dessen)?, anstatt, anstelle, doch, lieber, besser, seit, korrektur",
+    r"korrigiere, quatsch, ach nein, nee, verwechselt, vertan, mein fehler, geändert, ändern, ändert, umgestellt",
+    r"umgezogen, umgestiegen, gewechselt, wechseln?, wechselt, verschiebt, verschoben, verschieben, verlegt",
+    r"verlängert, erhöh\w*, gesenkt, senken?, ersetz\w*, umbenannt, aktualisier\w*, abgelöst, löst, krank, gekündigt",
+    r"übernimmt, gestrichen, streich\w*, vergiss, entfällt, fällt weg, raus, weg damit",
+    signs="->|→|=>",
+)
+# Weaker: says how something is to be, and that may differ from what it was.
+SETS = _any(
+    r"should, must, has to, have to, needs? to, will, shall, set, use, give, gets?, try, let['’]?s, becomes?, for now",
+    r"until, so, to be, be, want, i'd say, please, pls, soll\w*, muss, auf, bitte",
+)
+TAKES_BACK = _any(
+    r"not, never, no longer, no more, \w+n['’]t, dont, doesnt, any ?more, any longer, cancel\w*, drop\w*, scrap\w*",
+    r"ditch\w*, retract\w*, withdr\w+, forget, ignore, strike, remov\w+, off the table, gone, obsolete, unnecessary",
+    r"instead of, in place of, rather than, replac\w+, from, against, abandon\w*, retired, out of scope, is out",
+    r"are out, leave, nicht mehr, nicht, kein\w*, statt, anstatt, anstelle, vergiss, gestrichen, entfällt, streich\w*",
+    r"raus",
+)
+ADDS = _any(
+    r"also, another, additional(?:ly)?, as well, (?:a|the) second, third, besides, in addition, add(?:s|ed|ing)?",
+    r"too(?=\s*[.,!]?\s*$), auch, zusätzlich, außerdem, noch eine?n?, weitere[rsn]?",
+)
+STAYS = _any(
+    r"stays?, stayed, remains?, still, unchanged, as before, bleibt, bleiben, weiterhin, nach wie vor, unverändert"
+)
+# Puts right what was said a moment ago, without saying of what it speaks.
+CORRECTS = _any(
+    r"make (?:that|it), mixed (?:that |it |this )?up, my bad, misspoke, i was wrong, scratch that, i meant, i mean",
+    r"sorry, correction, wait,? no, no wait, hm+ no, on second thoughts?, actually, nah, nope, or rather, better",
+    r"lets? (?:do|make it|take), korrektur, ich meinte, ach nein, doch, lieber, besser, quatsch, sondern",
+    signs="^no,",
+)
+# What was in use is not any more.
+STOPS_USING = _any(
+    r"(?:don['’]?t|do not|doesn['’]?t|does not|not|never|no longer|stop(?:ped)?) (?:us(?:e|ing)|need|run|have)",
+    r"drop(?:ped)?, scrap(?:ped)?, ditch(?:ed)?, retired?, got rid of, get rid of, instead of, away from, replaced?",
+    r"superseded, left, quit, gone, dropped out, stepped down, on (?:\w+ )?leave, nicht mehr, weg von",
+    r"kein\w* \w+ mehr, statt, anstatt, ersetzt, abgelöst, raus, krank, gekündigt, im ruhestand, in rente",
+    r"in elternzeit",
+)
+RENAMES = _any(r"renam\w+, umbenannt, heißt jetzt, (?:is|are) (?:now )?called")
+# What is done to a file, which says nothing of what it is.
+HANDLES = _any(r"ignore, remove, leave, strike, delete, never, don['’]?t, do not")
+COPULA = _any(
+    r"is, are, was, were, will be, has to be, should be, must be, equals, uses?, (?:it|that|there|here|what|who)['’]s",
+    r"ist, sind, war, wird, beträgt, heißt, lautet, liegt bei",
+    signs=r"=|:(?=\s)",
+)
+# What stands between clauses; a capital at a word that says nothing begins one without a full stop before it. "and"
+# parts them where both sides say something (see `reading`).
+CLAUSE_END = _any(
+    r"because, since, while, whereas, so that, weil, während, sodass, and(?=\s), but(?=\s), so(?=\s), or(?=\s)",
+    r"und(?=\s), aber(?=\s)",
+    signs=r"[;—–]|,(?!\d|\s(?:19|20)\d\d\b)|(?<!\bmax)(?<!\bmin)(?<!\bca)(?<!\bvs)(?<!\bapprox)(?<!\b\d)(?<!\b\d\d)[.](?=\s)|"
+    r"[:!?](?=\s)|\s(?=\((?=\w))|(?<=[\w`)\"])\s(?=(?-i:The|Our|We|Actually|Please|Let['’]s|Since|As|You|Keep|Remember|"
+    r"For|It|There|Correction|This|That|My|Is|Can|Could|Note|I (?:had|have|think|want|was|will|am|set))\s)",
+)
+# "in every environment": says nothing of which.
+EVERYWHERE = _any(r"(?:in|for|on|at|across|auf|für) (?:every|each|all|jede[mnr]?|alle[mn]?) \w{1,40}")
+# What a negation reaches.
+NEGATED = re.compile(
+    r"\b(?:no longer|no more|not|never|\w+n['’]t|dont|nicht|keine?[nmrs]?)\b(?P<scope>[^,;]{1,120}?)"
+    r"(?=[,;.!?](?:\s|$)|\b(?:but|sondern|because|weil)\b|$)",
+    re.IGNORECASE,
+)
+# Where the value is that is named as past: in the group `old`.
+_X = r"(?P<old>(?:[^,;.!?\n]|[.,](?=\w)){1,60}?)"
+_ENDS = r"[,;!?]|\.(?:\s|$)|$"
+_STOP = rf"(?=\s*(?:{_ENDS}|\b(?:for|because|but|and|anymore|any|as|in|on|when|with|by|to|und|aber|für|weil)\b))"
+PAST = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"\b(?:from|von|vom)\s+{_X}\s+(?:to|auf|zu|zum|nach|->|→)\s",
+        r"\b(?:instead of|rather than|in place of|anstelle von|statt|anstatt)\s+(?:the |our |den |der |dem )?"
+        rf"{_X}{_STOP}",
+        rf"\b(?:no longer|nicht mehr|nicht länger|,\s?not|,\s?nicht)\s+(?:in |on |the |am |auf |mehr )?{_X}{_STOP}",
+        r"\b(?:drop|scrap|ditch|forget(?: about)?|ignore|strike|cancel|remove|get rid of|abandon|retire|stop using|"
+        r"(?:do not|don['’]?t|never) (?:use|need)|leave|streiche?|vergiss|verzichten auf|ersetzen?|replaced?|"
+        rf"swap(?:ped)?|dropped|scrapped|ditched|removed|left|quit)\s+(?:the |our |den |die |das )?{_X}"
+        rf"(?=\s*(?:{_ENDS}|\b(?:with|by|for|in|from|of|on|at|out|because|and|durch|mit|aus|bei)\b))",
+        rf"(?:^|[,;.]\s|\b(?:so|and|but|that|und|aber|btw)\s){_X}\s+(?:(?:is|are|was|were|has|have|got|been|ist|sind|"
+        r"wurde|wird)\s+){0,2}(?:\w+\s){0,1}?(?:out\b|gone|dead|dropped|scrapped|cancel\w*|retired|obsolete|deprecated|"
+        r"no longer|removed|off the table|quit|left|swapped|sick|on (?:\w+ )?leave|stepped down|"
+        r"too \w+|unnecessary|not needed|unrealistic|overkill|not enough|insufficient|"
+        r"a (?:mistake|typo|(?:bad|poor|wrong) \w+)|im ruhestand|in rente|in elternzeit|im urlaub|"
+        r"fell through|nicht mehr|krank|weg\b|raus\b|gestrichen|entfällt|gekündigt)",
+        rf"\b(?:no more|keine?n?)\s+{_X}(?=\s+mehr\b|\s*(?:{_ENDS}|\b(?:for|in|und|and|but)\b))",
+        rf"(?:^|[,;.]\s|\b(?:no|nah|nope|you|that|und|nee|nein)\b[,\s]\s?){_X}\s*"
+        r"(?:[-–—:,]\s|\b(?:is|are|was|were|ist|war)\s|"
+        r"(?=isn|aren|wasn))(?:(?:not|isn['’]t|aren['’]t|wasn['’]t|nicht)\s(?:what|where|"
+        r"who|how|right|correct|true|current|used|in use|valid|das, was|richtig|korrekt|aktuell)|wrong|incorrect|"
+        r"outdated|falsch|veraltet|überholt)",
+        rf"\b(?:not|\w+n['’]t|nicht|kein\w*)\s(?!only|just|nur)(?:am |im |in |on |at )?{_X}\s*,?\s(?:but|sondern)\b",
+        rf"(?:^|[,;.]\s){_X}\s(?:wurde|wird|ist|was|is|got|gets|has been)\s(?:(?:durch|by|with)\s[\w.-]{{1,60}}\s)?"
+        r"(?:ersetzt|abgelöst|replaced|superseded|swapped)\b",
+        rf"(?:['’](?:re|m)|\b(?:are|am|is|got|came)) off (?:of )?(?:the |our )?{_X}{_STOP}",
+        rf"\b(?:away from|(?:moved|moving|move|going|go) off(?: of)?|weg von|weg vom)\s+"
+        rf"(?:the |our |der |dem |den )?{_X}{_STOP}",
+        rf"\b(?:replaces|supersedes|ersetzt|löst)\s+{_X}{_STOP}",
+    )
+)
+MONTHS = _any(
+    r"(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)(?:[a-z]*ber|uary|ruary|ch|il|ust)?, januar, februar",
+    r"märz, mai, juni, juli, oktober, dezember, okt, dez",
+)
+DAYS = _any(
+    r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?, (?:mon|diens|donners|frei|sams|sonn)tags?, mittwochs?, noon",
+    r"midnight, mittags, mitternacht",
+)
+OFTEN = _any(
+    r"daily, weekly, monthly, quarterly, yearly, hourly, nightly, fortnightly, biweekly, täglich, wöchentlich",
+    r"monatlich, jährlich, stündlich, vierteljährlich",
+)
+ORDINAL = _any(r"\d{1,2}(?:st|nd|rd|th), first, third, fourth, fifth, last, ersten?, dritten?, letzten?")
+# How something is at the moment: no value that another one replaces.
+STATES = frozenset(
+    """slow fast green red yellow broken fine ok okay done ready better worse passing failing failed up down busy stuck
+    finished complete stable unstable flaky grün rot kaputt fertig bereit langsam schnell gut schlecht besser
+    schlechter stabil""".split()
+)
+# Two words of which one takes the place of the other.
+OPPOSITES = (
+    frozenset("on enabled enable true allowed yes active an aktiv aktiviert erlaubt ja".split()),
+    frozenset("off disabled disable false forbidden no inactive aus inaktiv deaktiviert verboten nein".split()),
+)
+# What is measured or named, whatever it is of: one that says it and one that does not may mean the same.
+GENERIC = frozenset("limit valu numb sett amount threshold delay interval period duration version addres level".split())
+DIMENSIONS = {
+    unit: kind
+    for kind, units in {
+        "time": "ms second minute hour day week month year jahr",
+        "size": "b byte kb mb gb tb kib mib gib",
+    }.items()
+    for unit in units.split()
+}
+NUMBERS = frozenset(
+    "zero two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty sixty hundred "
+    "zwei drei vier fünf sechs sieben acht neun zehn zwölf zwanzig dreißig hundert".split()
+)

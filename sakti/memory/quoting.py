@@ -1,0 +1,219 @@
+"""What of a user's message is their own words, and what they only pass on: pages, logs, mails, code. Pure.
+
+What is passed on may say anything, so in doubt it is a quotation: after "here is the log:" all that follows, unless
+fences, quotation marks or `>` say where it ends. One pass over the lines; patterns look at the beginnings of lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sakti.core.types import Message
+
+LINE_LIMIT = 300  # characters of a line that are looked at
+TYPED = 10_000  # characters of a message that can have been typed
+BLOCK_CHARACTERS, BLOCK_LINES = 1_500, 25  # a paragraph above this is pasted
+LOG_LINES = 3  # so many in a row that look like a log are one
+QUOTE = 2_000  # characters between two quotation marks
+SHELL = "shell"  # the key of a message's metadata that names the command whose output it is
+
+_FENCE = re.compile(r"[ \t]{0,8}(?:```|~~~)")
+_MARKED = re.compile(r"[ \t]{0,8}(?:>|\|\s?>)")
+_NOUN = (
+    r"(?:logs?|log ?file|output|console|terminal|stderr|stdout|trace(?:back)?|stack ?trace|backtrace|errors?|"
+    r"error message|exception|messages?|e-?mails?|mails?|letter|(?:web ?)?page|(?:web ?)?site|article|(?:blog )?post|"
+    r"thread|comments?|tickets?|issue|report|review|chat|transcript|conversation|answer|reply|response|docs?|documentation|"
+    r"readme(?:\.md)?|changelog|manual|text|excerpt|snippet|quote|paste|dump|diff|slack|announcement|release notes|"
+    r"advisory|protokoll|ausgabe|fehlermeldung|fehler|meldung|nachricht|seite|webseite|artikel|beitrag|kommentar|"
+    r"antwort|doku|dokumentation|auszug|zitat|brief|bericht|handbuch|rückmeldung)"
+)
+_OF = r"(?:\s(?:of|from|by|in|at|on|to|about|vom|von|aus|der|des|im|auf)\s[^:\n.!?]{1,80}?)?"
+_OWN_NOUN = (
+    r"(?:plan|idea|deal|goal|things?|points?|list|setup|summary|rules?|convention|decisions?|requirements?|tasks?|"
+    r"questions?|problem|wish|situation|facts?|state|stack|settings?|values?|examples?|names?|order|steps?|my|our|"
+    r"what (?:i|we)|how (?:i|we)|why|idee|liste|stand|regeln?|aufgaben?|fragen?|vorschlag|beispiele?|meine?|unsere?|"
+    r"was (?:ich|wir)|wie (?:ich|wir))"
+)
+_HERE = re.compile(
+    rf"(?:^|[.!?]\s|\b(?:and|so|ok|hm|und|also)\s)(?:here(?:['’]s| is| are| comes)|hier (?:ist|sind|kommt|mal|noch))\b"
+    rf"(?![^:\n.!?]{{0,80}}\b{_OWN_NOUN}\b)[^:\n.!?]{{0,120}}:(?=\s|$)",
+    re.IGNORECASE,
+)
+_NAMED = re.compile(rf"(?P<before>|[^:\n]{{1,200}}?\b){_NOUN}{_OF}\s?:(?=\s|$)", re.IGNORECASE)
+# "the output has to have three parts: …" speaks of an output, "look at this output: …" gives one.
+_WANTED = re.compile(
+    r"\b(?:need|must|should|want|print|write|add|put|include|contain|produce|generate|has|have|braucht?|soll\w*|"
+    r"muss|schreib\w*)\b(?!.*\b(?:this|following|diese[rsnm]?|folgende[rsnm]?)\s\S{0,20}$)",
+    re.IGNORECASE,
+)
+_SAYS = re.compile(
+    r"(?<!\bi )(?<!\bwe )(?<!\bich )(?<!\bwir )\b(?:says?|said|writes?|wrote|states?|reads?|prints?|printed|replied|"
+    r"answered|told (?:me|us)|reports?|schreibt|schrieb|sagt|sagte|meint|meinte|antwortete?|steht|meldet)\b"
+    r"[^:\n.!?]{0,60}:(?=\s|$)",
+    re.IGNORECASE,
+)
+_MAIL = re.compile(
+    r"(?:from|to|subject|sent|date|cc|von|an|betreff|gesendet):\s\S.{0,200}|-{2,}\s?(?:original message|"
+    r"forwarded message|ursprüngliche nachricht)|(?:on|am) .{4,80} (?:wrote|schrieb.{0,60}):",
+    re.IGNORECASE,
+)
+_LOG = re.compile(
+    r"\s*(?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\[?\d\d:\d\d:\d\d|\w{3} {1,2}\d{1,2} \d\d:\d\d:\d\d|"
+    r"\[?(?:DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|TRACE|CRITICAL)\b|"
+    r"at [\w$.<>]+ ?\(|File \"[^\"]+\", line \d|Traceback \(|\w+(?:Error|Exception): |[+-]{3} [ab]/|@@ |"
+    r"\d{1,3}(?:\.\d{1,3}){3} - )"
+)
+_QUOTED = re.compile(rf"[\"“„«](?P<text>[^\"“”„«»\n]{{12,{QUOTE}}})[\"”“»]")
+_SEVERAL = re.compile(r"[.!?]\s+\S")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a message; `own`: the user's words, `opens`: they only say what is quoted behind them."""
+
+    text: str
+    own: bool
+    opens: bool = False
+
+
+def shell(message: Message) -> tuple[str, str] | None:
+    """The command that the user ran and what it printed, where a message tells of that."""
+    command = message.metadata.get(SHELL)
+    if not isinstance(command, str):
+        return None
+    return command, message.text.removeprefix(f"I ran `{command}`:\n```\n").removesuffix("\n```")
+
+
+def own(message: Message) -> str:
+    """What a user says in a message in their own words."""
+    if shell(message) is not None:
+        return ""
+    return "\n".join(p.text for p in pieces(message.text) if p.own)
+
+
+def pieces(text: str) -> Iterator[Piece]:
+    """The parts of a text in order, without empty ones."""
+    current: list[str] = []
+    was = True
+    for line, mine in _lines(text[:TYPED]):
+        if mine != was and current:
+            yield from _piece(current, was, last=False)
+            current = []
+        was = mine
+        current.append(line)
+    yield from _piece(current, was, last=True)
+    yield from _piece([text[TYPED:]], False, last=True)
+
+
+def _piece(lines: Sequence[str], mine: bool, *, last: bool) -> Iterator[Piece]:
+    if any(line and not line[:LINE_LIMIT].isspace() for line in lines):
+        yield Piece("\n".join(lines), mine, mine and lines[-1].rstrip().endswith(":") and not last)
+
+
+def _lines(text: str) -> Iterator[tuple[str, bool]]:
+    """Each line, or the parts of it, with whether it is the user's own."""
+    lines = text.split("\n")
+    pasted = _pasted(lines)
+    fenced, rest = False, False
+    for number, line in enumerate(lines):
+        fence = _FENCE.match(line)
+        if fence:
+            fenced = not fenced
+        if fence or fenced or rest or number in pasted or _MARKED.match(line):
+            yield line, False
+        elif _MAIL.match(line) and _is_mail(lines, number):
+            rest = True
+            yield line, False
+        else:
+            said = list(_parts(line))
+            rest = bool(said) and said[-1][2] and not _delimited(lines, number + 1)
+            for part, mine, _ in said:
+                yield part, mine
+
+
+def _parts(line: str) -> Iterator[tuple[str, bool, bool]]:
+    """A line's parts: (text, own, whether what follows on later lines belongs to a quotation that it opens)."""
+    opened = _opens(line)
+    if opened is None:
+        yield from ((part, mine, False) for part, mine in _without_quotes(line))
+        return
+    behind = line[opened:]
+    yield from ((part, mine, False) for part, mine in _without_quotes(line[:opened]))
+    quoted = _QUOTED.match(behind.lstrip())
+    if quoted:
+        yield quoted[0], False, False
+        if after := behind.lstrip()[quoted.end() :].strip():
+            yield from ((part, mine, False) for part, mine in _without_quotes(after))
+    else:
+        yield behind, False, True
+
+
+def _opens(line: str) -> int | None:
+    """Where in a line a quotation begins: behind the colon of "here is the log:". None where it is a setting, as in
+    "log: debug"."""
+    head = line[:LINE_LIMIT]
+    found = [m.end() for p in (_HERE, _SAYS) if (m := p.search(head))]
+    named = _NAMED.match(head)
+    if named is not None and not _WANTED.search(named["before"]):
+        found.append(named.end())
+    if not found:
+        return None
+    behind = line[min(found) :].split(maxsplit=3)
+    return None if 0 < len(behind) <= 2 else min(found)
+
+
+def _without_quotes(line: str) -> Iterator[tuple[str, bool]]:
+    """A line with its quotations of more than a sentence apart."""
+    at = 0
+    for match in _QUOTED.finditer(line):
+        if not _SEVERAL.search(match["text"]):
+            continue
+        yield line[at : match.start()], True
+        yield match[0], False
+        at = match.end()
+    yield line[at:], True
+
+
+def _delimited(lines: Sequence[str], number: int) -> bool:
+    """Whether what begins at a line, empty ones aside, says by itself where it ends."""
+    following = next((line for line in lines[number : number + 4] if line.strip()), "")
+    return bool(_FENCE.match(following) or _MARKED.match(following))
+
+
+def _is_mail(lines: Sequence[str], number: int) -> bool:
+    """Whether the head of a mail stands there: two of its lines, or one that cannot be anything else."""
+    if not lines[number].lower().startswith(("from:", "to:", "subject:", "sent:", "date:", "cc:", "von:", "an:")):
+        return not lines[number].lower().startswith(("betreff:", "gesendet:"))
+    return any(_MAIL.match(line) for line in lines[number + 1 : number + 3])
+
+
+def _pasted(lines: Sequence[str]) -> set[int]:
+    """The numbers of lines that were pasted by the look of them: logs, and paragraphs that nobody types."""
+    out: set[int] = set()
+    for first, last in _runs(lines):
+        block = range(first, last)
+        if len(block) > BLOCK_LINES or sum(len(lines[n]) for n in block) > BLOCK_CHARACTERS:
+            out.update(block)
+            continue
+        run: list[int] = []
+        for n in (*block, -1):
+            if n >= 0 and (_LOG.match(lines[n][:LINE_LIMIT]) or (run and lines[n][:1] in " \t")):
+                run.append(n)
+                continue
+            if len(run) >= LOG_LINES:
+                out.update(run)
+            run = []
+    return out
+
+
+def _runs(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """The paragraphs: (first line, line behind the last)."""
+    start: int | None = None
+    for number, line in enumerate([*lines, ""]):
+        if line.strip() and start is None:
+            start = number
+        elif not line.strip() and start is not None:
+            yield start, number
+            start = None

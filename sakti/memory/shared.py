@@ -1,0 +1,188 @@
+"""One log for the threads of a workspace: what its groups say of themselves, and whose work a thread may go on with.
+Pure.
+
+Which thread a line is from is the store's to say, never the model's: names are put round the text when it is rendered
+and into the Reflector's input, and are never stored with it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sakti.core.ids import short
+from sakti.core.resources import fill_prompt
+from sakti.core.text import one_line
+from sakti.core.types import Thread
+from sakti.memory import lines
+from sakti.store.memory import Group
+from sakti.store.memory.sections import Section, Span, sections, spans, stored, union
+
+OWN_PART = 0.1  # of what is condensed: a thread with less shares a part with others like it
+_TITLE = 60  # characters
+_UNSAFE = re.compile(r'["<>]')
+
+
+def obscured(thread_id: str) -> str:
+    """A name for a thread that is always the same and leads nowhere."""
+    return hashlib.sha256(thread_id.encode()).hexdigest()[:8]
+
+
+def safe_title(title: str) -> str:
+    """A thread's title as it may stand in a tag."""
+    return _UNSAFE.sub("'", one_line(title, _TITLE))
+
+
+def tag(group: Group, found: Sequence[Span], *, ranges: bool) -> str:
+    """The tag that opens a block. With `ranges` it says what to recall."""
+    values = {"id": short(group.id)} if ranges else {}
+    values["kind"] = group.kind
+    if len(found) == 1:
+        values |= {"thread": obscured(found[0].thread_id), "title": safe_title(found[0].title)}
+        values |= {"messages": f"{found[0].first}-{found[0].last}"} if ranges else {}
+    elif found:
+        spans_of = ((x, f"/{x.first}-{x.last}" if ranges else "") for x in found)
+        named = (f"{obscured(x.thread_id)}{span} {safe_title(x.title)}".strip() for x, span in spans_of)
+        values["threads"] = "; ".join(named)
+    attributes = "".join(f' {name}="{value}"' for name, value in values.items() if value)
+    return f"<observation-group{attributes}>"
+
+
+def label(found: Sequence[Span]) -> str:
+    """How the Reflector is told whose lines follow."""
+    named = [f"{obscured(x.thread_id)} {safe_title(x.title)}".strip() for x in found]
+    return f"Thread{'s' * (len(named) > 1)} {'; '.join(named)}" if named else ""
+
+
+NOBODYS = "From elsewhere"  # above lines that are of no thread
+_LABEL = re.compile(rf"^#+ (?:Threads? [0-9a-f]{{8}}\b|{NOBODYS}).*\n?", re.MULTILINE)
+
+
+def without_labels(text: str) -> str:
+    """What a Reflector answered, without the headings that it was given."""
+    return _LABEL.sub("", text)
+
+
+# --- whose work it is -------------------------------------------------------------------------------------
+
+
+def lineage(thread: Thread) -> Mapping[str, int | None]:
+    """The threads whose notes are this one's own past: itself, whole (None), and those that it was forked from, up to
+    an index."""
+    metadata = thread.metadata
+    past: dict[str, int | None] = dict(metadata.get("lineage", ()))
+    if not past and "forked_from" in metadata:
+        past = {metadata["forked_from"]: metadata["forked_at"]}
+    return {**past, thread.id: None}
+
+
+def is_own(found: Sequence[Span], own: Mapping[str, int | None]) -> bool:
+    """Whether all these messages are of a thread's own past; not so where there are none."""
+
+    def mine(span: Span) -> bool:
+        last = own.get(span.thread_id, -1)
+        return last is None or span.last <= last
+
+    return bool(found) and all(mine(s) for s in found)
+
+
+def own_text(group: Group, own: Mapping[str, int | None]) -> str:
+    """What of a group's text is of a thread's own past."""
+    return "\n".join(text for text, found in pieces(group) if is_own(found, own))
+
+
+def told(thread: Thread, *, recall: bool) -> str:
+    """What the model is told of a log that it shares. It never changes for a thread."""
+    forked = "".join(
+        f" It was forked from thread {obscured(parent)}: what is noted of that one's messages up to {last} is its own."
+        for parent, last in lineage(thread).items()
+        if last is not None
+    )
+    text = fill_prompt("memory-shared", thread=obscured(thread.id), forked=forked)
+    return f"{text}\n\n{fill_prompt('memory-recall-shared')}" if recall else text
+
+
+# --- parts of a text --------------------------------------------------------------------------------------
+
+
+def pieces(group: Group) -> list[tuple[str, tuple[Span, ...]]]:
+    """A group's text in sections, each with what it stands for."""
+    found = sections(group)
+    if not found:
+        return [(group.text, spans(group))]
+    rest = group.text.split("\n")
+    out: list[tuple[str, tuple[Span, ...]]] = []
+    for section in found:
+        out.append(("\n".join(rest[: section.lines]), section.spans))
+        rest = rest[section.lines :]
+    return out
+
+
+def joined(texts: Sequence[tuple[str, tuple[Span, ...]]]) -> tuple[str, tuple[Section, ...]]:
+    """One text of several, and its sections."""
+    out = [
+        Section(text.count("\n") + 1 if text else 0, sum(1 for _ in lines.rows(text)), found) for text, found in texts
+    ]
+    return "\n".join(text for text, _ in texts if text), tuple(out)
+
+
+def corrected(group: Group, changes: Mapping[int, str | None]) -> Group:
+    """A group with some of its lines changed, by their number: each section by itself, so that none runs into the
+    next."""
+    found = sections(group)
+    if not found:
+        return dataclasses.replace(group, text=lines.corrected(group.text, changes))
+    start = 0
+    out: list[tuple[str, tuple[Span, ...]]] = []
+    for section, (text, owned) in zip(found, pieces(group), strict=True):
+        own = {n - start: change for n, change in changes.items() if start <= n < start + section.rows}
+        out.append((lines.corrected(text, own) if own else text, owned))
+        start += section.rows
+    text, made = joined(out)
+    return dataclasses.replace(group, text=text, metadata={**group.metadata, **stored(made)})
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is condensed in one go: texts with an id and the Reflector's label of each, and all that they stand for."""
+
+    groups: tuple[tuple[str, str], ...]
+    labels: Mapping[str, str]
+    spans: tuple[Span, ...]
+    tokens: int
+
+
+def parts(groups: Sequence[Group], count: Callable[[str], int]) -> list[Part]:
+    """Groups by thread, so that no reflection mixes what two of them do, the thread with the newest notes last. Those
+    that have little are one part together: each part is a call of the Reflector. What has no text (it stands for
+    messages that are noted elsewhere) is a part without groups where its thread has none."""
+    named = [
+        (f"{group.id}/{number}", text, found, count(text) if text else 0)
+        for group in groups
+        for number, (text, found) in enumerate(pieces(group))
+    ]
+    sizes: dict[str, int] = {}
+    for _, _, found, tokens in named:
+        if len(found) == 1:
+            sizes[found[0].thread_id] = sizes.get(found[0].thread_id, 0) + tokens
+    least = OWN_PART * sum(tokens for *_, tokens in named)
+    gathered: dict[str | None, list[tuple[str, str, tuple[Span, ...], int]]] = {}
+    for piece in named:
+        _, text, found, _ = piece
+        thread = found[0].thread_id if len(found) == 1 else ""
+        key = thread if sizes.get(thread, 0) >= least else ""
+        if not text and not sizes.get(thread):
+            key = None
+        gathered[key] = [*gathered.pop(key, []), piece]  # the newest comes last
+    return [
+        Part(
+            tuple((name, text) for name, text, _, _ in found if text),
+            {name: label(owned) for name, text, owned, _ in found if text},
+            union(x for _, _, owned, _ in found for x in owned),
+            sum(tokens for *_, tokens in found),
+        )
+        for found in gathered.values()
+    ]

@@ -1,0 +1,459 @@
+"""The state machine of memory: its phases, what leads from one to the next, and the state of one open thread.
+
+A thread's observation is in one `Phase`, the condensing of its log in one `ReflectionPhase`; `TRANSITIONS` and
+`REFLECTION_TRANSITIONS` are all that can happen to them. What is stored (paused, held after an undo, a reflection that
+is ready) is followed by `MemoryState.settle` after every load, so that every window of a thread is in the phase that
+the database calls for.
+
+Memory itself moves in the store alone (`sakti.store.memory.advance`): `MemoryState.move` commits one move and loads the
+window anew. There is no second copy of a transition here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from enum import StrEnum
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from sakti.core.clock import Clock
+from sakti.core.config import MemorySettings
+from sakti.core.errors import MemoryFailure, StoreError
+from sakti.core.events import Event, MemoryActivation, Notice, ThreadChanged
+from sakti.core.ids import Ids
+from sakti.core.types import Json, Message
+from sakti.memory import dates, failpoints, policy
+from sakti.memory.context import ContextBuilder
+from sakti.memory.window import Window, load
+from sakti.store import memory as memory_store
+from sakti.store import threads
+from sakti.store.database import Database, Store
+from sakti.store.memory import Activate, Advanced, Group, Move
+
+T = TypeVar("T")
+Trigger: TypeAlias = Literal["threshold", "idle", "provider_change"]
+
+
+class Phase(StrEnum):
+    """What a thread's observation does now."""
+
+    IDLE = "idle"  # nothing runs; crossing an interval begins a background observation
+    BUFFERING = "buffering"  # a background observation runs, the chat goes on
+    WAITING = "waiting"  # a step or the user waits for an observation
+    HELD = "held"  # after the user's undo: nothing by itself until one more interval is pending
+    PAUSED = "paused"  # the user paused it: nothing by itself, the newest messages that fit are sent
+    CATCHING_UP = "catching up"  # far more is pending than a request takes: oldest first, in the background
+    BACKING_OFF = "backing off"  # it failed: tried again when more was said or some time has passed
+
+
+class Signal(StrEnum):
+    BUFFER = "a background observation begins"
+    WAIT = "somebody waits for an observation"
+    DONE = "the observation ended, or was given up"
+    FAILED = "the observation failed"
+    RETRY = "the time to try again has come"
+    OVERFLOW = "far more is pending than a request takes"
+    CAUGHT_UP = "what is pending fits again"
+    HOLD = "the user undid a compaction"
+    GROWN = "one more interval is pending"
+    PAUSE = "the user paused"
+    RESUME = "the user resumed"
+
+
+TRANSITIONS: Mapping[Phase, Mapping[Signal, Phase]] = {
+    Phase.IDLE: {
+        Signal.BUFFER: Phase.BUFFERING,
+        Signal.WAIT: Phase.WAITING,
+        Signal.DONE: Phase.IDLE,  # the slice that ran when it was paused, and resumed meanwhile
+        Signal.FAILED: Phase.BACKING_OFF,
+        Signal.OVERFLOW: Phase.CATCHING_UP,
+        Signal.HOLD: Phase.HELD,
+        Signal.PAUSE: Phase.PAUSED,
+    },
+    Phase.BUFFERING: {
+        Signal.WAIT: Phase.WAITING,
+        Signal.DONE: Phase.IDLE,
+        Signal.FAILED: Phase.BACKING_OFF,
+        Signal.HOLD: Phase.HELD,
+        Signal.PAUSE: Phase.PAUSED,
+    },
+    Phase.WAITING: {
+        Signal.WAIT: Phase.WAITING,
+        Signal.DONE: Phase.IDLE,
+        Signal.FAILED: Phase.BACKING_OFF,
+    },
+    Phase.HELD: {
+        Signal.WAIT: Phase.WAITING,  # by hand
+        Signal.DONE: Phase.HELD,  # what ran when it began
+        Signal.FAILED: Phase.HELD,
+        Signal.GROWN: Phase.IDLE,
+        Signal.PAUSE: Phase.PAUSED,
+    },
+    Phase.PAUSED: {
+        Signal.WAIT: Phase.WAITING,  # by hand
+        Signal.DONE: Phase.PAUSED,  # the slice that ran when it began
+        Signal.FAILED: Phase.PAUSED,
+        Signal.RESUME: Phase.IDLE,
+    },
+    Phase.CATCHING_UP: {
+        Signal.BUFFER: Phase.CATCHING_UP,
+        Signal.WAIT: Phase.WAITING,  # by hand
+        Signal.DONE: Phase.CATCHING_UP,
+        Signal.FAILED: Phase.BACKING_OFF,
+        Signal.CAUGHT_UP: Phase.IDLE,
+        Signal.HOLD: Phase.HELD,
+        Signal.PAUSE: Phase.PAUSED,
+    },
+    Phase.BACKING_OFF: {
+        Signal.WAIT: Phase.WAITING,  # by hand
+        Signal.DONE: Phase.BACKING_OFF,
+        Signal.FAILED: Phase.BACKING_OFF,
+        Signal.RETRY: Phase.IDLE,
+        Signal.HOLD: Phase.HELD,
+        Signal.PAUSE: Phase.PAUSED,
+    },
+}
+
+# Phases in which memory does nothing to a thread by itself, and those in which a step never waits for it.
+RESTING = frozenset({Phase.HELD, Phase.PAUSED})
+NEVER_WAITS = frozenset({Phase.HELD, Phase.PAUSED, Phase.CATCHING_UP, Phase.BACKING_OFF})
+
+
+class ReflectionPhase(StrEnum):
+    """What the condensing of the log does now."""
+
+    IDLE = "idle"  # from its share of the threshold on a background reflection begins
+    RUNNING = "running"  # a reflection is being made
+    READY = "ready"  # it is stored and enters the log when that reaches its threshold
+    HELD = "held"  # after the user's undo: nothing by itself until the log has grown by one more interval
+    BACKING_OFF = "backing off"  # it failed: tried again when the log has grown
+
+
+class ReflectionSignal(StrEnum):
+    BEGIN = "a reflection begins"
+    DONE = "it is stored"
+    FAILED = "it failed"
+    GONE = "it entered the log, or the log outran it"
+    HOLD = "the user undid a reflection"
+    GROWN = "the log has grown"
+
+
+REFLECTION_TRANSITIONS: Mapping[ReflectionPhase, Mapping[ReflectionSignal, ReflectionPhase]] = {
+    ReflectionPhase.IDLE: {
+        ReflectionSignal.BEGIN: ReflectionPhase.RUNNING,
+        ReflectionSignal.DONE: ReflectionPhase.READY,  # another window's
+        ReflectionSignal.HOLD: ReflectionPhase.HELD,
+    },
+    ReflectionPhase.RUNNING: {
+        ReflectionSignal.DONE: ReflectionPhase.READY,
+        ReflectionSignal.FAILED: ReflectionPhase.BACKING_OFF,
+        ReflectionSignal.GONE: ReflectionPhase.IDLE,
+    },
+    ReflectionPhase.READY: {
+        ReflectionSignal.GONE: ReflectionPhase.IDLE,
+    },
+    ReflectionPhase.HELD: {
+        ReflectionSignal.BEGIN: ReflectionPhase.RUNNING,  # by hand
+        ReflectionSignal.DONE: ReflectionPhase.READY,
+        ReflectionSignal.GROWN: ReflectionPhase.IDLE,
+    },
+    ReflectionPhase.BACKING_OFF: {
+        ReflectionSignal.BEGIN: ReflectionPhase.RUNNING,  # by hand
+        ReflectionSignal.DONE: ReflectionPhase.READY,
+        ReflectionSignal.GROWN: ReflectionPhase.IDLE,
+        ReflectionSignal.HOLD: ReflectionPhase.HELD,
+    },
+}
+
+# A thread with more than so many times `block_after` pending is caught up with in the background.
+BACKLOG_FACTOR = 2
+
+
+class MemoryState:
+    """One open thread's memory: its window, as the store last gave it, and its phases. `changed` is called after every
+    change, for the status. `prompts` are the user's messages of the turn under way."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        settings: MemorySettings,
+        mode: str,
+        clock: Clock,
+        ids: Ids,
+        emit: Callable[[Event], None],
+        builder: ContextBuilder,
+        window: Window,
+        timezone: str,
+        changed: Callable[[], None],
+        goal: str = "",
+        failpoint: failpoints.Hook = failpoints.nothing,
+    ) -> None:
+        self.store, self.settings, self.mode, self.clock, self.ids = store, settings, mode, clock, ids
+        self.emit, self.builder, self.window = emit, builder, window
+        self.timezone, self.changed, self.goal, self.failpoint = timezone, changed, goal, failpoint
+        self.budget: int | None = None
+        self.prompts: list[Message] = []
+        self.note = ""
+        self.phase = Phase.IDLE
+        self.reflection_phase = ReflectionPhase.IDLE
+        self.retry = policy.Backoff()
+        self.reflect_above = 0  # input tokens of a reflection that failed: not tried again until it has grown
+        self._lock = asyncio.Lock()
+        self._today = (-1, 0)
+        self._numbers: tuple[tuple[int, int | None], policy.Numbers] | None = None
+
+    # --- figures ------------------------------------------------------------------------------------------
+
+    @property
+    def today(self) -> int:
+        minute = self.clock.now() // policy.MINUTE
+        if self._today[0] != minute:  # days begin with a minute, in every zone; asked for many times a step
+            self._today = minute, dates.noon(self.clock.now(), self.timezone)
+        return self._today[1]
+
+    def observation_tokens(self) -> int:
+        return self.builder.tokens(self.window.active, self.today)
+
+    def numbers(self) -> policy.Numbers:
+        state = (self.observation_tokens(), self.budget)
+        if self._numbers is None or self._numbers[0] != state:  # asked for many times a step
+            self._numbers = state, policy.effective_numbers(self.settings, *state)
+        return self._numbers[1]
+
+    @property
+    def paused(self) -> bool:
+        """Whether the user paused this memory, in whatever window."""
+        return memory_store.PAUSED in self.window.record.metadata
+
+    def room(self) -> int | None:
+        """Message tokens that a request takes at most while steps do not wait for memory; None where all of them go."""
+        return BACKLOG_FACTOR * self.numbers().block_after if self.phase in NEVER_WAITS else None
+
+    # --- phases -------------------------------------------------------------------------------------------
+
+    def signal(self, signal: Signal) -> None:
+        self.phase = TRANSITIONS[self.phase][signal]
+
+    def signal_reflection(self, signal: ReflectionSignal) -> None:
+        self.reflection_phase = REFLECTION_TRANSITIONS[self.reflection_phase][signal]
+
+    def settle(self) -> None:
+        """Follow what is stored and what is pending; what somebody waits for goes on first."""
+        self._settle_reflection()
+        if self.phase is Phase.WAITING:
+            return
+        if self.paused:
+            if self.phase is not Phase.PAUSED:
+                self.signal(Signal.PAUSE)
+            return
+        if self.phase is Phase.PAUSED:
+            self.signal(Signal.RESUME)
+            self.overflow()
+        hold = self.window.thread.metadata.get(threads.HOLD)
+        held = hold is not None and self.window.pending < hold
+        if held and self.phase is not Phase.HELD:
+            self.signal(Signal.HOLD)
+        elif self.phase is Phase.HELD and not held:
+            self.signal(Signal.GROWN)
+        if self.phase is Phase.CATCHING_UP and self.window.pending <= self.numbers().block_after:
+            self.signal(Signal.CAUGHT_UP)
+        if self.phase is Phase.BACKING_OFF and self.retry.due(self.window.pending, self.clock.now()):
+            self.signal(Signal.RETRY)
+            self.overflow()
+
+    def overflow(self) -> None:
+        """A thread that is opened, resumed or tried again with so much pending is caught up with."""
+        if self.phase is Phase.IDLE and self.window.pending > BACKLOG_FACTOR * self.numbers().block_after:
+            self.signal(Signal.OVERFLOW)
+
+    def _settle_reflection(self) -> None:
+        phase, stored = self.reflection_phase, self.window.reflection is not None
+        if phase is ReflectionPhase.RUNNING:
+            return
+        if stored and phase is not ReflectionPhase.READY:
+            self.signal_reflection(ReflectionSignal.DONE)
+        elif not stored and phase is ReflectionPhase.READY:
+            self.signal_reflection(ReflectionSignal.GONE)
+        hold = self.window.record.metadata.get(memory_store.HOLD_REFLECTION)
+        held = hold is not None and sum(g.observation_tokens for g in self.window.active) < hold
+        if held and self.reflection_phase in (ReflectionPhase.IDLE, ReflectionPhase.BACKING_OFF):
+            self.signal_reflection(ReflectionSignal.HOLD)
+        elif self.reflection_phase is ReflectionPhase.HELD and not held:
+            self.signal_reflection(ReflectionSignal.GROWN)
+
+    # --- the store ----------------------------------------------------------------------------------------
+
+    async def move(self, move: Move, point: str, trigger: Trigger | None = None) -> Advanced:
+        """Commit one move and load the window anew. `point` names its failpoints; with a `trigger` it is told as an
+        activation. Raises `MemoryFailure` where the store refuses, with the window as it is there now, and
+        `StoreError` where it cannot write."""
+        async with self._lock:
+            return await self._move(move, point, trigger)
+
+    async def try_move(self, move: Move, point: str, trigger: Trigger | None = None) -> Advanced | None:
+        """As `move`, but a refusal is only told: memory never ends a turn."""
+        try:
+            return await self.move(move, point, trigger)
+        except MemoryFailure:
+            return None  # another window was first; what it did is in the window now
+        except StoreError as e:
+            self.emit(Notice("warning", e.title, e.message))
+            return None
+
+    async def _move(self, move: Move, point: str, trigger: Trigger | None) -> Advanced:
+        def write(db: Database) -> Advanced:
+            window = self.window
+            done = memory_store.advance(db, window.record.id, window.thread.id, move, self.clock.now())
+            self.failpoint(f"{point}.written")
+            return done
+
+        before = len(self.window.messages)
+        try:
+            done = await self.store.write(write)
+        except MemoryFailure:
+            await self._load()
+            self.changed()
+            raise
+        self.failpoint(f"{point}.committed")
+        await self._load()
+        if done.retitled is not None:
+            self.emit(ThreadChanged(done.retitled))
+        if trigger is not None:
+            self._tell(done, trigger, before - len(self.window.messages))
+        self.changed()
+        return done
+
+    async def write(self, work: Callable[[Database], T], point: str) -> T:
+        """Commit what people changed in the log, and load it anew."""
+        async with self._lock:
+            done = await self.store.write(work)
+            self.failpoint(f"{point}.committed")
+            await self._load()
+            self.changed()
+        return done
+
+    async def refresh(self) -> None:
+        """Take in what other windows did; where the database cannot be read the window stays as it is."""
+        async with self._lock:
+            window = self.window
+            try:
+                now = await self.store.read(memory_store.revision, window.record.id, window.thread.id)
+                if now == window.revision:
+                    return
+                await self._load()
+            except StoreError as e:
+                self.emit(Notice("warning", e.title, e.message))
+            self.changed()
+
+    async def _load(self) -> None:
+        old = self.window
+        fresh = await self.store.read(load, old)
+        for message in old.messages:  # made durable while it was read
+            fresh.add(message)
+        self.window = fresh
+        self.settle()
+
+    def _tell(self, done: Advanced, trigger: Trigger, gone: int) -> None:
+        kinds: list[tuple[Literal["observation", "reflection"], tuple[Group, ...]]] = [
+            ("observation", done.groups),
+            ("reflection", (done.reflection,) if done.reflection else ()),
+        ]
+        cycle = next((g.cycle_id for _, groups in kinds for g in groups), "")
+        for kind, groups in kinds:
+            if groups:
+                self.emit(
+                    MemoryActivation(
+                        cycle,
+                        kind,
+                        self.window.record.id,
+                        (self.window.thread.id,),
+                        trigger,
+                        self.clock.now(),
+                        len(groups),
+                        sum(g.message_tokens for g in groups),
+                        sum(g.observation_tokens for g in groups),
+                        gone if kind == "observation" else 0,
+                        self.window.record.generation_count,
+                        "\n".join(g.text for g in groups if g.text),
+                        self.snapshot(),
+                    )
+                )
+
+    # --- activation ---------------------------------------------------------------------------------------
+
+    async def activate_due(self, trigger: Trigger = "threshold") -> bool:
+        """Put what is ready into the log as long as its threshold is reached; without a model call."""
+        done = False
+        while True:
+            async with self._lock:  # what is chosen here is what goes, whatever is buffered meanwhile
+                move = self._due(trigger)
+                if move is None:
+                    return done
+                self.changed()  # what is projected now is what goes
+                if not await self._guarded(move, trigger):
+                    return done
+            done = True
+            if trigger != "threshold":
+                return done
+
+    async def _guarded(self, move: Activate, trigger: Trigger) -> bool:
+        try:
+            moved = await self._move(move, "activate", trigger)
+        except MemoryFailure:
+            return False
+        except StoreError as e:
+            self.emit(Notice("warning", e.title, e.message))
+            return False
+        return bool(moved.groups or moved.reflection)
+
+    def _due(self, trigger: Trigger) -> Activate | None:
+        """The groups whose time has come, and whether the waiting reflection's has."""
+        numbers, window = self.numbers(), self.window
+        ready = window.ready()
+        count = 0
+        if ready and (window.pending >= numbers.threshold or trigger != "threshold"):
+            sizes = [g.message_tokens for g in ready]
+            count = policy.choose_boundary(sizes, numbers.activation, numbers.threshold, window.pending)
+        full = self.observation_tokens() >= numbers.reflect_at
+        condense = self.reflection_phase is ReflectionPhase.READY and full
+        return Activate(tuple(g.id for g in ready[:count]), condense) if count or condense else None
+
+    async def activate_ready(self, upto: int | None = None, into: list[Group] | None = None) -> None:
+        """Put every ready group that begins up to index `upto` into the log, by hand or for somebody who waits; `into`
+        gets those that this did."""
+        ready = [g for g in self.window.ready() if upto is None or (g.first_index or 0) <= upto]
+
+        async def activate() -> None:
+            done = await self.try_move(Activate(tuple(g.id for g in ready)), "activate", "threshold")
+            if done is not None and into is not None:
+                into.extend(done.groups)
+
+        if ready:
+            await uninterrupted(activate())
+
+    # --- telling ------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Json:
+        """The settings in force, as every event of an operation carries them."""
+        numbers = self.numbers()
+        return {
+            "message_tokens": numbers.threshold,
+            "buffer_tokens": numbers.buffer or False,
+            "buffer_activation": numbers.activation,
+            "block_after": numbers.block_after,
+            "observation_tokens": numbers.reflect_at,
+            "scope": self.window.record.scope,
+            "mode": self.mode,
+        }
+
+
+async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
+    """A commit that has begun is finished and followed before its caller is cancelled."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if not task.done():
+            await asyncio.wait([task])
+        raise

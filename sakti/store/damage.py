@@ -1,0 +1,68 @@
+"""Is a database's file damaged? What SQLite can tell of its pages, and of the JSON that stands in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import apsw
+
+from sakti.store import failures
+from sakti.store.opening import Way
+from sakti.store.search_index import TABLES, TASKS
+
+# Columns that are read as JSON, whatever is in them.
+JSON = {
+    "threads": ("metadata",),
+    "messages": ("parts", "paths", "part_tokens", "metadata"),
+    "observational_memory": ("metadata",),
+    "observation_groups": ("message_ids", "merged_group_ids", "metadata"),
+    "observations": ("metadata", "flags"),
+    "compaction_records": ("original_message_ids", "group_ids", "before"),
+    "tasks": ("original", "metadata"),
+    "task_events": ("before", "after"),
+    "unsent": ("queued",),
+}
+_OF_INDEX = re.compile(r"\bfts5\b.*\btable \"?(?:main\.)?(\w+)", re.IGNORECASE)
+
+
+def sorted_out(rows: Sequence[str]) -> tuple[list[str], set[str]]:
+    """What SQLite's check said, in two: what is wrong with the file itself, and the search indexes that are broken and
+    can be made anew. Nothing of either where all is well."""
+    broken: set[str] = set()
+    rest: list[str] = []
+    for row in rows:
+        found = _OF_INDEX.search(row)
+        if found and found[1] in (*TABLES, TASKS):
+            broken.add(found[1])
+        elif row != "ok":
+            rest.append(row)
+    return rest, broken
+
+
+def find(way: Way) -> str | None:
+    """What is wrong with the file, in a few words; None where nothing is, or where it cannot be told now. Reads all of
+    it."""
+    try:
+        connection = way.connect()
+        try:
+            connection.set_busy_timeout(1_000)
+            rows = [str(r[0]) for r in connection.execute("PRAGMA quick_check(20)").fetchall()]
+            rest, _ = sorted_out(rows)
+            return rest[0].replace("\n", " ") if rest else unreadable(connection)
+        finally:
+            connection.close()
+    except apsw.Error as e:
+        return str(e) if failures.code_of(e) == "damaged" else None
+
+
+def unreadable(connection: apsw.Connection) -> str | None:
+    """The first column with JSON that is none."""
+    for table, columns in JSON.items():
+        for column in columns:
+            (count,) = connection.execute(
+                f"SELECT count(*) FROM {table} WHERE {column} IS NOT NULL AND NOT json_valid({column})"
+            ).fetchall()[0]
+            if count:
+                return f"{count} of {table}: {column} cannot be read"
+    return None

@@ -1,0 +1,51 @@
+"""What SQLite could not do, as a sentence for people and a code for programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+
+from sakti.core.errors import StoreError
+
+# What is tried again later may succeed; the rest needs the user.
+_CODES: tuple[tuple[tuple[type[Exception], ...], str, bool], ...] = (
+    ((apsw.BusyError, apsw.LockedError, apsw.ProtocolError), "busy", True),
+    ((apsw.FullError,), "full", True),
+    ((apsw.CorruptError, apsw.NotADBError, apsw.FormatError), "damaged", False),
+    ((apsw.ReadOnlyError, apsw.PermissionsError), "read_only", False),
+    ((apsw.CantOpenError, apsw.IOError, apsw.NoMemError, apsw.InterruptError), "io", True),
+)
+RECOVER = "`sakti db recover` copies what can still be read into a new file."
+
+
+def cause(error: BaseException) -> apsw.Error | None:
+    """SQLite's own error behind `error`: itself, or what peewee made another one of, once or twice."""
+    found: object = error
+    while found is not None and not isinstance(found, apsw.Error):
+        found = getattr(found, "orig", None)
+    return found if isinstance(found, apsw.Error) else None
+
+
+def code_of(error: BaseException) -> str | None:
+    """busy, full, damaged, read_only or io: why the database could not; None where it was the question's fault."""
+    found = cause(error)
+    return next((code for kinds, code, _ in _CODES if isinstance(found, kinds)), None)
+
+
+def explained(error: BaseException, path: Path, *, saving: bool, waited: float = 0.0) -> StoreError:
+    """SQLite's `error` as a `StoreError` whose code says why. `saving`: something was to be written; what becomes of
+    it is for the caller to say, who knows where it stands."""
+    code = code_of(error) or "store"
+    sentence = {
+        "busy": f"Another window has been writing to the database for {waited:.0f} s.",
+        "full": f"The disk is full: there is no room left for {path}.",
+        "damaged": f"{path} is damaged ({_own_words(error)}). {RECOVER}",
+        "read_only": f"{path} may not be written.",
+    }.get(code, f"{path}: {_own_words(error)}. `sakti doctor` looks for the reason.")
+    retryable = any(again for _, c, again in _CODES if c == code)
+    return StoreError(f"Not saved. {sentence}" if saving else sentence, code=code, retryable=retryable)
+
+
+def _own_words(error: BaseException) -> str:
+    return str(cause(error) or error).rstrip(".")

@@ -1,0 +1,116 @@
+"""The files of a database: which there are, who may read them, what a file system can do, what was left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from pathlib import Path
+
+SIDES = ("-wal", "-shm", "-journal")
+# File systems on which locks, or memory that processes share, may not hold: SQLite's WAL needs both.
+_NETWORK = re.compile(
+    r"nfs4?|cifs|smb[23]?|smbfs|9p|afs|ceph|gfs2?|lustre|davfs2?|ncpfs|glusterfs|fuse\.(?!portal\b).+"
+)
+_OWN = re.compile(r"\.(?:new|part|recovering)-(\d+)$|\.before-\d+\.(\d+)$")
+
+
+def beside(path: Path, end: str) -> Path:
+    """The file of the same name with something behind it."""
+    return path.with_name(path.name + end)
+
+
+def all_of(path: Path) -> list[Path]:
+    """The database's file and those that SQLite keeps beside it, as far as they are there."""
+    return [p for p in (path, *(beside(path, s) for s in SIDES)) if p.exists()]
+
+
+def own(path: Path, kind: str) -> Path:
+    """A name beside the database that is this process's alone, for what is not whole yet: `kind` is new, part or
+    recovering. `sweep` removes what a process that is gone left under it."""
+    return beside(path, f".{kind}-{os.getpid()}")
+
+
+def sweep(path: Path) -> list[Path]:
+    """Remove what processes that are gone left unfinished beside the database; returns what that was."""
+    removed: list[Path] = []
+    for found in leftovers(path):
+        with contextlib.suppress(OSError):
+            found.unlink()
+            removed.append(found)
+    return removed
+
+
+def leftovers(path: Path) -> list[Path]:
+    """Files beside the database that a process which is gone did not finish."""
+    try:
+        names = [p.name for p in path.parent.iterdir() if p.name.startswith(f"{path.name}.")]
+    except OSError:
+        return []
+    out: list[Path] = []
+    for name in names:
+        plain = next((name.removesuffix(s) for s in SIDES if name.endswith(s)), name)
+        found = _OWN.search(plain.removeprefix(path.name))
+        if found and not runs(int(found[1] or found[2])):
+            out.append(path.with_name(name))
+    return out
+
+
+def runs(pid: int) -> bool:
+    """Whether a process of this machine is there. True where that cannot be known."""
+    if os.name != "posix":
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def writable(path: Path) -> bool:
+    """Whether the database can be written: its file, and its folder, where SQLite has to make files of its own."""
+    return os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
+
+
+def open_to_others(path: Path) -> int | None:
+    """The mode of a file or folder of the user's own that others may read or write; None where they may not, or where
+    it is not the user's to change."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    mode = stat.S_IMODE(found.st_mode)
+    wide = mode & 0o077 and os.name == "posix" and found.st_uid == os.geteuid()
+    return mode if wide else None
+
+
+def make_private(path: Path) -> list[tuple[Path, int]]:
+    """Take the database's files away from others; returns which that were, with the modes they had."""
+    mended: list[tuple[Path, int]] = []
+    for file in all_of(path):
+        mode = open_to_others(file)
+        if mode is not None:
+            with contextlib.suppress(OSError):
+                file.chmod(0o600)
+                mended.append((file, mode))
+    return mended
+
+
+def network(path: Path, mounts: Path = Path("/proc/mounts")) -> str | None:
+    """The kind of network file system on which a path is; None where it is none, or not known."""
+    try:
+        lines = mounts.read_text("utf-8", "replace").splitlines()
+        real = os.path.realpath(path)
+    except OSError:
+        return None
+    best, kind = "", ""
+    for line in lines:
+        _, where, what, *_ = [*line.split(" "), "", ""]
+        where = where.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
+        inside = real == where or real.startswith(where.rstrip("/") + "/")
+        if inside and len(where) >= len(best):  # of two on one place the later one is seen
+            best, kind = where, what
+    return kind if _NETWORK.fullmatch(kind) else None

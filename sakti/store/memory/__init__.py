@@ -1,0 +1,62 @@
+"""Observational memory in SQL: records, groups, and `advance`, which alone moves them. The panes' queries are
+`memory_log`'s."""
+
+from sakti.store.memory.advance import advance, corrected
+from sakti.store.memory.group_rows import (
+    Group,
+    GroupState,
+    Held,
+    NewLine,
+    as_line,
+    categories,
+    current,
+    cursor,
+    groups,
+    groups_by_id,
+    pinned_lines,
+)
+from sakti.store.memory.moves import Activate, Add, Advanced, Move, UndoCompaction, UndoReflection
+from sakti.store.memory.records import (
+    HOLD_REFLECTION,
+    PAUSED,
+    Record,
+    get_or_create,
+    get_record,
+    revision,
+    set_buffered_at,
+    set_record_metadata,
+    set_timezone,
+)
+from sakti.store.memory.states import discard_stale
+
+__all__ = [
+    "HOLD_REFLECTION",
+    "PAUSED",
+    "Activate",
+    "Add",
+    "Advanced",
+    "Group",
+    "GroupState",
+    "Held",
+    "Move",
+    "NewLine",
+    "Record",
+    "UndoCompaction",
+    "UndoReflection",
+    "advance",
+    "as_line",
+    "categories",
+    "corrected",
+    "current",
+    "cursor",
+    "discard_stale",
+    "get_or_create",
+    "get_record",
+    "groups",
+    "groups_by_id",
+    "pinned_lines",
+    "revision",
+    "set_buffered_at",
+    "set_record_metadata",
+    "set_timezone",
+]

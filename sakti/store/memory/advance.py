@@ -1,0 +1,202 @@
+"""Move memory: the only place where a group comes in or changes its state.
+
+`advance` runs inside the caller's transaction and looks at the rows as they are there, whatever the caller believed.
+A move that would break an invariant raises `MemoryFailure` and nothing has happened:
+
+- a group covers only messages behind the cursor, and no index is covered by two groups;
+- a group becomes active only right behind the cursor (withheld messages aside), so nothing is jumped over;
+- the cursor is where the groups end: it grows with them and goes back by the user's undo alone;
+- a reflection stands only for groups that are in the log, and for the log as it was condensed;
+- what an undo takes back is exactly what the undone operation did, else it is refused.
+
+A group without a range of its own thread (a report, an import) stands outside the rules for ranges.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from sakti.core.errors import MemoryFailure
+from sakti.core.types import Json, Thread
+from sakti.store import leases, threads
+from sakti.store.connection import Database
+from sakti.store.memory import group_rows as rows
+from sakti.store.memory import undo
+from sakti.store.memory.group_rows import Group
+from sakti.store.memory.moves import Activate, Add, Advanced, Move, UndoCompaction, UndoReflection
+from sakti.store.memory.records import HOLD_REFLECTION
+from sakti.store.memory.states import all_in_state, discard, figures, messages_between, transition
+from sakti.store.threads import HOLD
+
+
+def advance(db: Database, record_id: str, thread_id: str, move: Move, now: int) -> Advanced:
+    """Carry out one move of a record's memory, as seen from a thread. Raises `MemoryFailure`: conflict (the rows do not
+    allow it), lease_lost, not_found (nothing to undo)."""
+    match move:
+        case Add():
+            done = _add(db, move, now)
+        case Activate():
+            done = _activate(db, record_id, thread_id, move, now)
+        case UndoCompaction():
+            done = undo.compaction(db, record_id, thread_id, move, now)
+        case UndoReflection():
+            done = undo.reflection(db, record_id, move, now)
+    figures(db, record_id, thread_id, now)
+    return done
+
+
+# --- a new group ------------------------------------------------------------------------------------------
+
+
+def _add(db: Database, move: Add, now: int) -> Advanced:
+    group, held = move.group, move.held
+    leases.require(
+        db,
+        record_id=group.record_id,
+        kind=held.kind,
+        thread_id=held.thread_id,
+        owner=held.owner,
+        operation_id=held.operation_id,
+    )
+    if group.kind == "reflection":
+        _may_condense(db, group, move.corrections)
+    elif group.observes:
+        _may_cover(db, group)
+    thread = threads.get(db, group.thread_id)
+    rows.insert_group(db, group, move.lines, thread.resource_id if thread else "")
+    if move.activate:
+        _enter(db, [group], now)
+    return Advanced((group,), retitled=_retitle(db, thread, group, now))
+
+
+def _may_cover(db: Database, group: Group) -> None:
+    overlap, provisional = db.execute_sql(
+        "SELECT EXISTS (SELECT 1 FROM observation_groups WHERE thread_id = ?1 AND first_index <= ?3"
+        " AND last_index >= ?2 AND record_id = ?4 AND kind = 'observation' AND state != 'discarded'),"
+        " EXISTS (SELECT 1 FROM messages WHERE thread_id = ?1 AND message_index BETWEEN ?2 AND ?3"
+        " AND state = 'provisional')",
+        (group.thread_id, group.first_index, group.last_index, group.record_id),
+    ).fetchone()
+    if overlap or (group.first_index or 0) <= rows.cursor(db, group.record_id, group.thread_id):
+        raise MemoryFailure("These messages were observed in another window meanwhile.", code="conflict")
+    if provisional:
+        raise MemoryFailure("These messages are not accepted yet.", code="conflict")
+
+
+def _may_condense(db: Database, group: Group, corrections: int) -> None:
+    if corrected(db, group.record_id) != corrections:
+        raise MemoryFailure("The log was corrected meanwhile: it is condensed anew.", code="conflict")
+    if any(g.kind == "reflection" for g in rows.groups(db, group.record_id, "buffered")):
+        raise MemoryFailure("A reflection of another window is ready already.", code="conflict")
+    if not all_in_state(db, group.merged_group_ids, "active"):
+        raise MemoryFailure("The log has changed meanwhile: it is condensed anew.", code="conflict")
+
+
+def corrected(db: Database, record_id: str) -> int:
+    """How often the log of a record was corrected, undoing included: it changed when this has."""
+    row = db.execute_sql(
+        "SELECT json_extract(metadata, '$.corrections') FROM observational_memory WHERE id = ?", (record_id,)
+    ).fetchone()
+    return 0 if row is None else row[0] or 0
+
+
+def _retitle(db: Database, thread: Thread | None, group: Group, now: int) -> Thread | None:
+    """The Observer's title, unless the user gave one or a newer observation has."""
+    title = str(group.metadata.get("title") or "")
+    if not title or thread is None or thread.title_pinned:
+        return None
+    if thread.metadata.get("title_index", -1) >= (group.last_index or 0):
+        return None
+    threads.update_metadata(db, thread.id, {"title_index": group.last_index})
+    return threads.rename(db, thread.id, title, now, by_user=False)
+
+
+# --- activation -------------------------------------------------------------------------------------------
+
+
+def _activate(db: Database, record_id: str, thread_id: str, move: Activate, now: int) -> Advanced:
+    chosen = {g.id: g for g in rows.groups_by_id(db, move.group_ids)}
+    entering = [chosen[i] for i in move.group_ids if i in chosen]
+    if len(entering) != len(move.group_ids) or any(
+        (g.record_id, g.thread_id, g.kind) != (record_id, thread_id, "observation") for g in entering
+    ):
+        raise MemoryFailure("These observations are not of this thread.", code="conflict")
+    if entering:
+        _enter(db, entering, now)
+    entered = tuple(rows.groups_by_id(db, move.group_ids))
+    if not move.reflection:
+        return Advanced(entered)
+    reflection, removed = _condense(db, record_id, thread_id, now, alone=not entering)
+    return Advanced(entered, reflection, removed)
+
+
+def _enter(db: Database, entering: Sequence[Group], now: int) -> None:
+    """Put groups of one thread into the log, each right behind what is observed."""
+    first = entering[0]
+    end = rows.cursor(db, first.record_id, first.thread_id)
+    for group in (g for g in entering if g.observes):
+        assert group.first_index is not None and group.last_index is not None
+        if group.first_index <= end or messages_between(db, group.thread_id, end, group.first_index):
+            raise MemoryFailure("The log has changed meanwhile.", code="conflict")
+        end = group.last_index
+    transition(db, [g.id for g in entering], "buffered", "active", now)
+    db.execute_sql(
+        "UPDATE observational_memory SET last_observed_at = ?, total_tokens_observed = total_tokens_observed + ?,"
+        " last_buffered_at_tokens = max(0, last_buffered_at_tokens - ?) WHERE id = ?",
+        (now, (observed := sum(g.message_tokens for g in entering)), observed, first.record_id),
+    )
+    told = next((g for g in reversed(entering) if g.current_task or g.suggested_response), None)
+    threads.update_metadata(db, first.thread_id, {"last_observed_at": now, HOLD: None, **(task(told) if told else {})})
+
+
+def _condense(
+    db: Database, record_id: str, thread_id: str, now: int, *, alone: bool
+) -> tuple[Group | None, tuple[Group, ...]]:
+    """The waiting reflection takes the place of what it merged."""
+    waiting = next((g for g in rows.groups(db, record_id, "buffered") if g.kind == "reflection"), None)
+    if waiting is None:
+        return None, ()
+    if not all_in_state(db, waiting.merged_group_ids, "active"):
+        discard(db, [waiting], now)
+        return None, (waiting,)
+    origin, last = db.execute_sql(
+        "SELECT origin_type, last_reflection_at FROM observational_memory WHERE id = ?", (record_id,)
+    ).fetchone()
+    before: Json = {"origin_type": origin, "last_reflection_at": last}  # what only an undo of it needs
+    merged = rows.groups_by_id(db, waiting.merged_group_ids)
+    before |= _task_of(db, waiting, merged, thread_id) if alone else {}
+    db.execute_sql(
+        "UPDATE observation_groups SET metadata = json_set(metadata, '$.before', json(?)) WHERE id = ?",
+        (json.dumps(before, ensure_ascii=False), waiting.id),
+    )
+    transition(db, [waiting.id], "buffered", "active", now)
+    transition(db, waiting.merged_group_ids, "active", "superseded", now)
+    db.execute_sql(
+        "UPDATE observational_memory SET generation_count = generation_count + 1, last_reflection_at = ?,"
+        f" origin_type = 'reflection', metadata = json_remove(metadata, '$.{HOLD_REFLECTION}') WHERE id = ?",
+        (now, record_id),
+    )
+    return rows.groups_by_id(db, [waiting.id])[0], tuple(merged)
+
+
+def _task_of(db: Database, reflection: Group, merged: Sequence[Group], thread_id: str) -> Json:
+    """Write the reflection's task to the thread, where no newer Observer has said what is being worked on and the
+    reflection is of this thread alone; returns what stood there."""
+    thread = threads.get(db, thread_id)
+    if thread is None or not reflection.current_task or any(g.thread_id != thread_id for g in merged):
+        return {}
+    if thread.metadata.get("task_index", -1) > (reflection.last_index if reflection.last_index is not None else -1):
+        return {}
+    written = task(reflection)
+    threads.update_metadata(db, thread_id, written)
+    return {"task": {name: thread.metadata.get(name) for name in written}}
+
+
+def task(group: Group) -> Json:
+    """What a group says is being worked on, as its thread's metadata keeps it."""
+    return {
+        "current_task": group.current_task,
+        "suggested_response": group.suggested_response,
+        "task_index": group.last_index,
+    }

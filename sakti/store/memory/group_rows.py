@@ -1,0 +1,245 @@
+"""Observation groups and their lines as rows.
+
+Groups are append-only: buffered → active → superseded | discarded, with the times kept. Their states change in
+`advance` alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, TypeAlias
+
+from sakti.core.types import Json
+from sakti.store import leases, search_index
+from sakti.store.connection import Database
+from sakti.store.models import GroupRow
+from sakti.store.rows import insert
+from sakti.store.search_index import Doc
+
+GroupState: TypeAlias = Literal["buffered", "active", "superseded", "discarded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Some consecutive messages and the log text that stands for them. A reflection's range is that of what
+    it merged; what a report or an import brought (`origin`) has none. Tokens: `message_tokens` of the raw messages,
+    `observation_tokens` of `text` as stored."""
+
+    id: str
+    record_id: str
+    thread_id: str
+    kind: Literal["observation", "reflection"]
+    state: GroupState
+    text: str
+    created_at: int
+    mode: str = "default"
+    first_message_id: str | None = None
+    last_message_id: str | None = None
+    first_index: int | None = None
+    last_index: int | None = None
+    message_ids: tuple[str, ...] = ()
+    message_tokens: int = 0
+    observation_tokens: int = 0
+    generation: int = 0
+    merged_group_ids: tuple[str, ...] = ()
+    cycle_id: str = ""
+    operation_id: str = ""
+    model: str = ""
+    prompt_hash: str = ""
+    current_task: str | None = None
+    suggested_response: str | None = None
+    metadata: Json = field(default_factory=dict)
+    activated_at: int | None = None
+    superseded_at: int | None = None
+    discarded_at: int | None = None
+    origin: Literal["thread", "report", "import"] = "thread"
+
+    @property
+    def observes(self) -> bool:
+        """Whether it stands for messages of its own thread by itself: only then the cursor follows it."""
+        return self.kind == "observation" and self.origin == "thread"
+
+
+@dataclass(frozen=True, slots=True)
+class NewLine:
+    """A line of a group that is about to be stored. `thread_id`: whose it is, the group's own where that is empty."""
+
+    id: str
+    line: int
+    depth: int
+    date: str
+    time: str
+    priority: str
+    content: str
+    metadata: Json
+    pinned: bool = False
+    flags: tuple[str, ...] = ()
+    category: str = ""
+    thread_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The lease under which a result was made."""
+
+    kind: leases.LeaseKind
+    owner: str
+    operation_id: str
+    thread_id: str = ""
+
+
+_COLUMNS = ", ".join(f.name for f in fields(Group))
+_JSON = {"message_ids", "merged_group_ids", "metadata"}
+
+
+def _group(row: Sequence[Any]) -> Group:
+    values = {f.name: v for f, v in zip(fields(Group), row, strict=True)}
+    for name in _JSON:
+        values[name] = json.loads(values[name])
+    values["message_ids"] = tuple(values["message_ids"])
+    values["merged_group_ids"] = tuple(values["merged_group_ids"])
+    return Group(**values)
+
+
+def groups(db: Database, record_id: str, state: GroupState) -> list[Group]:
+    """The groups of a record in that state, reflections first, each kind in the order it was made."""
+    rows = db.execute_sql(
+        f"SELECT {_COLUMNS} FROM observation_groups WHERE record_id = ? AND state = ?"
+        " ORDER BY kind = 'observation', pk",
+        (record_id, state),
+    ).fetchall()
+    return [_group(r) for r in rows]
+
+
+def current(db: Database, record_id: str, known: dict[str, Group]) -> list[Group]:
+    """The active and buffered groups of a record as `groups` gives them. Nothing of a group but its state and times
+    ever changes, so that one that is `known` in its present state is not read again."""
+    rows = db.execute_sql(
+        "SELECT id, state FROM observation_groups WHERE record_id = ? AND state IN ('active', 'buffered')"
+        " ORDER BY state, kind = 'observation', pk",
+        (record_id,),
+    ).fetchall()
+    fresh = [i for i, state in rows if i not in known or known[i].state != state]
+    found = {**known, **{g.id: g for g in groups_by_id(db, fresh)}} if fresh else known
+    return [found[i] for i, _ in rows]
+
+
+def groups_by_id(db: Database, ids: Collection[str]) -> list[Group]:
+    marks = ",".join("?" * len(ids))
+    rows = db.execute_sql(f"SELECT {_COLUMNS} FROM observation_groups WHERE id IN ({marks}) ORDER BY pk", list(ids))
+    return [_group(r) for r in rows.fetchall()]
+
+
+def cursor(db: Database, record_id: str, thread_id: str) -> int:
+    """Index of the last observed message of a thread, -1 where none is: the end of the groups that are or were in the
+    log."""
+    (last,) = db.execute_sql(
+        "SELECT max(coalesce((SELECT max(last_index) FROM observation_groups WHERE record_id = ?1 AND thread_id = ?2"
+        " AND kind = 'observation' AND state = 'active'), -1), coalesce((SELECT max(last_index) FROM observation_groups"
+        " WHERE record_id = ?1 AND thread_id = ?2 AND kind = 'observation' AND state = 'superseded'), -1))",
+        (record_id, thread_id),
+    ).fetchone()
+    return last
+
+
+def insert_group(db: Database, group: Group, lines: Sequence[NewLine], resource_id: str) -> None:
+    """Write a group's row, its lines and their search rows; whether it may stand there `advance` decides."""
+    values = {f.name: getattr(group, f.name) for f in fields(Group)}
+    values["message_ids"] = list(group.message_ids)
+    values["merged_group_ids"] = list(group.merged_group_ids)
+    insert(db, GroupRow, **values)
+    connection: Any = db.connection()
+    # written out and run as one: building a statement for every line costs more than running it
+    connection.executemany(
+        "INSERT INTO observations (id, group_id, thread_id, resource_id, line, depth, mode, observed_date, time,"
+        " priority, category, content, metadata, pinned, flags, created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                line.id,
+                group.id,
+                line.thread_id or group.thread_id,
+                resource_id,
+                line.line,
+                line.depth,
+                group.mode,
+                line.date,
+                line.time,
+                line.priority,
+                line.category,
+                line.content,
+                json.dumps(line.metadata, ensure_ascii=False),
+                int(line.pinned),
+                json.dumps(line.flags, ensure_ascii=False),
+                group.created_at,
+            )
+            for line in lines
+        ],
+    )
+    texts = [(line.id, line.content, line.metadata, line.thread_id or group.thread_id) for line in lines]
+    search_index.put_all(db, _docs(group, resource_id, group.created_at, texts))
+
+
+def _docs(
+    group: Group, resource_id: str, created_at: int, lines: Iterable[tuple[str, str, Json, str]]
+) -> Iterator[Doc]:
+    """Lines (id, text, metadata, thread) of a group as search knows them, each with the one before it."""
+    previous = ""
+    for line_id, text, metadata, thread_id in lines:
+        yield Doc(
+            kind=group.kind,
+            doc_id=line_id,
+            resource_id=resource_id,
+            created_at=created_at,
+            text=text,
+            thread_id=thread_id,
+            position=group.first_index or 0,
+            prev=previous,
+            paths=[str(p) for p in metadata.get("files", [])],
+        )
+        previous = text
+
+
+def unindex(db: Database, group: Group) -> None:
+    """Take the lines of a group out of search."""
+    for (line_id,) in db.execute_sql("SELECT id FROM observations WHERE group_id = ?", (group.id,)).fetchall():
+        search_index.remove(db, group.kind, line_id)
+
+
+def reindex(db: Database, group: Group) -> None:
+    """Put the lines of a group back into search, as they are now."""
+    rows = db.execute_sql(
+        "SELECT id, coalesce(edited, content), metadata, thread_id, resource_id FROM observations"
+        " WHERE group_id = ? AND forgotten = 0 ORDER BY line",
+        (group.id,),
+    ).fetchall()
+    texts = [(line_id, text, json.loads(metadata), thread_id) for line_id, text, metadata, thread_id, _ in rows]
+    if rows:
+        search_index.put_all(db, _docs(group, rows[0][4], group.created_at, texts))
+
+
+def pinned_lines(db: Database, group_ids: Sequence[str]) -> list[str]:
+    """The pinned lines of some groups as the log writes them, oldest first."""
+    marks = ",".join("?" * len(group_ids))
+    rows = db.execute_sql(
+        "SELECT coalesce(edited, content), priority, time FROM observations"
+        f" WHERE group_id IN ({marks}) AND pinned = 1 AND forgotten = 0 ORDER BY pk",
+        list(group_ids),
+    ).fetchall()
+    return [as_line(content, priority, time) for content, priority, time in rows]
+
+
+def categories(db: Database, group_ids: Sequence[str]) -> dict[str, str]:
+    """The section of its mode that a line of these groups stands in, by its content; lines without one are left out."""
+    marks = ",".join("?" * len(group_ids))
+    rows = db.execute_sql(
+        f"SELECT content, category FROM observations WHERE group_id IN ({marks}) AND category != ''", list(group_ids)
+    )
+    return dict(rows.fetchall())
+
+
+def as_line(content: str, priority: str, time: str) -> str:
+    sign = {"high": "🔴 ", "medium": "🟡 ", "low": "🟢 ", "done": "✅ "}.get(priority, "")
+    return f"* {sign}{f'({time}) ' if time else ''}{content}"

@@ -1,0 +1,224 @@
+"""Check that memory's groups are what they must be, and mend them where they are not.
+
+Each index of a thread up to the cursor is in exactly one group that is in the log, or that a reflection in the log was
+made from; no group stands ahead of a hole; what was superseded is merged by a reflection that still stands. States are
+derived from the ranges of the groups; raw text is always whole, so what no group covers is observed anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sakti.store.connection import Database
+from sakti.store.memory import group_rows as rows
+from sakti.store.memory.group_rows import GroupState
+from sakti.store.memory.states import figures, messages_between
+
+OBSERVED_TO = "observed_to"  # in a record's metadata: the cursors of an earlier version, until it is opened
+
+# Whether messages that can be observed stand strictly between two indexes of a thread: (thread, after, before).
+Between = Callable[[str, int, int], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What of a group its state follows from. Indexes are -1 where it has no range of its own."""
+
+    id: str
+    thread_id: str
+    kind: str
+    state: GroupState
+    first: int = -1
+    last: int = -1
+    merged: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Log:
+    """The states that a record's groups should be in, worked out reflection by reflection, then thread by thread."""
+
+    spans: Sequence[Span]
+    between: Between
+    observed_to: Mapping[str, int]
+    dissolved: set[str] = field(default_factory=set[str])  # reflections that cannot stand
+    states: dict[str, GroupState] = field(default_factory=dict[str, GroupState])
+
+    def settle(self) -> dict[str, GroupState]:
+        while True:
+            before = len(self.dissolved)
+            self.states = {s.id: s.state for s in self.spans}
+            claimed = self._reflections()
+            for thread in dict.fromkeys(s.thread_id for s in self.spans if s.first >= 0):
+                self._thread(thread, claimed)
+            if len(self.dissolved) == before:
+                return {s.id: self.states[s.id] for s in self.spans if self.states[s.id] != s.state}
+
+    def _reflections(self) -> dict[str, str]:
+        """Group id → the reflection in the log that stands for it; newer reflections come first."""
+        by_id = {s.id: s for s in self.spans}
+        claimed: dict[str, str] = {}
+        made = [s for s in self.spans if s.kind == "reflection"]
+        for span in reversed(made):
+            if span.id in self.dissolved:
+                self.states[span.id] = "discarded"
+            stands = span.id in claimed or (span.state == "active" and span.id not in self.dissolved)
+            if not stands and self.states[span.id] != "superseded":  # else what was made from it is gone
+                continue
+            if any(i in claimed for i in span.merged):
+                self.states[span.id] = "discarded"
+                continue
+            self.states[span.id] = "superseded" if span.id in claimed else "active"
+            for merged in span.merged:
+                claimed[merged] = span.id
+                if merged in by_id:
+                    self.states[merged] = "superseded"
+        return claimed
+
+    def _thread(self, thread: str, claimed: dict[str, str]) -> None:
+        """Walk along the thread: each next group that stands right behind the last, gaps filled from what was made
+        once and not used."""
+        own = [s for s in self.spans if s.thread_id == thread and s.kind == "observation" and s.first >= 0]
+        log = [s for s in own if s.id in claimed or s.state in ("active", "superseded")]
+        end = -1
+        for span in sorted(log, key=lambda s: (s.first, s.id not in claimed)):
+            if span.first <= end:
+                if span.id not in claimed:
+                    self.states[span.id] = "discarded"  # its messages are covered already
+                continue
+            end = self._fill(own, thread, end, span.first)
+            if self.between(thread, end, span.first):
+                self._stop(log, span, claimed)
+                break
+            self.states[span.id] = "superseded" if span.id in claimed else "active"
+            end = span.last
+        else:
+            if self.observed_to.get(thread, -1) > end:
+                end = self._fill(own, thread, end, self.observed_to[thread] + 1)
+        self._behind(own, end)
+
+    def _fill(self, own: Sequence[Span], thread: str, end: int, before: int) -> int:
+        """Use unused groups that fit the gap between `end` and `before`; returns where it ends then."""
+        spare = [s for s in own if s.state in ("buffered", "discarded") and end < s.first and s.last < before]
+        for span in sorted(spare, key=lambda s: (s.first, s.state)):
+            if not self.between(thread, end, before):
+                break
+            if span.first > end and not self.between(thread, end, span.first):
+                self.states[span.id], end = "active", span.last
+        return end
+
+    def _stop(self, log: Sequence[Span], hole: Span, claimed: dict[str, str]) -> None:
+        """Nothing covers what stands before `hole`: from there on the log waits until it is observed."""
+        for span in log:
+            if span.first < hole.first:
+                continue
+            if span.id in claimed:
+                self.dissolved.add(claimed[span.id])
+            self.states[span.id] = "buffered"
+
+    def _behind(self, own: Sequence[Span], end: int) -> None:
+        """Buffered groups stand behind the cursor, and no two of them on one index."""
+        for span in sorted((s for s in own if self.states[s.id] == "buffered"), key=lambda s: s.first):
+            if span.first <= end:
+                self.states[span.id] = "discarded"
+            else:
+                end = span.last
+
+
+def settle(
+    spans: Sequence[Span], between: Between, observed_to: Mapping[str, int] | None = None
+) -> dict[str, GroupState]:
+    """The states that some groups of one record, in the order in which they were made, should be in and are not.
+    `observed_to`: how far its threads were once said to be observed. Pure but for `between`."""
+    return _Log(spans, between, observed_to or {}).settle()
+
+
+def wrong_states(db: Database, record_id: str) -> dict[str, GroupState]:
+    """Of a record's groups, those in a wrong state: id → the right one. Empty where memory is sound."""
+    found = db.execute_sql(
+        "SELECT id, thread_id, kind, state, first_index, last_index, merged_group_ids FROM observation_groups"
+        " WHERE record_id = ? ORDER BY pk",
+        (record_id,),
+    ).fetchall()
+    spans = [
+        Span(i, t, kind, state, -1 if a is None else a, -1 if b is None else b, tuple(json.loads(m)))
+        for i, t, kind, state, a, b, m in found
+    ]
+    (once,) = db.execute_sql(
+        f"SELECT coalesce(json_extract(metadata, '$.{OBSERVED_TO}'), '{{}}') FROM observational_memory WHERE id = ?",
+        (record_id,),
+    ).fetchone() or ("{}",)
+    return settle(spans, lambda thread, after, before: messages_between(db, thread, after, before), json.loads(once))
+
+
+def check(db: Database) -> dict[str, str]:
+    """Each record whose groups are in a wrong state, with a sentence that says which."""
+    rows = db.execute_sql("SELECT id, lookup_key FROM observational_memory").fetchall()
+    found = {i: (key, wrong_states(db, i)) for i, key in rows}
+    return {i: f"{key}: {_words(wrong.values(), _SHOULD)}" for i, (key, wrong) in found.items() if wrong}
+
+
+def mend(db: Database, record_id: str, now: int) -> str:
+    """Put a record's groups into the states they should be in; returns what was done, empty where all was right."""
+    wrong = wrong_states(db, record_id)
+    db.execute_sql(
+        f"UPDATE observational_memory SET metadata = json_remove(metadata, '$.{OBSERVED_TO}')"
+        f" WHERE id = ? AND json_extract(metadata, '$.{OBSERVED_TO}') IS NOT NULL",
+        (record_id,),
+    )
+    if not wrong:
+        return ""
+    for group in rows.groups_by_id(db, list(wrong)):
+        state = wrong[group.id]
+        db.execute_sql(
+            "UPDATE observation_groups SET state = ?, activated_at = CASE WHEN ? THEN coalesce(activated_at, ?)"
+            " WHEN ? THEN activated_at END, superseded_at = CASE WHEN ? THEN coalesce(superseded_at, ?) END,"
+            " discarded_at = CASE WHEN ? THEN ? END WHERE id = ?",
+            (
+                state,
+                state in ("active", "superseded"),
+                now,
+                state == "discarded",
+                state == "superseded",
+                now,
+                state == "discarded",
+                now,
+                group.id,
+            ),
+        )
+        if state == "discarded":
+            rows.unindex(db, group)
+        elif group.state == "discarded":
+            rows.reindex(db, replace(group, state=state))
+    (generations,) = db.execute_sql(
+        "SELECT count(*) FROM observation_groups WHERE record_id = ? AND kind = 'reflection'"
+        " AND state IN ('active', 'superseded')",
+        (record_id,),
+    ).fetchone()
+    db.execute_sql("UPDATE observational_memory SET generation_count = ? WHERE id = ?", (generations, record_id))
+    for (thread_id,) in db.execute_sql(
+        "SELECT DISTINCT thread_id FROM observation_groups WHERE record_id = ?", (record_id,)
+    ).fetchall():
+        figures(db, record_id, thread_id, now)
+    return _words(wrong.values(), _WERE)
+
+
+_SHOULD = {
+    "active": "should be in the log",
+    "buffered": "should wait for the messages before them",
+    "superseded": "should be replaced by their reflection",
+    "discarded": "should not count: others cover the same messages",
+}
+_WERE = {
+    "active": "put back into the log",
+    "buffered": "set to wait for the messages before them",
+    "superseded": "replaced by their reflection again",
+    "discarded": "discarded: others cover the same messages",
+}
+
+
+def _words(states: Iterable[str], words: Mapping[str, str]) -> str:
+    found = list(states)
+    parts = [f"{found.count(s)} {said}" for s, said in words.items() if s in found]
+    return f"Groups of observations: {', '.join(parts)}"

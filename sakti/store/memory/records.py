@@ -1,0 +1,103 @@
+"""Memory records: one for a thread, or one for a whole workspace."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from sakti.core.errors import MemoryFailure
+from sakti.core.types import Json
+from sakti.store.connection import Database
+from sakti.store.models import MemoryRecordRow
+
+HOLD_REFLECTION = "hold_reflection_until"  # stored log tokens up to which nothing is condensed by itself after an undo
+PAUSED = "paused"  # the user wants nothing asked in the background
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One memory: of a thread, or of a whole workspace."""
+
+    id: str
+    lookup_key: str
+    scope: str
+    thread_id: str | None
+    resource_id: str
+    generation_count: int
+    last_observed_at: int | None
+    last_reflection_at: int | None
+    total_tokens_observed: int
+    observation_token_count: int
+    last_buffered_at_tokens: int
+    observed_timezone: str
+    revision: int
+    metadata: Json
+
+
+_COLUMNS = (
+    "id, lookup_key, scope, thread_id, resource_id, generation_count, last_observed_at, last_reflection_at,"
+    " total_tokens_observed, observation_token_count, last_buffered_at_tokens, observed_timezone, revision, metadata"
+)
+
+
+def get_record(db: Database, lookup_key: str) -> Record | None:
+    row = db.execute_sql(f"SELECT {_COLUMNS} FROM observational_memory WHERE lookup_key = ?", (lookup_key,)).fetchone()
+    return None if row is None else Record(*row[:-1], metadata=json.loads(row[-1]))
+
+
+def get_or_create(
+    db: Database,
+    *,
+    id: str,
+    lookup_key: str,
+    scope: str,
+    thread_id: str | None,
+    resource_id: str,
+    timezone: str,
+    now: int,
+) -> Record:
+    """The record of that key. Two processes may ask at once: both get the one that was first."""
+    MemoryRecordRow.insert(
+        id=id,
+        lookup_key=lookup_key,
+        scope=scope,
+        thread_id=thread_id,
+        resource_id=resource_id,
+        observed_timezone=timezone,
+        created_at=now,
+        updated_at=now,
+    ).on_conflict_ignore().execute(db)
+    record = get_record(db, lookup_key)
+    if record is None:
+        raise MemoryFailure("The memory record could not be made.", code="record")
+    return record
+
+
+def set_record_metadata(db: Database, record_id: str, changes: Json) -> None:
+    """Merge `changes` into a record's metadata; None removes a key. The record has a new revision."""
+    row = MemoryRecordRow.select(MemoryRecordRow.metadata).where(MemoryRecordRow.id == record_id).dicts().get(db)
+    merged = {k: v for k, v in {**row["metadata"], **changes}.items() if v is not None}
+    MemoryRecordRow.update(metadata=merged, revision=MemoryRecordRow.revision + 1).where(
+        MemoryRecordRow.id == record_id
+    ).execute(db)
+
+
+def revision(db: Database, record_id: str, thread_id: str) -> tuple[int, int]:
+    """(revision of a record, index of a thread's newest message): a window that was read at these is as it was."""
+    row = db.execute_sql(
+        "SELECT revision, (SELECT coalesce(max(message_index), -1) FROM messages WHERE thread_id = ?)"
+        " FROM observational_memory WHERE id = ?",
+        (thread_id, record_id),
+    ).fetchone()
+    return (0, -1) if row is None else (row[0], row[1])
+
+
+def set_timezone(db: Database, record_id: str, timezone: str) -> None:
+    MemoryRecordRow.update(observed_timezone=timezone).where(MemoryRecordRow.id == record_id).execute(db)
+
+
+def set_buffered_at(db: Database, record_id: str, tokens: int, now: int) -> None:
+    """Where the last background observation began, in pending tokens."""
+    MemoryRecordRow.update(last_buffered_at_tokens=tokens, last_buffered_at_time=now).where(
+        MemoryRecordRow.id == record_id
+    ).execute(db)

@@ -1,0 +1,188 @@
+"""Memory's rows as they stand, read without the functions that memory works with: for checks from outside.
+
+A defect in how memory reads or writes its tables cannot hide itself here. Nothing that works uses this module.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sakti.core.types import Json
+from sakti.store.connection import Database
+
+BEAT_MS = 30_000  # how long a lease holds after its holder's last beat
+
+
+@dataclass(frozen=True, slots=True)
+class SectionRow:
+    """Some lines of a reflection in a log of several threads: how many, and (thread, first, last index) of what they
+    stand for."""
+
+    lines: int
+    spans: tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A group of a log, whatever has become of it."""
+
+    id: str
+    thread_id: str
+    kind: str
+    state: str
+    text: str
+    first_index: int | None
+    last_index: int | None
+    message_ids: tuple[str, ...]
+    message_tokens: int
+    observation_tokens: int
+    merged_group_ids: tuple[str, ...]
+    current_task: str | None
+    sections: tuple[SectionRow, ...] = ()  # none: all of it is of its own thread
+
+
+@dataclass(frozen=True, slots=True)
+class LineRow:
+    """A line of a group, as it was made (`content`) and as people have changed it."""
+
+    id: str
+    group_id: str
+    depth: int
+    content: str
+    pinned: bool
+    edited: str | None
+    forgotten: bool
+
+    @property
+    def shown(self) -> str:
+        """The text that the log has of it; empty where it is forgotten."""
+        return "" if self.forgotten else self.edited or self.content
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRow:
+    scope: str
+    generation_count: int
+    total_tokens_observed: int
+    observation_token_count: int
+    metadata: Json
+
+
+def record(db: Database, record_id: str) -> RecordRow | None:
+    row = db.execute_sql(
+        "SELECT scope, generation_count, total_tokens_observed, observation_token_count, metadata"
+        " FROM observational_memory WHERE id = ?",
+        (record_id,),
+    ).fetchone()
+    return None if row is None else RecordRow(row[0], row[1], row[2], row[3], json.loads(row[4]))
+
+
+def states(db: Database, record_id: str) -> tuple[tuple[str, str], ...]:
+    """(id, state) of every group of a record, in the order they were made."""
+    sql = "SELECT id, state FROM observation_groups WHERE record_id = ? ORDER BY pk"
+    return tuple(db.execute_sql(sql, (record_id,)).fetchall())
+
+
+def cursors(db: Database, record_id: str) -> dict[str, int]:
+    """How far each thread is observed, by thread: the end of what is or was in the log. A thread that is not observed
+    yet is left out."""
+    sql = (
+        "SELECT thread_id, max(last_index) FROM observation_groups WHERE record_id = ? AND kind = 'observation'"
+        " AND state IN ('active', 'superseded') AND last_index IS NOT NULL GROUP BY thread_id"
+    )
+    return dict(db.execute_sql(sql, (record_id,)).fetchall())
+
+
+def compactions(db: Database, record_id: str) -> tuple[str, ...]:
+    """Ids of the compactions of a record that were not taken back, oldest first."""
+    sql = "SELECT id FROM compaction_records WHERE record_id = ? AND undone_at IS NULL ORDER BY pk"
+    return tuple(i for (i,) in db.execute_sql(sql, (record_id,)).fetchall())
+
+
+def groups(db: Database, ids: Sequence[str]) -> list[GroupRow]:
+    sql = (
+        "SELECT id, thread_id, kind, state, text, first_index, last_index, message_ids, message_tokens,"
+        " observation_tokens, merged_group_ids, current_task, metadata"
+        f" FROM observation_groups WHERE id IN ({_marks(ids)})"
+    )
+    return [
+        GroupRow(
+            r[0],
+            r[1],
+            r[2],
+            r[3],
+            r[4],
+            r[5],
+            r[6],
+            tuple(json.loads(r[7])),
+            r[8],
+            r[9],
+            tuple(json.loads(r[10])),
+            r[11],
+            _sections(json.loads(r[12])),
+        )
+        for r in db.execute_sql(sql, list(ids)).fetchall()
+    ]
+
+
+def _sections(metadata: Json) -> tuple[SectionRow, ...]:
+    return tuple(
+        SectionRow(rows, tuple((thread, first, last) for thread, first, last, _ in spans))
+        for _, rows, spans in metadata.get("sections", ())
+    )
+
+
+def lines(db: Database, group_ids: Sequence[str]) -> dict[str, list[LineRow]]:
+    """The lines of some groups in their order, by group."""
+    sql = (
+        "SELECT id, group_id, depth, content, pinned, edited, forgotten FROM observations"
+        f" WHERE group_id IN ({_marks(group_ids)}) ORDER BY group_id, line"
+    )
+    out: dict[str, list[LineRow]] = {g: [] for g in group_ids}
+    for id_, group, depth, content, pinned, edited, forgotten in db.execute_sql(sql, list(group_ids)).fetchall():
+        out[group].append(LineRow(id_, group, depth, content, bool(pinned), edited, bool(forgotten)))
+    return out
+
+
+def unsealed(db: Database, thread_id: str, first: int, last: int) -> list[int]:
+    """Indexes of the messages in a range that may still change: not sealed, and not withheld."""
+    rows = db.execute_sql(
+        "SELECT message_index FROM messages WHERE thread_id = ? AND message_index BETWEEN ? AND ?"
+        " AND sealed_at IS NULL AND state != 'withheld'",
+        (thread_id, first, last),
+    ).fetchall()
+    return [i for (i,) in rows]
+
+
+def under_way(db: Database, record_id: str, now: int) -> dict[str, str]:
+    """Who holds which lease of a record now: kind → owner."""
+    sql = "SELECT kind, owner FROM leases WHERE record_id = ? AND expires_at > ?"
+    return dict(db.execute_sql(sql, (record_id, now)).fetchall())
+
+
+def searched(db: Database, record_id: str) -> dict[str, str]:
+    """What search looks at of a record's lines: line → text."""
+    sql = (
+        "SELECT d.doc_id, d.text FROM observation_groups g JOIN observations o ON o.group_id = g.id"
+        " JOIN search_docs d ON d.kind IN ('observation', 'reflection') AND d.doc_id = o.id WHERE g.record_id = ?"
+    )
+    return dict(db.execute_sql(sql, (record_id,)).fetchall())
+
+
+def beat(db: Database, owners: Iterable[str], now: int) -> None:
+    """What the heartbeats of processes that run do while time passes."""
+    for owner in owners:
+        db.execute_sql(
+            "UPDATE leases SET heartbeat_at = ?, expires_at = ? WHERE owner = ?", (now, now + BEAT_MS, owner)
+        )
+
+
+def bury(db: Database, owner: str, nobody: str) -> None:
+    """The process of `owner` is no more: its leases carry the name of one that nobody has."""
+    db.execute_sql("UPDATE leases SET owner = ? WHERE owner = ?", (nobody, owner))
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ",".join("?" * len(values))

@@ -1,0 +1,273 @@
+"""How the file of a database is come by: made, opened, opened only to be read, or not at all and why.
+
+A new database is made under another name and put in its place when it is whole, so a file without anything in it is
+always a damaged one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import apsw
+
+from sakti.core.errors import StoreError
+from sakti.store import failures, files, migrate
+from sakti.store.connection import plain
+
+if TYPE_CHECKING:
+    from sakti.core.clock import Clock
+
+# 3.7.0 to 3.51.2 can corrupt a WAL that two connections write and checkpoint at once (sqlite.org/wal.html).
+WAL_SAFE_FROM = (3, 51, 3)
+APPLICATION_ID = int.from_bytes(b"sakt", "big")
+CACHE_KB = 8_000
+COPY_LIMIT = 512 << 20  # bytes of a database that a copy is made of only to write to it
+JOURNAL_LIMIT = 8 << 20  # bytes that a write-ahead log keeps of what it once needed
+ANOTHER = "name another file with SAKTI_DB"
+
+_RECOVERED = re.compile(r"recovered \d+ (?:frames from WAL file|pages from) (.+)-(?:wal|journal)$")
+_unclean: set[str] = set()
+
+
+def _hear(code: int, message: str) -> None:
+    """SQLite's own log: it tells when it finds a database that nobody closed."""
+    if code in (apsw.SQLITE_NOTICE_RECOVER_WAL, apsw.SQLITE_NOTICE_RECOVER_ROLLBACK) and (
+        found := _RECOVERED.match(message)
+    ):
+        _unclean.add(os.path.realpath(found[1]))
+
+
+with contextlib.suppress(apsw.Error):
+    apsw.config(apsw.SQLITE_CONFIG_LOG, _hear)
+
+
+def was_not_closed(path: Path) -> bool:
+    """Whether this process found that the last one to use a database did not come to its end: it was killed, or the
+    power went."""
+    return os.path.realpath(path) in _unclean
+
+
+def is_looked_at(path: Path) -> None:
+    """It was looked for damage since."""
+    _unclean.discard(os.path.realpath(path))
+
+
+class NotWritable(Exception):
+    """There is no database, and none can be made. The message is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How connections to a database are made. `folder` holds a copy and goes when it is closed."""
+
+    filename: str
+    flags: int = apsw.SQLITE_OPEN_READWRITE
+    folder: Path | None = None
+
+    @property
+    def writes(self) -> bool:
+        return bool(self.flags & apsw.SQLITE_OPEN_READWRITE)
+
+    def connect(self) -> apsw.Connection:
+        """A new connection; the file must be there."""
+        return apsw.Connection(self.filename, flags=self.flags)
+
+    def remove(self) -> None:
+        if self.folder is not None:
+            import shutil
+
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def look_at(path: Path) -> None:
+    """Raises `StoreError` for what cannot be a database: a folder, a device, an empty file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return  # the next step says why
+    if not stat.S_ISREG(found.st_mode):
+        raise StoreError(f"{path} is no file: {ANOTHER}.", code="not_a_file")
+    if not found.st_size:
+        raise StoreError(f"{path} is damaged: it is empty. {failures.RECOVER}", code="damaged")
+
+
+def wal_wanted(path: Path) -> bool:
+    """Whether the write-ahead log may be used there: with a sound SQLite, and on a disk of this machine."""
+    return tuple(int(n) for n in apsw.sqlite_lib_version().split(".")) >= WAL_SAFE_FROM and not files.network(path)
+
+
+def create(path: Path, clock: Clock, *, wal: bool) -> None:
+    """Make an empty database of this version at `path` (mode 0600; its folder, where there is none, 0700). Where
+    another process is faster, that one's stays. Raises `NotWritable`, and `StoreError` where the disk is full."""
+    new = files.own(path, "new")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        build(new, clock, wal=wal)
+        try:
+            os.link(new, path)
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without links
+            if not path.exists():
+                new.rename(path)
+    except OSError as e:
+        raise NotWritable(f"{path} cannot be made ({e.strerror}): {ANOTHER}.") from e
+    except apsw.Error as e:
+        if failures.code_of(e) == "full":
+            raise failures.explained(e, path, saving=False) from e
+        raise NotWritable(f"{path} cannot be made ({e}): {ANOTHER}.") from e
+    finally:
+        for file in files.all_of(new):
+            file.unlink(missing_ok=True)
+
+
+def build(path: Path, clock: Clock, *, wal: bool) -> None:
+    """A whole, empty database in a new file of its own, on the disk."""
+    # made by hand, so that the file (and its -wal, which copies the mode) is private from its birth
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    connection = Way(str(path)).connect()
+    try:
+        connection.execute("PRAGMA synchronous = OFF").fetchall()
+        migrate.upgrade(plain(connection), path, clock)
+        connection.execute(f"PRAGMA journal_mode = {'wal' if wal else 'delete'}").fetchall()
+    finally:
+        connection.close()
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def to_read(path: Path) -> Way:
+    """The way to a database that may not be written, as it was left: SQLite can make no files beside it. Raises
+    `apsw.Error` where it cannot be read either."""
+    wal = files.beside(path, "-wal")
+    if not wal.exists() or not wal.stat().st_size:
+        return Way(_uri(path, "mode=ro&immutable=1"), _READ)
+    way = Way(_uri(path, "mode=ro"), _READ)
+    try:
+        connection = way.connect()
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        connection.close()
+        return way
+    except apsw.CantOpenError:  # its -shm is gone, or may not be read
+        import shutil
+
+        folder = scratch_folder()
+        for file in (path, wal):
+            shutil.copyfile(file, folder / file.name)
+        return Way(str(folder / path.name), folder=folder)
+
+
+def version_of(way: Way) -> int:
+    """The number of the last migration that was applied to a database."""
+    connection = way.connect()
+    try:
+        return migrate.current_version(plain(connection))
+    finally:
+        connection.close()
+
+
+_READ = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+
+
+def _uri(path: Path, options: str) -> str:
+    import urllib.parse
+
+    return f"file:{urllib.parse.quote(str(path.absolute()))}?{options}"
+
+
+_SCRATCH = "sakti-copy-"
+
+
+def scratch_folder() -> Path:
+    """A private folder for a copy that nobody keeps. What processes that are gone left there is removed."""
+    import shutil
+    import tempfile
+
+    top = Path(tempfile.gettempdir())
+    for old in top.glob(f"{_SCRATCH}*-*"):
+        pid = old.name.removeprefix(_SCRATCH).partition("-")[0]
+        if pid.isdigit() and not files.runs(int(pid)) and old.stat().st_uid == os.geteuid():
+            shutil.rmtree(old, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-"))
+
+
+def to_scratch(way: Way | None, name: str, clock: Clock) -> Way:
+    """The way to a copy of what `way` leads to (an empty database where None), which may be written and goes when it is
+    closed. Raises `OSError` or `apsw.Error` where there is no room for it."""
+    folder = scratch_folder()
+    copy = Way(str(folder / name), folder=folder)
+    try:
+        if way is None:
+            build(folder / name, clock, wal=True)
+            return copy
+        if Path(way.filename).exists() and Path(way.filename).stat().st_size > COPY_LIMIT:
+            raise OSError("too large to be copied")
+        source, target = way.connect(), apsw.Connection(copy.filename)
+        try:
+            with target.backup("main", source, "main") as backup:
+                backup.step(-1)
+        finally:
+            target.close()
+            source.close()
+        way.remove()
+        return copy
+    except BaseException:
+        copy.remove()
+        raise
+
+
+def settings(*, synchronous: str, writes: bool) -> dict[str, str | int]:
+    """The pragmas of a connection."""
+    common: dict[str, str | int] = {"temp_store": "memory", "cache_size": -CACHE_KB}
+    if not writes:
+        return {**common, "query_only": 1}
+    return {
+        **common,
+        "synchronous": synchronous,
+        "foreign_keys": 1,
+        "secure_delete": 1,
+        "wal_autocheckpoint": 8000,  # pages; the upkeep behind the writes comes first
+        "journal_size_limit": JOURNAL_LIMIT,
+    }
+
+
+def choose_journal(connection: apsw.Connection, *, wal: bool) -> None:
+    """Use a write-ahead log or, where it is not safe, none. While another process has the database open it stays as it
+    is."""
+    wanted = "wal" if wal else "delete"
+    if connection.execute("PRAGMA journal_mode").get != wanted:
+        with contextlib.suppress(apsw.BusyError):
+            connection.execute(f"PRAGMA journal_mode = {wanted}").fetchall()
+
+
+def is_alone(path: Path) -> bool:
+    """Whether no other connection to the database is open, of this process or another one. Whoever has it open in WAL
+    mode holds a lock on it all the time."""
+    connection = Way(str(path)).connect()
+    try:
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
+        connection.execute("BEGIN EXCLUSIVE")
+        connection.execute("ROLLBACK")
+        return True
+    except (apsw.BusyError, apsw.LockedError):
+        return False
+    except apsw.Error:
+        return True  # damaged: nobody works with it
+    finally:
+        connection.close()
+
+
+def whose(connection: apsw.Connection, path: Path) -> None:
+    """Raises `StoreError` for the database of another program."""
+    number = connection.execute("PRAGMA application_id").get
+    db = plain(connection)
+    tables = db.execute_sql("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    if number not in (0, APPLICATION_ID) or (tables and not migrate.current_version(db)):
+        raise StoreError(f"{path} is the database of another program: {ANOTHER}.", code="not_ours")

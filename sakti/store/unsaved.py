@@ -1,0 +1,74 @@
+"""A database of which nothing is kept: a copy in the memory of this process, gone with it however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import uuid
+from pathlib import Path
+
+import apsw
+
+from sakti.core.errors import StoreError
+
+FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+LARGEST = 4 << 30  # bytes that the copy may grow to
+_VERSIONS = 18  # where a file says in two bytes whether it has a write-ahead log
+_HEADER = 100
+
+
+def new_name() -> str:
+    """A name that all connections of this process open the same database in memory by."""
+    return f"file:/sakti-{uuid.uuid4().hex}?vfs=memdb"
+
+
+def fill(name: str, path: Path) -> apsw.Connection:
+    """Copy the database at `path`, where there is one, to `name`. It is there as long as a connection to it is open,
+    such as the one that is returned. Nobody else has work in the copy: there are no leases. Raises `apsw.Error`, and
+    `StoreError` where it is too large."""
+    size = path.stat().st_size if path.exists() else 0
+    if size > LARGEST:
+        raise StoreError(
+            f"{path} has {size >> 20:,} MB: what is not saved works on a copy in memory, of {LARGEST >> 20:,} MB at "
+            "most. Name another file with SAKTI_DB.",
+            code="too_large",
+        )
+    target = _open(name)
+    if not size:
+        return target
+    try:
+        source = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            source.set_busy_timeout(5_000)
+            source.execute("PRAGMA query_only = 1").fetchall()
+            with target.backup("main", source, "main") as backup:
+                backup.step(-1)
+        finally:
+            source.close()
+        return _without_log(name, target)
+    except BaseException:
+        target.close()
+        raise
+
+
+def _open(name: str) -> apsw.Connection:
+    connection = apsw.Connection(name, flags=FLAGS)
+    largest = ctypes.c_int64(LARGEST)
+    connection.file_control("main", apsw.SQLITE_FCNTL_SIZE_LIMIT, ctypes.addressof(largest))
+    return connection
+
+
+def _without_log(name: str, filled: apsw.Connection) -> apsw.Connection:
+    """The copy says of itself that it has a write-ahead log, as its original does. In memory there is none, and SQLite
+    would not open it."""
+    file = apsw.VFSFile("memdb", name.removeprefix("file:").partition("?")[0], [FLAGS | apsw.SQLITE_OPEN_MAIN_DB, 0])
+    try:
+        if file.xFileSize() >= _HEADER:
+            file.xWrite(b"\x01\x01", _VERSIONS)
+        filled.close()  # it has the old header in its cache
+        fresh = _open(name)
+    finally:
+        file.xClose()
+    with contextlib.suppress(apsw.SQLError):  # an empty database has none
+        fresh.execute("DELETE FROM leases").fetchall()
+    return fresh

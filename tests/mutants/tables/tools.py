@@ -1,0 +1,52 @@
+"""Recall and working memory as tools."""
+
+from tests.mutants.apply import Mutant as M
+
+MUTANTS = (
+    M("recall-next", "sakti.memory.recall:recall", "max(indexes) < total - 1", "max(indexes) < total"),
+    M("recall-page", "sakti.memory.recall:recall", "start = first + page * size", "start = first"),
+    M(
+        "recall-back",
+        "sakti.memory.recall:recall",
+        "before=first + (page + 1) * PAGE_MESSAGES",
+        "before=first + page * PAGE_MESSAGES",
+    ),
+    M("recall-limit", "sakti.memory.recall:recall", "if shown and tokens + size > limit_tokens:", "if False:"),
+    M(
+        "recall-thinking",
+        "sakti.memory.recall:_text",
+        '        case ThinkingPart():\n            return "", ""',
+        '        case ThinkingPart(text):\n            return "text", text',
+    ),
+    M("recall-offset", "sakti.memory.recall:_one_part", "rest = text[max(0, offset) :]", "rest = text"),
+    M(
+        "recall-group-first",
+        "sakti.memory.recall:_place",
+        "return group[1], group[2], group[3]",
+        "return group[1], group[3], group[3]",
+    ),
+    M("page-section-lost", "sakti.memory.working_memory:merge", "out[place] = (out[place][0], body)", "del out[place]"),
+    M(
+        "page-section-new",
+        "sakti.memory.working_memory:merge",
+        "out.insert(0 if not heading else len(out), (heading, body))",
+        "pass",
+    ),
+    M("page-fence", "sakti.memory.working_memory:sections", "fenced = not fenced", "pass"),
+    M(
+        "page-null",
+        "sakti.memory.working_memory:merge_json",
+        "            out.pop(key, None)",
+        "            out[key] = None",
+    ),
+    M(
+        "page-depth",
+        "sakti.memory.working_memory:merge_json",
+        'cast("Json", old) if isinstance(old, dict) else {}',
+        "{}",
+    ),
+    M("page-limit", "sakti.memory.working_memory:check_size", "if tokens > LIMIT_TOKENS:", "if False:"),
+    M("page-schema", "sakti.memory.working_memory:update", "        page_schema.check(page, schema)", "        pass"),
+    M("page-note-lost", "sakti.memory.working_memory:add_note", "{body}{chr(10)}{line}", "{line}"),
+    M("page-same-written", "sakti.memory.working_memory:update", "if not changed:", "if False:"),
+)

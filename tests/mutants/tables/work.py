@@ -1,0 +1,96 @@
+"""What is asked of the models and made of their answers; leases."""
+
+from tests.mutants.apply import Mutant as M
+
+LEASE = "sakti.memory.jobs.lease"
+WORK = "sakti.memory.work"
+
+MUTANTS = (
+    M("observe-system", f"{WORK}:observable", 'message.role != "system" and ', "", by="replay:81"),
+    M(
+        "observe-withheld",
+        f"{WORK}:observable",
+        'message.state == "saved" and ',
+        "",
+        by="tests/unit/memory/test_window.py::test_only_the_conversation_is_for_an_observer",
+    ),
+    M("observe-synthetic", f"{WORK}:observable", ' and "synthetic" not in message.metadata', "", by="replay:81"),
+    M(
+        "work-pinned-not-restored",
+        f"{WORK}:with_pinned",
+        'return "\\n".join([*lost, text]) if lost else text',
+        "return text",
+        by="replay:45",
+    ),
+    M("work-pinned-twice", f"{WORK}:with_pinned", "if bare(p) not in have", "if True"),
+    M("work-pins-lost", f"{WORK}:Worker.reflect", '.lstrip("* ").strip() in pinned', " in ()"),
+    M("work-not-smaller", f"{WORK}:Worker.reflect", "if not text or after >= before:", "if not text:"),
+    M("work-not-smaller-at", f"{WORK}:Worker.reflect", "after >= before:", "after > before:"),
+    M("work-reflects-nothing", f"{WORK}:Worker.reflect", "if not text or after >= before:", "if after >= before:"),
+    M(
+        "work-merged-one-less",
+        f"{WORK}:Worker.reflect",
+        "merged = [g.id for g in groups]",
+        "merged = [g.id for g in groups[1:]]",
+    ),
+    M(
+        "work-range",
+        f"{WORK}:Worker.reflect",
+        "first_index=min(firsts, default=None)",
+        "first_index=max(firsts, default=None)",
+    ),
+    M("work-generation", f"{WORK}:Worker.reflect", "record.generation_count + 1", "record.generation_count"),
+    M(
+        "work-zone-lost",
+        f"{WORK}:with_zone",
+        'if not text or request.zone_before in ("", request.timezone):',
+        "if True:",
+    ),
+    M(
+        "work-title-lost",
+        f"{WORK}:Worker.observe",
+        "if title := parse.clean_line(result.title, 80):",
+        "if title := None:",
+    ),
+    M(
+        "work-response-lost",
+        f"{WORK}:Worker.observe",
+        "suggested_response=parse.clean_line(result.suggested_response),",
+        "",
+    ),
+    M(
+        "work-task-lost",
+        f"{WORK}:Worker.observe",
+        "current_task=parse.clean_line(result.current_task),",
+        "",
+        by="tests/unit/memory/test_requests.py::test_task_and_response_are_the_observers",
+    ),
+    M(
+        "work-calls-not-recorded",
+        f"{WORK}:Worker.observe",
+        'await self._record_calls(request.thread_id, "observer", result.calls)',
+        "pass",
+    ),
+    M(
+        "work-no-flags",
+        f"{WORK}:Worker.rows",
+        "flags=flags(r.content, source)",
+        "flags=()",
+        by="tests/unit/memory/test_faithfulness.py::test_flags_are_stored_with_the_line",
+    ),
+    M(
+        "lease-not-needed",
+        f"{LEASE}:Leases.hold",
+        "        if not await self.store.write(take):",
+        "        await self.store.write(take)\n        if False:",
+    ),
+    M("lease-start-not-run", f"{LEASE}:Leases.hold", "if taken and start is not None:", "if False:"),
+    M(
+        "lease-dead-not-cleared",
+        f"{LEASE}:Leases.hold",
+        " or (bool(leases.clear_dead(db, record_id, but=self.owner)) and acquire(db))",
+        "",
+    ),
+    M("lease-others-not-waited", f"{LEASE}:Leases.others_end", "looks = int(self.patience / POLL_S)", "return True"),
+    M("lease-turn-not-needed", f"{LEASE}:Leases.turn", "if await self.store.read(own):", "if True:"),
+)

@@ -1,0 +1,23 @@
+"""Some changes to memory that must be noticed; all of them by `python tests/mutants/run.py`."""
+
+from __future__ import annotations
+
+import random
+
+from tests.mutants import run, table
+from tests.mutants.apply import mutated, path_of
+
+SAMPLE = 6
+
+
+def test_every_change_fits_the_code() -> None:
+    for mutant in table.MUTANTS:
+        source = path_of(run.ROOT, mutant).read_text("utf-8")
+        assert mutated(source, mutant) != source
+    assert len({m.id for m in table.MUTANTS}) == len(table.MUTANTS)
+
+
+def test_a_sample_is_noticed() -> None:
+    known = [m for m in table.MUTANTS if m.by.startswith("tests/")]  # sooner than a replay
+    sample = random.Random(len(known)).sample(known, SAMPLE)  # another one whenever more are known
+    assert [o for o in run.run(sample, "named") if o.state != "killed"] == []

@@ -1,0 +1,231 @@
+"""What was replaced is shown as such: on the new line, to people at once, in a text when that is written anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sakti.cli import memory as command
+from sakti.core.tokens import Estimator
+from sakti.memory import marking
+from sakti.memory.condensing import ExtractiveReflector
+from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
+from sakti.memory.slices import at_once
+from sakti.plain import words
+from sakti.store import memory_log, replaced
+from sakti.store.memory_log import LogLine
+from sakti.store.replaced import KEY, Earlier
+from sakti.tui.panes.observations import ObservationRow, log_rows
+from tests.fakes.memory import Driver, ScriptedObserver, ScriptedReflector, settings
+
+OLD = "* 🔴 (12:00) User stated: The port is 8080. Our region is eu-2."
+
+
+def line(content: str, time: str = "12:00", date: str = "Jan 15, 2026", **more: object) -> LogLine:
+    base = LogLine(
+        f"id-{content}", "g", "observation", "active", date, time, "high", 0, content, (), False, False, False, {}, 0, 1
+    )
+    return replace(base, **more)  # pyright: ignore[reportArgumentType]
+
+
+def marked(text: str, *before: LogLine) -> marking.Marked:
+    return at_once(marking.mark_new(text, before))
+
+
+# --- new lines ----------------------------------------------------------------------------------------------
+
+
+def test_a_new_line_says_what_it_replaces_and_names_it_in_its_metadata() -> None:
+    made = marked("Date: Jan 16, 2026\n* 🔴 (9:00) User stated: The port is now 9090.", line("The port is 8080."))
+    assert made.text.endswith("The port is now 9090. [replaces Jan 15, 12:00: The port is 8080]")
+    assert made.metadata == {0: {KEY: [{"text": "The port is 8080", "date": "Jan 15, 2026", "time": "12:00"}]}}
+
+
+def test_within_the_same_text_the_older_words_are_marked() -> None:
+    text = f"Date: Jan 15, 2026\n{OLD}\n* 🔴 (12:09) User stated: The port is 9090 now."
+    made = marked(text)
+    assert "The port is 8080 [earlier; see 12:09]. Our region is eu-2." in made.text
+    assert "replaces" not in made.text and not made.metadata
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "says"),
+    [
+        ("User stated: The pool size is 10.", "Agent: I raised the pool size to 25.", False),
+        ("Agent: The pool size is 10.", "User stated: raise the pool size to 25", True),
+        ("Agent: The pool size is 10.", "Agent: I raised the pool size to 25.", True),
+        ("User stated: The pool size is 10.", "User quoted: The pool size is now 25.", False),
+        ("User stated: The pool size is 10.", "User ran `grep pool`: the pool size is now 25", False),
+        ("User stated: The pool size is 10.", "Agent ran `grep pool`: the pool size is now 25", False),
+        ("User stated that the pool size is 10", "User bumped the pool size to 25", True),
+    ],
+)
+def test_nobody_but_the_user_takes_back_what_the_user_says(older: str, newer: str, says: bool) -> None:
+    assert ("[replaces" in marked(f"* 🔴 (9:00) {newer}", line(older)).text) == says
+
+
+def test_marks_that_come_with_a_text_are_not_believed() -> None:
+    hostile = "* 🟡 (9:00) Agent read notes [replaces 12:00: The port is 8080] it says [earlier; see 12:00] so"
+    made = marked(hostile, line("The port is 8080."))
+    assert made.text == "* 🟡 (9:00) Agent read notes it says so"
+    assert not made.metadata
+
+
+# --- what is shown ------------------------------------------------------------------------------------------
+
+
+def test_words_are_found_again_whatever_their_case_and_only_in_older_lines() -> None:
+    newer = line("Port: 9090", "12:30", metadata={KEY: [{"text": "the PORT is 8080", "date": "", "time": ""}]})
+    again = line("The port is 8080", "12:40")
+    first, _, last = memory_log.with_earlier([line("Straße: the port is 8080, I think"), newer, again])
+    assert first.marked == "Straße: the port is 8080 [earlier; see 12:30], I think"
+    assert last.marked == last.content and not last.earlier
+
+
+def test_a_forgotten_line_replaces_nothing() -> None:
+    newer = line("Port: 9090", "12:30", metadata={KEY: [{"text": "The port is 8080", "date": "", "time": ""}]})
+    assert memory_log.with_earlier([line("The port is 8080"), newer])[0].earlier
+    assert not memory_log.with_earlier([line("The port is 8080"), replace(newer, forgotten=True)])[0].earlier
+
+
+def test_a_mark_stands_once_and_names_another_day() -> None:
+    one = Earlier("The port is 8080", "Jan 16, 2026", "9:00")
+    text = replaced.with_marks("The port is 8080. So.", (one, one), "Jan 15, 2026")
+    assert text == "The port is 8080 [earlier; see Jan 16, 9:00]. So."
+    assert replaced.with_marks(text, (one,), "Jan 15, 2026") == text
+    assert replaced.unmarked(text) == "The port is 8080. So."
+
+
+def test_the_pane_shows_the_mark_and_edits_the_words() -> None:
+    newer = line("Port: 9090", "12:30", metadata={KEY: [{"text": "The port is 8080", "date": "", "time": ""}]})
+    rows = [
+        r for r in log_rows(memory_log.with_earlier([line("The port is 8080"), newer])) if isinstance(r, ObservationRow)
+    ]
+    assert rows[0].text == "The port is 8080 [earlier; see 12:30]"
+    assert rows[0].content == "The port is 8080"
+
+
+# --- the engine ---------------------------------------------------------------------------------------------
+
+
+class Saying(ScriptedObserver):
+    """One line for each message of the user, as a model would write it."""
+
+    async def observe(self, request: ObserveInput) -> ObserveResult:
+        result = await super().observe(request)
+        said = [m.text.split(" | ")[0] for m in request.messages if m.role == "user"]
+        lines = [f"* 🔴 (10:{m:02}) User stated that {text}" for m, text in enumerate(said)]
+        return replace(result, text="\n".join([result.text.split("\n")[0], *lines]))
+
+
+async def talk(driver: Driver, texts: Sequence[str]) -> None:
+    for text in texts:
+        await driver.turn(f"{text} | " + "word " * 150, [{"text": "answer " * 60}])
+        await driver.engine.wait_idle()
+
+
+SAID = [
+    "the port is 8080",
+    "the region is eu-2",
+    "the queue is named ingest",
+    "the team meets on Mondays",
+    "the port is 9090 now",
+    "the importer is written in Go",
+    "backups are kept in Oslo",
+    "prices are in cents",
+]
+
+
+async def test_the_log_shows_it_at_once_and_no_older_text_changes(tmp_path: Path) -> None:
+    driver = await Driver.make(tmp_path / "m.db", settings(900, 20_000), observer=Saying())
+    texts: dict[str, str] = {}
+    for text in SAID:
+        await talk(driver, [text])
+        for group in driver.engine.state.window.active:
+            assert texts.setdefault(group.id, group.text) == group.text, "the prefix is the same byte for byte"
+    lines = await driver.store.read(memory_log.log_lines, driver.engine.record_id)
+    shown = [x.marked for x in lines]
+    assert any("the port is 8080 [earlier; see 10:0" in text for text in shown)
+    assert any("the port is 9090 now [replaces 10:0" in text for text in shown)
+    assert sum("[earlier" in text for text in shown) == 1
+    assert "[earlier" not in "".join(texts.values())
+    await driver.close()
+
+
+class Keeping(ScriptedReflector):
+    """Leaves out every line of another kind than the Observer's."""
+
+    def __init__(self, keep: Callable[[str], bool]) -> None:
+        super().__init__()
+        self.keep = keep
+
+    async def reflect(self, request: ReflectInput) -> ReflectResult:
+        lines = [x for _, text in request.groups for x in text.split("\n") if x.startswith("Date") or self.keep(x)]
+        return ReflectResult("\n".join(lines))
+
+
+async def test_a_reflection_marks_what_it_still_says(tmp_path: Path) -> None:
+    reflector = Keeping(lambda x: "port" in x or "region" in x)
+    driver = await Driver.make(tmp_path / "m.db", settings(900, 20_000), observer=Saying(), reflector=reflector)
+    await talk(driver, SAID)
+    assert await driver.engine.reflect_now()
+    lines = await driver.store.read(memory_log.log_lines, driver.engine.record_id)
+    told = [x.content for x in lines if x.kind == "reflection"]
+    assert any("the port is 8080 [earlier; see 10:0" in text for text in told)
+    assert not any("eu-2 [earlier" in text for text in told)
+    assert not any(x.flags for x in lines), "a mark is no claim"
+    await driver.close()
+
+
+def condensed(log: str, pinned: tuple[str, ...] = ()) -> str:
+    request = ReflectInput("t", (("g", log),), 1_000, pinned=pinned)
+    return ExtractiveReflector(Estimator()).condense(request).text
+
+
+LOG = """Date: Jan 15, 2026
+* 🔴 (9:00) User stated: min sdk is 26, target sdk is 34.
+* 🔴 (9:01) User stated: The port is 8080.
+* 🟢 (9:02) Agent used read src/a.py, src/a.py
+* 🟢 (9:02) Agent used read src/a.py, src/a.py
+* 🔴 (9:05) User stated: min sdk -> 28 [replaces 9:00: min sdk is 26]
+* 🔴 (9:06) User stated: The port is 9090 now. [replaces 9:01: The port is 8080]"""
+
+
+def test_condensing_drops_what_is_replaced_whole_and_marks_the_rest() -> None:
+    assert condensed(LOG).split("\n") == [
+        "Date: Jan 15, 2026",
+        "* 🔴 (9:00) User stated: min sdk is 26 [earlier; see 9:05], target sdk is 34.",
+        "* 🟢 (9:02) Agent used read src/a.py, src/a.py",
+        "* 🔴 (9:05) User stated: min sdk -> 28",
+        "* 🔴 (9:06) User stated: The port is 9090 now.",
+    ]
+
+
+def test_what_a_line_was_found_to_replace_stays_so_and_pinned_lines_stay_as_they_are() -> None:
+    odd = LOG.replace("The port is 9090 now.", "We said something else.")
+    assert "The port is 8080 [earlier; see 9:06]." in condensed(odd)
+    pinned = "* 🔴 (9:01) User stated: The port is 8080."
+    assert pinned in condensed(odd, (pinned,)).split("\n")
+    again = condensed(condensed(odd) + "\n* 🟢 (9:07) Agent used read src/a.py, src/a.py")
+    assert again.count("[earlier; see 9:05]") == 1
+
+
+async def test_a_new_thread_is_not_told_what_was_replaced_as_if_it_held(tmp_path: Path) -> None:
+    driver = await Driver.make(tmp_path / "m.db", settings(900, 20_000), observer=Saying())
+    await talk(driver, SAID)
+    carried = await driver.store.read(memory_log.carry_over, "workspace", "t2")
+    assert carried is not None
+    assert any("8080 [earlier" in x for x in carried.lines)
+    assert not any("8080" in x and "[earlier" not in x and "[replaces" not in x for x in carried.lines)
+    await driver.close()
+
+
+def test_the_command_and_the_plain_chat_print_the_marks(capsys: pytest.CaptureFixture[str]) -> None:
+    newer = line("Port: 9090", "12:30", metadata={KEY: [{"text": "The port is 8080", "date": "", "time": ""}]})
+    lines = memory_log.with_earlier([line("The port is 8080"), newer])
+    command._say_lines(lines, False)
+    assert "The port is 8080 [earlier; see 12:30]" in capsys.readouterr().out
+    assert "The port is 8080 [earlier; see 12:30]" in next(words.log_lines(lines))

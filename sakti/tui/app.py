@@ -13,6 +13,7 @@ from textual import constants, events, on
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.driver import Driver
 from textual.getters import query_one
 from textual.screen import Screen
 from textual.widgets import Static
@@ -26,6 +27,7 @@ from sakti.tui import bridge, navigation, welcoming, work
 from sakti.tui.attention import Attention
 from sakti.tui.commands import Commands
 from sakti.tui.completing import Completer
+from sakti.tui.driver import forgiving
 from sakti.tui.following import LOOK
 from sakti.tui.palette import variable_defaults
 from sakti.tui.panes.observations import ObservationsPane
@@ -38,6 +40,7 @@ from sakti.tui.widgets.completions import Completions
 from sakti.tui.widgets.header import Header
 from sakti.tui.widgets.prompt import Prompt
 from sakti.tui.widgets.queue import QueueView
+from sakti.tui.widgets.safe_input import SafeInput
 from sakti.tui.widgets.status import StatusLine
 from sakti.tui.widgets.transcript import Transcript
 from sakti.tui.widgets.visit import VisitBar
@@ -147,6 +150,11 @@ class SaktiApp(work.Work, navigation.Navigation, welcoming.Welcoming, App[int]):
         still = self.session.config.ui.reduced_motion
         self.animation_level = "none" if still else constants.TEXTUAL_ANIMATIONS
         self.prompt.cursor_blink = not still
+        for line in (line for screen in self.screen_stack for line in screen.query(SafeInput)):
+            line.cursor_blink = not still
+
+    def get_driver_class(self) -> type[Driver]:
+        return forgiving(super().get_driver_class())
 
     def compose(self) -> ComposeResult:
         yield Header()

@@ -12,6 +12,7 @@ from sakti.core.config import Config, UiSettings
 from sakti.core.events import ApprovalRequested
 from sakti.tui.app import SaktiApp
 from sakti.tui.attention import sequence
+from sakti.tui.widgets.safe_input import SafeInput
 from tests.tui.conftest import settle
 from tests.tui.test_safety import EVIL
 
@@ -70,6 +71,9 @@ def test_nothing_in_a_text_can_end_the_sequence_early():
 async def test_reduced_motion_stops_what_blinks_and_glides(session):
     session.config = dataclasses.replace(Config(), ui=UiSettings(reduced_motion=True))
     app = SaktiApp(session)
-    async with app.run_test():
+    async with app.run_test() as pilot:
         assert app.animation_level == "none"
         assert not app.prompt.cursor_blink
+        app.open_search("")
+        await pilot.pause()
+        assert not app.screen.query_one(SafeInput).cursor_blink

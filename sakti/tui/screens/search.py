@@ -33,6 +33,7 @@ from sakti.tui.screens.search_rows import (
 )
 from sakti.tui.widgets.chip import Chip
 from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.safe_input import SafeInput
 
 if TYPE_CHECKING:
     from sakti.store.search import Hit, SearchPage
@@ -109,7 +110,7 @@ class SearchScreen(Panel[Any]):
     def compose(self) -> ComposeResult:
         with Vertical(id="panel"):
             yield Static(self._title, id="panel-title", markup=False)
-            yield Input(placeholder="search messages, observations, tasks", id="panel-input", compact=True)
+            yield SafeInput(placeholder="search messages, observations, tasks", id="panel-input", compact=True)
             with Horizontal(id="search-chips"):
                 yield Chip("tab", SCOPES[self._scope], "screen.scope", id="chip-scope")
                 for key, name in (("^k", "kind"), ("^r", "role"), ("^t", "after")):
@@ -147,10 +148,6 @@ class SearchScreen(Panel[Any]):
 
     @on(Input.Changed, "#panel-input")
     def _typed(self) -> None:
-        typed = self.input.value
-        if (safe := sanitise(typed).replace("\n", " ")) != typed:  # pasted: the line would show it as it is
-            self.input.value = safe
-            return
         self._show_chips()
         self._search_soon()
 

@@ -8,7 +8,10 @@ from sakti.core.text import sanitise
 
 
 class SafeInput(Input):
-    """Its value is one line without control characters."""
+    """Its value is one line without control characters. It blinks only where things may move."""
+
+    def on_mount(self) -> None:
+        self.cursor_blink = self.app.animation_level != "none"  # pyright: ignore[reportUnknownMemberType]
 
     def validate_value(self, value: str) -> str:
         return " ".join(sanitise(value).split("\n"))

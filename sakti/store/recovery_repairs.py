@@ -66,6 +66,7 @@ def repair(db: Database, clock: Clock) -> list[str]:
 
     connection: Any = db.connection()
     with connection:
+        db.execute_sql("DELETE FROM task_counts")  # their keys may become the same; they are counted in the end
         tell(_readable_texts(db), "texts had signs that could not be read: � stands for them")
         tell(_known_words(db), "rows had words in them that mean nothing: the usual ones stand for them")
         tell(_readable_json(db), "values could not be read: messages keep their plain text")
@@ -254,7 +255,6 @@ def _derive(db: Database) -> None:
     with connection:
         for kind, there in _STRANGE:
             db.execute_sql(f"DELETE FROM search_docs WHERE kind = ? AND doc_id NOT IN ({there})", (kind,))
-        db.execute_sql("DELETE FROM task_counts")
         for (resource_id,) in db.execute_sql("SELECT DISTINCT resource_id FROM tasks").fetchall():
             checks.count_again(db, resource_id)
             for task in questions.all_live(db, resource_id):

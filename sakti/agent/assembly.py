@@ -131,7 +131,7 @@ def make_toolbox(session: Session) -> Toolbox:
     tools = all_tools(
         session.store,
         resource_id=session.resource_id,
-        session_id=session.session_id,
+        owner=session.owner or None,
         counter=session.counter,
         settings=session.config.memory,
         emit=session.emit,

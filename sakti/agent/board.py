@@ -10,17 +10,21 @@ if TYPE_CHECKING:
 
 
 class BoardActions:
-    """The user's hands on the tasks of a started session. Their claims are the user's, not the agent's."""
+    """The user's hands on the tasks of a started session. Their claims are the user's, not the agent's; what the chat
+    of this window has claimed is theirs to change, what another chat has only with `force`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    async def _write(self, fn: Any, *args: Any) -> Any:
+    async def _write(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
         from sakti.tasks.service import SHELL_CLAIM_MS, Actor
 
         session = self._session
-        actor = Actor(session.resource_id, "user:you", session.clock.now(), name="you", lease_ms=SHELL_CLAIM_MS)
-        return await session.store.write(fn, actor, *args)
+        own = () if session.thread is None else (session.thread.id,)
+        actor = Actor(
+            session.resource_id, "user:you", session.clock.now(), name="you", lease_ms=SHELL_CLAIM_MS, also=own
+        )
+        return await session.store.write(fn, actor, *args, **kwargs)
 
     async def create_task(self, title: str) -> str:
         from sakti.tasks import service
@@ -34,15 +38,15 @@ class BoardActions:
         task, _ = await self._write(service.claim, task_id)
         return f"{task.handle} is yours."
 
-    async def release_task(self, task_id: str) -> str:
+    async def release_task(self, task_id: str, *, force: bool = False) -> str:
         from sakti.tasks import service
 
-        return f"{(await self._write(service.release, task_id)).handle} is open again."
+        return f"{(await self._write(service.release, task_id, force=force)).handle} is open again."
 
-    async def close_task(self, task_id: str, summary: str) -> str:
+    async def close_task(self, task_id: str, summary: str, *, force: bool = False) -> str:
         from sakti.tasks import service
 
-        task, freed = await self._write(service.close, task_id, "completed", summary)
+        task, freed = await self._write(service.close, task_id, "completed", summary, force=force)
         return f"{task.handle} is closed." + (f" Unblocked: {', '.join(t.handle for t in freed)}." if freed else "")
 
     async def reopen_task(self, task_id: str) -> str:
@@ -50,16 +54,16 @@ class BoardActions:
 
         return f"{(await self._write(service.reopen, task_id)).handle} is open again."
 
-    async def depend_task(self, task_id: str, on: str) -> str:
+    async def depend_task(self, task_id: str, on: str, *, force: bool = False) -> str:
         from sakti.tasks import service
 
-        task = await self._write(service.depend, task_id, on, "blocks")
+        task = await self._write(service.depend, task_id, on, "blocks", force=force)
         return f"{task.handle} waits for {on}."
 
-    async def delete_task(self, task_id: str) -> str:
+    async def delete_task(self, task_id: str, *, force: bool = False) -> str:
         from sakti.tasks import service
 
-        task, freed = await self._write(service.delete, task_id)
+        task, freed = await self._write(service.delete, task_id, force=force)
         more = f" Unblocked: {', '.join(t.handle for t in freed)}." if freed else ""
         return f"{task.handle} was deleted.{more} Undo brings it back."
 
@@ -73,4 +77,8 @@ class BoardActions:
     async def undo_task(self) -> str:
         from sakti.tasks import service
 
-        return "; ".join(f"undone: {action} {task.handle}" for action, task in await self._write(service.undo))
+        done = await self._write(service.undo)
+        imported = sum(action == "import" for action, _ in done)
+        if imported > 1:
+            return f"undone: import of {imported} tasks"
+        return "; ".join(f"undone: {action} {task.handle}" for action, task in done)

@@ -66,10 +66,10 @@ from sakti.memory.engine import MemoryEngine
 from sakti.providers import retry
 from sakti.providers.protocol import Completed, Provider, StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
 from sakti.store import messages as message_store
-from sakti.store import tasks as task_store
 from sakti.store import threads as thread_store
 from sakti.store.connection import Database
 from sakti.store.database import Store
+from sakti.store.tasks import claims
 
 DEFAULT_OUTPUT = 8_192  # tokens left free for an answer where nothing says how many a model may write
 LAST_STEP = "This is the last step of this turn: call no tool, sum up what was done and what is still open."
@@ -103,7 +103,7 @@ class Turn:
     before: tuple[Processor, ...]
     after: tuple[Processor, ...]
     guarded: bool = False
-    session_id: str = ""
+    owner: str | None = None  # this process in the claims that it makes (host:pid:uuid)
     require: Callable[[Database], None] = lambda _: None  # raises where the thread is no longer this turn's
     interrupted: bool = False
     random: random.Random = field(default_factory=random.Random)
@@ -459,7 +459,7 @@ async def _append(turn: Turn, message: Message) -> Message:
 
     def append(db: Database) -> Message:
         turn.require(db)
-        task_id = task_store.active(db, message.thread_id, turn.session_id)
+        task_id = claims.active(db, message.thread_id, message.thread_id, turn.owner)
         return message_store.append(db, dataclasses.replace(message, task_id=task_id), paths=paths)
 
     write = asyncio.ensure_future(turn.store.write(append))

@@ -7,6 +7,7 @@ from sakti.core.types import Message, Thread, ToolCallPart, ToolResultPart
 from sakti.store import leases, messages
 from sakti.store.connection import Database
 from sakti.store.database import Store
+from sakti.store.tasks import claims
 
 
 async def answer_open_calls(store: Store, thread: Thread, counter: Counter, owner: str) -> Message | None:
@@ -40,6 +41,12 @@ async def answer_open_calls(store: Store, thread: Thread, counter: Counter, owne
         )
 
     return await store.write(answer)
+
+
+async def take_back_claims(store: Store, thread: Thread, owner: str) -> None:
+    """Go on holding the tasks of a thread whose process is gone: from now on this one works on them."""
+    if await store.read(claims.orphans, thread.resource_id, thread.id):
+        await store.write(claims.adopt, thread.resource_id, thread.id, owner)
 
 
 def _open_calls(db: Database, thread_id: str) -> tuple[ToolCallPart, ...]:

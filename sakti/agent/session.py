@@ -113,8 +113,7 @@ class Session:
         self._approvals: Approvals | None = None
         self._turns = Turns(self)
         self._system_blocks: tuple[Block, ...] = ()
-        self.session_id = ""
-        self.owner = ""  # this session's name in the leases
+        self.owner = ""  # this session's name in leases and claims
         self._newest = -1  # index of the newest message of the thread that memory here knows
         self._thread_is_new = False
 
@@ -195,7 +194,7 @@ class Session:
 
         store = self.store
         store.on_wait, store.on_damage = self.store_waits, self._store_is_damaged
-        self.session_id, self.owner = store.ids.new(), leases.new_owner()
+        self.owner = leases.new_owner()
         for warning in (*self.options.warnings, *store.notices, store.not_saved):
             if warning:
                 self.emit(Notice("warning", "Start", warning))
@@ -373,6 +372,8 @@ class Session:
         if not self._thread_is_new:
             await self._warm_counter()  # the log of an older thread is counted when it is opened
             await resume.answer_open_calls(self.store, thread, self.counter, self.owner)
+            if self.owner and not self.store.read_only_reason:
+                await resume.take_back_claims(self.store, thread, self.owner)
         newest = await self.store.read(messages.page, thread.id, limit=1)
         self._newest = newest[-1].index if newest else -1
         self.usage = await self.store.read(messages.usage_of, thread.id, purpose="actor")

@@ -234,7 +234,7 @@ class Turns:
             before=before,
             after=after,
             guarded=guarded,
-            session_id=session.session_id,
+            owner=session.owner or None,
             require=lease.require,
         )
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sakti.store.search import SearchPage
     from sakti.store.timeline import Moment
     from sakti.store.within import Place
-    from sakti.tasks.service import Board
+    from sakti.tasks.board import Board
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,19 +149,19 @@ class Views:
         return await store.read(messages.get_many, ids)
 
     async def board(self) -> Board:
-        from sakti.tasks import service
+        from sakti.tasks.board import board
 
         session = self._session
         midnight = datetime.datetime.fromtimestamp(session.clock.now() / 1000).replace(
             hour=0, minute=0, second=0, microsecond=0
         )
-        return await session.store.read(service.board, session.resource_id, int(midnight.timestamp() * 1000))
+        return await session.store.read(board, session.resource_id, int(midnight.timestamp() * 1000))
 
     async def board_version(self) -> int:
         """A number that grows with every change of a task, whichever process made it."""
-        from sakti.store import tasks
+        from sakti.store.tasks import questions
 
-        return await self._session.store.read(tasks.last_event, self._session.resource_id)
+        return await self._session.store.read(questions.last_event, self._session.resource_id)
 
     async def task(self, task_id: str) -> Json:
         """All about a task of this workspace: its fields, blockers, edges, history. Raises `TaskError`."""
@@ -171,10 +171,11 @@ class Views:
 
     async def task_messages(self, task_id: str) -> list[Message]:
         """What was said about a task, oldest first."""
-        from sakti.store import messages, tasks
+        from sakti.store import messages
+        from sakti.store.tasks import links
 
         store = self._session.store
-        return await store.read(messages.get_many, await store.read(tasks.said_about, task_id))
+        return await store.read(messages.get_many, await store.read(links.said_about, task_id))
 
     async def search(
         self,

@@ -7,10 +7,10 @@ from typing import Any
 
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
-from sakti.store import tasks as store_tasks
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.tasks import graph, service
+from sakti.store.tasks import questions, rows
+from sakti.tasks import fields, graph, service
 from sakti.tasks.service import Actor
 
 
@@ -63,6 +63,11 @@ async def outcome(store: Store, workspace: str, case: Json) -> Json:
 
 
 def _play(db: Database, actor: Actor, op: Json, prefix: str) -> None:
+    """Play one operation. Only claims name their actor: what follows is done by who holds the task."""
+    if op["op"] not in ("create", "claim"):
+        task = questions.get(db, f"{prefix}{op.get('task') or op.get('id')}")
+        actor = replace(actor, session_id=task.session_id) if task is not None and task.session_id else actor
+
     def at(key: str) -> str:
         return f"{prefix}{op[key]}"
 
@@ -93,9 +98,9 @@ def _play(db: Database, actor: Actor, op: Json, prefix: str) -> None:
 
 def _set_status(db: Database, actor: Actor, text: str, status: str) -> Any:
     task = service.find(db, actor.resource_id, text)
-    service.check("status", status, service.STATUSES)
+    fields.check("status", status, fields.STATUSES)
     if status == "closed":
         return service.close(db, actor, task.id, "completed", "done")
     if task.status == "closed":
         service.reopen(db, actor, task.id)
-    return store_tasks.update(db, task.id, status=status)[0]
+    return rows.update(db, task.id, status=status)[0]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from sakti.core.errors import TaskError
 from sakti.core.types import Json
 from sakti.store.connection import Database
 from sakti.store.database import Store
@@ -20,15 +21,27 @@ from sakti.tasks import queries, service, transfer
 WORDS = "parser token session cache index login export theme queue retry search schema lease budget window".split()
 SIZES = (1_000, 10_000, 50_000)
 ROUNDS = 60
+EPIC, WINDOW = 20, 5_000  # every so manyth task is an epic; how far back edges reach
+MEASURED = ("ready", "list", "search", "board", "show", "explain", "refusal", "create", "close")
 
 
 def lines(count: int, seed: int = 1) -> Iterator[Json]:
-    """Tasks of which a third is closed and one in twenty is an epic; each has two edges to older ones, two in three
-    of them blocks."""
+    """Tasks of which a third is closed and one in twenty is an epic, each with two edges to older ones: two in three
+    wait for a task, or for an epic from before the last `WINDOW`; one in six is a part of a newer epic. So no task
+    waits for an epic that could still get a part which waits for it."""
     chance = random.Random(seed)
     for n in range(count):
-        targets = chance.sample(range(max(0, n - 5_000), n), 2) if n > 1 else []
-        kinds = chance.choices(("blocks", "parent-child", "related"), (4, 1, 1), k=len(targets))
+        edges: dict[tuple[str, str], None] = {}
+        while len(edges) < min(n, 2):
+            kind = chance.choices(("blocks", "parent-child", "related"), (4, 1, 1))[0]
+            on = chance.randrange(max(0, n - WINDOW), n)
+            if kind == "parent-child":
+                on -= on % EPIC
+            elif kind == "blocks" and on % EPIC == 0:
+                on = max(0, on - WINDOW)
+            if kind == "blocks" and on % EPIC == 0 and on + WINDOW > n:
+                kind = "related"
+            edges[f"bench-{on:06d}", kind] = None
         closed = chance.random() < 1 / 3
         title = f"{chance.choice(WORDS)} {chance.choice(WORDS)}: step {n} of {chance.choice(WORDS)}_{n % 977}"
         yield {
@@ -36,10 +49,10 @@ def lines(count: int, seed: int = 1) -> Iterator[Json]:
             "title": title,
             "description": " ".join(chance.choices(WORDS, k=12)),
             "priority": chance.randrange(5),
-            "type": "epic" if n % 20 == 0 else chance.choice(("bug", "feature", "task")),
+            "type": "epic" if n % EPIC == 0 else chance.choice(("bug", "feature", "task")),
             "status": "closed" if closed else "open",
             "created_at": 1_700_000_000_000 + n,
-            "dependencies": [{"on": f"bench-{t:06d}", "type": k} for t, k in zip(targets, kinds, strict=True)],
+            "dependencies": [{"on": on, "type": kind} for on, kind in edges],
         }
 
 
@@ -77,19 +90,37 @@ async def _in_process(store: Store, actor: service.Actor, count: int, rounds: in
         service.close(db, actor, first, "completed", "done in src/a.py", force=True)
         times["close"].append(time.thread_time() - begun)
 
+    def refusal(db: Database, n: int) -> None:
+        changes: tuple[Callable[[], object], ...] = (
+            lambda: service.claim(db, actor, blocked[n]),
+            lambda: service.close(db, actor, blocked[n], "completed", "done"),
+        )
+        for change in changes:
+            begun = time.thread_time()
+            try:
+                change()
+            except TaskError:
+                times["refusal"].append(time.thread_time() - begun)
+
+    first = (await store.read(queries.board, who, 0)).blocked
+    blocked = [chance.choice(first).id for _ in range(rounds)]
     reads: dict[str, Callable[[Database, int], Any]] = {
         "ready": lambda db, _: queries.ready(db, who, 20),
         "list": lambda db, n: queries.list_tasks(db, who, limit=20, offset=n),
         "search": lambda db, n: queries.search(db, who, f"{WORDS[n % len(WORDS)]}_{n * 37 % 977}", 5),
+        "board": lambda db, _: queries.board(db, who, 0),
+        "show": lambda db, n: queries.show(db, who, blocked[n]),
+        "explain": lambda db, n: queries.explain(db, who, blocked[n]),
     }
-    times: dict[str, list[float]] = {"close": []}
+    times: dict[str, list[float]] = {"close": [], "refusal": []}
     for name, fn in reads.items():
         times[name] = [await store.read(_timed, fn, n) for n in range(rounds)]
+    for n in range(rounds):
+        await store.write(refusal, n)
     times["create"] = [await store.write(_timed, create, n) for n in range(rounds)]
     for n in range(rounds):
         await store.write(close, n)
-    order = ("ready", "list", "search", "create", "close")
-    return {name: percentiles([t * 1000 for t in times[name]]) for name in order}
+    return {name: percentiles([t * 1000 for t in times[name]]) for name in MEASURED}
 
 
 def _timed(db: Database, fn: Callable[[Database, int], Any], n: int) -> float:

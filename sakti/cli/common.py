@@ -16,7 +16,7 @@ from sakti.core.text import json_line, sanitise
 
 if TYPE_CHECKING:
     from sakti.agent.session import Options
-    from sakti.store.connection import Database
+    from sakti.store.connection import Connection
     from sakti.store.database import Store
 
 P = ParamSpec("P")
@@ -104,7 +104,7 @@ def database_path() -> Path:
     return Path(settings().config.store.path or resources.data_home() / "sakti.db").expanduser()
 
 
-def ask(fn: Callable[Concatenate[Database, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+def ask(fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """Run `fn(db, …)`, which only reads and in SQL, on the user's database; raises what it raises. No event loop is
     needed where the database is there and of this version."""
     from sakti.store import reading

@@ -12,7 +12,10 @@ from sakti.plain.offer import Offer
 if TYPE_CHECKING:
     from sakti.agent.session import Session
 
-USE = "/tasks create TITLE; claim, release, reopen, tree, said, delete TASK; close TASK SUMMARY; dep TASK ON; undo"
+USE = (
+    "/tasks create TITLE; claim, release, reopen, tree, said, delete TASK; close TASK SUMMARY; dep TASK ON; undo;"
+    " with !, as close!, also what another chat has claimed"
+)
 
 
 class Tasks:
@@ -26,6 +29,8 @@ class Tasks:
     async def run(self, argument: str) -> None:
         """Raises `TaskError` where something is refused, `SaktiError` where it was written wrongly."""
         action, _, rest = argument.strip().partition(" ")
+        force = action.endswith("!")
+        action = action.removesuffix("!")
         first, _, more = rest.strip().partition(" ")
         if not action:
             board = await self._session.views.board()
@@ -40,15 +45,15 @@ class Tasks:
             case "claim":
                 said = [await self._board.claim_task(first)]
             case "release":
-                said = [await self._board.release_task(first)]
+                said = [await self._board.release_task(first, force=force)]
             case "close":
-                said = [await self._board.close_task(first, more.strip())]
+                said = [await self._board.close_task(first, more.strip(), force=force)]
             case "reopen":
                 said = [await self._board.reopen_task(first)]
             case "dep":
-                said = [await self._board.depend_task(first, more.strip())]
+                said = [await self._board.depend_task(first, more.strip(), force=force)]
             case "delete":
-                said = [await self._board.delete_task(first)]
+                said = [await self._board.delete_task(first, force=force)]
             case "undo":
                 said = [await self._board.undo_task()]
             case "tree":

@@ -238,6 +238,10 @@ def board(found: Board) -> list[str]:
     for name, rows, count in zip(("in progress", "ready", "blocked", "done today"), columns, counts, strict=True):
         out.append(f"{name}: {many(count, 'task') if count else 'none'}")
         out += [board_task(row) for row in rows]
+        out += [f"and {count - len(rows)} more"] if count > len(rows) else []
+    if found.container_count:
+        out.append(f"waiting for their children: {many(found.container_count, 'task')}")
+        out += [board_task(row) for row in found.containers]
     return out
 
 
@@ -245,8 +249,14 @@ def board_task(row: BoardTask) -> str:
     parts = [f"{row.handle}, priority {row.priority}, {row.type}: {one_line(row.title, 200)}"]
     if row.blocked_by:
         parts.append(f"waits for {', '.join(row.blocked_by)}")
+    if row.waits_for_children:
+        count = row.waits_for_children
+        parts.append("waits for its open child" if count == 1 else f"waits for its {count} open children")
     if row.assignee:
-        parts.append(f"claimed by {one_line(row.assignee, 40)}")
+        parts.append(f"for {one_line(row.assignee, 40)}")
+    if row.held_by:
+        held = one_line(row.held_by.removeprefix("shell:").removeprefix("user:"), 60)
+        parts.append(f"claimed by {held}" + (", whose process has ended" if row.abandoned else ""))
     if row.ready_to_close:
         parts.append("ready to close")
     return "; ".join(parts)

@@ -1,18 +1,31 @@
-"""The open database as the functions of this package are given it: queries run as `query.execute(db)`, or in SQL."""
+"""What functions of this package are given as the open database."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
     import apsw
     from peewee import Database
 else:
-    Database = object  # a name for annotations: a program that only reads does without peewee (see `reading`)
+    Database = object  # a name for annotations: a program that only asks does without peewee (see `reading`)
 
-__all__ = ["Database", "plain"]
+__all__ = ["Connection", "Database", "plain"]
+
+
+class Connection(Protocol):
+    """Something that executes SQL: peewee's `Database`, on which queries run as `query.execute(db)`; or the bare
+    connection of a program that asks one question and ends. A function that takes this needs no more than SQL."""
+
+    def execute_sql(self, sql: str, params: Any = None) -> Any:
+        """Execute one statement and return its cursor (`fetchone`, `fetchall`, iteration)."""
+        ...
+
+    def connection(self) -> Any:
+        """Return apsw's connection."""
+        ...
 
 
 class _Plain:

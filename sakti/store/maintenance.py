@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from sakti.core.errors import StoreError
-from sakti.store import damage, failures, index_upkeep, migrate, reading, search_index, tasks
+from sakti.store import damage, failures, index_upkeep, migrate, reading, search_index
 from sakti.store.connection import Database
 from sakti.store.memory import integrity as memory_integrity
+from sakti.store.tasks import checks, deadlocks
+from sakti.store.tasks import rows as task_rows
 
 COUNTED = (
     "threads",
@@ -66,7 +68,21 @@ def check(db: Database, *, deep: bool = True) -> list[Finding]:
     detail = "; ".join(wrong.values()) or "each observed message is in the log once"
     found.append(Finding("memory", not wrong, detail, INDEX, mendable=True))
     found.append(Finding("messages", gaps == 0, f"{gaps} threads with gaps", REPORT))
-    return found
+    return [*found, *_check_tasks(db)]
+
+
+def _check_tasks(db: Database) -> list[Finding]:
+    """Is every count of the task graph right, and is there no ring of tasks that wait for each other?"""
+    stale = len(checks.find_stale(db))
+    detail = f"{stale} workspaces are out of step" if stale else "in step"
+    rings = deadlocks.find_deadlocks(db)
+    told = "; ".join(f"{' → '.join(ring.path)} in {ring.resource_id}" for ring in rings[:5])
+    more = f"; and {len(rings) - 5} more" if len(rings) > 5 else ""
+    mend = "Nothing on such a path can start: take one dependency away with `sakti tasks dep TASK ON --remove`."
+    return [
+        Finding("task counts", not stale, detail, INDEX, mendable=True),
+        Finding("task graph", not rings, f"{told}{more}" if rings else "no tasks wait for each other", mend),
+    ]
 
 
 def integrity_findings(db: Database) -> list[Finding]:
@@ -127,7 +143,7 @@ def index_tasks(db: Database, ids: Sequence[str]) -> None:
     for task_id, title in db.execute_sql(
         f"SELECT id, title FROM tasks WHERE id IN ({', '.join('?' * len(ids))})", list(ids)
     ).fetchall():
-        tasks.update(db, task_id, title=title)
+        task_rows.update(db, task_id, title=title)
 
 
 _UNINDEXED = (

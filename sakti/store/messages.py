@@ -9,10 +9,11 @@ from typing import Any
 
 from sakti.core.errors import StoreError
 from sakti.core.types import Json, Message, Usage, plain_text
-from sakti.store import codec, search_index, tasks
+from sakti.store import codec, search_index
 from sakti.store.connection import Database
 from sakti.store.models import MessageRow, StepRow
 from sakti.store.rows import insert
+from sakti.store.tasks import links
 
 _COLUMNS = (
     "id, thread_id, resource_id, role, parts, created_at, message_index, token_count, part_tokens, token_counter,"
@@ -57,7 +58,7 @@ def append(db: Database, message: Message, *, index_text: str | None = None, pat
     )
     db.execute_sql("UPDATE threads SET updated_at = ? WHERE id = ?", (message.created_at, message.thread_id))
     if message.task_id is not None:
-        tasks.link(db, message.task_id, message.id, "output", message.created_at)
+        links.add(db, message.task_id, message.id, "output", message.created_at)
     if message.state == "saved":
         _index(db, message, index, raw if index_text is None else index_text, paths)
     return dataclasses.replace(message, index=index)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from sakti.store.connection import Database
+from sakti.store.connection import Connection, Database
 
 if TYPE_CHECKING:
     from sakti.core.clock import Clock
@@ -27,7 +27,7 @@ def _files() -> dict[int, str]:
 LATEST = max(_files())
 
 
-def current_version(db: Database) -> int:
+def current_version(db: Connection) -> int:
     """The number of the last migration that was applied; 0 for an empty database."""
     if not db.execute_sql("SELECT 1 FROM sqlite_schema WHERE name = 'schema_migrations'").fetchone():
         return 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from peewee import FloatField, IntegerField, Model, TextField
+from peewee import CompositeKey, FloatField, IntegerField, Model, TextField
 
 
 class JsonField(TextField):
@@ -219,6 +219,7 @@ class TaskRow(Row):
     summary = TextField(null=True)
     compaction_level = IntegerField(default=0)
     compacted_at = IntegerField(null=True)
+    claim_owner = TextField(null=True)
     original = JsonField(null=True)
     metadata = JsonField(default=dict)
     created_at = IntegerField()
@@ -233,6 +234,48 @@ class TaskRow(Row):
         table_name = "tasks"
 
 
+class TaskEdgeRow(Model):
+    task_id = TextField()
+    depends_on = TextField()
+    type = TextField()
+    created_at = IntegerField()
+
+    class Meta:
+        table_name = "task_dependencies"
+        primary_key = CompositeKey("task_id", "depends_on", "type")
+
+
+class TaskLabelRow(Model):
+    task_id = TextField()
+    label = TextField()
+
+    class Meta:
+        table_name = "task_labels"
+        primary_key = CompositeKey("task_id", "label")
+
+
+class TaskMessageRow(Model):
+    task_id = TextField()
+    message_id = TextField()
+    relation = TextField()
+    created_at = IntegerField()
+
+    class Meta:
+        table_name = "task_messages"
+        primary_key = CompositeKey("task_id", "message_id")
+
+
+class TaskCountRow(Model):
+    resource_id = TextField()
+    state = TextField()
+    type = TextField()
+    count = IntegerField(default=0)
+
+    class Meta:
+        table_name = "task_counts"
+        primary_key = CompositeKey("resource_id", "state", "type")
+
+
 class TaskEventRow(Model):
     pk = IntegerField(primary_key=True)
     task_id = TextField()
@@ -243,6 +286,7 @@ class TaskEventRow(Model):
     after = JsonField(null=True)
     created_at = IntegerField()
     undone_at = IntegerField(null=True)
+    batch = TextField(null=True)
 
     class Meta:
         table_name = "task_events"
@@ -278,6 +322,10 @@ MODELS: tuple[type[Model], ...] = (
     CompactionRow,
     WorkingMemoryRow,
     TaskRow,
+    TaskEdgeRow,
+    TaskLabelRow,
+    TaskMessageRow,
+    TaskCountRow,
     TaskEventRow,
     SearchDocRow,
 )

@@ -14,7 +14,7 @@ import apsw
 
 from sakti.core.errors import SaktiError
 from sakti.store import migrate, opening
-from sakti.store.connection import Database, plain
+from sakti.store.connection import Connection, plain
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -49,7 +49,7 @@ def another(connection: apsw.Connection) -> apsw.Connection:
     return made
 
 
-def ask(path: Path, fn: Callable[Concatenate[Database, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+def ask(path: Path, fn: Callable[Concatenate[Connection, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
     """Run `fn(db, …)`, which only reads and in SQL, in one transaction on the database at `path`. Raises `NotReady`."""
     try:
         # not READONLY: such a connection leaves the files behind that it needs beside a database in WAL mode

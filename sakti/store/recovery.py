@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PIECE = 2_000  # rows that are copied at once where all is well
 MARGIN = 2_000  # row numbers that are tried behind the last one that is known, where the end of a table is lost
 HEADER = 100  # bytes at the beginning of a database
-_SKIPPED = ("schema_migrations", "search_words", "search_trigrams", "task_words")  # made anew
+_SKIPPED = ("schema_migrations", "search_words", "search_trigrams", "task_words", "task_counts")  # made anew
 _OWNERS = (
     "SELECT id FROM main.tasks UNION SELECT id FROM main.observational_memory"
     " UNION SELECT resource_id FROM main.threads"

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from sakti.core.ids import TimeIds
-from sakti.store import damage, maintenance, search_index, task_graph, tasks, thread_removal
+from sakti.store import damage, maintenance, search_index, thread_removal
 from sakti.store.connection import Database
 from sakti.store.memory import as_line, integrity
+from sakti.store.tasks import checks, questions
+from sakti.store.tasks import rows as task_rows
 
 if TYPE_CHECKING:
     from sakti.core.clock import Clock
@@ -64,6 +66,7 @@ def repair(db: Database, clock: Clock) -> list[str]:
 
     connection: Any = db.connection()
     with connection:
+        db.execute_sql("DELETE FROM task_counts")  # their keys may become the same; they are counted in the end
         tell(_readable_texts(db), "texts had signs that could not be read: � stands for them")
         tell(_known_words(db), "rows had words in them that mean nothing: the usual ones stand for them")
         tell(_readable_json(db), "values could not be read: messages keep their plain text")
@@ -253,9 +256,9 @@ def _derive(db: Database) -> None:
         for kind, there in _STRANGE:
             db.execute_sql(f"DELETE FROM search_docs WHERE kind = ? AND doc_id NOT IN ({there})", (kind,))
         for (resource_id,) in db.execute_sql("SELECT DISTINCT resource_id FROM tasks").fetchall():
-            task_graph.refresh_all(db, resource_id)
-            for task in tasks.all_live(db, resource_id):
-                tasks.update(db, task.id, title=task.title)  # indexes it
+            checks.count_again(db, resource_id)
+            for task in questions.all_live(db, resource_id):
+                task_rows.update(db, task.id, title=task.title)  # indexes it
         for (thread_id,) in db.execute_sql("SELECT id FROM threads WHERE deleted_at IS NULL").fetchall():
             if _has_unknown_lines(db, thread_id):
                 thread_removal.index_lines(db, thread_id)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sakti.store import search_rank
-from sakti.store.connection import Database
+from sakti.store.connection import Connection
 from sakti.store.search_index import pieces
 from sakti.store.search_query import (
     KINDS,
@@ -116,7 +116,7 @@ class _Place:
 
 
 def search(
-    db: Database,
+    db: Connection,
     text: str,
     scope: Scope,
     *,
@@ -163,7 +163,7 @@ def search(
 # --- words --------------------------------------------------------------------------------------------------
 
 
-def _by_words(db: Database, words: list[str], query: Query, place: _Place) -> tuple[list[Candidate], bool]:
+def _by_words(db: Connection, words: list[str], query: Query, place: _Place) -> tuple[list[Candidate], bool]:
     ranked = list(dict.fromkeys([*words, *terms(" ".join(query.phrases))]))[:MAX_TERMS]
     newest, documents = _documents(db, ranked)
     if newest > LARGE:  # get_user is a phrase of common words; getuser stands for it
@@ -184,12 +184,12 @@ def _by_words(db: Database, words: list[str], query: Query, place: _Place) -> tu
     return found, floor > 0
 
 
-def _newest(db: Database) -> int:
+def _newest(db: Connection) -> int:
     return db.execute_sql("SELECT coalesce(max(pk), 0) FROM search_docs").fetchone()[0]
 
 
 def _documents(
-    db: Database, words: Sequence[str], table: str = "search_words", sample: int = SAMPLE
+    db: Connection, words: Sequence[str], table: str = "search_words", sample: int = SAMPLE
 ) -> tuple[int, dict[str, int]]:
     """How many texts there are, and in how many each word is: estimated from the newest, since counting all would
     cost what it is to save."""
@@ -220,7 +220,7 @@ def _within_budget(words: list[str], documents: Mapping[str, int], newest: int, 
     return words, max(1, newest - newest * budget // max(1, sum(cost.values())))
 
 
-def _corrected(db: Database, words: list[str], text: str, large: bool) -> list[str]:
+def _corrected(db: Connection, words: list[str], text: str, large: bool) -> list[str]:
     """`words` of `text` with each that was typed and that no text has followed by the nearest ones, one letter away
     (one edit or transposition: 80 % of slips, Damerau 1964). The first two letters are taken as right (three where
     there are many texts); an identifier whose pieces are all words has no slip in it."""
@@ -241,7 +241,7 @@ def _corrected(db: Database, words: list[str], text: str, large: bool) -> list[s
     return list(dict.fromkeys(out))[:MAX_TERMS]
 
 
-def _near(db: Database, word: str, right: int) -> list[tuple[int, str]]:
+def _near(db: Connection, word: str, right: int) -> list[tuple[int, str]]:
     """(texts, term) of what the index has one letter away, behind the `right` first ones. One edit leaves the first
     or the last half (less one letter, for a swap in the middle) as it is."""
     half = len(word) // 2 - 1
@@ -256,7 +256,7 @@ def _near(db: Database, word: str, right: int) -> list[tuple[int, str]]:
     return [(doc, term) for doc, term in rows if _one_edit(word, term)]
 
 
-def _exists(db: Database, word: str, large: bool) -> bool:
+def _exists(db: Connection, word: str, large: bool) -> bool:
     """Is it a word of some text, or a part of one? Among many texts parts are too costly to tell; there a part
     counts as a slip, which adds words to the query and takes none away."""
     return any(
@@ -296,7 +296,7 @@ def _quoted(term: str) -> str:
 # --- trigrams -----------------------------------------------------------------------------------------------
 
 
-def _by_trigrams(db: Database, query: Query, place: _Place, large: bool) -> tuple[list[Candidate], bool]:
+def _by_trigrams(db: Connection, query: Query, place: _Place, large: bool) -> tuple[list[Candidate], bool]:
     """Texts that contain the tokens of the query; where those are few, texts that share three-letter pieces with
     it (a slip of the finger). Of each the newest, if there are many."""
     tokens = [t for t in dict.fromkeys(TOKEN.findall(query.text)) if len(t) >= 3 and t.lower() not in STOP_WORDS]
@@ -309,7 +309,7 @@ def _by_trigrams(db: Database, query: Query, place: _Place, large: bool) -> tupl
     return _containing(db, list(dict.fromkeys(letters[i : i + 3] for i in range(len(letters) - 2))), place)
 
 
-def _containing(db: Database, parts: Sequence[str], place: _Place) -> tuple[list[Candidate], bool]:
+def _containing(db: Connection, parts: Sequence[str], place: _Place) -> tuple[list[Candidate], bool]:
     """Texts with most of `parts`, in the order of BM25 over what comes into question, and whether there are older
     ones that were not looked at."""
     keys, rarity, cut = _newest_with(db, "search_trigrams", parts, POSTINGS)
@@ -319,7 +319,7 @@ def _containing(db: Database, parts: Sequence[str], place: _Place) -> tuple[list
 
 
 def _newest_with(
-    db: Database, table: str, parts: Sequence[str], postings: int
+    db: Connection, table: str, parts: Sequence[str], postings: int
 ) -> tuple[list[int], dict[str, float], bool]:
     """Keys of texts with most of `parts` (weighed by their idf), equals newest first; the idf of each part; whether
     older texts were not looked at: common parts are looked up among the newest, and only rank what rare ones found
@@ -357,7 +357,7 @@ _COLUMNS = (
 _FROM = "search_docs d LEFT JOIN threads t ON t.id = d.thread_id"
 
 
-def _of(db: Database, keys: Sequence[int], place: _Place) -> list[Candidate]:
+def _of(db: Connection, keys: Sequence[int], place: _Place) -> list[Candidate]:
     """Those of `keys` that pass the filters, in their order, at most 300."""
     found: list[Candidate] = []
     for start in range(0, len(keys), CANDIDATES):
@@ -373,7 +373,7 @@ def _of(db: Database, keys: Sequence[int], place: _Place) -> list[Candidate]:
     return found[:CANDIDATES]
 
 
-def _candidates(db: Database, table: str, rank: str, match: str, place: _Place) -> list[Candidate]:
+def _candidates(db: Connection, table: str, rank: str, match: str, place: _Place) -> list[Candidate]:
     """The best in bm25 order. The filters are looked at for the best alone, unless those do not suffice: a join for
     each of 200,000 rows costs more than the ranking itself."""
     wide = WIDE if len(place.values) <= 1 else 2 * WIDE
@@ -402,7 +402,7 @@ def _candidates(db: Database, table: str, rank: str, match: str, place: _Place) 
     return [Candidate(row[1], -row[0], *row[2:]) for row in rows]  # bm25 is the lower the better
 
 
-def _neighbours(db: Database, found: Sequence[Candidate], place: _Place) -> list[Candidate]:
+def _neighbours(db: Connection, found: Sequence[Candidate], place: _Place) -> list[Candidate]:
     """The messages before and after each of `found` that pass the filters."""
     wanted = {(c.thread_id, c.position + step) for c in found if c.kind == "message" for step in (-1, 1)}
     wanted -= {c.place for c in found}
@@ -418,7 +418,7 @@ def _neighbours(db: Database, found: Sequence[Candidate], place: _Place) -> list
     return [Candidate(row[0], 0.0, *row[1:]) for row in rows]
 
 
-def _rows(db: Database, keys: Sequence[int]) -> dict[int, tuple[Any, ...]]:
+def _rows(db: Connection, keys: Sequence[int]) -> dict[int, tuple[Any, ...]]:
     if not keys:
         return {}
     rows = db.execute_sql(
@@ -462,7 +462,7 @@ def _filters(query: Query, scope: Scope) -> tuple[str, list[object]]:
     return " AND ".join(clauses), values
 
 
-def _like(db: Database, query: Query, place: _Place) -> list[Candidate]:
+def _like(db: Connection, query: Query, place: _Place) -> list[Candidate]:
     """Everything newest first where only filters were typed; else texts that contain what was typed."""
     needles = [w for w in (query.text, *query.phrases, *query.prefixes) if w]
     if not needles and place.where == "1 = 1":
@@ -483,7 +483,7 @@ def _like(db: Database, query: Query, place: _Place) -> list[Candidate]:
     return [Candidate(row[0], 1.0 - i / (len(rows) + 1), *row[1:]) for i, row in enumerate(rows)]
 
 
-def _without_excluded(db: Database, found: list[Candidate], query: Query) -> list[Candidate]:
+def _without_excluded(db: Connection, found: list[Candidate], query: Query) -> list[Candidate]:
     if not query.excluded or not found:
         return found
     texts = _rows(db, [c.pk for c in found])

@@ -16,6 +16,7 @@ from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.maintenance import Finding
 from sakti.store.memory import integrity as memory_integrity
+from sakti.store.tasks import checks, graph
 
 T = TypeVar("T")
 
@@ -77,6 +78,12 @@ async def mended(store: Store, finding: Finding) -> Finding:
         wrong = await store.read(memory_integrity.check)
         done = [await store.write(memory_integrity.mend, record, store.clock.now()) for record in wrong]
         return Finding("memory", True, f"repaired: {'; '.join(filter(None, done))}")
+    if finding.name == "task counts":
+        stale = await store.read(checks.find_stale)
+        for resource_id in stale:
+            await each(store, await store.read(checks.task_ids, resource_id), graph.refresh)
+            await store.write(checks.tally, resource_id)
+        return Finding("task counts", True, f"{len(stale)} workspaces were out of step: counted again")
     table = finding.name
     if table == search_index.TASKS:
         await store.write(index_upkeep.empty, table)

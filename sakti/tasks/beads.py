@@ -17,13 +17,18 @@ from typing import Any, cast
 from sakti.core.errors import TaskError
 from sakti.core.ids import Ids
 from sakti.core.types import Json
-from sakti.store import foreign, task_graph
-from sakti.store import tasks as store
+from sakti.store import foreign
 from sakti.store.connection import Database
-from sakti.store.tasks import Task
+from sakti.store.tasks import edges as store_edges
+from sakti.store.tasks import events, questions, rows
+from sakti.store.tasks import graph as store_graph
+from sakti.store.tasks.row import Task
+from sakti.store.tasks.rows import Sourced
 from sakti.tasks import graph as g
-from sakti.tasks import service
-from sakti.tasks.transfer import parse
+from sakti.tasks.admission import Gate
+from sakti.tasks.changes import Actor, log, new_handle
+from sakti.tasks.fields import STATUSES, TYPES, check_priority, check_text, clean_labels, clean_title
+from sakti.tasks.transfer import parse, split_lines
 
 SOURCE = "beads"
 NAMES = ("issues.jsonl", "beads.jsonl")  # newer and older versions of bd
@@ -34,7 +39,8 @@ _NOT_DONE = ("wontfix", "won't", "wont fix", "not planned", "obsolete", "invalid
 @dataclass(slots=True)
 class Report:
     """What an import did. `skipped` and `notes` pair the id of an issue with a sentence; `cycles` are edges that were
-    left out, each as the whole path that it would have closed."""
+    left out, each as the whole path that it would have closed; `gone` are issues that came before and that the source
+    has no more (their tasks stay)."""
 
     imported: int = 0
     updated: int = 0
@@ -43,6 +49,7 @@ class Report:
     skipped: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     notes: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     cycles: list[list[str]] = field(default_factory=list[list[str]])
+    gone: list[str] = field(default_factory=list[str])
 
 
 class DryRun(Exception):
@@ -54,7 +61,7 @@ class DryRun(Exception):
 
 
 def read(path: Path) -> list[Json]:
-    """The issues at `path`. Raises `TaskError`: "no_input" where there is nothing, "invalid" what cannot be read."""
+    """Return the issues at `path`. Raises `TaskError`: no_input where there is nothing, invalid where it is broken."""
     file = _find(path)
     if file.suffix in (".db", ".sqlite", ".sqlite3"):
         return foreign.beads_issues(file)
@@ -63,7 +70,7 @@ def read(path: Path) -> list[Json]:
     except (OSError, UnicodeDecodeError) as e:
         raise TaskError(f"{file} cannot be read: {e}.", code="invalid") from e
     try:
-        return [line for line in parse(text.splitlines()) if line.get("_type", "issue") == "issue"]
+        return [line for line in parse(split_lines(text)) if line.get("_type", "issue") == "issue"]
     except TaskError as e:
         raise TaskError(f"{file}: {e.message} Nothing was imported.", code="invalid") from e
 
@@ -82,68 +89,140 @@ def _find(path: Path) -> Path:
     raise TaskError(f"There is {what} at {path}. Name a `.beads` folder, or what `bd export` wrote.", code="no_input")
 
 
-def bring_in(db: Database, actor: service.Actor, ids: Ids, issues: Iterable[Json], dry_run: bool = False) -> Report:
+def bring_in(db: Database, actor: Actor, ids: Ids, issues: Iterable[Json], dry_run: bool = False) -> Report:
     """Add what is new and change what changed, in the caller's transaction. With `dry_run` raises `DryRun`."""
-    report = Report()
-    known = store.by_source(db, actor.resource_id, SOURCE)
-    tasks: dict[str, str] = {}  # an issue's id → its task's, of all that are on the board
-    edges: list[tuple[str, Json, Json]] = []
+    coming = _Import(db, actor, ids, Report(), ids.new())
+    known = rows.by_source(db, actor.resource_id, SOURCE)
+    pairs: list[tuple[str, Json, Json]] = []  # an issue's id, what it said before, what it says
     for issue in issues:
         name = str(issue["id"])
         before = known.get(name)
-        if before is not None and before.deleted:
-            report.skipped.append((name, "it was deleted here; `sakti tasks restore` brings it back"))
-        elif issue.get("status") == "tombstone" or issue.get("deleted_at"):
-            report.skipped.append((name, "it was deleted in beads"))
-        elif name in tasks:
-            report.skipped.append((name, "it is there twice; the first one counts"))
-        else:
-            try:
-                task_id = _bring_one(db, actor, ids, issue, before, report)
-            except TaskError as e:
-                report.skipped.append((name, e.message))
-                continue
-            tasks[name] = task_id
-            edges.append((name, before.original if before is not None else {}, issue))
-    for name, old, new in edges:
-        _connect(db, actor, name, old, new, tasks, report)
-    task_graph.refresh_all(db, actor.resource_id)
+        if reason := _why_not(issue, before, name in coming.tasks):
+            coming.report.skipped.append((name, reason))
+            continue
+        try:
+            coming.tasks[name] = coming.bring_one(issue, before)
+        except TaskError as e:
+            coming.report.skipped.append((name, e.message))
+            continue
+        pairs.append((name, before.original if before is not None else {}, issue))
+    met = {*coming.tasks, *(name for name, _ in coming.report.skipped)}
+    coming.report.gone += sorted(name for name, task in known.items() if name not in met and not task.deleted)
+    coming.connect(pairs)
+    store_graph.refresh_all(db, actor.resource_id)
     if dry_run:
-        raise DryRun(report)
-    return report
+        raise DryRun(coming.report)
+    return coming.report
 
 
-def _bring_one(
-    db: Database, actor: service.Actor, ids: Ids, issue: Json, before: store.Sourced | None, report: Report
-) -> str:
-    """Insert or update the task of an issue; returns its id. Raises `TaskError` for values that no task can have."""
-    name = str(issue["id"])
-    fields = _fields(issue, actor.now)
-    if before is None:
-        task = _task(db, actor, ids.new(), name, fields)
-        store.insert(db, task)
-        store.add_event(db, task, "import", actor.name, actor.now, None, dataclasses.asdict(task))
-        report.imported += 1
-    elif before.original == issue:
-        report.unchanged += 1
-        return before.task_id
-    else:
-        old = _fields(before.original, actor.now)
+def _why_not(issue: Json, before: Sourced | None, is_twice: bool) -> str:
+    """Say why an issue does not come in, "" where it does."""
+    if before is not None and before.deleted:
+        return "it was deleted here; `sakti tasks restore` brings it back"
+    if issue.get("status") == "tombstone" or issue.get("deleted_at"):
+        return "it was deleted in beads"
+    return "it is there twice; the first one counts" if is_twice else ""
+
+
+@dataclass(slots=True)
+class _Import:
+    """One run. `tasks` are the ids of issues, each with its task's, of all that are on the board; `batch` is what its
+    events share, so that one undo takes them back."""
+
+    db: Database
+    actor: Actor
+    ids: Ids
+    report: Report
+    batch: str
+    tasks: dict[str, str] = field(default_factory=dict[str, str])
+
+    def bring_one(self, issue: Json, before: Sourced | None) -> str:
+        """Insert or update the task of an issue; return its id. Raises `TaskError` for values that no task can have."""
+        db, name = self.db, str(issue["id"])
+        check_text("the issue", issue)
+        fields = _fields(issue, self.actor.now)
+        if before is None:
+            task = _task(db, self.actor, self.ids.new(), name, fields)
+            rows.insert(db, task)
+            events.add(db, task, "import", self.actor.name, self.actor.now, batch=self.batch)
+            self.report.imported += 1
+        elif before.original == issue:
+            self.report.unchanged += 1
+            return before.task_id
+        else:
+            task = self._update(before, fields)
+            self.report.updated += 1
+        rows.set_source(db, task.id, SOURCE, name, issue)
+        self.report.notes += [(name, note) for note in _notes(issue)]
+        return task.id
+
+    def _update(self, before: Sourced, fields: Json) -> Task:
+        """Change what changed in the source since; what was changed here alone stays."""
+        old = _fields(before.original, self.actor.now)
         changed = {k: v for k, v in fields.items() if v != old[k]}
-        task = store.get(db, before.task_id)
+        task = questions.get(self.db, before.task_id)
         assert task is not None
         if changed:
             labels = changed.pop("labels", None)
             if changed.get("status", "in_progress") != "in_progress":
-                changed |= {"session_id": None, "claimed_at": None, "claim_expires_at": None}
+                changed |= dict.fromkeys(("session_id", "claim_owner", "claimed_at", "claim_expires_at"))
             if labels is not None:
-                store.set_labels(db, task.id, labels)
-            now, _ = store.update(db, task.id, **{"updated_at": actor.now, **changed})
-            store.add_event(db, now, "update", actor.name, actor.now, dataclasses.asdict(task), dataclasses.asdict(now))
-        report.updated += 1
-    store.set_metadata(db, task.id, {"source": SOURCE, "source_id": name, "original": issue})
-    report.notes += [(name, note) for note in _notes(issue)]
-    return task.id
+                rows.set_labels(self.db, task.id, labels)
+            now, _ = rows.update(self.db, task.id, **{"updated_at": self.actor.now, **changed})
+            log(self.db, self.actor, task, now, "update", batch=self.batch)
+        return task
+
+    def connect(self, pairs: Sequence[tuple[str, Json, Json]]) -> None:
+        """Take away the edges that issues no longer have, add those that they did not have before."""
+        edges = {name: (_edges(old), _edges(new)) for name, old, new in pairs}
+        for name, (before, after) in edges.items():
+            for on, kind in before.keys() - after.keys():
+                if on in self.tasks:
+                    self._remove(self.tasks[name], self.tasks[on], kind)
+        new = [
+            (name, on, kind)
+            for name, (before, after) in edges.items()
+            for on, kind in after
+            if (on, kind) not in before
+        ]
+        coming = [(self.tasks[a], self.tasks[b], kind) for a, b, kind in new if b in self.tasks]
+        gate = Gate(self.db, self.actor.resource_id, coming)
+        was_there = {name for name, old, _ in pairs if old}
+        for name, on, kind in new:
+            theirs = edges[name][1][on, kind]
+            if on not in self.tasks:
+                self._note(name, f"its {theirs} edge to {on} was left out: that issue did not come in")
+                continue
+            edge = (self.tasks[name], self.tasks[on], kind)
+            refused = gate.admit(edge)
+            if refused is None:
+                self.report.dependencies += self._put(edge, was_there=name in was_there)
+                if theirs != kind:
+                    self._note(name, f"its {theirs} edge to {on} is {kind} here")
+            elif refused.cycle:
+                self.report.cycles.append(list(refused.cycle))
+            else:
+                self._note(name, f"its {theirs} edge to {on} was left out: {refused.reason}")
+
+    def _note(self, name: str, note: str) -> None:
+        self.report.notes.append((name, note))
+
+    def _put(self, edge: tuple[str, str, str], *, was_there: bool) -> bool:
+        task, on, kind = edge
+        added = store_edges.add(self.db, task, on, kind, self.actor.now, count=False)
+        if added and was_there:  # the edges of what is new go with it
+            self._log_edge(edge, add=True)
+        return added
+
+    def _remove(self, task: str, on: str, kind: str) -> None:
+        if store_edges.remove(self.db, task, on, kind, count=False)[0]:
+            self._log_edge((task, on, kind), add=False)
+
+    def _log_edge(self, edge: tuple[str, str, str], *, add: bool) -> None:
+        task = questions.get(self.db, edge[0])
+        if task is not None:
+            told: Json = {"on": edge[1], "type": edge[2], "add": add}
+            events.add(self.db, task, "dep", self.actor.name, self.actor.now, None, told, batch=self.batch)
 
 
 def _fields(issue: Json, now: int) -> Json:
@@ -153,30 +232,30 @@ def _fields(issue: Json, now: int) -> Json:
     created = _time(issue.get("created_at"), now)
     priority = issue.get("priority")
     priority = 2 if priority is None else priority
-    service.check_priority(priority)
+    check_priority(priority)
     reason = _text(issue, "close_reason")
     return {
-        "title": service.clean_title(issue.get("title")),
+        "title": clean_title(issue.get("title")),
         "description": _description(issue),
-        "status": status if status in service.STATUSES else "open",
+        "status": status if status in STATUSES else "open",
         "priority": priority,
-        "type": issue["issue_type"] if issue.get("issue_type") in service.TYPES else "task",
+        "type": issue["issue_type"] if issue.get("issue_type") in TYPES else "task",
         "assignee": _text(issue, "assignee") or None,
         "close_reason": _reason(reason) if closed else None,
         "summary": reason or None,
         "created_at": created,
         "updated_at": _time(issue.get("updated_at"), created),
         "closed_at": _time(issue.get("closed_at"), created) if closed else None,
-        "labels": tuple(service.clean_labels(_list(issue.get("labels")))),
+        "labels": tuple(clean_labels(_list(issue.get("labels")))),
     }
 
 
-def _task(db: Database, actor: service.Actor, task_id: str, name: str, fields: Json) -> Task:
-    free = len(name) <= 40 and not store.has_handle(db, actor.resource_id, name)
+def _task(db: Database, actor: Actor, task_id: str, name: str, fields: Json) -> Task:
+    free = len(name) <= 40 and not questions.has_handle(db, actor.resource_id, name)
     return Task(
         id=task_id,
         resource_id=actor.resource_id,
-        handle=name if free else service.new_handle(db, actor.resource_id, task_id),
+        handle=name if free else new_handle(db, actor.resource_id, task_id),
         session_id=None,
         claimed_at=None,
         claim_expires_at=None,
@@ -200,9 +279,9 @@ def _description(issue: Json) -> str:
 
 def _notes(issue: Json) -> Iterable[str]:
     status, kind = issue.get("status") or "open", issue.get("issue_type") or "task"
-    if status not in service.STATUSES:
+    if status not in STATUSES:
         yield f"its status {status!r} is open here" + ("; what blocks it are its edges" if status == "blocked" else "")
-    if kind not in service.TYPES:
+    if kind not in TYPES:
         yield f"its type {kind!r} is task here"
 
 
@@ -222,30 +301,6 @@ def _edges(issue: Json) -> dict[tuple[str, str], str]:
         if on := _text(edge, "depends_on_id"):
             out.setdefault((on, kind if kind in g.EDGE_TYPES else g.RELATED), kind)
     return out
-
-
-def _connect(
-    db: Database, actor: service.Actor, name: str, old: Json, new: Json, tasks: dict[str, str], report: Report
-) -> None:
-    """Add the edges that an issue did not have before, take away those that it no longer has."""
-    before, after = _edges(old), _edges(new)
-    for on, kind in before.keys() - after.keys():
-        if on in tasks:
-            store.remove_edge(db, tasks[name], tasks[on], kind)
-    for (on, kind), theirs in after.items():
-        if (on, kind) in before:
-            continue
-        if on not in tasks:
-            report.notes.append((name, f"its {theirs} edge to {on} was left out: that issue did not come in"))
-        elif on == name:
-            report.cycles.append([name, name])
-        elif kind in (g.BLOCKS, g.PARENT) and (cycle := task_graph.find_cycle(db, tasks[name], tasks[on])):
-            names = store.get_many(db, set(cycle))
-            report.cycles.append([names[t].handle for t in cycle])
-        else:
-            report.dependencies += store.add_edge(db, tasks[name], tasks[on], kind, actor.now, count=False)
-            if theirs != kind:
-                report.notes.append((name, f"its {theirs} edge to {on} is {kind} here"))
 
 
 def _text(values: Json, key: str) -> str:

@@ -1,19 +1,21 @@
-"""The task graph, pure: what is blocked and why, what is ready, what would be a cycle.
+"""Define the task graph, pure: what is blocked and why, what is ready, what would be a cycle.
 
 Semantics. A task waits for the target of each of its `blocks` edges until that is closed. A `parent-child` edge
 makes the task a child of its target: a child of a blocked parent is blocked too, for the parent's reasons, and a
-parent with an open child is not ready. `related` and `discovered-from` never count.
+parent with an open child is not ready. `related` and `discovered-from` never count. A cycle is one of begins and ends
+(`sakti.store.tasks.deadlocks`): a container ends after its children.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
-BLOCKS, PARENT, RELATED, DISCOVERED = "blocks", "parent-child", "related", "discovered-from"
+from sakti.store.tasks.deadlocks import BLOCKS, PARENT, waits
+from sakti.store.tasks.deadlocks import Node as Moment
+
+RELATED, DISCOVERED = "related", "discovered-from"
 EDGE_TYPES = (BLOCKS, PARENT, RELATED, DISCOVERED)
-Steps: TypeAlias = Callable[[str], list[tuple[str, str]]]  # a task → (what it waits for, why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,54 +108,36 @@ def ready(graph: Graph) -> list[str]:
 
 
 def find_cycle(edges: Iterable[Edge], new: Edge) -> tuple[str, ...] | None:
-    """The cycle that `new` would close over blocks and parent-child edges, as `a, b, …, a`; None if it is fine."""
-    if new.type not in (BLOCKS, PARENT):
-        return None
-    if new.task == new.on:
+    """Return the shortest cycle of waiting that `new` would close, as `a, b, …, a`; None if it is fine."""
+    if new.task == new.on and new.type in (BLOCKS, PARENT):
         return (new.task, new.task)
-    after: dict[str, list[str]] = {}
+    ahead: dict[Moment, list[Moment]] = {}
     for edge in edges:
-        if edge.type in (BLOCKS, PARENT):
-            after.setdefault(edge.task, []).append(edge.on)
-    came_from: dict[str, str] = {new.on: new.task}
-    queue = [new.on]
-    for task in queue:
-        for target in after.get(task, ()):
-            if target == new.task:
-                path = [task]
-                while path[-1] != new.on:
-                    path.append(came_from[path[-1]])
-                return (new.task, *reversed(path), new.task)
-            if target not in came_from:
-                came_from[target] = task
-                queue.append(target)
-    return None
+        for moment, other in waits((edge.task, edge.on, edge.type)):
+            ahead.setdefault(moment, []).append(other)
+    found: list[tuple[str, ...]] = []
+    for moment, other in waits((new.task, new.on, new.type)):
+        if way := _way(ahead, other, moment):
+            cycle = (moment[0], *way)
+            at = cycle.index(new.task)
+            found.append((*cycle[at:-1], *cycle[:at], new.task))
+    return min(found, key=len, default=None)
 
 
-def any_cycle(edges: Iterable[Edge]) -> tuple[str, ...] | None:
-    """A cycle over blocks and parent-child edges, as `a, b, …, a`; None where there is none."""
-    after: dict[str, list[str]] = {}
-    for edge in edges:
-        if edge.type in (BLOCKS, PARENT):
-            after.setdefault(edge.task, []).append(edge.on)
-    done: set[str] = set()
-    for start in after:
-        path: dict[str, None] = {}  # what is being walked, in its order
-        stack = [(start, iter(after[start]))] if start not in done else []
-        path.update(dict.fromkeys(t for t, _ in stack))
-        while stack:
-            task, rest = stack[-1]
-            target = next(rest, None)
-            if target is None:
-                stack.pop()
-                del path[task]
-                done.add(task)
-            elif target in path:
-                walked = list(path)
-                return (*walked[walked.index(target) :], target)
-            elif target not in done:
-                path[target] = None
-                stack.append((target, iter(after.get(target, ()))))
+def _way(ahead: Mapping[Moment, list[Moment]], start: Moment, end: Moment) -> tuple[str, ...] | None:
+    """Return the tasks on the shortest way from `start` to `end`, or None."""
+    came: dict[Moment, Moment] = {start: start}
+    queue = [start]
+    for moment in queue:
+        if moment == end:
+            way = [moment]
+            while way[-1] != start:
+                way.append(came[way[-1]])
+            return tuple(task for task, _ in reversed(way))
+        for other in ahead.get(moment, ()):
+            if other not in came:
+                came[other] = moment
+                queue.append(other)
     return None
 
 
@@ -174,21 +158,3 @@ def unblocked_by(graph: Graph, task: str) -> tuple[str, ...]:
         graph.dependants,
     )
     return tuple(sorted(t for t in touched if is_open(graph, t) and blocked(closed, t) is None))
-
-
-def shortest_chain(start: str, goal: Callable[[str], bool], steps: Steps) -> list[tuple[str, str]] | None:
-    """The shortest way from a task over what it waits for to one that meets `goal`: pairs of a task and why the one
-    before waits for it ("" for the first). None where no way leads there."""
-    came: dict[str, tuple[str, str]] = {start: ("", "")}
-    queue = [start]
-    for task in queue:
-        if goal(task):
-            chain = [task]
-            while chain[-1] != start:
-                chain.append(came[chain[-1]][0])
-            return [(t, came[t][1]) for t in reversed(chain)]
-        for target, why in steps(task):
-            if target not in came:
-                came[target] = (task, why)
-                queue.append(target)
-    return None

@@ -1,8 +1,9 @@
-"""Tasks as JSON Lines: one object a task, with its labels, its edges and the ids of its messages."""
+"""Write tasks as JSON Lines and read them: one object a task, with its labels, edges and the ids of its messages."""
 
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
@@ -10,12 +11,25 @@ from typing import Any, cast
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
 from sakti.store import messages as message_store
-from sakti.store import task_graph
-from sakti.store import tasks as store
 from sakti.store.connection import Database
-from sakti.store.tasks import Task
+from sakti.store.tasks import edges as store_edges
+from sakti.store.tasks import events, links, questions, rows
+from sakti.store.tasks import graph as store_graph
+from sakti.store.tasks.deadlocks import Edge
+from sakti.store.tasks.row import Task
 from sakti.tasks import graph as g
-from sakti.tasks import service
+from sakti.tasks.admission import Gate
+from sakti.tasks.changes import Actor, new_handle
+from sakti.tasks.fields import (
+    REASONS,
+    TYPES,
+    check,
+    check_priority,
+    check_text,
+    clean_labels,
+    clean_title,
+    merged_metadata,
+)
 
 _FIELDS = (
     "id",
@@ -35,34 +49,46 @@ _FIELDS = (
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """An edge that did not come in: the handles of its tasks, its type, and why."""
+
+    task: str
+    on: str
+    type: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Imported:
-    """How many tasks and edges came in, and how many tasks were there already (they stay as they are)."""
+    """How many tasks and edges came in, how many tasks were there already (they stay as they are), and the edges that
+    were left out."""
 
     tasks: int
     dependencies: int
     known: int
+    left_out: tuple[LeftOut, ...] = ()
 
 
 def export(db: Database, resource_id: str) -> list[Json]:
-    """Every task of the workspace, the oldest first, with its whole text. Claims belong to a session and stay here."""
-    rows = list(store.rows_of(db, resource_id))
+    """Return every task of the workspace, the oldest first, with its whole text. Claims belong to a chat and stay."""
     edges: dict[str, list[Json]] = {}
-    for task, on, kind in store.edges(db, resource_id):
+    for task, on, kind in store_graph.edges(db, resource_id):
         edges.setdefault(task, []).append({"on": on, "type": kind})
     out: list[Json] = []
-    for task, original in rows:
-        line: Json = {f: getattr(task, f) for f in _FIELDS} | (json.loads(original) if original else {})
+    for task, original in questions.with_originals(db, resource_id):
+        line: Json = {f: getattr(task, f) for f in _FIELDS} | (original or {})
         if line["status"] == "in_progress":
             line["status"] = "open"
         line["labels"] = list(task.labels)
         line["dependencies"] = edges.get(task.id, [])
-        line["messages"] = [m["id"] for m in store.linked_messages(db, task.id, limit=100_000)]
-        out.append({k: v for k, v in line.items() if v not in (None, "", [])})
+        line["messages"] = [m["id"] for m in questions.linked_messages(db, task.id, limit=100_000)]
+        line["metadata"] = {k: v for k, v in task.metadata.items() if k not in rows.SOURCE_KEYS}
+        out.append({k: v for k, v in line.items() if v not in (None, "", [], {})})
     return out
 
 
 def parse(lines: Iterable[Json | str]) -> Iterator[Json]:
-    """The objects of a JSON Lines text. Raises `TaskError` with the number of a line that is none."""
+    """Yield the objects of a JSON Lines text. Raises `TaskError` with the number of a line that is none."""
     for number, line in enumerate(lines, 1):
         if isinstance(line, str) and not line.strip():
             continue
@@ -75,58 +101,80 @@ def parse(lines: Iterable[Json | str]) -> Iterator[Json]:
         yield cast("Json", value)
 
 
-def bring_in(db: Database, actor: service.Actor, lines: Iterable[Json | str]) -> Imported:
-    """Add what is not there yet, from the lines of an export or their objects: all of it or, where a value or a cycle
-    is refused, nothing."""
+def split_lines(text: str) -> list[str]:
+    """Split a JSON Lines text: at line feeds alone, since a string in it may hold what else ends a line in Unicode."""
+    return text.split("\n")
+
+
+def bring_in(db: Database, actor: Actor, lines: Iterable[Json | str]) -> Imported:
+    """Add what is not there yet, from the lines of an export or their objects: all of it or, where a value is refused,
+    nothing. An edge that would be a deadlock is left out and told."""
     made: list[tuple[Task, Json]] = []
     known = 0
     for line in parse(lines):
-        if store.exists(db, str(line["id"])):
+        check_text("the task", line)
+        if questions.exists(db, str(line["id"])):
             known += 1
             continue
         task = _task(db, actor, line)
-        store.insert(db, task)
+        rows.insert(db, task)
         made.append((task, line))
-    edges = 0
+    wanted = [(task, _edges(db, actor, task, line)) for task, line in made]
+    connected, left_out = _connect(db, actor, [edge for _, edges in wanted for edge in edges])
     for task, line in made:
-        for edge in line.get("dependencies") or ():
-            kind, on = str(edge.get("type", g.BLOCKS)), str(edge.get("on", ""))
-            target = store.get(db, on)
-            if kind not in g.EDGE_TYPES or target is None or target.resource_id != actor.resource_id:
-                raise TaskError(f"{task.title[:60]!r} has an edge {kind!r} to {on!r}, which is none.", code="invalid")
-            edges += store.add_edge(db, task.id, on, kind, actor.now, count=False)
         for message in line.get("messages") or ():
             if message_store.get(db, str(message)) is not None:
-                store.link(db, task.id, str(message), "reference", actor.now)
-    cycle = g.any_cycle(g.Edge(*e) for e in store.edges(db, actor.resource_id))
-    if cycle:
-        names = store.get_many(db, set(cycle))
-        raise TaskError(f"That would be a cycle: {' → '.join(names[t].handle for t in cycle)}.", code="cycle")
-    task_graph.refresh_all(db, actor.resource_id)
+                links.add(db, task.id, str(message), "reference", actor.now)
+    store_graph.refresh_all(db, actor.resource_id)
+    batch = uuid.uuid4().hex
     for task, _ in made:
-        store.add_event(db, task, "import", actor.name, actor.now, None, None)
-    return Imported(len(made), edges, known)
+        events.add(db, task, "import", actor.name, actor.now, batch=batch)
+    return Imported(len(made), connected, known, left_out)
 
 
-def _task(db: Database, actor: service.Actor, line: Json) -> Task:
+def _edges(db: Database, actor: Actor, task: Task, line: Json) -> list[Edge]:
+    """Return the edges of a line. Raises `TaskError` for one that is none."""
+    out: list[Edge] = []
+    for edge in line.get("dependencies") or ():
+        kind, on = str(edge.get("type", g.BLOCKS)), str(edge.get("on", ""))
+        if kind not in g.EDGE_TYPES or not questions.is_in(db, actor.resource_id, on):
+            raise TaskError(f"{task.title[:60]!r} has an edge {kind!r} to {on!r}, which is none.", code="invalid")
+        out.append((task.id, on, kind))
+    return out
+
+
+def _connect(db: Database, actor: Actor, wanted: list[Edge]) -> tuple[int, tuple[LeftOut, ...]]:
+    """Add the edges that may be; return how many, and those that were left out."""
+    gate, added = Gate(db, actor.resource_id, wanted), 0
+    out: list[tuple[Edge, str]] = []
+    for edge in wanted:
+        if refused := gate.admit(edge):
+            out.append((edge, refused.reason))
+        else:
+            added += store_edges.add(db, *edge, actor.now, count=False)
+    names = questions.handles(db, {t for (task, on, _), _ in out for t in (task, on)})
+    return added, tuple(LeftOut(names[task], names[on], kind, why) for (task, on, kind), why in out)
+
+
+def _task(db: Database, actor: Actor, line: Json) -> Task:
     status = str(line.get("status", "open"))
     status = "open" if status == "in_progress" else status
-    title = service.clean_title(line.get("title"))
+    title = clean_title(line.get("title"))
     kind = line.get("type", "task")
-    service.check("status", status, ("open", "closed"))
-    service.check("type", kind, service.TYPES)
-    service.check_priority(line.get("priority", 2))
+    check("status", status, ("open", "closed"))
+    check("type", kind, TYPES)
+    check_priority(line.get("priority", 2))
     closed = status == "closed"
     reason = line.get("close_reason") if closed else None
     if reason is not None:
-        service.check("close_reason", reason, service.REASONS)
+        check("close_reason", reason, REASONS)
     created = _time(line, "created_at", actor.now)
     wanted = str(line.get("handle") or "")
-    free = wanted and len(wanted) <= 40 and not store.has_handle(db, actor.resource_id, wanted)
+    free = wanted and len(wanted) <= 40 and not questions.has_handle(db, actor.resource_id, wanted)
     return Task(
         id=str(line["id"]),
         resource_id=actor.resource_id,
-        handle=wanted if free else service.new_handle(db, actor.resource_id, str(line["id"])),
+        handle=wanted if free else new_handle(db, actor.resource_id, str(line["id"])),
         title=title,
         description=str(line.get("description") or ""),
         status=status,
@@ -142,7 +190,8 @@ def _task(db: Database, actor: service.Actor, line: Json) -> Task:
         created_at=created,
         updated_at=_time(line, "updated_at", created),
         closed_at=_time(line, "closed_at", actor.now) if closed else None,
-        labels=tuple(service.clean_labels(line.get("labels") or ())),
+        labels=tuple(clean_labels(line.get("labels") or ())),
+        metadata=merged_metadata({}, line.get("metadata") or {}),
     )
 
 

@@ -168,7 +168,8 @@ class FakeViews:
 
 
 def board(**columns):
-    empty = {"ready": (), "blocked": (), "in_progress": (), "closed_today": (), "counts": None}
+    empty = dict.fromkeys(("ready", "blocked", "in_progress", "closed_today", "containers"), ())
+    empty |= {"counts": None, "container_count": 0}
     return SimpleNamespace(**{**empty, **columns})
 
 

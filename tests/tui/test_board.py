@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sakti.agent.views import Views
 from sakti.core.types import Message, TextPart, Thread
 from sakti.store import messages, threads
 from sakti.tasks import service
+from sakti.tasks.board import board as read_board
 from sakti.tasks.service import Actor
 from sakti.tui.screens.board import BoardScreen
 from sakti.tui.screens.task_card import TaskCardScreen
@@ -288,3 +291,58 @@ async def test_the_time_since_a_claim_goes_on(running, board, store, session, mo
         monkeypatch.setattr(session.clock, "now", lambda: later)
         await look(app, pilot)
         assert "agent-1 · 5 min" in screen_text(app)
+
+
+async def test_what_another_chat_holds_is_changed_after_a_y(running, board, store):
+    await store.write(threads.create, Thread("other", board.resource_id, "fix login", 1, 1))
+    await store.write(service.create, board, "a", "alpha")
+    await store.write(service.claim, replace(board, session_id="other", thread_id="other"), "a")
+    async with running((140, 30)) as (app, pilot):
+        await open_board(app, pilot)
+        assert "fix login · just now" in screen_text(app)
+        await pilot.press("right", "right", "x", *"done", "enter")
+        await settle(app, pilot)
+        assert 'claimed by the chat "fix login"' in screen_text(app)
+        assert "In progress  1" in screen_text(app)
+        await pilot.press("n", "enter")  # anything but a y leaves it
+        await settle(app, pilot)
+        assert "In progress  1" in screen_text(app)
+        await pilot.press("r")
+        await settle(app, pilot)
+        await pilot.press("y", "enter")
+        await settle(app, pilot)
+        assert "In progress  0" in screen_text(app)
+        assert "is open again" in screen_text(app)
+
+
+async def test_containers_and_blocked_claims_have_their_place(running, board, store):
+    await store.write(service.create, board, "e", "the epic", type="epic")
+    child = await store.write(service.create, board, "c", "the child", parent="e")
+    blocker = await store.write(service.create, board, "b", "the blocker")
+    await store.write(service.claim, board, "c")
+    await store.write(service.depend, board, "c", "b")
+    async with running((140, 34)) as (app, pilot):
+        assert "◦ P2 the epic  waits" in screen_text(app)  # in the pane, too
+        await open_board(app, pilot)
+        text = screen_text(app)
+        assert "Blocked  0 · 1 container" in text
+        assert "waits for its child" in text
+        assert f"agent-1 · just now · ← {blocker.handle}" in text
+        await pilot.press("right", "enter")
+        await settle(app, pilot)
+        assert isinstance(app.screen, TaskCardScreen)
+        assert "its child" in screen_text(app) and child.handle in screen_text(app)
+
+
+async def test_a_column_longer_than_what_is_read_says_how_much_more(running, board, store, session, monkeypatch):
+    for n in range(5):
+        await store.write(service.create, board, f"t{n}", f"task {n}")
+
+    async def few():
+        return await store.read(read_board, session.resource_id, 0, 2)
+
+    monkeypatch.setattr(session.views, "board", few)
+    async with running((140, 30)) as (app, pilot):
+        assert "and 3 more" in screen_text(app)
+        await open_board(app, pilot)
+        assert "Ready  5 · and 3 more" in screen_text(app)

@@ -19,7 +19,7 @@ from sakti.tui.transcript.wrap import Line, shorten
 from sakti.tui.widgets.line_list import LineList
 
 if TYPE_CHECKING:
-    from sakti.tasks.service import Board, BoardTask
+    from sakti.tasks.board import Board, BoardTask
     from sakti.tui.app import SaktiApp
     from sakti.tui.screens.board import BoardScreen
 
@@ -28,7 +28,7 @@ POLL = 2.0  # seconds between looks at whether another process changed a task, w
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """`state` is one of in_progress, ready, blocked, closed; `note` says by whom or by what."""
+    """`state` is one of in_progress, ready, blocked, container, closed, more; `note` says by whom or by what."""
 
     state: str
     priority: str
@@ -36,29 +36,42 @@ class TaskRow:
     note: str
 
 
-_SIGNS = {"in_progress": "▶", "ready": "·", "blocked": "✗", "closed": "✓"}
+_SIGNS = {"in_progress": "▶", "ready": "·", "blocked": "✗", "container": "◦", "closed": "✓", "more": " "}
 
 
 def task_rows(board: Board) -> list[TaskRow]:
     """The board's tasks, what is worked on first."""
     rows: list[TaskRow] = []
-    for state in ("in_progress", "ready", "blocked"):
-        for task in getattr(board, state):
-            blockers = ", ".join(one_line(str(b), 30) for b in task.blocked_by)
-            note = f"← {blockers}" if state == "blocked" and blockers else ""
-            if state == "in_progress":
-                note = who(task)
+    ready, blocked, working, closed = board.counts or (0, 0, 0, 0)
+    for state, tasks, count in (
+        ("in_progress", board.in_progress, working),
+        ("ready", board.ready, ready),
+        ("blocked", board.blocked, blocked),
+        ("container", board.containers, board.container_count),
+        ("closed", board.closed_today, closed),
+    ):
+        for task in tasks:
+            parts = (who(task), waits_for(task)) if state == "in_progress" else (waits_for(task),)
+            note = " ".join(p for p in parts if p) if state not in ("ready", "closed") else ""
             rows.append(TaskRow(state, _priority(task.priority), one_line(str(task.title), 200), note))
-    rows += [TaskRow("closed", _priority(t.priority), one_line(str(t.title), 200), "") for t in board.closed_today]
+        if count > len(tasks):
+            rows.append(TaskRow("more", "", f"and {count - len(tasks)} more", ""))
     return rows
 
 
+def waits_for(task: BoardTask) -> str:
+    """What a card waits for: `← t4k2`, or its children."""
+    if task.blocked_by:
+        return f"← {', '.join(one_line(str(b), 60) for b in task.blocked_by)}"
+    count = task.waits_for_children
+    return "" if not count else "waits for its child" if count == 1 else f"waits for its {count} children"
+
+
 def who(task: BoardTask) -> str:
-    """Who works on it: the assignee, a shell's or the window's user by name, a chat, which has an id, as "agent"."""
+    """Name who works on it: the assignee, a shell's or the window's user, a chat by its title."""
     if task.assignee:
         return one_line(task.assignee, 24)
-    name = (task.held_by or "").rpartition(":")[2]
-    return "agent" if name.count("-") == 4 and len(name) == 36 else one_line(name, 24)
+    return one_line((task.held_by or "").removeprefix("shell:").removeprefix("user:"), 24)
 
 
 def _priority(value: object) -> str:
@@ -68,6 +81,8 @@ def _priority(value: object) -> str:
 
 def draw_task(row: TaskRow, width: int, palette: Palette) -> list[Line]:
     """`▶ P1 fix login redirect   you`"""
+    if row.state == "more":
+        return [[Segment(shorten(f"  {row.title}", width), palette.faint)]]
     style = {"in_progress": palette.ok, "blocked": palette.bad, "closed": palette.faint}.get(row.state, palette.muted)
     text = {"in_progress": palette.bold, "ready": palette.text}.get(row.state, palette.muted)
     note = shorten(row.note, max(0, width // 3))
@@ -85,7 +100,10 @@ def draw_task(row: TaskRow, width: int, palette: Palette) -> list[Line]:
 class TasksPane(Vertical):
     """Title with counts, and the list."""
 
-    HELP = "▶ in progress, · ready, ✗ blocked and by what, ✓ closed today. b, Enter on a task or two clicks: the board."
+    HELP = (
+        "▶ in progress, · ready, ✗ blocked and by what, ◦ waits for its children, ✓ closed today."
+        " b, Enter on a task or two clicks: the board."
+    )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("b", "board", "The board", show=False, id="tasks.board")]
     title = query_one("#tasks-title", PaneTitle)
     task_list = query_one("#tasks-list", LineList)

@@ -17,14 +17,14 @@ from sakti.agent.board import BoardActions
 from sakti.core.errors import TaskError
 from sakti.core.text import one_line
 from sakti.tui.palette import Palette
-from sakti.tui.panes.tasks import who
+from sakti.tui.panes.tasks import waits_for, who
 from sakti.tui.screens.panel import BACK, Keys, Panel, clickable
 from sakti.tui.transcript.wrap import Line, shorten, wrap
 from sakti.tui.widgets.ask_line import AskLine
 from sakti.tui.widgets.line_list import LineList
 
 if TYPE_CHECKING:
-    from sakti.tasks.queries import Board, BoardTask
+    from sakti.tasks.board import Board, BoardTask
 
 POLL = 1.0  # seconds between looks at whether another process changed something; our own changes show at once
 COLUMNS = {"ready": "Ready", "blocked": "Blocked", "in_progress": "In progress", "closed_today": "Done today"}
@@ -51,8 +51,10 @@ LABELS = {
     "left": ("← →", "column(1)"),
 }
 ALWAYS = ("create", "undo", "filter", "left")
+FORCED = ("release_task", "close_task", "depend_task", "delete_task")  # may be done to what another chat has claimed
 ASKS = {
     "filter": "show only what contains",
+    "force": "y and Enter do it all the same",
     "create": "title of the new task",
     "close": "summary: what was done, in which files",
     "depend": "waits for (handle)",
@@ -94,6 +96,7 @@ class BoardScreen(Panel[None]):
         self._said = ""  # what came of the last change
         self._card: BoardTask | None = None
         self._back: LineList | None = None
+        self._refused: tuple[str, tuple[str, ...]] = ("", ())  # what would need force
 
     def body(self) -> ComposeResult:
         with Horizontal(id="board-columns"):
@@ -146,7 +149,12 @@ class BoardScreen(Panel[None]):
             cards: tuple[BoardTask, ...] = getattr(board, name)
             shown = [c for c in cards if self._filter in _searched(c)]
             count = len(shown) if self._filter or board.counts is None else board.counts[at]
-            self.query_one(f"#board-title-{name}", Static).update(f"{title}  {count}")
+            parts = [c for c in board.containers if self._filter in _searched(c)] if name == "blocked" else []
+            number = len(parts) if self._filter else board.container_count
+            self.query_one(f"#board-title-{name}", Static).update(
+                _heading(title, count, len(shown), number if name == "blocked" else 0, len(parts))
+            )
+            shown += parts
             column = self._list(name)
             before = column.current
             index = next((i for i, c in enumerate(shown) if before is not None and c.id == before.id), None)
@@ -205,6 +213,9 @@ class BoardScreen(Panel[None]):
             self._change("close_task", card.id, text)
         elif what == "depend" and card is not None and text:
             self._change("depend_task", card.id, text)
+        elif what == "force" and text.lower().startswith("y"):
+            name, args = self._refused
+            self._change(name, *args, force=True)
 
     def action_claim(self) -> None:
         self._change_current("claim_task")
@@ -234,19 +245,25 @@ class BoardScreen(Panel[None]):
         if self.column.current is not None:
             self._change(name, self.column.current.id)
 
-    def _change(self, name: str, *args: str) -> None:
-        self.sakti.go(self._run_change, name, args, group="board-change")
+    def _change(self, name: str, *args: str, force: bool = False) -> None:
+        self.sakti.go(self._run_change, name, args, force, group="board-change")
 
-    async def _run_change(self, name: str, args: tuple[str, ...]) -> None:
-        """Do it and show the board as it is then; a refusal stands in the line of keys."""
+    async def _run_change(self, name: str, args: tuple[str, ...], force: bool) -> None:
+        """Do it and show the board as it is then; a refusal stands in the title, and may be answered below."""
+        options = {"force": True} if force else {}
+        refused = False
         try:
-            done: str = await getattr(BoardActions(self.sakti.session), name)(*args)
+            done: str = await getattr(BoardActions(self.sakti.session), name)(*args, **options)
         except TaskError as e:
             done = e.message
+            refused = e.code == "already_claimed" and name in FORCED
         await self._reload()
         self.sakti.load_board()
         if self.is_open:
             self._say(done)
+            if refused:
+                self._refused = name, args
+                self.action_ask("force")
 
     @on(LineList.Opened)
     def _opened(self, event: LineList.Opened) -> None:
@@ -254,6 +271,15 @@ class BoardScreen(Panel[None]):
 
         event.stop()
         self.sakti.push_screen(TaskCardScreen(event.row.id))  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
+
+
+def _heading(title: str, count: int, shown: int, containers: int, containers_shown: int) -> str:
+    """`Blocked  2 · 1 container`; a column that is longer than what is read says how much more there is."""
+    parts = [f"{title}  {count}"]
+    if containers:
+        parts.append(f"{containers} container{'s' * (containers != 1)}")
+    more = max(0, count - shown) + max(0, containers - containers_shown)
+    return " · ".join([*parts, *([f"and {more} more"] if more else [])])
 
 
 def _searched(card: BoardTask) -> str:
@@ -279,17 +305,20 @@ def draw_card(card: BoardTask, column: str, width: int, palette: Palette, now: i
         ],
         *_title(one_line(card.title, 300), width, palette),
     ]
-    note = ""
+    note, waits = "", waits_for(card)
     if column == "blocked":
-        note = f"← {', '.join(one_line(b, 60) for b in card.blocked_by)}"
+        note = waits
     elif column == "in_progress":
-        note = " · ".join(p for p in (who(card), _since(card.since, now)) if p)
+        ended = "claim ended" if card.abandoned else ""
+        note = " · ".join(p for p in (who(card), ended, _since(card.since, now), waits) if p)
     elif column == "closed_today":
         note = _since(card.since, now)
     elif column == "ready" and card.ready_to_close:
         note = "ready to close"
     if note:
         style = {"blocked": palette.bad, "closed_today": palette.faint}.get(column, palette.ok)
+        if card.waits_for_children and not card.blocked_by:
+            style = palette.muted
         lines.append([Segment(shorten(note, width), style)])
     return [*lines, []]
 

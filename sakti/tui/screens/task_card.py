@@ -86,6 +86,10 @@ class TaskCardScreen(Panel[None]):
         self.sakti.push_screen(TreeScreen(self._task_id))
 
 
+def _blocker(task: Json) -> str:
+    return f"{task['handle']} {task['title']}" + (f" (via {task['via']})" if "via" in task else "")
+
+
 def card_blocks(shown: Json, said: Sequence[Message]) -> list[Block]:
     task: Json = shown["task"]
     handle = task["handle"]
@@ -106,9 +110,11 @@ def card_blocks(shown: Json, said: Sequence[Message]) -> list[Block]:
         ("kind", f"P{task['priority']} {task['type']}"),
         ("labels", ", ".join(task.get("labels", ()))),
         ("for", task.get("assignee", "")),
-        ("held by", task.get("claimedBy", "")),
-        ("blocked", ", ".join(shown["blockingTasks"])),
+        ("held by", f"{task.get('claimedBy', '')}{', claim ended' if task.get('claimEnded') else ''}"),
+        ("blocked", ", ".join(_blocker(t) for t in shown["blockingTasks"])),
+        ("waits for", f"{n} open children" if (n := task.get("waitsForChildren", 0)) > 1 else "its child" if n else ""),
         *(("relation", edge) for edge in edges),
+        *((str(k), v) for k, v in task.get("metadata", {}).items()),
         *(("history", line) for line in history),
     ]
     rows = tuple((k, one_line(str(v), 300)) for k, v in facts if v)

@@ -332,7 +332,7 @@ async def test_without_a_model_only_the_answers_are_missing(store: Store, tmp_pa
 
 
 async def test_what_is_said_while_a_task_is_active_is_linked_to_it(store: Store, tmp_path: Path) -> None:
-    from sakti.store import tasks
+    from sakti.store.tasks import questions as tasks
 
     create = Call("task-mutate", {"action": "create", "title": "mend the pump"})
     claim = Call("task-mutate", {"action": "claim", "id": "HANDLE"})

@@ -22,13 +22,13 @@ Call = Callable[..., Awaitable[Any]]
 @pytest.fixture
 async def call(store: Store) -> Call:
     """`await call("task-mutate", action=…)` gives the object; `code=…` says that it is refused so."""
-    await store.write(threads.create, Thread("th", "/w", "", 1, 1))
+    await store.write(threads.create, Thread("th", "/w", "the pump", 1, 1))
     await store.write(messages.append, Message("m", "th", "/w", "user", (TextPart("mend the marimba"),), 1))
     changed: list[Any] = []
     made = make_tools(
         store,
         resource_id="/w",
-        session_id="s1",
+        owner="s1",
         counter=Estimator(),
         settings=MemorySettings(),
         emit=changed.append,
@@ -37,7 +37,7 @@ async def call(store: Store) -> Call:
     tools = {t.name: t for t in made}
     assert list(tools) == ["task-query", "task-mutate", "memory-search"]
 
-    async def run(name: str, *, refused: str = "", **arguments: Any) -> Any:
+    async def run(name: str, /, *, refused: str = "", **arguments: Any) -> Any:
         before = len(changed)
         bench: Any = None
         outcome = await tools[name](ToolRun(bench, "c", "th", "m", print), arguments)
@@ -59,11 +59,13 @@ async def test_a_task_from_its_making_to_its_end(call: Call) -> None:
     ready = await call("task-query", action="ready")
     assert ([t["id"] for t in ready["tasks"]], ready["readyCount"], ready["blockedCount"]) == ([first["id"]], 1, 1)
     await call("task-mutate", action="claim", id=second["id"], refused="blocked")
-    assert (await call("task-mutate", action="claim", id=first["id"]))["task"]["claimedBy"] == "s1"
+    assert (await call("task-mutate", action="claim", id=first["id"]))["task"]["claimedBy"] == "the pump"
     third = (await call("task-mutate", action="create", title="third", parent=second["id"], type="chore"))["task"]
     shown = await call("task-query", action="show", id=third["handle"])
     assert shown["isBlocked"]
-    assert shown["blockingTasks"] == [f"{first['handle']} (via {second['handle']})"]
+    (blocking,) = shown["blockingTasks"]
+    assert (blocking["handle"], blocking["title"], blocking["status"]) == (first["handle"], "first", "in_progress")
+    assert blocking["via"] == second["handle"]
     assert [m["id"] for m in shown["messages"]] == ["m"]  # the message that made it
     await call("task-mutate", action="close", id=first["id"], summary=" ", refused="invalid")
     closed = await call("task-mutate", action="close", id=first["id"], summary="the xylophone is mended")
@@ -130,3 +132,161 @@ async def test_what_makes_no_sense_is_refused_and_nothing_is_made(
 ) -> None:
     await call("task-mutate", **arguments, refused=code)
     assert (await call("task-query", action="list", status="all"))["total"] == 0
+
+
+# --- what models really send ------------------------------------------------------------------------------
+
+
+def test_the_schemas_are_flat(store: Store) -> None:
+    for made in make_tools(
+        store, resource_id="/w", owner=None, counter=Estimator(), settings=MemorySettings(), emit=print, in_window=set
+    ):
+        schema = made.spec().parameters
+        assert schema["type"] == "object"
+        assert schema["required"] == ["action"]
+        assert schema["properties"]["action"]["enum"]
+        text = json.dumps(schema)
+        assert not [w for w in ("$ref", "$defs", "oneOf", "anyOf", "allOf", '"null"') if w in text]
+        for name, field in schema["properties"].items():
+            assert field["type"] in ("string", "integer", "boolean", "array", "object"), name
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"action": "create", "name": "x", "depends_on": ["HANDLE"], "tags": "a, b", "priority": "P1"},
+        {"action": "create", "content": "x", "blockedBy": "HANDLE", "labels": ["b", "a"], "priority": "high"},
+        {"action": "Create", "subject": "x", "dependencies": ["HANDLE"], "labels": '["a", "b"]', "priority": "1"},
+        {
+            "action": "create", "title": "x", "dependsOn": ["HANDLE"], "labels": ["a", "b"], "priority": 1,
+            "id": None, "summary": "", "force": False, "metadata": {}, "messageId": None,
+        },
+    ],
+)  # fmt: skip
+async def test_names_and_values_of_other_trackers_are_taken(call: Call, arguments: dict[str, Any]) -> None:
+    other = (await call("task-mutate", action="create", title="other"))["task"]["handle"]
+    given = json.loads(json.dumps(arguments).replace("HANDLE", other))
+    task = (await call("task-mutate", **given))["task"]
+    assert (task["title"], task["labels"], task["priority"]) == ("x", ["a", "b"], 1)
+    assert (await call("task-query", action="show", task_id=task["id"]))["blockingTasks"][0]["handle"] == other
+
+
+async def test_a_word_with_two_meanings_takes_the_one_that_is_free(call: Call) -> None:
+    task = (await call("task-mutate", action="create", title="x", content="all about it"))["task"]
+    assert (task["title"], task["description"]) == ("x", "all about it")
+    task = (await call("task-mutate", action="create", content="x", description="all about it"))["task"]
+    assert (task["title"], task["description"]) == ("x", "all about it")
+
+
+async def test_words_of_other_trackers_are_taken(call: Call) -> None:
+    task = (await call("task-mutate", action="create", title="the walrus sings", owner="ann"))["task"]
+    assert task["assignee"] == "ann"
+    await call("task-mutate", action="claim", taskId=task["handle"])
+    working = await call("task-query", action="list", state="in progress", max_results="5")
+    assert [t["id"] for t in working["tasks"]] == [task["id"]]
+    await call("task-mutate", action="close", issue_id=task["id"], resolution="done", result="sung")
+    for status in ("done", "completed", "closed", "Completed"):
+        assert (await call("task-query", action="list", status=status))["total"] == 1
+    assert (await call("task-query", action="list", status="pending"))["total"] == 0
+    assert (await call("task-query", action="search", q="walrus", count=1))["tasks"][0]["id"] == task["id"]
+    found = await call("memory-search", pattern="marimba", top_k=3, messageRange={"before": 1, "after": 0})
+    assert [r["id"] for r in found["results"]] == ["m"]
+    await call("memory-search", query="marimba", messageRange=11, refused="invalid")
+    page = await call("task-mutate", action="update_context", content={"Stack": "FastAPI"}, replace="true")
+    assert "FastAPI" in page["workingMemory"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("task-mutate", {"action": "claim", "title": "x", "id": "t"}, ["claim does not take title", "takes id."]),
+        ("task-mutate", {"action": "claim"}, ["claim needs id", "claim takes id."]),
+        ("task-mutate", {"action": "close", "id": "t"}, ["summary", "close takes id, summary, reason?, force?."]),
+        (
+            "task-mutate",
+            {"action": "update", "id": "t", "status": "done"},
+            ["update does not take status", "close (with a summary)"],
+        ),
+        ("task-mutate", {"action": "dep", "id": "t", "dependsOn": []}, ["dep needs dependsOn"]),
+        ("task-mutate", {"action": "create", "title": "x", "labels": [1]}, ["labels is a list of texts"]),
+        ("task-mutate", {"action": "create", "title": "x", "priority": 9}, ["whole number from 0 to 4, not 9"]),
+        ("task-mutate", {"action": "close", "id": "t", "summary": "x", "force": "maybe"}, ["true or false"]),
+        ("task-mutate", {"action": "create", "title": "x", "metadata": "[1]"}, ["metadata is an object"]),
+        ("task-query", {"action": "search"}, ["search needs a query"]),
+        ("task-query", {"action": "search", "query": "  "}, ["search needs a query"]),
+        ("task-query", {"action": "list", "status": "stuck"}, ["status is one of open, ready, blocked"]),
+        ("task-query", {"action": "finish"}, ["no action 'finish'", "ready, show, list, search"]),
+        ("memory-search", {"action": "search"}, ["search needs a query"]),
+        ("memory-search", {"action": "search", "query": " "}, ["search needs a query"]),
+        ("memory-search", {"action": "recall", "query": "x"}, ["recall does not take query", "id, page?"]),
+    ],
+)
+async def test_errors_name_what_the_action_takes(
+    call: Call, name: str, arguments: dict[str, Any], words: list[str]
+) -> None:
+    told = await call(name, **arguments, refused=await code_of(call, name, arguments))
+    for word in words:
+        assert word in told["error"], told["error"]
+
+
+async def code_of(call: Call, name: str, arguments: dict[str, Any]) -> str:
+    """A missing task is not found; everything else is invalid."""
+    return "not_found" if arguments == {"action": "claim"} else "invalid"
+
+
+@pytest.mark.parametrize("bad", ["a\x00b", "half \ud800 of it", "\udc00"])
+async def test_bad_text_is_an_error_of_the_call_and_nothing_is_stored(call: Call, bad: str) -> None:
+    task = (await call("task-mutate", action="create", title="good"))["task"]["id"]
+    for arguments in (
+        {"action": "create", "title": bad},
+        {"action": "create", "title": "x", "description": bad},
+        {"action": "create", "title": "x", "labels": ["a", bad]},
+        {"action": "create", "title": "x", "metadata": {"k": {bad: 1}}},
+        {"action": "create", "title": "x", "assignee": bad},
+        {"action": "update", "id": task, "title": bad},
+        {"action": "close", "id": task, "summary": bad},
+        {"action": "update_context", "content": bad},
+        {"action": "claim", "id": bad},
+        {"action": "link", "id": task, "messageId": bad},
+    ):
+        await call("task-mutate", **arguments, refused="bad_text")
+    await call("task-query", action="search", query=bad, refused="bad_text")
+    await call("memory-search", action="search", query=bad, refused="bad_text")
+    await call("memory-search", action="recall", id=bad, refused="bad_text")
+    listed = await call("task-query", action="list", status="all")
+    assert [(t["title"], t["status"]) for t in listed["tasks"]] == [("good", "open")]
+
+
+async def test_metadata_is_set_merged_shown_and_taken_away(call: Call) -> None:
+    task = (await call("task-mutate", action="create", title="x", metadata={"pr": 7, "branch": "a"}))["task"]
+    assert task["metadata"] == {"pr": 7, "branch": "a"}
+    updated = await call("task-mutate", action="update", id=task["id"], metadata={"pr": None, "ci": ["ok"]})
+    assert updated["task"]["metadata"] == {"branch": "a", "ci": ["ok"]}
+    shown = (await call("task-query", action="show", id=task["id"]))["task"]
+    assert shown["metadata"] == {"branch": "a", "ci": ["ok"]}
+    await call("task-mutate", action="update", id=task["id"], metadata={"source": "x"}, refused="invalid")
+    await call("task-mutate", action="update", id=task["id"], metadata={"k": "x" * 20_000}, refused="invalid")
+
+
+async def test_what_waits_says_for_what(call: Call) -> None:
+    epic = (await call("task-mutate", action="create", title="epic", type="epic"))["task"]
+    child = (await call("task-mutate", action="create", title="child", parent=epic["id"]))["task"]
+    waits = (await call("task-mutate", action="create", title="waits", dependsOn=[child["id"]]))["task"]
+    blocked = await call("task-query", action="list", status="blocked")
+    assert [(t["id"], t["blockedBy"]) for t in blocked["tasks"]] == [(waits["id"], [child["handle"]])]
+    assert blocked["total"] == (await call("task-query", action="ready"))["blockedCount"] == 1
+    listed = (await call("task-query", action="list"))["tasks"]
+    assert {t["title"]: t.get("waitsForChildren") for t in listed} == {"epic": 1, "child": None, "waits": None}
+    await call("task-mutate", action="claim", id=child["id"])
+    more = (await call("task-mutate", action="create", title="more"))["task"]
+    await call("task-mutate", action="dep", id=child["id"], dependsOn=more["id"])
+    working = (await call("task-query", action="list", status="in_progress"))["tasks"]
+    assert [(t["id"], t["blockedBy"]) for t in working] == [(child["id"], [more["handle"]])]
+
+
+async def test_a_reopened_task_has_no_summary_of_its_closing(call: Call) -> None:
+    task = (await call("task-mutate", action="create", title="x"))["task"]["id"]
+    await call("task-mutate", action="close", id=task, summary="done in src/a.py")
+    again = (await call("task-mutate", action="reopen", id=task))["task"]
+    assert "summary" not in again
+    assert "close_reason" not in again

@@ -36,7 +36,7 @@ def test_a_task_from_its_making_to_its_end(run: Any) -> None:
     first = run("create", "first", "-p", "1", "-l", "one", "--json")["task"]
     second = run("create", "second", "--depends-on", first["handle"], "--json")["task"]
     assert [t["title"] for t in run("ready", "--json")["tasks"]] == ["first"]
-    assert run("show", second["handle"], "--json")["blockingTasks"] == [first["handle"]]
+    assert [t["handle"] for t in run("show", second["handle"], "--json")["blockingTasks"]] == [first["handle"]]
     assert [s["title"] for s in run("explain", second["handle"], "--json")["chain"]] == ["second", "first"]
     assert run("ready", "--claim", "--as", "ann", "--json")["task"]["claimedBy"] == "shell:ann"
     refused = run("claim", first["handle"], "--as", "bob", "--json", code=1)
@@ -63,7 +63,7 @@ def test_a_task_from_its_making_to_its_end(run: Any) -> None:
 def test_wrong_usage_is_two_and_a_refusal_one(run: Any) -> None:
     run("create", "x", "-p", "9", code=2)
     run("create", "x", "-t", "wish", code=1)
-    run("list", "--status", "blocked", code=2)
+    run("list", "--status", "stuck", code=2)
     run("update", "t", code=2)
     run("undo", code=1)
     run("import", "nowhere.jsonl", code=2)
@@ -147,3 +147,88 @@ def test_tasks_of_beads_come_in_by_their_own_command(
     assert "0 imported, 0 updated, 2 unchanged" in bring(str(folder / "issues.jsonl"))
     (folder / "issues.jsonl").write_text("{")
     assert bring(str(folder), "--json", code=1)["code"] == "invalid"
+
+
+def test_what_somebody_else_has_claimed_is_changed_only_by_force(run: Any) -> None:
+    task = run("create", "one", "--json")["task"]["handle"]
+    other = run("create", "other", "--json")["task"]["handle"]
+    assert run("claim", task, "--as", "ann", "--json")["task"]["claimedBy"] == "shell:ann"
+    for change in (
+        ("close", task, "-s", "done"),
+        ("update", task, "-p", "0"),
+        ("dep", task, other),
+        ("label", task, "x"),
+        ("delete", task),
+        ("release", task),
+    ):
+        refused = run(*change, "--as", "bob", "--json", code=1)
+        assert refused["code"] == "already_claimed", change
+        assert "claimed by ann" in refused["error"]
+        assert "needs force" in refused["error"]
+    assert "ann" in run("list", "--status", "in_progress")
+    run("update", task, "-p", "0", "--as", "ann")
+    assert run("close", task, "-s", "done", "--as", "bob", "--force", "--json")["task"]["status"] == "closed"
+
+
+def test_containers_and_blocked_claims_are_in_sight(run: Any) -> None:
+    epic = run("create", "the epic", "-t", "epic", "--json")["task"]["handle"]
+    child = run("create", "the child", "--parent", epic, "--json")["task"]["handle"]
+    blocker = run("create", "the blocker", "--json")["task"]["handle"]
+    run("claim", child, "--as", "ann")
+    run("dep", child, blocker, "--as", "ann")
+    board = run("board")
+    assert "Waiting for children  1" in board
+    assert f"{epic}  P2 the epic  waits for its child" in board
+    assert f"{child}  P2 the child  ← {blocker}; shell:ann" in board
+    assert run("board", "--json")["container_count"] == 1
+    listed = run("list")
+    assert "(waits for its child)" in listed
+    assert f"← {blocker}" in listed
+    assert [t["title"] for t in run("list", "--status", "ready", "--json")["tasks"]] == ["the blocker"]
+    assert run("list", "--status", "blocked", "--json")["total"] == 0  # it is in progress
+    shown = run("show", child)
+    assert "blocked by" in shown
+    assert "the blocker" in shown
+
+
+def test_a_ring_is_refused_told_and_left_out_of_an_import(run: Any, tmp_path: Path) -> None:
+    import sqlite3
+
+    epic = run("create", "e", "-t", "epic", "--json")["task"]
+    x = run("create", "x", "--parent", epic["handle"], "--json")["task"]
+    y = run("create", "y", "--json")["task"]
+    run("dep", x["handle"], y["handle"])
+    refused = run("dep", y["handle"], epic["handle"], code=1)
+    assert f"{y['handle']} → {epic['handle']} → {x['handle']} → {y['handle']}" in refused
+    assert "cannot wait for itself" in run("dep", y["handle"], y["handle"], code=1)
+    alone = run("create", "alone", "-t", "epic", "--json")["task"]["handle"]
+    assert "type parent-child" in run("dep", alone, y["handle"], "--type", "parent-child", code=1)
+    run("delete", alone)
+    with sqlite3.connect(tmp_path / "x.db") as db:  # as an older version let it in
+        db.execute("INSERT INTO task_dependencies VALUES (?, ?, 'blocks', 1)", (y["id"], epic["id"]))
+        db.execute("UPDATE tasks SET own_blockers = 1, held = 1 WHERE id = ?", (y["id"],))
+    db.close()
+    told = run("explain", x["handle"], code=1)
+    assert "nothing here can start" in told
+    assert run("explain", x["handle"], "--json", code=1)["code"] == "deadlock"
+    lines = (
+        {"id": "a", "title": "a", "dependencies": [{"on": "b"}]},
+        {"id": "b", "title": "b", "dependencies": [{"on": "a"}]},
+    )
+    file = tmp_path / "ring.jsonl"
+    file.write_text("\n".join(json.dumps(line) for line in lines))
+    done = run("import", str(file), "--json")
+    assert (done["tasks"], done["dependencies"], len(done["leftOut"])) == (2, 1, 1)
+    run("undo")
+    assert run("list", "--json")["total"] == 3
+    file.write_text(file.read_text().replace('"a"', '"c"').replace('"b"', '"d"'))
+    assert "left out: " in run("import", str(file))
+
+
+def test_metadata_and_assignee_are_set_and_shown(run: Any) -> None:
+    task = run("create", "one", "--meta", "pr=7", "--meta", "branch=a=b", "--assignee", "ann", "--json")["task"]
+    assert (task["metadata"], task["assignee"]) == ({"pr": "7", "branch": "a=b"}, "ann")
+    assert run("update", task["handle"], "--meta", "pr=", "--json")["task"]["metadata"] == {"branch": "a=b"}
+    assert "branch: a=b" in run("show", task["handle"])
+    assert "is not KEY=VALUE" in run("create", "x", "--meta", "pr", code=2)
+    assert "Say what to search for" in run("search", " ", code=1)

@@ -112,7 +112,7 @@ async def test_the_model_is_told_the_schema_and_refused_by_it(tmp_path: Path) ->
         made = make_tools(
             store,
             resource_id=str(tmp_path),
-            session_id="s",
+            owner="s",
             counter=COUNTER,
             settings=MemorySettings(working_memory=WorkingMemorySettings(schema)),
             emit=lambda _: None,

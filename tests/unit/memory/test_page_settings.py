@@ -41,7 +41,7 @@ def mutate(store: Store, work: Path, **values: Any) -> Any:
     tools = make_tools(
         store,
         resource_id=str(work),
-        session_id="s",
+        owner=None,
         counter=COUNTER,
         settings=memory,
         emit=lambda _: None,

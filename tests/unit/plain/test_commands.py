@@ -14,6 +14,7 @@ from sakti.plain.commands import NO_SCREEN, OWN, Commands
 from sakti.plain.speech import Speech
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
+from sakti.tasks import service
 from tests.fakes.session import start
 
 
@@ -114,6 +115,21 @@ async def test_tasks_are_changed_by_words(lines: Lines) -> None:
     for wrong in ("/tasks close", "/tasks dance now", f"/tasks close {handle}"):
         with pytest.raises(SaktiError, match="create TITLE"):
             await lines.heard(wrong)
+
+
+async def test_what_another_holds_is_changed_with_an_exclamation_mark(lines: Lines, store: Store) -> None:
+    epic = (await lines.heard("/tasks create The gates")).split()[0]
+    gate = (await lines.heard("/tasks create Mend the gate")).split()[0]
+    session = lines.session
+    actor = service.Actor(session.resource_id, "shell:ann", store.clock.now())
+    await store.write(service.depend, actor, gate, epic, "parent-child")
+    await store.write(service.claim, actor, gate)
+    board = await lines.heard("/tasks")
+    assert "waiting for their children: 1 task" in board and "waits for its open child" in board
+    assert f"{gate}, priority 2, task: Mend the gate; claimed by ann" in board
+    with pytest.raises(SaktiError, match="claimed by ann"):
+        await lines.heard(f"/tasks close {gate} done")
+    assert f"{gate} is closed" in await lines.heard(f"/tasks close! {gate} done")
 
 
 async def test_the_log_is_said_corrected_and_undone(lines: Lines) -> None:

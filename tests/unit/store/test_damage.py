@@ -20,6 +20,7 @@ from sakti.core.types import Message, TextPart, Thread
 from sakti.store import failures, files, inspection, maintenance, messages, opening, recovery, threads, user_state
 from sakti.store.database import Store
 from sakti.store.search import Scope, search
+from sakti.store.tasks import questions
 from sakti.tasks import service
 from sakti.tasks.service import Actor
 from tests.fakes.clock import FakeClock
@@ -210,6 +211,25 @@ async def test_values_that_mean_nothing_are_replaced_and_their_rows_kept(path: P
     assert one.text.startswith("message 0 1 ") and one.state == "saved"
     rows = await store.read(lambda db: db.execute_sql("SELECT raw_content FROM messages WHERE id = 'm0-2'").fetchone())
     assert rows == ("fo\ufffdo",) and two.text.startswith("message 0 2 ")
+    await store.close()
+
+
+async def test_counts_of_tasks_are_made_anew_and_are_no_rows_that_were_lost(path: Path) -> None:
+    store = await Store.open(path)
+    await store.write(service.depend, Actor("/w", "s", 20), "task2", "task1")
+    await store.close()
+    connection = apsw.Connection(str(path))
+    connection.execute("UPDATE task_counts SET count = 40")
+    connection.execute("DELETE FROM tasks WHERE id = 'task1'")
+    connection.execute("UPDATE tasks SET resource_id = CAST(x'2fff' AS TEXT) WHERE id = 'task5'")
+    connection.execute("UPDATE tasks SET resource_id = CAST(x'2ffe' AS TEXT) WHERE id = 'task6'")
+    connection.close()
+    done = recovery.recover(path, SystemClock())
+    assert "task_counts" not in done.rows
+    assert all(f.ok for f in inspection.inspect(path)), [f for f in inspection.inspect(path) if not f.ok]
+    store = await Store.open(path)
+    assert (await store.read(questions.counts, "/w"))["ready"] == 9  # task2 waits for what is gone no longer
+    assert (await store.read(questions.counts, "/\ufffd"))["ready"] == 2
     await store.close()
 
 

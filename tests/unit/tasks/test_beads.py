@@ -160,3 +160,34 @@ def test_its_database_says_the_same(tmp_path: Path) -> None:
     assert "description" not in two
     with pytest.raises(TaskError, match="bd export"):
         beads.read(tmp_path / "no.db")
+
+
+async def test_what_is_gone_from_the_source_is_named_and_kept(store: Store, actor: Actor) -> None:
+    await bring(store, actor, ISSUES)
+    report = await bring(store, actor, ISSUES[1:2])
+    assert report.gone == ["bd-1", "bd-3", "bd-4", "bd-5"]
+    assert (await store.read(queries.list_tasks, "/w", status="all"))["total"] == 5
+    await store.write(service.delete, actor, "bd-5")
+    assert (await bring(store, actor, ISSUES[1:2])).gone == ["bd-1", "bd-3", "bd-4"]
+
+
+def test_a_line_ends_at_a_line_feed_alone(tmp_path: Path) -> None:
+    """Unicode has other ends of lines; within a text they are nothing but characters."""
+    texts = [f"before{sign}after" for sign in ("\x85", "\u2028", "\u2029", "\x0c", "\x1c")]
+    issues = [issue(f"bd-{n}", description=text) for n, text in enumerate(texts)]
+    file = tmp_path / "issues.jsonl"
+    file.write_bytes("\r\n".join(json.dumps(i, ensure_ascii=False) for i in issues).encode())
+    assert [i["description"] for i in beads.read(file)] == texts
+
+
+async def test_an_epic_that_is_part_of_a_task_there_is_told(store: Store, actor: Actor) -> None:
+    wrong = [
+        issue("a"),
+        issue("e", issue_type="epic", dependencies=[edge("e", "a", "parent-child")]),
+        issue("x", dependencies=[edge("x", "e", "parent-child"), edge("x", "y")]),
+        issue("y", dependencies=[edge("y", "e")]),
+    ]
+    report = await bring(store, actor, wrong)
+    assert report.dependencies == 2
+    assert report.cycles == [["y", "e", "x", "y"]]
+    assert any(name == "e" and "an epic cannot be part" in why for name, why in report.notes)

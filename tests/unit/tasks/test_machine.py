@@ -18,12 +18,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from sakti.core.errors import TaskError
 from sakti.core.ids import TimeIds
 from sakti.store.database import Store
+from sakti.store.tasks.deadlocks import find_deadlocks
 from sakti.tasks import queries, service
 from sakti.tasks.service import Actor
 from tests.fakes.clock import FakeClock
 
-NAMES = "abcdef"
-name = st.sampled_from(NAMES)
+MADE, LATER = "abcde", "fg"  # tasks that there are from the start, and others that are made on the way
+name = st.sampled_from(MADE + LATER)
 session = st.sampled_from(["s1", "s2"])
 kind = st.sampled_from(["blocks", "blocks", "parent-child", "related"])
 
@@ -37,6 +38,7 @@ class Fact:
     until: int = 0
     deleted: bool = False
     labels: tuple[str, ...] = ()
+    epic: bool = False
 
 
 @dataclass
@@ -45,7 +47,7 @@ class Model:
 
     tasks: dict[str, Fact] = field(default_factory=dict)
     edges: set[tuple[str, str, str]] = field(default_factory=set)
-    past: list[Callable[[], None]] = field(default_factory=list)  # how to take back each change
+    past: list[Callable[[], Any]] = field(default_factory=list)  # how to take back each change
 
     def task(self, t: str) -> Fact:
         if t not in self.tasks or self.tasks[t].deleted:
@@ -65,11 +67,46 @@ class Model:
         own = any(self.live(b) for b in self.targets(t, "blocks"))
         return own or any(self.held(p) for p in self.targets(t, "parent-child"))
 
-    def reaches(self, start: str, end: str) -> bool:
-        return start == end or any(self.reaches(t, end) for t in self.targets(start, "blocks", "parent-child"))
+    def waits(self, moment: tuple[str, bool]) -> list[tuple[str, bool]]:
+        """What the begin (False) or the end (True) of a task comes after."""
+        t, is_end = moment
+        if is_end:
+            parts = [a for a, b, k in self.edges if b == t and k == "parent-child" and not self.tasks[a].deleted]
+            return [(t, False), *((c, True) for c in parts)]
+        return [(b, True) for b in self.targets(t, "blocks")] + [(p, False) for p in self.targets(t, "parent-child")]
 
-    def cyclic(self, t: str, on: str, k: str) -> bool:
-        return k != "related" and self.reaches(on, t)
+    def stuck(self) -> bool:
+        """Whether something has to come before itself."""
+        for start in self.edges and [(t, e) for t, f in self.tasks.items() if not f.deleted for e in (False, True)]:
+            seen, todo = set(), self.waits(start)
+            while todo:
+                at = todo.pop()
+                if at == start:
+                    return True
+                if at not in seen:
+                    seen.add(at)
+                    todo += self.waits(at)
+        return False
+
+    def connect(self, t: str, on: str, k: str) -> bool:
+        """Add an edge; False where it is there. Raises KeyError(code)."""
+        if t == on:
+            raise KeyError("cycle")
+        if (t, on, k) in self.edges:
+            return False
+        self.edges.add((t, on, k))
+        if self.stuck():
+            self.edges.remove((t, on, k))
+            raise KeyError("cycle")
+        if k == "parent-child" and self.tasks[t].epic and not self.tasks[on].epic:
+            self.edges.remove((t, on, k))
+            raise KeyError("bad_parent")
+        return True
+
+    def refuse_held(self, t: str, session: str, now: int) -> None:
+        fact = self.tasks[t]
+        if fact.status == "in_progress" and fact.holder != session and fact.until >= now:
+            raise KeyError("already_claimed")
 
     def ready(self) -> list[str]:
         found = [
@@ -79,22 +116,25 @@ class Model:
         return sorted(found, key=lambda t: (self.tasks[t].priority, self.tasks[t].order))
 
     def change(self, t: str, **values: Any) -> None:
-        before = copy.copy(self.tasks[t])
-        self.tasks[t] = replace(before, **values)
-        # deletion is a change of its own and is not touched by others
-        self.past.append(lambda: self.tasks.update({t: replace(before, deleted=self.tasks[t].deleted)}))
+        """Only what it changes is taken back."""
+        before = {k: getattr(self.tasks[t], k) for k, v in values.items() if getattr(self.tasks[t], k) != v}
+        self.tasks[t] = replace(self.tasks[t], **values)
+        if before:
+            self.past.append(lambda: self.tasks.update({t: replace(self.tasks[t], **before)}))
 
 
 @settings(max_examples=25, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck))
 class Board(RuleBasedStateMachine):
-    @initialize()
-    def begin(self) -> None:
+    @initialize(epics=st.sets(st.sampled_from(MADE), max_size=2))
+    def begin(self, epics: set[str]) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="sakti-machine-"))
         self.loop = asyncio.new_event_loop()
         self.clock = FakeClock()
         self.model = Model()
         self.copies = 0
         self.store = self.do(self.open(self.folder / "0.db"))
+        for t in MADE:
+            self.create(t, 2, [], None, t in epics)
 
     def do(self, work: Coroutine[Any, Any, Any]) -> Any:
         return self.loop.run_until_complete(work)
@@ -123,19 +163,26 @@ class Board(RuleBasedStateMachine):
             got = e.code
         assert got == expected
 
-    @rule(t=name, priority=st.integers(0, 4), on=st.lists(name, max_size=2, unique=True), parent=st.none() | name)
-    def create(self, t: str, priority: int, on: list[str], parent: str | None) -> None:
+    @rule(
+        t=st.sampled_from(LATER), priority=st.integers(0, 4), on=st.lists(name, max_size=2, unique=True),
+        parent=st.none() | name, epic=st.booleans(),
+    )  # fmt: skip
+    def create(self, t: str, priority: int, on: list[str], parent: str | None, epic: bool) -> None:
         if t in self.model.tasks:
             return
 
         def model() -> None:
-            for other in (*on, *([parent] if parent else [])):
-                if other != t:
-                    self.model.task(other)
-            if t in on or t == parent:
-                raise KeyError("cycle")
-            self.model.tasks[t] = Fact(len(self.model.tasks), priority=priority)
-            self.model.edges |= {(t, o, "blocks") for o in on} | ({(t, parent, "parent-child")} if parent else set())
+            self.model.tasks[t] = Fact(len(self.model.tasks), priority=priority, epic=epic)
+            kept = set(self.model.edges)
+            try:
+                if parent:
+                    self.model.connect(t, parent, "parent-child")
+                for other in on:
+                    self.model.connect(t, other, "blocks")
+            except KeyError:
+                del self.model.tasks[t]
+                self.model.edges = kept
+                raise
             self.model.past.append(lambda: setattr(self.model.tasks[t], "deleted", True))
 
         if any(o not in self.model.tasks or self.model.tasks[o].deleted for o in (*on, parent or t) if o != t):
@@ -143,13 +190,13 @@ class Board(RuleBasedStateMachine):
         self.both(
             lambda db: service.create(
                 db, self.actor(), f"task-{t}", t, priority=priority, depends_on=[f"task-{o}" for o in on],
-                parent=f"task-{parent}" if parent else None,
+                parent=f"task-{parent}" if parent else None, type="epic" if epic else "task",
             ),
             model,
         )  # fmt: skip
 
-    @rule(t=name, force=st.booleans())
-    def close(self, t: str, force: bool) -> None:
+    @rule(t=name, force=st.booleans(), session=session)
+    def close(self, t: str, force: bool, session: str) -> None:
         def model() -> None:
             fact = self.model.task(t)
             if fact.status == "closed":
@@ -158,12 +205,14 @@ class Board(RuleBasedStateMachine):
                 raise KeyError("blocked")
             if not force and self.model.children(t):
                 raise KeyError("open_children")
+            if not force:
+                self.model.refuse_held(t, session, self.clock.now())
             self.model.change(t, status="closed", holder=None)
 
         freed: list[str] = []
 
         def real(db: Any) -> None:
-            _, moved = service.close(db, self.actor(), f"task-{t}", "completed", "done", force=force)
+            _, moved = service.close(db, self.actor(session), f"task-{t}", "completed", "done", force=force)
             freed.extend(m.title for m in moved)
 
         held = {x for x in self.model.tasks if self.model.live(x) and self.model.held(x)}
@@ -212,61 +261,60 @@ class Board(RuleBasedStateMachine):
             fact = self.model.task(t)
             if fact.status != "in_progress":
                 raise KeyError("invalid")
-            if fact.holder != session and fact.until >= self.clock.now():
-                raise KeyError("already_claimed")
+            self.model.refuse_held(t, session, self.clock.now())
             self.model.change(t, status="open", holder=None)
 
         self.both(lambda db: service.release(db, self.actor(session), f"task-{t}"), model)
 
-    @rule(t=name, priority=st.integers(0, 4), labels=st.lists(st.sampled_from("xyz"), unique=True))
-    def update(self, t: str, priority: int, labels: list[str]) -> None:
+    @rule(
+        t=name, priority=st.integers(0, 4), labels=st.lists(st.sampled_from("xyz"), unique=True), session=session,
+        force=st.booleans(),
+    )  # fmt: skip
+    def update(self, t: str, priority: int, labels: list[str], session: str, force: bool) -> None:
         def model() -> None:
             self.model.task(t)
+            if not force:
+                self.model.refuse_held(t, session, self.clock.now())
             self.model.change(t, priority=priority, labels=tuple(sorted(labels)))
 
         values = {"priority": priority, "labels": labels}
-        self.both(lambda db: service.update(db, self.actor(), f"task-{t}", values), model)
+        self.both(lambda db: service.update(db, self.actor(session), f"task-{t}", values, force=force), model)
 
-    @rule(t=name, on=name, k=kind)
-    def connect(self, t: str, on: str, k: str) -> None:
+    @rule(t=name, on=name, k=kind, session=session)
+    def connect(self, t: str, on: str, k: str, session: str) -> None:
         def model() -> None:
             self.model.task(t), self.model.task(on)
-            if t == on or self.model.cyclic(t, on, k):
-                raise KeyError("cycle")
-            if (t, on, k) not in self.model.edges:
-                self.model.edges.add((t, on, k))
+            self.model.refuse_held(t, session, self.clock.now())
+            if self.model.connect(t, on, k):
                 self.model.past.append(lambda: self.model.edges.remove((t, on, k)))
 
-        self.both(lambda db: service.depend(db, self.actor(), f"task-{t}", f"task-{on}", k), model)
+        self.both(lambda db: service.depend(db, self.actor(session), f"task-{t}", f"task-{on}", k), model)
 
-    @rule(t=name, on=name, k=kind)
-    def disconnect(self, t: str, on: str, k: str) -> None:
+    @rule(t=name, on=name, k=kind, session=session)
+    def disconnect(self, t: str, on: str, k: str, session: str) -> None:
         def model() -> None:
             self.model.task(t), self.model.task(on)
+            self.model.refuse_held(t, session, self.clock.now())
             if (t, on, k) not in self.model.edges:
                 raise KeyError("not_found")
             self.model.edges.remove((t, on, k))
+            self.model.past.append(lambda: self.model.edges.add((t, on, k)))
 
-            def back() -> None:
-                if self.model.cyclic(t, on, k):
-                    raise KeyError("cycle")
-                self.model.edges.add((t, on, k))
+        self.both(lambda db: service.depend(db, self.actor(session), f"task-{t}", f"task-{on}", k, add=False), model)
 
-            self.model.past.append(back)
-
-        self.both(lambda db: service.depend(db, self.actor(), f"task-{t}", f"task-{on}", k, add=False), model)
-
-    @rule(t=name)
-    def delete(self, t: str) -> None:
+    @rule(t=name, session=session)
+    def delete(self, t: str, session: str) -> None:
         def model() -> None:
-            self.model.task(t).deleted = True
+            self.model.task(t)
+            self.model.refuse_held(t, session, self.clock.now())
+            self.model.tasks[t].deleted = True
             self.model.past.append(lambda: self.bring_back(t))
 
-        self.both(lambda db: service.delete(db, self.actor(), f"task-{t}"), model)
+        self.both(lambda db: service.delete(db, self.actor(session), f"task-{t}"), model)
 
     def bring_back(self, t: str) -> None:
         self.model.tasks[t].deleted = False
-        if any(self.model.reaches(on, t) for on in self.model.targets(t, "blocks", "parent-child")):
+        if self.model.stuck():
             self.model.tasks[t].deleted = True
             raise KeyError("cycle")
 
@@ -278,6 +326,7 @@ class Board(RuleBasedStateMachine):
             if not self.model.tasks[t].deleted:
                 raise KeyError("invalid")
             self.bring_back(t)
+            self.model.past.append(lambda: setattr(self.model.tasks[t], "deleted", True))
 
         self.both(lambda db: service.restore(db, self.actor(), f"task-{t}"), model)
 
@@ -293,7 +342,7 @@ class Board(RuleBasedStateMachine):
 
     @rule()
     def claims_end(self) -> None:
-        self.clock.advance(service.CLAIM_MS + 1)
+        self.clock.advance(service.CLAIM_MS / 1000 + 1)
 
     @precondition(lambda self: self.model.tasks)
     @rule(t=name, how=st.sampled_from(["close", "delete", "undo"]))
@@ -307,7 +356,7 @@ class Board(RuleBasedStateMachine):
                 case "close":
                     service.close(db, self.actor(), f"task-{t}", "completed", "done", force=True)
                 case "delete":
-                    service.delete(db, self.actor(), f"task-{t}")
+                    service.delete(db, self.actor(), f"task-{t}", force=True)
                 case _:
                     service.undo(db, self.actor())
             db.connection().cache_flush()
@@ -340,6 +389,16 @@ class Board(RuleBasedStateMachine):
         assert {(t["title"], t["priority"], tuple(t.get("labels", ()))) for t in listed} == {
             (t, f.priority, f.labels) for t, f in model.tasks.items() if not f.deleted
         }
+
+    @invariant()
+    def nothing_is_stuck(self) -> None:
+        """From every open task a chain leads to one that can be begun or is worked on."""
+        assert self.do(self.store.read(find_deadlocks)) == []
+        for t, fact in self.model.tasks.items():
+            if self.model.live(t) and fact.status == "open":
+                chain = self.do(self.store.read(queries.explain, "/w", f"task-{t}"))["chain"]
+                last = chain[-1]["title"]
+                assert last in self.model.ready() or self.model.tasks[last].status == "in_progress"
 
     def teardown(self) -> None:
         if hasattr(self, "store"):

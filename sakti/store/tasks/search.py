@@ -11,22 +11,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sakti.store import search_index, search_query
-from sakti.store.connection import Database
+from sakti.store.connection import Connection
+from sakti.store.secrets import masked
 
 COMMON = 1_000
 COMMON_WORDS = 4  # of a query that has no other words
 
 
-def put(db: Database, pk: int, title: str, text: str) -> None:
-    """Index a task, replacing what was indexed for it."""
-    whole = f"{title}\n{text}"[: search_index.TEXT_LIMIT]
+def put(db: Connection, task_id: str, title: str, text: str) -> None:
+    """Index a task, secrets masked, replacing what was indexed for it."""
+    title, body = masked(title), masked(text[: search_index.TEXT_LIMIT])
     db.execute_sql(
-        "INSERT OR REPLACE INTO task_words (rowid, title, body, idents) VALUES (?, ?, ?, ?)",
-        (pk, title, text[: search_index.TEXT_LIMIT], search_index.identifiers(whole)),
+        "INSERT OR REPLACE INTO task_words (rowid, title, body, idents) SELECT pk, ?, ?, ? FROM tasks WHERE id = ?",
+        (title, body, search_index.identifiers(f"{title}\n{body}"), task_id),
     )
 
 
-def search(db: Database, resource_id: str, text: str, limit: int) -> list[str]:
+def search(db: Connection, resource_id: str, text: str, limit: int) -> list[str]:
     """The ids of the best tasks, best first. Whatever is typed is a query, never an error."""
     query = search_query.parse_query(text)
     plain = [w.lower() for w in search_query.WORD.findall(query.text[: search_query.MAX_TEXT])]
@@ -62,7 +63,7 @@ def _beginning(word: str) -> str:
     return f"{_quoted(word)} *"
 
 
-def _newest(db: Database, match: str) -> int | None:
+def _newest(db: Connection, match: str) -> int | None:
     """The row from which on `COMMON` matches are; None where there are no more than that."""
     row = db.execute_sql(
         "SELECT rowid FROM task_words WHERE task_words MATCH ? ORDER BY rowid DESC LIMIT 1 OFFSET ?", (match, COMMON)
@@ -70,7 +71,7 @@ def _newest(db: Database, match: str) -> int | None:
     return None if row is None else row[0]
 
 
-def _ranked(db: Database, resource_id: str, match: str, limit: int) -> list[str]:
+def _ranked(db: Connection, resource_id: str, match: str, limit: int) -> list[str]:
     newest = _newest(db, match) or 0
     rows: Sequence[tuple[str]] = db.execute_sql(
         "SELECT t.id FROM (SELECT rowid AS pk, bm25(task_words, 3.0, 1.0, 0.5) AS score FROM task_words"

@@ -1,0 +1,259 @@
+"""Make one tool of several actions: one flat object of arguments, checked here, answered as JSON.
+
+    async def show(run: ToolRun, *, id: str) -> Json: ...
+
+    action_tool("task-query", (FIELD, …), (show, …))
+
+An action takes the keyword arguments that it names, required where they have no default. The schema that models see is
+flat (no `$ref`, no `oneOf`): providers refuse or misread the rest. Names that models know from other agents' tools are
+taken for ours, and values as models write them ("3", "P1", "done"). What is wrong is an answer of the call that names
+the fields of the action, never an exception.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pydantic
+
+from sakti.agent.tools.base import Outcome, Tool, ToolRun
+from sakti.core.errors import SaktiError
+from sakti.core.resources import read_prompt
+from sakti.core.types import Json, ToolSpec
+from sakti.tasks.fields import check_text
+
+Run = Callable[..., Awaitable[Json]]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One argument: its JSON Schema, other names for it, other words for its values (in lower case).
+
+    `only` says for which actions another name holds where it means something else elsewhere. `read` makes a value of
+    what the schema alone does not; it raises `ValueError` with a sentence.
+    """
+
+    name: str
+    schema: Json
+    also: tuple[str, ...] = ()
+    words: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    only: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    read: Callable[[Any], Any] | None = None
+
+    def called(self, action: str) -> tuple[str, ...]:
+        """Return what the argument may be called, the best name first, in lower case without signs."""
+        return tuple(_plain(n) for n in (self.name, *self.only.get(action, ()), *self.also))
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What to say where an argument is missing: a sentence and a code."""
+
+    sentence: str
+    code: str = "invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """`takes` are its arguments, each with its default (`inspect.Parameter.empty`: required)."""
+
+    name: str
+    run: Run
+    takes: Mapping[str, Any]
+
+    def fields(self) -> str:
+        needed = [n for n, default in self.takes.items() if default is inspect.Parameter.empty]
+        others = [n for n in self.takes if n not in needed]
+        return ", ".join([*needed, *(f"{n}?" for n in others)]) or "nothing else"
+
+
+class WrongArguments(Exception):
+    """Carries the sentence that the model is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionTool(Tool):
+    """A tool whose `action` says what its other arguments are. `usual` is the action where none is named; `hints` say
+    what to do instead of an argument that there is not, by its name in lower case."""
+
+    fields: tuple[Field, ...] = ()
+    actions: Mapping[str, Action] = field(default_factory=dict[str, Action])
+    missing: Mapping[str, Missing] = field(default_factory=dict[str, Missing])
+    usual: str = ""
+    hints: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def spec(self) -> ToolSpec:
+        properties: Json = {"action": {"type": "string", "enum": list(self.actions)}}
+        properties |= {f.name: f.schema for f in self.fields}
+        schema: Json = {"type": "object", "properties": properties, "required": ["action"]}
+        return ToolSpec(self.name, self.description, {**schema, "additionalProperties": False})
+
+    async def __call__(self, run: ToolRun, arguments: Json) -> Outcome:
+        """Check the arguments, run the action, and answer with `success`, and what came of it or `error` and `code`."""
+        try:
+            for name, value in arguments.items():
+                check_text(name, value)
+            action = self._action(arguments)
+            given = self._given(action, arguments)
+            for name, default in action.takes.items():
+                if default is inspect.Parameter.empty and name not in given:
+                    what = self.missing.get(name, Missing(f"needs {name}"))
+                    return refusal(SaktiError(f"{action.name} {what.sentence}. {_takes(action)}", code=what.code))
+            return answer(await action.run(run, **given))
+        except WrongArguments as e:
+            return refusal(SaktiError(f"{self.name} was called with wrong arguments: {e}", code="invalid"))
+        except SaktiError as e:
+            return refusal(e)
+
+    def _action(self, arguments: Json) -> Action:
+        named = arguments.get("action") or self.usual
+        found = self.actions.get(_plain(str(named))) if named else None
+        if found is None:
+            what = f"there is no action {named!r}" if named else "action is missing"
+            raise WrongArguments(f"{what}; it is one of {', '.join(self.actions)}.")
+        return found
+
+    def _given(self, action: Action, arguments: Json) -> dict[str, Any]:
+        """Return the action's arguments by our names. Raises `WrongArguments`."""
+        own = [f for f in self.fields if f.name in action.takes]
+        exact = {_plain(f.name) for f in own} & {_plain(key) for key in arguments}
+        known = {name for f in self.fields for name in f.called(action.name)}
+        out: dict[str, Any] = {}
+        unknown: list[str] = []
+        for key, value in arguments.items():
+            if key == "action" or value is None:
+                continue
+            name = _plain(key)
+            meant = [f for f in own if name in f.called(action.name)]
+            meant.sort(key=lambda f: _plain(f.name) != name)
+            field = next((f for f in meant if _plain(f.name) == name or _plain(f.name) not in exact), None)
+            if field is not None and field.name not in out:
+                out[field.name] = _value(field, value)
+            elif field is None and not meant and (name not in known or value not in ("", [], {}, False, 0)):
+                unknown.append(key)  # what is empty is passed over: some models fill in every argument
+        if unknown:
+            hints = "".join(f" {self.hints[_plain(k)]}" for k in unknown if _plain(k) in self.hints)
+            raise WrongArguments(f"{action.name} does not take {', '.join(unknown)}.{hints} {_takes(action)}")
+        return out
+
+
+def _takes(action: Action) -> str:
+    return f"{action.name} takes {action.fields()}."
+
+
+def _plain(name: str) -> str:
+    """`depends_on`, `dependsOn` and `depends-on` are one name; `update_context` stays what it is."""
+    return name if name == "update_context" else name.replace("_", "").replace("-", "").lower()
+
+
+def _value(field: Field, value: Any) -> Any:
+    """Return a value as the schema wants it. Raises `WrongArguments`."""
+    schema, name = field.schema, field.name
+    if field.read is not None:
+        try:
+            return field.read(value)
+        except ValueError as e:
+            raise WrongArguments(f"{name}: {e}") from e
+    if isinstance(value, str) and value.strip().lower() in field.words:
+        value = field.words[value.strip().lower()]
+    kind = schema["type"]
+    if kind == "integer":
+        if isinstance(value, str) and value.strip().lstrip("-").isdecimal():
+            value = int(value)
+        low, high = schema.get("minimum"), schema.get("maximum")
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if not whole or (low is not None and value < low) or (high is not None and value > high):
+            bounds = f" from {low} to {high}" if high is not None else "" if low is None else f" of at least {low}"
+            raise WrongArguments(f"{name} is a whole number{bounds}, not {value!r}.")
+    elif kind == "boolean":
+        value = {"true": True, "false": False}.get(value.strip().lower(), value) if isinstance(value, str) else value
+        if not isinstance(value, bool):
+            raise WrongArguments(f"{name} is true or false, not {value!r}.")
+    elif kind == "array":
+        value = _list(field, value)
+    elif kind == "object":
+        value = _object(name, value)
+    elif not isinstance(value, str):
+        raise WrongArguments(f"{name} is text, not {value!r}.")
+    allowed = schema.get("enum")
+    if allowed is not None and value not in allowed:
+        raise WrongArguments(f"{name} is one of {', '.join(allowed)}, not {value!r}.")
+    return value
+
+
+def _list(field: Field, value: Any) -> list[str]:
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, list) or not all(isinstance(i, str) for i in cast("list[Any]", items)):
+        raise WrongArguments(f"{field.name} is a list of texts, not {value!r}.")
+    texts = cast("list[str]", items)
+    if isinstance(value, str):  # "a, b", or a list that was written as text
+        bare = value.strip().removeprefix("[").removesuffix("]")
+        texts = [part for each in bare.split(",") if (part := each.strip().strip("\"'"))]
+    allowed: list[str] | None = field.schema["items"].get("enum")
+    wrong = [t for t in texts if t not in allowed] if allowed is not None else []
+    if allowed is not None and wrong:
+        raise WrongArguments(f"{field.name} are of {', '.join(allowed)}, not {wrong[0]!r}.")
+    return texts
+
+
+def _object(name: str, value: Any) -> Json:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError as e:
+            raise WrongArguments(f"{name} is not a JSON object: {e}.") from e
+    if not isinstance(value, dict):
+        raise WrongArguments(f"{name} is an object, not {value!r}.")
+    return cast("Json", value)
+
+
+def answer(values: Json) -> Outcome:
+    """Return what succeeded."""
+    return Outcome(json.dumps({"success": True, **values}, ensure_ascii=False))
+
+
+def refusal(error: SaktiError) -> Outcome:
+    """Return what was refused, and why."""
+    body = {"success": False, "error": error.message, "code": error.code}
+    return Outcome(json.dumps(body, ensure_ascii=False), is_error=True)
+
+
+async def _not_called(*_: Any) -> Outcome:
+    raise NotImplementedError  # an ActionTool runs its actions
+
+
+def action_tool(
+    name: str,
+    fields: Sequence[Field],
+    actions: Mapping[str, Run],
+    *,
+    read_only: bool = False,
+    missing: Mapping[str, Missing] | None = None,
+    usual: str = "",
+    hints: Mapping[str, str] | None = None,
+) -> ActionTool:
+    """Make a tool of its actions, by name; its description is `prompts/tools/<name>.md`."""
+    made: dict[str, Action] = {}
+    known = {f.name for f in fields}
+    for each, run in actions.items():
+        parameters = [p for p in inspect.signature(run).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        takes = {p.name: p.default for p in parameters}
+        assert takes.keys() <= known, f"{each} takes what {name} has no field for: {takes.keys() - known}"
+        made[each] = Action(each, run, takes)
+    return ActionTool(
+        name=name,
+        description=read_prompt(f"tools/{name}"),
+        arguments=pydantic.BaseModel,
+        function=_not_called,
+        read_only=read_only,
+        internal=True,
+        fields=tuple(fields),
+        actions=made,
+        missing=missing or {},
+        usual=usual,
+        hints=hints or {},
+    )

@@ -1,0 +1,50 @@
+"""task-query: read the task board."""
+
+from __future__ import annotations
+
+from sakti.agent.tools.actions import ActionTool, action_tool
+from sakti.agent.tools.base import ToolRun
+from sakti.agent.tools.task_fields import MISSING, QUERY_FIELDS
+from sakti.core.errors import TaskError
+from sakti.core.types import Json
+from sakti.store.database import Store
+from sakti.tasks import queries
+
+
+def make(store: Store, resource_id: str) -> ActionTool:
+    """Make the tool for one workspace."""
+
+    async def ready(run: ToolRun, *, limit: int = 5) -> Json:
+        return await store.read(queries.ready, resource_id, limit)
+
+    async def show(run: ToolRun, *, id: str) -> Json:
+        return await store.read(queries.show, resource_id, id)
+
+    async def list_(
+        run: ToolRun,
+        *,
+        status: str | None = None,
+        type: str | None = None,
+        label: str | None = None,
+        assignee: str | None = None,
+        limit: int = 20,
+        offset: int = 0,
+    ) -> Json:
+        return await store.read(
+            queries.list_tasks,
+            resource_id,
+            status=status or None,
+            type=type or None,
+            label=label or None,
+            assignee=assignee or None,
+            limit=limit,
+            offset=offset,
+        )
+
+    async def search(run: ToolRun, *, query: str, limit: int = 3, includeMessages: bool = False) -> Json:
+        if not query.strip():
+            raise TaskError(f"search {MISSING['query'].sentence}.", code="invalid")
+        return await store.read(queries.search, resource_id, query, limit, includeMessages)
+
+    actions = {"ready": ready, "show": show, "list": list_, "search": search}
+    return action_tool("task-query", QUERY_FIELDS, actions, read_only=True, missing=MISSING)

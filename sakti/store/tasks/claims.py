@@ -1,0 +1,95 @@
+"""Claim tasks, across chats, shells and processes.
+
+The holder of a claim is a thread, a shell's actor or the user (`session_id`). A thread's claim has an owner too, the
+process that works in the thread: when that process is gone the claim is free at once, when the thread is opened again
+it still holds it. A claim without an owner, or of another machine, lasts until its lease ends.
+"""
+
+from __future__ import annotations
+
+from peewee import Case, fn
+
+from sakti.store import leases
+from sakti.store.connection import Database
+from sakti.store.models import TaskRow
+from sakti.store.tasks.row import Task
+
+CLOSED, IN_PROGRESS, OPEN = "closed", "in_progress", "open"
+
+
+def is_live(task: Task, now: int) -> bool:
+    """Tell whether somebody holds the task: its lease runs, and its owner where it has one."""
+    if task.status != IN_PROGRESS or task.session_id is None:
+        return False
+    if task.claim_expires_at is None or task.claim_expires_at < now:
+        return False
+    return task.claim_owner is None or leases.alive(task.claim_owner)
+
+
+def claim(
+    db: Database, task: Task, holder: str, owner: str | None, thread_id: str | None, now: int, expires: int
+) -> bool:
+    """Claim by one conditional UPDATE; true where the holder has the task afterwards."""
+    row = TaskRow
+    mine = (row.session_id == holder) & (row.status == IN_PROGRESS)
+    free = row.session_id.is_null() | (row.session_id == holder) | (row.status == OPEN)
+    free |= row.claim_expires_at.is_null() | (row.claim_expires_at < now)
+    if task.claim_owner is not None and not leases.alive(task.claim_owner):
+        free |= row.claim_owner == task.claim_owner
+    claimed = (
+        row.update(
+            status=IN_PROGRESS,
+            session_id=holder,
+            claim_owner=owner,
+            thread_id=fn.COALESCE(thread_id, row.thread_id),
+            claimed_at=Case(None, [(mine, row.claimed_at)], now),
+            claim_expires_at=expires,
+            updated_at=now,
+        )
+        .where(row.id == task.id, row.deleted_at.is_null(), row.status != CLOSED, row.held == 0, free)
+        .execute(db)
+    )
+    return claimed == 1
+
+
+def active(db: Database, thread_id: str, holder: str, owner: str | None = None) -> str | None:
+    """Return the task that the thread works on: claimed by this holder and in progress; else None.
+
+    Asked with every message, so it is one statement in SQL. Another process than before that works in the thread
+    becomes the claim's owner.
+    """
+    found = db.execute_sql(
+        "SELECT t.id, t.claim_owner FROM threads th CROSS JOIN tasks t"
+        " ON t.id = json_extract(th.metadata, '$.active_task_id') WHERE th.id = ? AND t.status = 'in_progress'"
+        " AND t.session_id = ? AND t.deleted_at IS NULL",
+        (thread_id, holder),
+    ).fetchone()
+    if found is None:
+        return None
+    task_id, before = found
+    if owner is not None and owner != before:
+        TaskRow.update(claim_owner=owner).where(TaskRow.id == task_id).execute(db)
+    return task_id
+
+
+def latest(db: Database, resource_id: str, holder: str) -> str | None:
+    """Return the task that the holder claimed last and still has in progress."""
+    mine = (TaskRow.resource_id == resource_id) & (TaskRow.session_id == holder)
+    mine &= (TaskRow.status == IN_PROGRESS) & TaskRow.deleted_at.is_null()
+    query = TaskRow.select(TaskRow.id).where(mine).order_by(TaskRow.claimed_at.desc(), TaskRow.pk.desc())
+    found = query.limit(1).tuples().get_or_none(db)
+    return None if found is None else found[0]
+
+
+def orphans(db: Database, resource_id: str, holder: str) -> list[str]:
+    """Return the tasks that a thread holds whose process is gone."""
+    mine = (TaskRow.resource_id == resource_id) & (TaskRow.session_id == holder)
+    mine &= (TaskRow.status == IN_PROGRESS) & TaskRow.claim_owner.is_null(False)
+    found = TaskRow.select(TaskRow.id, TaskRow.claim_owner).where(mine).tuples().execute(db)
+    return [task_id for task_id, owner in found if not leases.alive(owner)]
+
+
+def adopt(db: Database, resource_id: str, holder: str, owner: str) -> None:
+    """Make a process the owner of what its thread holds and no other process works on."""
+    for task_id in orphans(db, resource_id, holder):
+        TaskRow.update(claim_owner=owner).where(TaskRow.id == task_id).execute(db)

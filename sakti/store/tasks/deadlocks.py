@@ -1,0 +1,168 @@
+"""Judge what waits for what, so that no deadlock comes into the graph. Pure, but for the question at the end.
+
+A task has a begin and an end. It begins after the end of each task that it waits for (blocks), and not before what its
+parent's begin waits for; it ends after its own begin, and a container after its children. So in `x part of E, x waits
+for y` the edge `y waits for E` is refused, though no arrow leads from E to x: E's end waits for x's.
+
+A node is (task, is_end). The step from an end to its own begin is left out: an end waits for all that its begin does.
+Status does not count: what is closed can be opened again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from sakti.store.connection import Connection
+
+BLOCKS, PARENT = "blocks", "parent-child"
+Node: TypeAlias = tuple[str, bool]
+Edge: TypeAlias = tuple[str, str, str]  # task, depends on, type
+
+
+def waits(edge: Edge) -> tuple[tuple[Node, Node], ...]:
+    """Return pairs of nodes: the first waits for the second because of this edge."""
+    task, on, kind = edge
+    if kind == BLOCKS:
+        return ((task, False), (on, True)), ((task, True), (on, True))
+    if kind == PARENT:
+        return ((task, False), (on, False)), ((task, True), (on, False)), ((on, True), (task, True))
+    return ()
+
+
+class Waiting:
+    """Edges that are taken in one by one as long as they close no cycle.
+
+    The order in which everything could happen is kept, and mended only between the ends of an edge that goes against
+    it (Pearce and Kelly, A dynamic topological sort algorithm, 2006); a walk at each edge would make an import of
+    100,000 of them take hours. `known` are edges that are there, `coming` those that will be added: a first order that
+    suits most of them leaves little to mend.
+    """
+
+    def __init__(self, known: Iterable[Edge], coming: Iterable[Edge] = ()) -> None:
+        self._ahead: dict[Node, list[Node]] = {}
+        self._behind: dict[Node, list[Node]] = {}
+        known = list(known)
+        self._rank = _first_order([*known, *coming])
+        for edge in known:
+            self.add(edge)
+
+    def add(self, edge: Edge) -> tuple[str, ...] | None:
+        """Take an edge in; return the tasks `a, …, a` of the cycle that it would close instead, or None."""
+        if edge[0] == edge[1]:
+            return (edge[0], edge[0])
+        done: list[tuple[Node, Node]] = []
+        for node, other in waits(edge):
+            cycle = self._connect(node, other)
+            if cycle is not None:
+                for a, b in done:
+                    self._ahead[a].remove(b)
+                    self._behind[b].remove(a)
+                return _from(edge[0], cycle)
+            done.append((node, other))
+        return None
+
+    def _connect(self, node: Node, other: Node) -> tuple[str, ...] | None:
+        rank = self._rank
+        for each in (node, other):
+            rank.setdefault(each, len(rank))
+        if rank[other] > rank[node]:
+            came = self._reach(other, self._ahead, lowest=rank[node])
+            if node in came:
+                way = [node]
+                while way[-1] != other:
+                    way.append(came[way[-1]])
+                return (node[0], *(task for task, _ in reversed(way)))
+            later = self._reach(node, self._behind, highest=rank[other])
+            moved = [*sorted(came, key=rank.__getitem__), *sorted(later, key=rank.__getitem__)]
+            for each, place in zip(moved, sorted(rank[n] for n in moved), strict=True):
+                rank[each] = place
+        self._ahead.setdefault(node, []).append(other)
+        self._behind.setdefault(other, []).append(node)
+        return None
+
+    def _reach(
+        self, start: Node, steps: dict[Node, list[Node]], *, lowest: int = -1, highest: int = 1 << 62
+    ) -> dict[Node, Node]:
+        """Return what is reached within these ranks, each with the node before it."""
+        came = {start: start}
+        stack = [start]
+        while stack:
+            node = stack.pop()
+            for other in steps.get(node, ()):
+                if other not in came and lowest <= self._rank[other] <= highest:
+                    came[other] = node
+                    stack.append(other)
+        return came
+
+
+def _from(task: str, cycle: tuple[str, ...]) -> tuple[str, ...]:
+    """Turn a cycle `b, a, c, b` so that it begins and ends with `task`."""
+    at = cycle.index(task)
+    return (*cycle[at:-1], *cycle[:at], task)
+
+
+def _graph(edges: Iterable[Edge]) -> dict[Node, list[Node]]:
+    ahead: dict[Node, list[Node]] = {}
+    for edge in edges:
+        for node, other in waits(edge):
+            ahead.setdefault(node, []).append(other)
+            ahead.setdefault(other, [])
+    return ahead
+
+
+def _first_order(edges: Iterable[Edge]) -> dict[Node, int]:
+    """Return a rank for each node, below that of what waits for it wherever that is possible (by depth first)."""
+    ahead = _graph(edges)
+    rank: dict[Node, int] = {}
+    entered: set[Node] = set()
+    for start in ahead:
+        if start in entered:
+            continue
+        entered.add(start)
+        stack: list[tuple[Node, Iterator[Node]]] = [(start, iter(ahead[start]))]
+        while stack:
+            node, rest = stack[-1]
+            following = next((n for n in rest if n not in entered), None)
+            if following is None:
+                stack.pop()
+                rank[node] = len(rank)
+            else:
+                entered.add(following)
+                stack.append((following, iter(ahead[following])))
+    return rank
+
+
+def cycles(edges: Iterable[Edge]) -> list[tuple[str, ...]]:
+    """Return the cycles of waiting among edges that are there already, one for each edge that closes one."""
+    waiting = Waiting(())
+    return [cycle for edge in edges if (cycle := waiting.add(edge)) is not None]
+
+
+# --- in a database ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlock:
+    """Open tasks that wait for each other in a ring: none of them can ever be done. `path` are handles `a, …, a`."""
+
+    resource_id: str
+    path: tuple[str, ...]
+
+
+def find_deadlocks(db: Connection, resource_id: str | None = None) -> list[Deadlock]:
+    """Return the deadlocks of a workspace (of all where None) that an earlier version let in."""
+    live = "{0}.status != 'closed' AND {0}.deleted_at IS NULL"
+    rows = db.execute_sql(
+        "SELECT a.resource_id, a.handle, b.handle, d.type FROM task_dependencies d"
+        f" CROSS JOIN tasks a ON a.id = d.task_id AND {live.format('a')}"
+        f" CROSS JOIN tasks b ON b.id = d.depends_on AND {live.format('b')}"
+        " WHERE d.type IN ('blocks', 'parent-child') AND (?1 IS NULL OR a.resource_id = ?1)"
+        " ORDER BY d.created_at, a.pk, b.pk",
+        (resource_id,),
+    )
+    found: dict[str, list[Edge]] = {}
+    for workspace, task, on, kind in rows:
+        found.setdefault(workspace, []).append((task, on, kind))
+    return [Deadlock(workspace, path) for workspace, edges in found.items() for path in cycles(edges)]

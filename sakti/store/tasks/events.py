@@ -1,0 +1,67 @@
+"""Keep the log of what was done to tasks, from which changes are taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sakti.core.types import Json
+from sakti.store import rows
+from sakti.store.connection import Database
+from sakti.store.models import TaskEventRow
+from sakti.store.tasks.row import Task
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEvent:
+    """One change. `before` and `after` hold what it changed; events of one `batch` are taken back together."""
+
+    pk: int
+    task_id: str
+    action: str
+    actor: str
+    before: Json | None
+    after: Json | None
+    created_at: int
+    batch: str | None
+
+
+def add(
+    db: Database,
+    task: Task,
+    action: str,
+    actor: str,
+    now: int,
+    before: Json | None = None,
+    after: Json | None = None,
+    *,
+    batch: str | None = None,
+) -> None:
+    """Write down a change."""
+    values: dict[str, Any] = {"before": before, "after": after, "created_at": now, "batch": batch}
+    who = {"task_id": task.id, "resource_id": task.resource_id, "action": action, "actor": actor}
+    rows.insert(db, TaskEventRow, **who, **values)
+
+
+def newest(db: Database, resource_id: str, actions: Iterable[str], limit: int) -> list[TaskEvent]:
+    """Return the newest events of these actions that were not taken back, newest first."""
+    found = _events(TaskEventRow.resource_id == resource_id, TaskEventRow.action.in_(list(actions)))
+    return [TaskEvent(*row) for row in found.limit(limit).execute(db)]
+
+
+def of_batch(db: Database, batch: str) -> list[TaskEvent]:
+    """Return the events that one command made and that were not taken back, newest first."""
+    return [TaskEvent(*row) for row in _events(TaskEventRow.batch == batch).execute(db)]
+
+
+def _events(*where: Any) -> Any:
+    row = TaskEventRow
+    columns = (row.pk, row.task_id, row.action, row.actor, row.before, row.after, row.created_at, row.batch)
+    return row.select(*columns).where(*where, row.undone_at.is_null()).order_by(row.pk.desc()).tuples()
+
+
+def mark_undone(db: Database, event: TaskEvent, now: int) -> None:
+    """Say of an event, and of those of its batch, that they were taken back."""
+    same = TaskEventRow.pk == event.pk if event.batch is None else TaskEventRow.batch == event.batch
+    TaskEventRow.update(undone_at=now).where(same).execute(db)

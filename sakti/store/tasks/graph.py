@@ -1,0 +1,283 @@
+"""What is blocked, kept up to date: a cache of three columns in `tasks`, and walks that read only what they need.
+
+Problem. Whether a task can be begun depends on its own blockers and on those of every ancestor. Asked anew for each
+of 50,000 tasks with 100,000 edges that takes seconds, and a board asks after every change.
+
+Design. Each task carries `own_blockers` (open tasks it waits for), `open_children` and `held` (it or an ancestor
+waits for an open task). They are changed in the transaction that changes a status, an edge or a deletion, never
+later, so a reader sees a state and its cache together. `state` (a generated column) says where a task stands on the
+board, an index has each state in its order, and `task_counts` how many there are: a question reads the rows that it
+returns and no others.
+
+Semantics. Those of `sakti.tasks.graph`, which stays the reference (a property test holds both equal). `held` does not
+look at the task's own status: a closed task is never shown as blocked, but its children still wait for what it waited
+for, and a reopened one needs nothing computed.
+
+Edge cases. A task with two parents is held while either is. A deleted task is in nobody's way and passes nothing on.
+Counts are counted again rather than added to, so a change that is applied twice changes nothing. Spreading stops
+where `held` does not change, and edges form no cycle, so it ends.
+
+Numbers (50,000 tasks, 100,000 edges, CPU p50 on two old cores): ready 1.4 ms, list 4.5, search 3.8, create 1.4, close
+1.3; a change costs the tasks it touches, so closing what an epic of thousands waits for costs those thousands.
+`sakti bench tasks` measures it here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+from sakti.store.connection import Connection
+from sakti.store.tasks.deadlocks import BLOCKS, PARENT, Node
+
+_LIVE = "{0}.status != 'closed' AND {0}.deleted_at IS NULL"
+_COUNTED = f"""
+UPDATE tasks SET
+  own_blockers = (SELECT count(*) FROM task_dependencies d JOIN tasks b ON b.id = d.depends_on
+    WHERE d.task_id = tasks.id AND d.type = 'blocks' AND {_LIVE.format("b")}),
+  open_children = (SELECT count(*) FROM task_dependencies d JOIN tasks c ON c.id = d.task_id
+    WHERE d.depends_on = tasks.id AND d.type = 'parent-child' AND {_LIVE.format("c")})
+WHERE id IN (SELECT value FROM json_each(?))"""
+_FLIPPED = """
+UPDATE tasks SET held = 1 - held
+WHERE id IN (SELECT value FROM json_each(?)) AND held != (own_blockers > 0 OR EXISTS (
+  SELECT 1 FROM task_dependencies d JOIN tasks p ON p.id = d.depends_on
+  WHERE d.task_id = tasks.id AND d.type = 'parent-child' AND p.deleted_at IS NULL AND p.held = 1))
+RETURNING id, held"""
+
+
+def refresh(db: Connection, task_ids: Iterable[str]) -> dict[str, bool]:
+    """Count again for these tasks and spread what follows to their descendants. Return the tasks whose `held`
+    changed, with what it is now."""
+    frontier = list(dict.fromkeys(task_ids))
+    if not frontier:
+        return {}
+    db.execute_sql(_COUNTED, (json.dumps(frontier),))
+    changed: dict[str, bool] = {}
+    while frontier:
+        flipped = db.execute_sql(_FLIPPED, (json.dumps(frontier),)).fetchall()
+        changed.update((task, bool(held)) for task, held in flipped)
+        frontier = _children(db, [task for task, _ in flipped])
+    return changed
+
+
+def refresh_around(db: Connection, task_id: str) -> dict[str, bool]:
+    """Refresh after the status or deletion of a task changed: it, who waits for it, its parents and children."""
+    rows = db.execute_sql(
+        "SELECT task_id FROM task_dependencies WHERE depends_on = ?1 AND type IN ('blocks', 'parent-child')"
+        " UNION SELECT depends_on FROM task_dependencies WHERE task_id = ?1 AND type = 'parent-child'",
+        (task_id,),
+    ).fetchall()
+    return refresh(db, [task_id, *(r[0] for r in rows)])
+
+
+def refresh_all(db: Connection, resource_id: str) -> None:
+    """Refresh every task of a workspace: after an import."""
+    rows = db.execute_sql("SELECT id FROM tasks WHERE resource_id = ?", (resource_id,)).fetchall()
+    refresh(db, [r[0] for r in rows])
+
+
+def _children(db: Connection, task_ids: list[str]) -> list[str]:
+    if not task_ids:
+        return []
+    rows = db.execute_sql(
+        "SELECT DISTINCT d.task_id FROM json_each(?) j CROSS JOIN task_dependencies d ON d.depends_on = j.value"
+        " AND d.type = 'parent-child'",
+        (json.dumps(task_ids),),
+    ).fetchall()
+    return [r[0] for r in rows]
+
+
+def reasons(db: Connection, task_ids: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
+    """Return what keeps each of these tasks: pairs (via, by), `via` the task itself or an ancestor of it that waits
+    for the open task `by`.
+
+    CROSS JOIN fixes the order of the joins: without statistics the planner begins at all edges instead.
+    """
+    rows = db.execute_sql(
+        "WITH RECURSIVE up (root, id) AS (SELECT value, value FROM json_each(?) UNION"
+        " SELECT up.root, d.depends_on FROM up"
+        " CROSS JOIN task_dependencies d ON d.task_id = up.id AND d.type = 'parent-child'"
+        " CROSS JOIN tasks p ON p.id = d.depends_on AND p.deleted_at IS NULL)"
+        " SELECT up.root, up.id, b.id FROM up"
+        " CROSS JOIN task_dependencies d ON d.task_id = up.id AND d.type = 'blocks'"
+        f" CROSS JOIN tasks b ON b.id = d.depends_on AND {_LIVE.format('b')}"
+        " ORDER BY up.root, up.id != up.root, up.id, b.id",
+        (json.dumps(list(task_ids)),),
+    ).fetchall()
+    out: dict[str, list[tuple[str, str]]] = {}
+    for root, via, by in rows:
+        out.setdefault(root, []).append((via, by))
+    return out
+
+
+def open_children(db: Connection, task_ids: Iterable[str]) -> dict[str, list[str]]:
+    """Return the open children of tasks that have any, the oldest first."""
+    rows = db.execute_sql(
+        "SELECT d.depends_on, c.id FROM json_each(?) j CROSS JOIN task_dependencies d ON d.depends_on = j.value"
+        f" AND d.type = 'parent-child' CROSS JOIN tasks c ON c.id = d.task_id AND {_LIVE.format('c')}"
+        " ORDER BY c.created_at, c.pk",
+        (json.dumps(list(task_ids)),),
+    )
+    out: dict[str, list[str]] = {}
+    for parent, child in rows:
+        out.setdefault(parent, []).append(child)
+    return out
+
+
+def containers(db: Connection, task_ids: Iterable[str]) -> set[str]:
+    """Return those of these tasks that have children, whatever their state."""
+    rows = db.execute_sql(
+        "SELECT DISTINCT d.depends_on FROM json_each(?) j CROSS JOIN task_dependencies d ON d.depends_on = j.value"
+        " AND d.type = 'parent-child' CROSS JOIN tasks c ON c.id = d.task_id AND c.deleted_at IS NULL",
+        (json.dumps(list(task_ids)),),
+    )
+    return {r[0] for r in rows}
+
+
+def finished_containers(db: Connection, task_id: str) -> list[str]:
+    """Return the open parents of a task whose children are all closed and that nothing blocks, the oldest first."""
+    rows = db.execute_sql(
+        "SELECT t.id FROM task_dependencies d CROSS JOIN tasks t ON t.id = d.depends_on WHERE d.task_id = ?"
+        " AND d.type = 'parent-child' AND t.status != 'closed' AND t.deleted_at IS NULL AND t.open_children = 0"
+        " AND t.held = 0 ORDER BY t.created_at",
+        (task_id,),
+    )
+    return [r[0] for r in rows]
+
+
+def edges_of(db: Connection, task_id: str) -> list[tuple[str, str, str]]:
+    """Return (task, depends on, type) of the edges at a task, to live tasks, in both directions."""
+    return db.execute_sql(
+        "SELECT d.task_id, d.depends_on, d.type FROM (SELECT * FROM task_dependencies WHERE task_id = ?1"
+        " UNION SELECT * FROM task_dependencies WHERE depends_on = ?1) d"
+        " CROSS JOIN tasks a ON a.id = d.task_id AND a.deleted_at IS NULL"
+        " CROSS JOIN tasks b ON b.id = d.depends_on AND b.deleted_at IS NULL"
+        " ORDER BY d.type, d.task_id, d.depends_on",
+        (task_id,),
+    ).fetchall()
+
+
+def edges(db: Connection, resource_id: str) -> list[tuple[str, str, str]]:
+    """Return (task, depends on, type) of a workspace's live tasks, in the order in which they were made."""
+    return db.execute_sql(
+        "SELECT d.task_id, d.depends_on, d.type FROM tasks a CROSS JOIN task_dependencies d ON d.task_id = a.id"
+        " CROSS JOIN tasks b ON b.id = d.depends_on AND b.deleted_at IS NULL"
+        " WHERE a.resource_id = ? AND a.deleted_at IS NULL ORDER BY a.pk, d.created_at, d.depends_on",
+        (resource_id,),
+    ).fetchall()
+
+
+def parts_among(db: Connection, task_ids: Iterable[str]) -> list[tuple[str, str]]:
+    """Return (child, parent) of the edges between these tasks."""
+    wanted = list(task_ids)
+    found = _edges(db, wanted, _OF_TASK)
+    return [(task, on) for task, on, kind in found if kind == PARENT and on in wanted]
+
+
+# --- who waits for whom -----------------------------------------------------------------------------------
+
+_OF_TASK, _OF_TARGET = "task_id", "depends_on"
+
+
+def find_deadlock(db: Connection, task: str, on: str, kind: str) -> tuple[str, ...] | None:
+    """Return the shortest cycle `task, …, task` of waiting that the edge (blocks or parent-child) would close, or None.
+
+    Waiting is that of begins and ends (`deadlocks`). Both ends of the way back are walked, the smaller frontier first:
+    a task that nobody waits for ends the search at once.
+    """
+    if task == on:
+        return (task, task)
+    if kind == BLOCKS:
+        way = _way(db, (on, True), ((task, False), (task, True)))
+        return None if way is None else (task, *way)
+    down = _way(db, (on, False), ((task, False), (task, True)))
+    up = _way(db, (task, True), ((on, True),))
+    ways = [(task, *w) for w in (down,) if w] + [(*w, task) for w in (up,) if w]
+    return min(ways, key=len, default=None)
+
+
+def find_deadlock_at(db: Connection, task: str) -> tuple[str, ...] | None:
+    """Return a cycle of waiting `task, …, task` that goes through a task as its edges are, or None."""
+    for side in (False, True):
+        for first in _ahead(db, [(task, side)]):
+            if way := _way(db, first[1], ((task, side),)):
+                return (task, *way)
+    return None
+
+
+def _way(db: Connection, start: Node, goals: Sequence[Node]) -> tuple[str, ...] | None:
+    """Return the tasks on the shortest way of waiting from `start` to one of `goals`, or None."""
+    came: dict[Node, Node | None] = {start: None}
+    goes: dict[Node, Node | None] = dict.fromkeys(goals)
+    ahead, behind = [start], list(goals)
+    meeting = [n for n in goes if n in came]
+    while not meeting:
+        if not ahead or not behind:
+            return None
+        forward = 2 * len(ahead) < len(behind)  # nobody waits for a new task, which ends it at once
+        seen = came if forward else goes
+        found: list[Node] = []
+        for node, other in (_ahead if forward else _behind)(db, ahead if forward else behind):
+            if other not in seen:
+                seen[other] = node
+                found.append(other)
+        if forward:
+            ahead = found
+        else:
+            behind = found
+        meeting = [n for n in found if n in came and n in goes]
+    return min((_joined(came, goes, n) for n in meeting), key=len)
+
+
+def _joined(came: dict[Node, Node | None], goes: dict[Node, Node | None], meeting: Node) -> tuple[str, ...]:
+    way: list[Node] = [meeting]
+    while (before := came[way[0]]) is not None:
+        way.insert(0, before)
+    while (after := goes[way[-1]]) is not None:
+        way.append(after)
+    return tuple(task for task, _ in way)
+
+
+def _ahead(db: Connection, nodes: Sequence[Node]) -> list[tuple[Node, Node]]:
+    """Return pairs of a node and what it waits for."""
+    out: list[tuple[Node, Node]] = []
+    sides = _sides(nodes)
+    for task, on, kind in _edges(db, sides, _OF_TASK):
+        out += [((task, side), (on, kind == BLOCKS)) for side in sides[task]]
+    ends = {task for task, is_end in nodes if is_end}
+    parts = _edges(db, ends, _OF_TARGET)
+    return out + [((on, True), (task, True)) for task, on, kind in parts if kind == PARENT]
+
+
+def _behind(db: Connection, nodes: Sequence[Node]) -> list[tuple[Node, Node]]:
+    """Return pairs of a node and what waits for it."""
+    out: list[tuple[Node, Node]] = []
+    sides = _sides(nodes)
+    for task, on, kind in _edges(db, sides, _OF_TARGET):
+        if (kind == BLOCKS) in sides[on]:
+            out += [((on, kind == BLOCKS), (task, False)), ((on, kind == BLOCKS), (task, True))]
+    ends = {task for task, is_end in nodes if is_end}
+    wholes = _edges(db, ends, _OF_TASK)
+    return out + [((task, True), (on, True)) for task, on, kind in wholes if kind == PARENT]
+
+
+def _sides(nodes: Sequence[Node]) -> dict[str, list[bool]]:
+    out: dict[str, list[bool]] = {}
+    for task, is_end in nodes:
+        out.setdefault(task, []).append(is_end)
+    return out
+
+
+def _edges(db: Connection, tasks: Iterable[str], have: str) -> list[tuple[str, str, str]]:
+    """Return the edges that count for waiting at these tasks, to live tasks."""
+    wanted = list(tasks)
+    if not wanted:
+        return []
+    other = _OF_TARGET if have == _OF_TASK else _OF_TASK
+    return db.execute_sql(
+        "SELECT d.task_id, d.depends_on, d.type FROM json_each(?) j"
+        f" CROSS JOIN task_dependencies d ON d.{have} = j.value AND d.type IN ('blocks', 'parent-child')"
+        f" CROSS JOIN tasks t ON t.id = d.{other} AND t.deleted_at IS NULL",
+        (json.dumps(wanted),),
+    ).fetchall()

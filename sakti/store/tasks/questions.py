@@ -1,0 +1,292 @@
+"""Ask about tasks, in SQL that also a program without peewee can run (see the package). Nothing here writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, TypeAlias
+
+from sakti.core.types import Json
+from sakti.store.connection import Connection
+from sakti.store.tasks.row import CARD_COLUMNS, COLUMNS, Card, Task, card_of, task_of
+
+State: TypeAlias = Literal["ready", "blocked", "container", "in_progress", "closed"]
+OPEN: tuple[State, ...] = ("ready", "blocked", "container")
+LIVE: tuple[State, ...] = (*OPEN, "in_progress")
+FEW = 1_000
+_ORDER = "ORDER BY t.priority, t.created_at, t.pk"
+
+
+# --- one task ---------------------------------------------------------------------------------------------
+
+
+def get(db: Connection, task_id: str) -> Task | None:
+    """Return a task that is not deleted."""
+    row = db.execute_sql(
+        f"SELECT {COLUMNS} FROM tasks t WHERE t.id = ? AND t.deleted_at IS NULL", (task_id,)
+    ).fetchone()
+    return None if row is None else task_of(row)
+
+
+def get_many(db: Connection, task_ids: Iterable[str]) -> dict[str, Task]:
+    """Return live tasks by id, in the order asked for."""
+    rows = db.execute_sql(
+        f"SELECT {COLUMNS} FROM json_each(?) j CROSS JOIN tasks t ON t.id = j.value AND t.deleted_at IS NULL"
+        " ORDER BY j.key",
+        (json.dumps(list(task_ids)),),
+    )
+    return {task.id: task for task in map(task_of, rows)}
+
+
+def handles(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
+    """Return the handles of tasks, deleted ones too, by id."""
+    return dict(
+        db.execute_sql(
+            "SELECT t.id, t.handle FROM json_each(?) j CROSS JOIN tasks t ON t.id = j.value",
+            (json.dumps(list(task_ids)),),
+        )
+    )
+
+
+def matching(db: Connection, resource_id: str, text: str, *, deleted: bool = False) -> list[Task]:
+    """Return the tasks whose id or handle is `text` or begins with it (at most 20); an exact one alone."""
+    alive = "t.deleted_at IS NOT NULL" if deleted else "t.deleted_at IS NULL"
+    found: dict[str, Task] = {}
+    for clause, values in (
+        ("t.id = ?", (text,)),
+        ("t.handle = ?", (text,)),
+        ("t.handle >= ? AND t.handle < ?", (text, text + chr(0x10FFFF))),
+        ("t.id >= ? AND t.id < ?", (text, text + chr(0x10FFFF))),
+    ):
+        mine = "t.resource_id = ?" if "handle" in clause else "+t.resource_id = ?"  # by the index on the id alone
+        rows = db.execute_sql(
+            f"SELECT {COLUMNS} FROM tasks t WHERE {mine} AND {clause} AND {alive} LIMIT 20", (resource_id, *values)
+        ).fetchall()
+        found.update((task.id, task) for task in map(task_of, rows))
+        if rows and len(values) == 1:
+            break
+    return list(found.values())[:20]
+
+
+def exists(db: Connection, task_id: str) -> bool:
+    """Tell whether the id is taken in any workspace, deleted ones too."""
+    return db.execute_sql("SELECT 1 FROM tasks WHERE id = ?", (task_id,)).fetchone() is not None
+
+
+def has_handle(db: Connection, resource_id: str, handle: str) -> bool:
+    """Tell whether a workspace has used the handle, for a deleted task too."""
+    row = db.execute_sql("SELECT 1 FROM tasks WHERE resource_id = ? AND handle = ?", (resource_id, handle)).fetchone()
+    return row is not None
+
+
+def is_in(db: Connection, resource_id: str, task_id: str) -> bool:
+    """Tell whether a workspace has the task and it is not deleted."""
+    row = db.execute_sql(
+        "SELECT 1 FROM tasks WHERE id = ? AND resource_id = ? AND deleted_at IS NULL", (task_id, resource_id)
+    ).fetchone()
+    return row is not None
+
+
+def of_type(db: Connection, resource_id: str, type: str) -> set[str]:
+    """Return the ids of a workspace's tasks of a type: for an import, which looks at each edge."""
+    rows = db.execute_sql(
+        "SELECT id FROM tasks WHERE resource_id = ? AND type = ? AND deleted_at IS NULL", (resource_id, type)
+    )
+    return {r[0] for r in rows}
+
+
+def states(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
+    """Return where tasks stand, by id."""
+    return dict(
+        db.execute_sql(
+            "SELECT t.id, t.state FROM json_each(?) j CROSS JOIN tasks t ON t.id = j.value",
+            (json.dumps(list(task_ids)),),
+        )
+    )
+
+
+# --- many of them -----------------------------------------------------------------------------------------
+
+
+def column(db: Connection, resource_id: str, state: State, limit: int) -> list[Task]:
+    """Return the first of those that stand in one column: most urgent first, then the oldest."""
+    rows = db.execute_sql(
+        f"SELECT {COLUMNS} FROM tasks t WHERE t.resource_id = ? AND t.state = ? {_ORDER} LIMIT ?",
+        (resource_id, state, limit),
+    )
+    return [task_of(r) for r in rows]
+
+
+def counts(db: Connection, resource_id: str, type: str | None = None) -> dict[str, int]:
+    """Return how many tasks (of one type) stand where, by state. They are kept, not counted: see the migration."""
+    rows = db.execute_sql(
+        "SELECT state, sum(count) FROM task_counts WHERE resource_id = ?1 AND (?2 IS NULL OR type = ?2) GROUP BY state",
+        (resource_id, type),
+    )
+    return dict.fromkeys((*LIVE, "closed"), 0) | dict(rows)
+
+
+def cards(db: Connection, resource_id: str, state: State, limit: int) -> list[Card]:
+    """Return the first of a column as cards, in the order of `column`."""
+    rows = db.execute_sql(
+        f"SELECT {CARD_COLUMNS} FROM tasks t WHERE t.resource_id = ? AND t.state = ? {_ORDER} LIMIT ?",
+        (resource_id, state, limit),
+    )
+    return [card_of(r) for r in rows]
+
+
+def closed_since(db: Connection, resource_id: str, since: int, limit: int) -> tuple[list[Card], int]:
+    """Return what was closed at or after `since` (Unix ms), the newest first, and how many there are."""
+    where = "t.resource_id = ? AND t.status = 'closed' AND t.deleted_at IS NULL AND t.closed_at >= ?"
+    rows = db.execute_sql(  # in the order of the index, so that a great many of one moment need no sorting
+        f"SELECT {CARD_COLUMNS} FROM tasks t WHERE {where}"
+        " ORDER BY t.closed_at DESC, t.compaction_level DESC, t.pk DESC LIMIT ?",
+        (resource_id, since, limit),
+    ).fetchall()
+    (total,) = db.execute_sql(f"SELECT count(*) FROM tasks t WHERE {where}", (resource_id, since)).fetchone()
+    return [card_of(r) for r in rows], total
+
+
+def claimed(db: Connection, resource_id: str) -> list[Task]:
+    """Return the tasks in progress whose claim belongs to a process: a claim ends with it."""
+    rows = db.execute_sql(
+        f"SELECT {COLUMNS} FROM tasks t WHERE t.resource_id = ? AND t.session_id IS NOT NULL"
+        f" AND t.claim_owner IS NOT NULL AND +t.state = 'in_progress' {_ORDER}",
+        (resource_id,),
+    )
+    return [task_of(r) for r in rows]
+
+
+_STATES: dict[str | None, tuple[State, ...]] = {
+    None: LIVE,
+    "all": (*LIVE, "closed"),
+    "open": OPEN,
+    "ready": ("ready",),
+    "blocked": ("blocked",),
+    "in_progress": ("in_progress",),
+    "closed": ("closed",),
+}
+
+
+def select(
+    db: Connection,
+    resource_id: str,
+    *,
+    status: str | None = None,
+    type: str | None = None,
+    label: str | None = None,
+    assignee: str | None = None,
+    limit: int = 20,
+    offset: int = 0,
+) -> tuple[list[Task], int]:
+    """Return tasks by what they are, most urgent first, and how many there are.
+
+    `status` None: not closed; "all": any; "ready" and "blocked": the open ones that stand there.
+    """
+    states, where = _STATES[status], ["t.resource_id = ?"]
+    values: list[object] = [resource_id]
+    for name, value in (("type", type), ("assignee", assignee)):
+        if value is not None:
+            where.append(f"t.{name} = ?")
+            values.append(value)
+    source = "tasks t"
+    if label is not None:
+        source = "task_labels l CROSS JOIN tasks t ON t.id = l.task_id AND l.label = ?"
+        values.insert(0, label)
+    clause = " AND ".join(where)
+    if label is None and assignee is None:
+        kept = counts(db, resource_id, type)
+        total = sum(kept[state] for state in states)
+    else:
+        some = f"{clause} AND +t.state IN ({', '.join('?' * len(states))})"
+        (total,) = db.execute_sql(f"SELECT count(*) FROM {source} WHERE {some}", (*values, *states)).fetchone()
+        if assignee is not None or total <= FEW:  # few have it: begin at those
+            sql = f"SELECT {COLUMNS} FROM {source} WHERE {some} {_ORDER} LIMIT ? OFFSET ?"
+            return [task_of(r) for r in db.execute_sql(sql, (*values, *states, limit, offset))], total
+        source = "tasks t CROSS JOIN task_labels l ON l.task_id = t.id AND l.label = ?"
+    if total <= offset:
+        return [], total
+    return _first_of_each(db, states, source, clause, values, limit, offset), total
+
+
+def _first_of_each(
+    db: Connection,
+    states: Sequence[State],
+    source: str,
+    clause: str,
+    values: Sequence[object],
+    limit: int,
+    offset: int,
+) -> list[Task]:
+    """Return the first tasks of some states: each state has its own in this order in the index, so the first of each
+    are read, and of those the first."""
+    first = (
+        f"SELECT * FROM (SELECT t.pk, t.priority, t.created_at FROM {source} WHERE {clause} AND t.state = ?"
+        f" {_ORDER} LIMIT ?)"
+    )
+    rows = db.execute_sql(
+        f"SELECT {COLUMNS} FROM (SELECT pk FROM ({' UNION ALL '.join([first] * len(states))})"
+        f" ORDER BY priority, created_at, pk LIMIT ? OFFSET ?) x CROSS JOIN tasks t ON t.pk = x.pk {_ORDER}",
+        (*(v for state in states for v in (*values, state, offset + limit)), limit, offset),
+    )
+    return [task_of(r) for r in rows]
+
+
+def due_to_shrink(db: Connection, resource_id: str, first: int, second: int, limit: int) -> list[Task]:
+    """Return tasks closed (or restored) before `first` that show everything, or before `second` that show a summary.
+
+    Asked behind every close; the first lines are those of the partial index.
+    """
+    rows = db.execute_sql(
+        f"SELECT {COLUMNS} FROM tasks t WHERE t.resource_id = ?1 AND t.status = 'closed' AND t.deleted_at IS NULL"
+        " AND t.closed_at < ?2 AND (t.compaction_level = 0 AND coalesce(t.compacted_at, 0) < ?2"
+        " OR t.compaction_level = 1 AND t.closed_at < ?3) LIMIT ?4",
+        (resource_id, first, second, limit),
+    )
+    return [task_of(r) for r in rows]
+
+
+def all_live(db: Connection, resource_id: str) -> list[Task]:
+    """Return every task of the workspace, the oldest first: for exports and tests."""
+    return [task for task, _ in with_originals(db, resource_id)]
+
+
+def with_originals(db: Connection, resource_id: str) -> Iterator[tuple[Task, Json | None]]:
+    """Yield every task, the oldest first, with the texts that were shrunk away (description, summary)."""
+    for row in db.execute_sql(
+        f"SELECT {COLUMNS}, t.original FROM tasks t WHERE t.resource_id = ? AND t.deleted_at IS NULL"
+        " ORDER BY t.created_at, t.pk",
+        (resource_id,),
+    ).fetchall():
+        yield task_of(row[:-1]), json.loads(row[-1]) if row[-1] else None
+
+
+# --- what belongs to a task -------------------------------------------------------------------------------
+
+
+def linked_messages(db: Connection, task_id: str, limit: int = 50) -> list[Json]:
+    """Return the messages linked to a task, oldest first, each with the beginning of its text."""
+    names = ("id", "thread_id", "role", "index", "relation", "text")
+    rows = db.execute_sql(
+        "SELECT m.id, m.thread_id, m.role, m.message_index, tm.relation, substr(m.raw_content, 1, 200)"
+        " FROM task_messages tm JOIN messages m ON m.id = tm.message_id WHERE tm.task_id = ?"
+        " ORDER BY m.created_at, m.message_index LIMIT ?",
+        (task_id, limit),
+    )
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def history(db: Connection, task_id: str, limit: int = 20) -> list[Json]:
+    """Return what was done to a task, the newest first: action, actor, time."""
+    rows = db.execute_sql(
+        "SELECT action, actor, created_at FROM task_events WHERE task_id = ? ORDER BY pk DESC LIMIT ?",
+        (task_id, limit),
+    )
+    return [dict(zip(("action", "actor", "time"), row, strict=True)) for row in rows]
+
+
+def last_event(db: Connection, resource_id: str) -> int:
+    """Return the number of the newest event of the workspace, one step in an index; 0 where nothing ever happened."""
+    return db.execute_sql(
+        "SELECT coalesce(max(pk), 0) FROM task_events WHERE resource_id = ?", (resource_id,)
+    ).fetchone()[0]

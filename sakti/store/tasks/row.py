@@ -1,0 +1,93 @@
+"""Read a task's row: which columns it has, and the `Task` or `Card` that they become."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
+
+from sakti.core.types import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One task. `status` is open, in_progress or closed; blocked is computed, never stored. Times in Unix ms.
+
+    `session_id` is who holds its claim: the id of a thread, `shell:NAME` or `user:NAME`; `claim_owner` is the process
+    (host:pid:uuid) that works in that thread, `holder_title` the thread's title (None where it is no thread). `state`
+    is where it stands: ready, blocked, container, in_progress, closed, deleted; `held` whether it or an ancestor waits
+    for an open task.
+    """
+
+    id: str
+    resource_id: str
+    handle: str
+    title: str
+    description: str
+    status: str
+    priority: int
+    type: str
+    assignee: str | None
+    session_id: str | None
+    claimed_at: int | None
+    claim_expires_at: int | None
+    thread_id: str | None
+    close_reason: str | None
+    summary: str | None
+    created_at: int
+    updated_at: int
+    closed_at: int | None
+    compaction_level: int = 0
+    labels: tuple[str, ...] = ()
+    claim_owner: str | None = None
+    holder_title: str | None = None
+    metadata: Json = field(default_factory=dict[str, Any])
+    state: str = "ready"
+    held: int = 0
+    open_children: int = 0
+
+
+class Card(NamedTuple):
+    """What a board shows of a task. A board reads hundreds at once: a named tuple is made in a tenth of the time."""
+
+    id: str
+    handle: str
+    title: str
+    status: str
+    priority: int
+    type: str
+    assignee: str | None
+    session_id: str | None
+    claimed_at: int | None
+    claim_owner: str | None
+    closed_at: int | None
+    holder_title: str | None
+    held: int
+    open_children: int
+
+
+# What is not a column of its own: computed when it is read. Metadata without what an import keeps of its source.
+_COMPUTED = {
+    "labels": "(SELECT json_group_array(l.label ORDER BY l.label) FROM task_labels l WHERE l.task_id = t.id)",
+    "holder_title": "(SELECT th.title FROM threads th WHERE th.id = t.session_id)",
+    "metadata": "CASE t.metadata WHEN '{}' THEN '{}' ELSE json_remove(t.metadata, '$.original') END",
+}
+_OF_THE_GRAPH = ("state", "held", "open_children")  # kept by `graph` and the schema
+NAMES = tuple(f.name for f in fields(Task))
+STORED = tuple(name for name in NAMES if name not in _COMPUTED and name not in _OF_THE_GRAPH)
+COLUMNS = ", ".join(_COMPUTED.get(name, f"t.{name}") for name in NAMES)
+CARD_COLUMNS = ", ".join(_COMPUTED.get(name, f"t.{name}") for name in Card._fields)
+
+
+def task_of(row: Sequence[Any]) -> Task:
+    """Make a `Task` of a row that was selected as `COLUMNS` from `tasks t`."""
+    values = dict(zip(NAMES, row, strict=True))
+    values["labels"] = tuple(json.loads(values["labels"]))
+    values["metadata"] = json.loads(values["metadata"])
+    return Task(**values)
+
+
+def card_of(row: Sequence[Any]) -> Card:
+    """Make a `Card` of a row that was selected as `CARD_COLUMNS` from `tasks t`: its fields, in their order."""
+    return Card._make(row)

@@ -1,0 +1,42 @@
+"""Let the edges of an import into the graph, one by one, but for those that it may not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sakti.store.connection import Connection
+from sakti.store.tasks import graph, questions
+from sakti.store.tasks.deadlocks import Edge, Waiting
+from sakti.tasks import graph as g
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why an edge stays out; `cycle` are the handles `a, …, a` of the tasks that would wait for each other."""
+
+    reason: str
+    cycle: tuple[str, ...] = ()
+
+
+class Gate:
+    """The edges of a workspace, and what they leave room for. `coming` are those that will be asked about."""
+
+    def __init__(self, db: Connection, resource_id: str, coming: Iterable[Edge]) -> None:
+        self._db = db
+        self._waiting = Waiting(graph.edges(db, resource_id), coming)
+        self._epics = questions.of_type(db, resource_id, "epic")
+
+    def admit(self, edge: Edge) -> Refused | None:
+        """Say why an edge may not come in; None where it may, and it counts for those that follow."""
+        task, on, kind = edge
+        if kind not in (g.BLOCKS, g.PARENT):
+            return Refused("a task cannot be connected to itself") if task == on else None
+        if kind == g.PARENT and task in self._epics and on not in self._epics:
+            return Refused("an epic cannot be part of what is no epic")
+        cycle = self._waiting.add(edge)
+        if cycle is None:
+            return None
+        names = questions.handles(self._db, cycle)
+        path = tuple(names[t] for t in cycle)
+        return Refused(f"it would be a cycle: {' → '.join(path)}", path)

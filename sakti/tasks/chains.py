@@ -1,0 +1,145 @@
+"""Follow a task through the graph: the shortest chain to something that can be begun, and the tree of what belongs to
+it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sakti.core.errors import TaskError
+from sakti.store.connection import Connection
+from sakti.store.tasks import graph, questions
+from sakti.store.tasks.row import Task
+from sakti.tasks import graph as g
+from sakti.tasks.describe import describe, find
+
+if TYPE_CHECKING:
+    from sakti.core.types import Json
+
+Steps = dict[str, list[tuple[str, str]]]  # a task → what it waits for, each with why
+
+
+def explain(db: Connection, resource_id: str, text: str) -> Json:
+    """Return the shortest chain from a task to something that can be begun now, or else that somebody works on.
+
+    Raises `TaskError`: closed; deadlock where nothing that the task waits for can start.
+    """
+    task = find(db, resource_id, text)
+    if task.status == "closed":
+        raise TaskError(f"{task.handle} is closed.", code="closed")
+    came: dict[str, tuple[str, str] | None] = {task.id: None}
+    steps: Steps = {}
+    frontier: list[str] = [task.id]
+    end = working = ""
+    while frontier and not end:
+        states = questions.states(db, frontier)
+        end = next((t for t in frontier if states[t] == "ready"), "")
+        working = working or next((t for t in frontier if states[t] == "in_progress"), "")
+        level = _waits_for(db, frontier)
+        steps |= level
+        frontier = list[str]()
+        for at, targets in level.items():
+            for target, why in targets:
+                if target not in came:
+                    came[target] = (at, why)
+                    frontier.append(target)
+    if not (end or working):
+        raise TaskError(_nothing_can_start(db, task.id, steps), code="deadlock")
+    chain: list[tuple[str, str]] = []
+    at = end or working
+    while (before := came[at]) is not None:
+        chain.insert(0, (at, before[1]))
+        at = before[0]
+    names = questions.get_many(db, [task.id, *(t for t, _ in chain)])
+    return {
+        "task": describe(task),
+        "chain": [{**describe(names[t]), "because": why} for t, why in ((task.id, ""), *chain)],
+    }
+
+
+def _waits_for(db: Connection, tasks: Sequence[str]) -> Steps:
+    """Return what each of these waits for: blockers, its own and its ancestors', then open children."""
+    found = graph.reasons(db, tasks)
+    names = questions.handles(db, {via for pairs in found.values() for via, _ in pairs})
+    children = graph.open_children(db, tasks)
+    return {
+        task: [(by, "blocks" if via == task else f"blocks {names[via]}") for via, by in found.get(task, ())]
+        + [(child, "child") for child in children.get(task, ())]
+        for task in tasks
+    }
+
+
+def _nothing_can_start(db: Connection, start: str, steps: Steps) -> str:
+    """Say which tasks wait for each other in a ring. Whatever cannot start waits for something, so the first step from
+    each leads into one."""
+    way = [start]
+    while way[-1] not in way[:-1]:
+        way.append(steps[way[-1]][0][0])
+    ring = way[way.index(way[-1]) :]
+    names = questions.handles(db, ring)
+    said: list[str] = []
+    for task, other in itertools.pairwise(ring):
+        why = steps[task][0][1]
+        via = why.removeprefix("blocks").strip()
+        what = f"its child {names[other]}" if why == "child" else f"{names[other]}{f' (via {via})' if via else ''}"
+        said.append(f"{names[task]} waits for {what}")
+    return f"nothing here can start: {', '.join(said)}. Take one of these dependencies away (dep … --remove)."
+
+
+# --- the tree ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A line of a task's dependency tree: how deep, how it is related to the line above it ("" for the task itself),
+    and whether an open task keeps it. `again`: it stands above already, with what hangs on it."""
+
+    depth: int
+    relation: str
+    task: Task
+    held: bool
+    again: bool = False
+
+
+# (what the edge says, its type, whether it is walked from the task to what it depends on)
+_UP = (("waits for", g.BLOCKS, True), ("part of", g.PARENT, True))
+_DOWN = (("has part", g.PARENT, False), ("blocks", g.BLOCKS, False))
+_BESIDE = (("found while", g.DISCOVERED, True), ("led to", g.DISCOVERED, False), ("related", g.RELATED, True),
+           ("related", g.RELATED, False))  # fmt: skip
+
+
+def tree(db: Connection, resource_id: str, text: str, *, depth: int = 8, limit: int = 200) -> tuple[Branch, ...]:
+    """Return what a task waits for and is a part of, all the way; then what is a part of it or waits for it, all the
+    way; then what is only related. At most `limit` lines."""
+    root = find(db, resource_id, text)
+    out = [_branch(0, "", root)]
+    for relations, levels in ((_UP, depth), (_DOWN, depth), (_BESIDE, 1)):
+        seen = {root.id}
+        stack = _next(db, root.id, relations, 1)[::-1]
+        while stack and len(out) < limit:
+            level, relation, task = stack.pop()
+            out.append(_branch(level, relation, task, again=task.id in seen))
+            if task.id not in seen and level < levels:
+                stack += _next(db, task.id, relations, level + 1)[::-1]
+            seen.add(task.id)
+    return tuple(out)
+
+
+def _branch(depth: int, relation: str, task: Task, *, again: bool = False) -> Branch:
+    return Branch(depth, relation, task, bool(task.held) and task.status != "closed", again)
+
+
+def _next(
+    db: Connection, task_id: str, relations: Sequence[tuple[str, str, bool]], depth: int
+) -> list[tuple[int, str, Task]]:
+    edges = graph.edges_of(db, task_id)
+    found = [
+        (relation, on if up else task)
+        for relation, wanted, up in relations
+        for task, on, kind in edges
+        if kind == wanted and (task if up else on) == task_id
+    ]
+    tasks = questions.get_many(db, {t for _, t in found})
+    return [(depth, relation, tasks[t]) for relation, t in found]

@@ -1,0 +1,154 @@
+"""What every change of a task shares: who acts, whose task it is, what is written down, which edges may be."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sakti.core.errors import TaskError
+from sakti.core.types import Json
+from sakti.store.connection import Database
+from sakti.store.tasks import claims, edges, events, questions, rows
+from sakti.store.tasks import graph as store_graph
+from sakti.store.tasks.row import NAMES, Task
+from sakti.tasks import graph as g
+from sakti.tasks.describe import holder
+
+CLAIM_MS = 60 * 60 * 1000  # a chat's claim ends an hour after its last sign of life
+SHELL_CLAIM_MS = 24 * CLAIM_MS  # a shell gives none
+_NOT_LOGGED = ("updated_at", "holder_title", "state", "held", "open_children")
+
+
+class CycleError(TaskError):
+    """Raised for an edge that would close a cycle; `path` are the ids `a, b, …, a` of the tasks on it."""
+
+    code = "cycle"
+
+    def __init__(self, message: str, path: Sequence[str]) -> None:
+        super().__init__(message)
+        self.path = tuple(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who acts, where and when (Unix ms).
+
+    `session_id` is the holder of what is claimed: a chat by the id of its thread, a shell's actor (`shell:NAME`) or
+    the user (`user:you`); `owner` is the process that works in the chat (host:pid:uuid): its claims end with it. A
+    claim lasts `lease_ms`. `thread_id` is the conversation, `name` stands in the log. `also` are other holders for
+    whom this one may act: the user for the chat of the same window.
+    """
+
+    resource_id: str
+    session_id: str
+    now: int
+    thread_id: str | None = None
+    name: str = "agent"
+    lease_ms: int = CLAIM_MS
+    owner: str | None = None
+    also: tuple[str, ...] = ()
+
+    def is_holder(self, task: Task) -> bool:
+        return task.session_id in (self.session_id, *self.also)
+
+
+def refuse_held(actor: Actor, task: Task, doing: str, *, force: bool) -> None:
+    """Refuse to change what somebody else works on. Raises `TaskError` (already_claimed) with the holder's name."""
+    if not force and claims.is_live(task, actor.now) and not actor.is_holder(task):
+        raise TaskError(
+            f"{task.handle} is claimed by {holder(task)}. {doing} it all the same needs force.", code="already_claimed"
+        )
+
+
+# --- the log ----------------------------------------------------------------------------------------------
+
+
+def difference(before: Task, after: Task) -> tuple[Json, Json]:
+    """Return the fields that differ: as they were, as they are."""
+    pairs = {name: (getattr(before, name), getattr(after, name)) for name in NAMES if name not in _NOT_LOGGED}
+    changed = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    return {name: old for name, (old, _) in changed.items()}, {name: new for name, (_, new) in changed.items()}
+
+
+def log(db: Database, actor: Actor, before: Task, after: Task, action: str, *, batch: str | None = None) -> None:
+    """Write down what an action changed."""
+    events.add(db, after, action, actor.name, actor.now, *difference(before, after), batch=batch)
+
+
+def changed(db: Database, actor: Actor, task: Task, action: str, **values: Any) -> Task:
+    """Change fields, with the whole text of a task that was shrunk, and write it down."""
+    if rows.unshrink(db, task.id, actor.now):
+        task = questions.get(db, task.id) or task  # so that undo brings the whole text back, not its beginning
+    now, _ = rows.update(db, task.id, **values, updated_at=actor.now)
+    log(db, actor, task, now, action)
+    return now
+
+
+# --- edges ------------------------------------------------------------------------------------------------
+
+
+def connect(db: Database, actor: Actor, task: Task, target: Task, kind: str, *, count: bool = True) -> bool:
+    """Add an edge; False where it was there. Raises `CycleError`, or `TaskError` (bad_parent). `count` as in
+    `edges.add`."""
+    if task.id == target.id:
+        what = "wait for itself" if kind == g.BLOCKS else "be a part of itself"
+        what = what if kind in (g.BLOCKS, g.PARENT) else "be connected to itself"
+        raise CycleError(f"{task.handle} cannot {what}.", (task.id, task.id))
+    refuse_cycle(db, task.id, target.id, kind)
+    if kind == g.PARENT:
+        refuse_epic_in_task(task, target)
+    return edges.add(db, task.id, target.id, kind, actor.now, count=count)
+
+
+def refuse_epic_in_task(child: Task, parent: Task) -> None:
+    """Refuse an epic as the child of what is none: the direction is mixed up. Raises `TaskError` (bad_parent)."""
+    if child.type == "epic" and parent.type != "epic":
+        raise TaskError(
+            f"{child.handle} is an epic and cannot be part of the {parent.type} {parent.handle}. To say that"
+            f" {parent.handle} is part of the epic: dep {parent.handle} on {child.handle}, type parent-child.",
+            code="bad_parent",
+        )
+
+
+def refuse_cycle(db: Database, task_id: str, on: str, kind: str) -> None:
+    """Raise `CycleError` where an edge would make tasks wait for each other."""
+    if kind in (g.BLOCKS, g.PARENT) and (cycle := store_graph.find_deadlock(db, task_id, on, kind)):
+        raise CycleError(tell_cycle(db, cycle, (task_id, on) if kind == g.PARENT else None), cycle)
+
+
+def tell_cycle(db: Database, cycle: Sequence[str], new: tuple[str, str] | None = None) -> str:
+    """Name the whole path, and which step is a container that ends after its children; `new` is a child and its parent
+    that are about to be connected."""
+    names = questions.handles(db, cycle)
+    parts = {*store_graph.parts_among(db, cycle), *([new] if new else ())}
+    ends = [(a, b) for a, b in itertools.pairwise(cycle) if (b, a) in parts]
+    said = f"That would be a cycle: {' → '.join(names[t] for t in cycle)}."
+    return said + "".join(f" {names[a]} ends after its child {names[b]}." for a, b in ends[:3])
+
+
+def bring_back(db: Database, task_id: str) -> Task:
+    """Undelete. What was connected while it was gone may close a cycle with its own edges: that is refused."""
+    task, _ = rows.update(db, task_id, deleted_at=None)
+    if cycle := store_graph.find_deadlock_at(db, task_id):
+        raise CycleError(tell_cycle(db, cycle), cycle)
+    return task
+
+
+def freed(db: Database, moved: dict[str, bool]) -> tuple[Task, ...]:
+    """Return the tasks that a change frees, of those that it moved."""
+    ids = sorted(t for t, held in moved.items() if not held)
+    return tuple(t for t in questions.get_many(db, ids).values() if t.status != "closed") if ids else ()
+
+
+def new_handle(db: Database, resource_id: str, seed: str) -> str:
+    """Return three or more easy characters, unique in the workspace."""
+    source = random.Random(seed)
+    for length in range(3, 12):
+        for _ in range(4):
+            handle = "t" + "".join(source.choice("23456789abcdefghjkmnpqrstuvwxyz") for _ in range(length))
+            if not questions.has_handle(db, resource_id, handle):
+                return handle
+    raise TaskError("No free handle was found.", code="invalid")

@@ -1,0 +1,113 @@
+"""Find a task by what people call it, and say of tasks what every answer says of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from sakti.core.errors import TaskError
+from sakti.store.connection import Connection
+from sakti.store.tasks import graph, questions
+from sakti.store.tasks.row import Card, Task
+
+if TYPE_CHECKING:
+    from sakti.core.types import Json
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def find(db: Connection, resource_id: str, text: str, *, deleted: bool = False) -> Task:
+    """Return the task that an id, a handle or an unambiguous beginning of one names. Raises `TaskError`."""
+    wanted = text.strip()
+    found = questions.matching(db, resource_id, wanted, deleted=deleted) if wanted else []
+    if not found:
+        raise TaskError(f"There is no task {text!r}. `list` shows what there is.", code="not_found")
+    if len(found) > 1:
+        names = ", ".join(f"{t.handle} ({t.title[:40]})" for t in found[:5])
+        more = ", …" if len(found) > 5 else ""
+        raise TaskError(f"{text!r} could be {names}{more}. Write more of it.", code="ambiguous")
+    return found[0]
+
+
+# --- who holds it -----------------------------------------------------------------------------------------
+
+
+def holder(task: Task | Card) -> str:
+    """Name the holder of a claim in a sentence: a chat by its title, a shell's actor by name, never a bare id."""
+    who = task.session_id or ""
+    if task.holder_title is not None:
+        return f'the chat "{task.holder_title}"' if task.holder_title else "an untitled chat"
+    if who == "user:you":
+        return "the user"
+    return "another chat" if _UUID.fullmatch(who) else who.removeprefix("shell:").removeprefix("user:")
+
+
+def claimed_by(task: Task | Card) -> str | None:
+    """Name the holder as `--json` and cards do: a chat's title, else `shell:NAME` or `user:you`."""
+    if task.status != "in_progress" or task.session_id is None:
+        return None
+    if task.holder_title is not None:
+        return task.holder_title or "untitled chat"
+    return "another chat" if _UUID.fullmatch(task.session_id) else task.session_id
+
+
+def is_abandoned(task: Task | Card) -> bool:
+    """Tell whether the process that worked on the task is gone: whoever wants it may claim it."""
+    if task.status != "in_progress" or task.claim_owner is None:
+        return False
+    from sakti.store import leases  # most questions meet no claim of a chat
+
+    return not leases.alive(task.claim_owner)
+
+
+# --- what a task is ---------------------------------------------------------------------------------------
+
+
+def describe(task: Task) -> Json:
+    """Return a task as tools and `--json` show it."""
+    out: Json = {
+        "id": task.id,
+        "handle": task.handle,
+        "title": task.title,
+        "status": task.status,
+        "priority": task.priority,
+        "type": task.type,
+    }
+    optional = {
+        "description": task.description,
+        "assignee": task.assignee,
+        "claimedBy": claimed_by(task),
+        "claimEnded": is_abandoned(task),
+        "close_reason": task.close_reason,
+        "summary": task.summary,
+        "labels": list(task.labels),
+        "metadata": task.metadata,
+    }
+    return out | {k: v for k, v in optional.items() if v}
+
+
+def describe_all(db: Connection, tasks: Sequence[Task]) -> list[Json]:
+    """Return tasks with what each waits for: `blockedBy` (handles), `waitsForChildren` (how many)."""
+    why = reasons(db, [t.id for t in tasks if t.held and t.status != "closed"])
+    out: list[Json] = []
+    for task in tasks:
+        marks: Json = {"blockedBy": list(why[task.id])} if task.id in why else {}
+        if task.open_children and task.status != "closed":
+            marks["waitsForChildren"] = task.open_children
+        out.append(describe(task) | marks)
+    return out
+
+
+def reasons(db: Connection, task_ids: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return what blocks each of these tasks, by handle: `X`, or `X (via EPIC)` where an ancestor waits for X."""
+    wanted = list(task_ids)
+    found = graph.reasons(db, wanted) if wanted else {}
+    if not found:
+        return {}
+    names = questions.handles(db, {t for pairs in found.values() for pair in pairs for t in pair})
+
+    def name(root: str, via: str, by: str) -> str:
+        return names[by] if via == root else f"{names[by]} (via {names[via]})"
+
+    return {root: tuple(name(root, *pair) for pair in pairs) for root, pairs in found.items()}

@@ -1,0 +1,76 @@
+"""Check what people, models and files say of a task. Everything here raises `TaskError` with a sentence and a code."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, cast
+
+from sakti.core.errors import TaskError
+from sakti.core.types import Json
+from sakti.store.tasks.rows import SOURCE_KEYS
+
+STATUSES, TYPES = ("open", "in_progress", "closed"), ("bug", "feature", "task", "epic", "chore")
+REASONS = ("completed", "wontfix", "duplicate")
+METADATA_LIMIT = 10_000  # characters of its JSON
+_BAD = re.compile("[\x00\ud800-\udfff]")
+
+
+def check_text(name: str, value: Any) -> None:
+    """Refuse what cannot be stored as text, wherever it stands in a value."""
+    if isinstance(value, str):
+        if found := _BAD.search(value):
+            what = "a NUL character" if found[0] == "\x00" else "half of a surrogate pair"
+            raise TaskError(f"{name} has {what} at position {found.start()}; send it without.", code="bad_text")
+    elif isinstance(value, dict):
+        for key, each in cast("dict[Any, Any]", value).items():
+            check_text(name, key)
+            check_text(f"{name}.{key}", each)
+    elif isinstance(value, list | tuple):
+        for each in cast("list[Any]", value):
+            check_text(name, each)
+
+
+def clean_title(value: Any) -> str:
+    """Return a title as one line of 1 to 500 characters."""
+    title = " ".join(str(value or "").split())
+    if not title:
+        raise TaskError("A task needs a title.", code="empty_title")
+    if len(title) > 500:
+        raise TaskError(f"The title has {len(title)} characters; at most 500.", code="title_too_long")
+    check_text("title", title)
+    return title
+
+
+def check_priority(priority: Any) -> None:
+    """Refuse what is not 0 to 4."""
+    if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= 4:
+        raise TaskError(f"Priority {priority} is not 0 (most urgent) to 4.", code="bad_priority")
+
+
+def check(name: str, value: Any, allowed: Sequence[str]) -> None:
+    """Refuse a value that is not one of those allowed."""
+    if value not in allowed:
+        raise TaskError(f"{name} must be one of {', '.join(allowed)}, not {value!r}.", code=f"bad_{name}")
+
+
+def clean_labels(values: Sequence[Any]) -> list[str]:
+    """Return each label once, on one line, sorted."""
+    check_text("labels", list(values))
+    return sorted({label for v in values if (label := " ".join(str(v).split())[:60])})
+
+
+def merged_metadata(before: Json, changes: Any) -> Json:
+    """Return metadata with `changes` in it; a value of None removes its key."""
+    if not isinstance(changes, dict):
+        raise TaskError("metadata must be an object of keys and values.", code="invalid")
+    given = cast("Json", changes)
+    check_text("metadata", given)
+    if taken := sorted(set(given) & set(SOURCE_KEYS)):
+        raise TaskError(f"metadata.{taken[0]} belongs to the import; choose another key.", code="invalid")
+    merged = {k: v for k, v in {**before, **given}.items() if v is not None}
+    size = len(json.dumps(merged, ensure_ascii=False))
+    if size > METADATA_LIMIT:
+        raise TaskError(f"metadata has {size:,} characters; at most {METADATA_LIMIT:,}.", code="invalid")
+    return merged

@@ -1,0 +1,98 @@
+"""Take changes back, the newest first, from the log: the fields that a change touched, and nothing else."""
+
+from __future__ import annotations
+
+from sakti.core.errors import TaskError
+from sakti.core.types import Json
+from sakti.store.connection import Database
+from sakti.store.tasks import edges, events, links, questions, rows
+from sakti.store.tasks.events import TaskEvent
+from sakti.store.tasks.row import Task
+from sakti.tasks.changes import Actor, bring_back, refuse_cycle
+
+UNDOABLE = ("create", "update", "claim", "takeover", "release", "close", "reopen", "dep", "link", "delete", "restore",
+            "import")  # fmt: skip
+_KEPT = ("id", "resource_id", "handle", "created_at", "updated_at", "holder_title", "compaction_level")
+
+
+def undo(db: Database, actor: Actor, count: int = 1) -> list[tuple[str, Task]]:
+    """Take back the last `count` changes of the workspace; return what was undone (action, task).
+
+    An import is one change. What has no effect any more (the deletion of a task that was restored since) is passed
+    over. Raises `TaskError`: nothing_to_undo, or what the state of before would break.
+    """
+    out: list[tuple[str, Task]] = []
+    while count and (newest := events.newest(db, actor.resource_id, UNDOABLE, 1)):
+        event = newest[0]
+        done = _take_back(db, actor, event)
+        events.mark_undone(db, event, actor.now)
+        if done:
+            told: Json = {"event": event.pk, "action": event.action, "tasks": len(done)}
+            events.add(db, done[0][1], "undo", actor.name, actor.now, None, told)
+            out += done
+            count -= 1
+    if not out:
+        raise TaskError("There is nothing to undo.", code="nothing_to_undo")
+    return out
+
+
+def _take_back(db: Database, actor: Actor, event: TaskEvent) -> list[tuple[str, Task]]:
+    if event.batch is None:
+        task = _one(db, actor, event)
+        return [] if task is None else [(event.action, task)]
+    group = events.of_batch(db, event.batch)
+    others = [e for e in group if e.action != "import"]
+    done = [("import", task) for e in others if (task := _one(db, actor, e)) is not None]
+    made = questions.get_many(db, [e.task_id for e in group if e.action == "import"])
+    rows.delete_many(db, actor.resource_id, list(made), actor.now)
+    return done + [("import", task) for task in made.values()]
+
+
+def _one(db: Database, actor: Actor, event: TaskEvent) -> Task | None:
+    """Take back one change; None where that changes nothing."""
+    values, task_id = event.after or {}, event.task_id
+    task = questions.get(db, task_id)
+    match event.action:
+        case "delete":
+            return bring_back(db, task_id) if task is None else None
+        case _ if task is None:
+            return None  # it was deleted since, and not by a change that could be undone first
+        case "create" | "import":
+            return rows.update(db, task_id, deleted_at=actor.now)[0]
+        case "restore":
+            return _restored(db, actor, task, event.before or {})
+        case "dep" if values["add"]:
+            return task if edges.remove(db, task_id, values["on"], values["type"])[0] else None
+        case "dep":
+            if questions.get(db, values["on"]) is not None:
+                refuse_cycle(db, task_id, values["on"], values["type"])
+            return task if edges.add(db, task_id, values["on"], values["type"], actor.now) else None
+        case "link":
+            return task if links.remove(db, task_id, values["message"]) else None
+        case _:
+            return _fields(db, actor, task, event.before or {}, values)
+
+
+def _restored(db: Database, actor: Actor, task: Task, before: Json) -> Task | None:
+    """Take back what brought a task back, or its whole text."""
+    if before.get("deleted"):
+        return rows.update(db, task.id, deleted_at=actor.now)[0]
+    if "compaction_level" not in before or task.compaction_level:
+        return None
+    text, summary = before.get("description", task.description), before.get("summary", task.summary)
+    rows.shrink(db, task, before["compaction_level"], text, summary, actor.now)
+    return questions.get(db, task.id)
+
+
+def _fields(db: Database, actor: Actor, task: Task, before: Json, after: Json) -> Task | None:
+    """Put back the fields that a change touched: what was renewed or changed since by others stays."""
+    changes = {k: v for k, v in before.items() if k not in _KEPT and (k not in after or after[k] != v)}
+    labels, metadata = changes.pop("labels", None), changes.pop("metadata", None)
+    if labels is None and metadata is None and not changes:
+        return None
+    if labels is not None:
+        rows.set_labels(db, task.id, labels)
+    if metadata is not None:
+        rows.set_metadata(db, task.id, metadata)
+    rows.unshrink(db, task.id, actor.now)
+    return rows.update(db, task.id, **changes, updated_at=actor.now)[0]

@@ -101,7 +101,8 @@ def _replaced(log: Sequence[_Line]) -> Iterator[tuple[_Line, str, int, _Line] | 
 
 def _once(found: Iterable[Earlier]) -> list[Earlier]:
     """The same words once, though several lines had them; the newest of them counts."""
-    return list({one.text.casefold(): one for one in found}.values())
+    newest_last = reversed(list(found))
+    return list({one.text.casefold(): one for one in newest_last}.values())
 
 
 # --- what is written anew -----------------------------------------------------------------------------------

@@ -34,13 +34,13 @@ def mutated(source: str, mutant: Mutant) -> str:
     start, end = _span(source, qualname.split(".")) if qualname else (0, len(source))
     found = source.count(mutant.old, start, end)
     if found != 1:
-        raise NotFound(f"{mutant.id}: {mutant.old!r} stands {found} times in {mutant.target}")
+        raise NotFound(f"{mutant.old!r} stands {found} times in {mutant.target}")
     at = source.index(mutant.old, start, end)
     changed = source[:at] + mutant.new + source[at + len(mutant.old) :]
     try:
         ast.parse(changed)
     except SyntaxError as e:
-        raise NotFound(f"{mutant.id}: {mutant.target} cannot be read any more: {e}") from e
+        raise NotFound(f"{mutant.target} cannot be read any more: {e}") from e
     return changed
 
 

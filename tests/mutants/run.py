@@ -37,7 +37,7 @@ sys.path.insert(0, str(ROOT))
 from tests.mutants import table  # noqa: E402
 from tests.mutants.apply import Mutant, NotFound, mutated, path_of  # noqa: E402
 
-COPIED = ("sakti", "tests/unit", "tests/fakes", "tests/golden_sample", "tests/mutants", "tests/crash")
+COPIED = ("sakti", "tests/unit", "tests/fakes", "tests/golden_sample", "tests/talks", "tests/mutants", "tests/crash")
 LINKED = ("prompts", "themes")
 SEEDS = ("81", "45", "16", "9", "53", "13", "85", "57", "69", "1", "0")  # that find nothing where nothing is changed
 TIMEOUT = 300  # seconds: a change may make work that never ends
@@ -50,6 +50,8 @@ _ROUND = tuple(
 _NUMBERS = ("tests/unit/test_golden.py", "tests/unit/bench/test_oracle.py", f"{_UNIT}test_safe_prefix.py")
 _PAGES = tuple(f"{_UNIT}test_{n}.py" for n in ("pages", "page_settings", "page_schema"))
 _TEXTS = tuple(f"{_UNIT}test_{n}.py" for n in ("observers", "extractive", "faithfulness", "prompts", "modes"))
+_MARKS = tuple(f"{_UNIT}test_{n}.py" for n in ("superseding", "marking", "conversations", "talks"))
+_SHARED = (f"{_UNIT}test_shared.py", f"{_UNIT}test_elsewhere.py")
 _SEARCH = tuple(f"tests/unit/store/test_{n}.py" for n in ("search", "search_upkeep", "database"))
 # The unit tests of a part, the most telling first, by the beginning of a module's name: the first that fits.
 TESTS: dict[str, tuple[str, ...]] = {
@@ -61,8 +63,10 @@ TESTS: dict[str, tuple[str, ...]] = {
     "sakti.memory.lines": (*_TEXTS, f"{_UNIT}test_corrections.py", "tests/unit/test_golden.py"),
     "sakti.memory.dates": ("tests/unit/test_golden.py", f"{_UNIT}test_zones.py", *_TEXTS),
     "sakti.memory.render": ("tests/unit/test_golden.py", *_TEXTS, *_MOVES),
-    "sakti.memory.superseding": (*_TEXTS, f"{_UNIT}test_conversations.py"),
-    "sakti.memory.faithfulness": _TEXTS,
+    **dict.fromkeys((f"sakti.memory.{n}" for n in ("superseding", "comparing", "reading", "marking")), _MARKS),
+    **dict.fromkeys((f"sakti.memory.{n}" for n in ("faithfulness", "claims", "speaking")), (*_TEXTS, *_MARKS)),
+    "sakti.memory.shared": (*_SHARED, *_PAGES),
+    "sakti.memory.reflect_parts": (*_SHARED, f"{_UNIT}test_marking.py", *_TEXTS, *_ROUND),
     "sakti.memory.condensing": (*_TEXTS, f"{_UNIT}test_conversations.py"),
     "sakti.memory.extractive": (*_TEXTS, f"{_UNIT}test_conversations.py"),
     "sakti.memory.transcript": _TEXTS,
@@ -70,10 +74,12 @@ TESTS: dict[str, tuple[str, ...]] = {
     "sakti.memory.reflector": _TEXTS,
     "sakti.memory.modes": _TEXTS,
     "sakti.memory.elsewhere": (f"{_UNIT}test_elsewhere.py",),
-    "sakti.memory.work": (f"{_UNIT}test_observers.py", *_MOVES, *_ROUND, f"{_UNIT}test_faithfulness.py"),
+    "sakti.memory.work": (f"{_UNIT}test_observers.py", *_SHARED, *_MOVES, *_ROUND, f"{_UNIT}test_faithfulness.py"),
     "sakti.memory": (*_MOVES, *_ROUND, f"{_UNIT}test_figures.py"),
+    "sakti.store.replaced": (*_MARKS, *_TEXTS),
+    "sakti.store.memory.sections": (*_SHARED, *_PAGES, *_ROUND),
     "sakti.store.search": (*_SEARCH, f"{_UNIT}test_corrections.py"),
-    "sakti.store.memory_log": (*_PAGES, *_ROUND, *_MOVES),
+    "sakti.store.memory_log": (*_PAGES, f"{_UNIT}test_marking.py", *_SHARED, *_ROUND, *_MOVES),
     "sakti.store.working_memory": _PAGES,
     "sakti.store.memory": (*_MOVES, *_ROUND),
     "sakti.store": (*_MOVES, *_ROUND, *_PAGES, *_SEARCH),

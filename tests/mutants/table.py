@@ -6,7 +6,22 @@
 from __future__ import annotations
 
 from tests.mutants.apply import Mutant
-from tests.mutants.tables import context, engine, jobs, moves, output, policy, state, store, tools, windows, work
+from tests.mutants.tables import (
+    context,
+    engine,
+    faithful,
+    jobs,
+    moves,
+    output,
+    policy,
+    replaced,
+    shared,
+    state,
+    store,
+    tools,
+    windows,
+    work,
+)
 
 MUTANTS: tuple[Mutant, ...] = (
     *moves.MUTANTS,
@@ -17,6 +32,9 @@ MUTANTS: tuple[Mutant, ...] = (
     *engine.MUTANTS,
     *policy.MUTANTS,
     *output.MUTANTS,
+    *replaced.MUTANTS,
+    *faithful.MUTANTS,
+    *shared.MUTANTS,
     *context.MUTANTS,
     *store.MUTANTS,
     *tools.MUTANTS,

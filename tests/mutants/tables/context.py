@@ -63,8 +63,9 @@ MUTANTS = (
     M(
         "transcript-system",
         "sakti.memory.transcript:format_messages",
-        'if not pieces or message.role == "system":',
-        "if not pieces:",
+        'if not told or message.role == "system":',
+        "if not told:",
+        by="tests/unit/memory/test_observers.py::test_what_the_program_told_the_model_is_no_part_of_a_transcript",
     ),
     M("transcript-binary", "sakti.memory.transcript:_readable", "return _ENCODED.sub(_note, text)", "return text"),
     M("transcript-log-beginning", "sakti.memory.transcript:log_tail", "kept.reverse()", "pass"),
@@ -111,9 +112,10 @@ MUTANTS = (
     M("elsewhere-limit", "sakti.memory.elsewhere:text", "if used + size > limit:", "if False:"),
     M(
         "elsewhere-id",
-        "sakti.memory.elsewhere:obscured",
+        "sakti.memory.shared:obscured",
         "hashlib.sha256(thread_id.encode()).hexdigest()[:8]",
         "thread_id",
+        by="tests/unit/memory/test_shared.py::test_a_block_names_its_thread_and_its_range",
     ),
     M(
         "condensing-pinned",
@@ -141,9 +143,10 @@ MUTANTS = (
     ),
     M(
         "extractive-speaker",
-        "sakti.memory.extractive:_of_user",
+        "sakti.memory.extractive:_own_words",
         '"🔴", "User stated:", sentence',
         '"🔴", "Agent:", sentence',
+        by="tests/unit/memory/test_observers.py::test_extracted_lines_are_verbatim_and_few",
     ),
     M(
         "extractive-errors",

@@ -69,9 +69,9 @@ MUTANTS = (
     M(
         "observe-without-log",
         f"{OBSERVATION}:Observation._request",
-        '"\\n".join(g.text for g in known if g.text)',
+        '"\\n".join(t for t in texts if t)',
         '""',
-        by="replay:81",
+        by="tests/unit/memory/test_shared.py::test_another_threads_work_is_not_this_ones",
     ),
     M(
         "observe-without-buffered",

@@ -1,4 +1,4 @@
-"""What models' answers become: lines, replaced and doubtful ones."""
+"""What models' answers become: lines of a log."""
 
 from tests.mutants.apply import Mutant as M
 
@@ -71,37 +71,6 @@ MUTANTS = (
     ),
     M("lines-section-twice", "sakti.memory.lines:with_sections", "if row.content not in have:", "if True:"),
     M("lines-line-numbers", "sakti.memory.lines:references", "        if first:\n", "        if last:\n"),
-    M(
-        "superseding-older-wins",
-        "sakti.memory.superseding:superseded",
-        'if verdict == "replaced" or',
-        'if verdict == "other" or',
-    ),
-    M("superseding-value", "sakti.memory.superseding:_verdict", "new.value != old.value", "new.value == old.value"),
-    M(
-        "superseding-plain-not",
-        "sakti.memory.superseding:_change",
-        "if named and covered >= SURE and fits == 1 and not given else None",
-        "if True else None",
-    ),
-    M(
-        "superseding-unsure",
-        "sakti.memory.superseding:_change",
-        'return "replaced" if sure else',
-        'return "replaced" if True else',
-    ),
-    M("faithful-numbers", "sakti.memory.faithfulness:claims", '        yield "number", match[0]\n', "        pass\n"),
-    M("faithful-paths", "sakti.memory.faithfulness:claims", '        yield "path", path\n', ""),
-    M(
-        "faithful-quotes",
-        "sakti.memory.faithfulness:claims",
-        'yield "quote", next(g for g in match.groups() if g)',
-        "pass",
-    ),
-    M("faithful-symbols", "sakti.memory.faithfulness:claims", 'yield "symbol", match[0]', "pass"),
-    M("faithful-never-doubts", "sakti.memory.faithfulness:flags", "if not known:", "if False:"),
-    M("faithful-always-doubts", "sakti.memory.faithfulness:flags", "known = source.has(wanted)", "known = False"),
-    M("faithful-case", "sakti.memory.faithfulness:_plain", ".casefold()", ""),
     M("faithful-dropped-lines", "sakti.memory.faithfulness:dropped", 'row.priority == "high"', 'row.priority == "low"'),
     M("faithful-dropped-paths", "sakti.memory.faithfulness:dropped", "if not have.has(str(p))", "if have.has(str(p))"),
     M("faithful-reworded", "sakti.memory.faithfulness:_reworded", "return bool(words) and", "return False and"),

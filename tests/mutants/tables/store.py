@@ -165,8 +165,20 @@ MUTANTS = (
         " AND instr(metadata, '\\\"synthetic\\\"') = 0",
         "",
     ),
-    M("carry-over-forgotten", "sakti.store.memory_log:carry_over", "AND o.forgotten = 0", ""),
-    M("carry-over-unpinned", "sakti.store.memory_log:carry_over", "o.pinned = 1 OR", ""),
+    M(
+        "carry-over-forgotten",
+        "sakti.store.memory_log:carry_over",
+        "if not x.forgotten and (",
+        "if (",
+        by="tests/unit/memory/test_marking.py::test_a_new_thread_is_not_told_what_was_replaced_as_if_it_held",
+    ),
+    M(
+        "carry-over-unpinned",
+        "sakti.store.memory_log:carry_over",
+        "x.pinned or ",
+        "",
+        by="tests/unit/memory/test_engine.py::test_carry_over_is_made_once_and_frozen",
+    ),
     M(
         "carry-over-workspace",
         "sakti.store.memory_log:carry_over",

@@ -22,8 +22,9 @@ MUTANTS = (
     M(
         "recall-group-first",
         "sakti.memory.recall:_place",
-        "return group[1], group[2], group[3]",
-        "return group[1], group[3], group[3]",
+        "return (meant.thread_id, meant.first, meant.last), others",
+        "return (meant.thread_id, meant.last, meant.last), others",
+        by="tests/unit/memory/test_shared.py::test_recall_pages_through_the_thread_that_is_meant",
     ),
     M("page-section-lost", "sakti.memory.working_memory:merge", "out[place] = (out[place][0], body)", "del out[place]"),
     M(

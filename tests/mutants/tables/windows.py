@@ -239,15 +239,17 @@ MUTANTS = (
     ),
     M(
         "recall-range-first",
-        "sakti.store.memory_log:find_group",
-        "SELECT g.id, g.thread_id, g.first_index, g.last_index",
-        "SELECT g.id, g.thread_id, g.first_index + 1, g.last_index",
+        "sakti.store.memory.sections:own_span",
+        "group.first_index, group.last_index, str(",
+        "group.first_index + 1, group.last_index, str(",
+        by="tests/unit/memory/test_shared.py::test_a_block_names_its_thread_and_its_range",
     ),
     M(
         "recall-range-last",
         "sakti.store.memory_log:sources_of_group",
-        "BETWEEN g.first_index AND g.last_index",
-        "BETWEEN g.first_index AND g.last_index - 1",
+        "(span.thread_id, span.first, span.last)",
+        "(span.thread_id, span.first, span.last - 1)",
+        by="tests/unit/memory/test_shared.py::test_each_threads_lines_are_condensed_by_themselves_and_stay_its_own",
     ),
     M(
         "recall-message-groups",

@@ -4,6 +4,7 @@ from tests.mutants.apply import Mutant as M
 
 LEASE = "sakti.memory.jobs.lease"
 WORK = "sakti.memory.work"
+PARTS = "sakti.memory.reflect_parts"
 
 MUTANTS = (
     M("observe-system", f"{WORK}:observable", 'message.role != "system" and ', "", by="replay:81"),
@@ -17,12 +18,18 @@ MUTANTS = (
     M("observe-synthetic", f"{WORK}:observable", ' and "synthetic" not in message.metadata', "", by="replay:81"),
     M(
         "work-pinned-not-restored",
-        f"{WORK}:with_pinned",
+        f"{PARTS}:with_pinned",
         'return "\\n".join([*lost, text]) if lost else text',
         "return text",
-        by="replay:45",
+        by="tests/unit/memory/test_shared.py::test_a_pinned_line_comes_back_in_its_own_part_alone",
     ),
-    M("work-pinned-twice", f"{WORK}:with_pinned", "if bare(p) not in have", "if True"),
+    M(
+        "work-pinned-twice",
+        f"{PARTS}:with_pinned",
+        "if _bare(p) not in have",
+        "if True",
+        by="tests/unit/memory/test_corrections.py::test_a_pinned_line_outlives_reflections_and_a_waiting_one_is_dropped_by_an_edit",
+    ),
     M("work-pins-lost", f"{WORK}:Worker.reflect", '.lstrip("* ").strip() in pinned', " in ()"),
     M("work-not-smaller", f"{WORK}:Worker.reflect", "if not text or after >= before:", "if not text:"),
     M("work-not-smaller-at", f"{WORK}:Worker.reflect", "after >= before:", "after > before:"),
@@ -36,8 +43,9 @@ MUTANTS = (
     M(
         "work-range",
         f"{WORK}:Worker.reflect",
-        "first_index=min(firsts, default=None)",
-        "first_index=max(firsts, default=None)",
+        "first_index=span.first if span else None",
+        "first_index=span.last if span else None",
+        by="tests/unit/memory/test_faithfulness.py::test_an_emoji_where_a_line_is_cut_is_no_reason_to_stop",
     ),
     M("work-generation", f"{WORK}:Worker.reflect", "record.generation_count + 1", "record.generation_count"),
     M(
@@ -73,8 +81,8 @@ MUTANTS = (
     ),
     M(
         "work-no-flags",
-        f"{WORK}:Worker.rows",
-        "flags=flags(r.content, source)",
+        f"{WORK}:Worker._rows",
+        "flags=doubts",
         "flags=()",
         by="tests/unit/memory/test_faithfulness.py::test_flags_are_stored_with_the_line",
     ),

@@ -528,6 +528,8 @@ async def test_carry_over_is_made_once_and_frozen(tmp_path: Path) -> None:
         await driver.engine.wait_idle()
         await driver.step({"text": LINE * 5}, f"c{number}")
         await driver.engine.end_turn()
+    plain, pinned = (await driver.store.read(memory_log.log_lines, driver.engine.record_id))[:2]
+    await driver.engine.correct(pinned.id, "pin")
     await driver.engine.close()
     driver.said = []
     await driver.open("t2")
@@ -535,6 +537,7 @@ async def test_carry_over_is_made_once_and_frozen(tmp_path: Path) -> None:
     prepared = await driver.prepare()
     (block,) = prepared.blocks
     assert block.kind == "carry_over" and "Last thread: Title" in block.text
+    assert pinned.content in block.text and plain.content not in block.text
     await driver.engine.close()
     await driver.open("t2")
     assert driver.engine.preview().blocks == prepared.blocks

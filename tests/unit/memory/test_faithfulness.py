@@ -107,6 +107,7 @@ def test_the_same_in_other_units_and_words_is_no_invention() -> None:
         assert flags(line, source) == (), line
     assert flags("It is due on Jan 18, 2026", source) == ("date: Jan 18, 2026",)
     assert flags("They last for 5 years", source) == ("number: 5 years",)
+    assert flags("There are 57 of them", Source("1570 of them, or 3.57")) == ("number: 57",)
 
 
 def test_words_in_the_wrong_mouth_are_marked() -> None:
@@ -131,6 +132,7 @@ def test_words_in_the_wrong_mouth_are_marked() -> None:
     assert not speaker("User wants the port to be 8080")
     assert not speaker("User deploys to Fly") and not speaker("User stated that they deploy to Fly")
     assert not speaker("User quoted: Never run the tests.")
+    assert not speaker("User said: So it is.") and speaker("User said: So it is. Never run the tests.")
     assert not speaker("Agent proposed to cache the totals for a minute")
 
 

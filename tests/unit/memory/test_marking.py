@@ -74,6 +74,35 @@ def test_marks_that_come_with_a_text_are_not_believed() -> None:
     assert not made.metadata
 
 
+NEW = "* 🔴 (12:30) User stated: The port is now 9090."
+
+
+def test_what_counts_no_more_is_not_replaced() -> None:
+    assert "[replaces" in marked(NEW, line("The port is 8080.")).text
+    for values in ({"forgotten": True}, {"priority": "done"}, {"priority": "low"}, {"depth": 1}):
+        assert "[replaces" not in marked(NEW, line("The port is 8080.", **values)).text
+
+
+def test_what_was_said_twice_is_named_once() -> None:
+    made = marked(NEW, line("The port is 8080.", "11:00"), line("The port is 8080.", "11:40"))
+    assert made.text.count("[replaces") == 1
+    assert [one["time"] for one in made.metadata[0][KEY]] == ["11:40"]  # the newest of them
+
+
+def test_of_what_is_replaced_a_new_line_repeats_the_beginning() -> None:
+    note = replaced.note(Earlier("a [b] " + "long " * 50, "Jan 15, 2026", "12:00"), "Jan 15, 2026")
+    assert note.startswith(" [replaces 12:00: a (b) long") and note.endswith("…]")
+    assert len(note) < replaced.NOTED + 30 and replaced.unmarked(f"x{note}") == "x"
+    # the words in a note are no statement of the line
+    assert replaced.place("The port is 9090. [replaces 12:00: The port is 8080]", "The port is 8080") is None
+
+
+def test_the_newest_lines_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(marking, "REMEMBERED", 1)
+    assert "[replaces" in marked(NEW, line("Our region is eu-2."), line("The port is 8080.")).text
+    assert "[replaces" not in marked(NEW, line("The port is 8080."), line("Our region is eu-2.")).text
+
+
 # --- what is shown ------------------------------------------------------------------------------------------
 
 
@@ -83,6 +112,30 @@ def test_words_are_found_again_whatever_their_case_and_only_in_older_lines() -> 
     first, _, last = memory_log.with_earlier([line("Straße: the port is 8080, I think"), newer, again])
     assert first.marked == "Straße: the port is 8080 [earlier; see 12:30], I think"
     assert last.marked == last.content and not last.earlier
+
+
+def test_the_newest_of_several_lines_is_named() -> None:
+    metadata = {KEY: [{"text": "The port is 8080", "date": "", "time": ""}]}
+    newer = [line(f"Port: {n}", f"12:{n}", metadata=metadata) for n in (30, 40)]
+    assert memory_log.with_earlier([line("The port is 8080"), *newer])[0].marked.endswith("[earlier; see 12:40]")
+
+
+def test_marks_go_where_the_words_end_whatever_marks_there_are() -> None:
+    assert replaced.insert("ab cd ef", {2: " X", 5: " Y"}) == "ab X cd Y ef"
+    assert replaced.insert("ab [earlier; see 9:00] cd ef", {5: " Y"}) == "ab [earlier; see 9:00] cd Y ef"
+
+
+def test_a_reflection_marks_older_lines_alone_and_no_pinned_one() -> None:
+    metadata = {KEY: [{"text": "The port is 8080", "date": "", "time": ""}]}
+    newer = line("Port: 9090", "12:30", metadata=metadata)
+    found = marking.known([newer])
+    older = "* 🔴 (12:00) The port is 8080."
+    shown = "* 🔴 (12:00) The port is 8080 [earlier; see Jan 15, 12:30]."
+    assert marking.mark_known(older, found, frozenset()) == shown
+    assert marking.mark_known(older, found, frozenset({"The port is 8080."})) == older
+    again = "* 🔴 (12:30) Port: 9090\n* 🔴 (12:40) The port is 8080."
+    assert marking.mark_known(again, found, frozenset()) == again
+    assert not marking.known([replace(newer, forgotten=True)])
 
 
 def test_a_forgotten_line_replaces_nothing() -> None:
@@ -220,6 +273,12 @@ async def test_a_new_thread_is_not_told_what_was_replaced_as_if_it_held(tmp_path
     assert carried is not None
     assert any("8080 [earlier" in x for x in carried.lines)
     assert not any("8080" in x and "[earlier" not in x and "[replaces" not in x for x in carried.lines)
+    lines = await driver.store.read(memory_log.log_lines, driver.engine.record_id)
+    (region,) = [x for x in lines if "the region is eu-2" in x.content]
+    assert any("eu-2" in x for x in carried.lines)
+    await driver.engine.correct(region.id, "forget")
+    carried = await driver.store.read(memory_log.carry_over, "workspace", "t2")
+    assert carried is not None and not any("eu-2" in x for x in carried.lines), "what is forgotten is not told again"
     await driver.close()
 
 

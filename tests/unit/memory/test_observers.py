@@ -294,6 +294,12 @@ def test_long_results_and_encoded_data_are_cut() -> None:
     assert "[Image #1: shot.png]\n[Image #2: b.png]" in text
 
 
+def test_what_the_program_told_the_model_is_no_part_of_a_transcript() -> None:
+    said = [message(0, "system", TextPart("Be brief.")), message(1, "user", TextPart("Look at a.py."))]
+    text = format_messages(said, "UTC", COUNTER.count)
+    assert "Look at a.py." in text and "Be brief." not in text
+
+
 @pytest.mark.parametrize(
     ("text", "note"),
     [

@@ -13,14 +13,14 @@ from sakti.core.errors import MemoryFailure
 from sakti.core.tokens import Estimator
 from sakti.core.types import Thread, Usage
 from sakti.memory import reflect_parts, shared
-from sakti.memory.protocol import ModelCall, ReflectInput
+from sakti.memory.protocol import ModelCall, ReflectInput, ReflectResult
 from sakti.memory.recall import recall
 from sakti.memory.reflector import ModelReflector
 from sakti.memory.render import render_group
 from sakti.memory.shared import obscured
 from sakti.store import memory, memory_log, messages, places, thread_fork, threads
 from sakti.store.memory import Group
-from sakti.store.memory.sections import Span, spans
+from sakti.store.memory.sections import Span, spans, spans_of_row, thread_of_row
 from tests.fakes.memory import Driver, ScriptedReflector, settings
 
 COUNT = Estimator().count
@@ -50,7 +50,7 @@ def test_a_block_names_its_thread_and_its_range() -> None:
     assert shown.split("\n")[0] == head
     without = render_group(one, 0, None, tagged=False, threads=True).split("\n")[0]
     assert without == f"<observation-group {named}>"
-    assert "t1" not in head.replace(T1, "")
+    assert "t1" not in head.replace(T1, "") and re.fullmatch("[0-9a-f]{8}", T1), "an id leads nowhere"
     alone = render_group(one, 0, None, tagged=True)
     assert alone.split("\n")[0] == '<observation-group id="abcd1234" kind="observation" messages="2-9">'
     nobody = render_group(dataclasses.replace(one, first_index=None), 0, None, tagged=True, threads=True)
@@ -103,6 +103,26 @@ def test_a_correction_moves_no_section() -> None:
     assert shared.pieces(gone)[0][0] == ""
     assert shared.pieces(gone)[1][0] == lines_of("b", 2)
     assert render_group(gone, 0, None, tagged=True, threads=True).count("<observation-group") == 1
+
+
+def test_a_line_is_of_the_thread_of_its_section() -> None:
+    one, two, both = (Span("t1", 0, 9),), (Span("t2", 0, 4),), (Span("t2", 5, 6), Span("t3", 2, 2))
+    text, sections = shared.joined([(lines_of("a", 3), one), (lines_of("b", 2), two), ("* 🟡 c", both)])
+    whole = dataclasses.replace(group("r", "t1", text), metadata=shared.stored(sections))
+    assert [spans_of_row(whole, n) for n in range(6)] == [one, one, one, two, two, both]
+    assert [thread_of_row(whole, n) for n in range(6)] == ["t1", "t1", "t1", "t2", "t2", "t1"]
+
+
+async def test_a_pinned_line_comes_back_in_its_own_part_alone() -> None:
+    class Short(ScriptedReflector):
+        async def reflect(self, request: ReflectInput) -> ReflectResult:
+            return ReflectResult("* 🟡 in short")
+
+    groups = [group("a", "t1", lines_of("a", 9), 0, 9), group("b", "t2", lines_of("b", 9), 0, 4)]
+    pinned = "* 🟡 (10:03) b line 3"
+    request = ReflectInput("t1", tuple((g.id, g.text) for g in groups), 100, pinned=(pinned,))
+    result, _ = await reflect_parts.reflect(Short(), groups, request, Estimator())
+    assert result.text.split("\n") == ["* 🟡 in short", pinned, "* 🟡 in short"]
 
 
 def test_a_forks_past_is_its_own_as_far_as_it_goes() -> None:

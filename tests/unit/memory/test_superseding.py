@@ -74,6 +74,17 @@ def test_who_may_take_back_what_is_asked() -> None:
     assert not list(replaced(said, since=2))
 
 
+def test_a_question_replaces_nothing() -> None:
+    assert found("The port is 8080.", "Make the port 9090 instead.")
+    assert not found("The port is 8080.", "Make the port 9090 instead?")
+
+
+def test_what_may_be_of_a_part_is_doubtful_and_a_plain_not_of_a_part_replaces_nothing() -> None:
+    (one,) = found("The ingest worker runs 3 threads.", "The tenant ingest worker should run 5 threads.")
+    assert one.verdict == "doubtful"
+    assert not found("The importer skips empty rows.", "The importer does not skip empty rows of the index.")
+
+
 def test_what_is_replaced_already_is_not_replaced_again() -> None:
     said = ["The port is 8080.", "The port is 9090 now.", "The port is 7070 now."]
     assert [(one.old, one.new) for one in replaced(said)] == [(0, 1), (1, 2)]

@@ -1,0 +1,171 @@
+"""What lines claim that their source does not have, and who said what they say."""
+
+from tests.mutants.apply import Mutant as M
+
+CLAIMS = "sakti.memory.claims"
+FAITHFUL = "sakti.memory.faithfulness"
+SPEAKING = "sakti.memory.speaking"
+
+MUTANTS = (
+    M(
+        "faithful-numbers",
+        f"{CLAIMS}:claims",
+        'yield Claim("number", match[0])',
+        "pass",
+        by="tests/unit/memory/test_faithfulness.py::test_figures_dates_hashes_names_and_hosts_are_looked_up",
+    ),
+    M(
+        "faithful-paths",
+        f"{CLAIMS}:claims",
+        '        yield Claim("path", path)\n',
+        "",
+        by="tests/unit/memory/test_faithfulness.py::test_what_the_source_does_not_have_is_marked",
+    ),
+    M(
+        "faithful-quotes",
+        f"{CLAIMS}:claims",
+        'yield Claim("quote", match[0])',
+        "pass",
+        by="tests/unit/memory/test_faithfulness.py::test_what_the_source_does_not_have_is_marked",
+    ),
+    M(
+        "faithful-symbols",
+        CLAIMS,
+        '    ("symbol", _SYMBOL),\n',
+        "",
+        by="tests/unit/memory/test_faithfulness.py::test_what_the_source_does_not_have_is_marked",
+    ),
+    M(
+        "faithful-names",
+        f"{CLAIMS}:claims",
+        "for name in _names(whole, rest)",
+        "for name in ()",
+        by="tests/unit/memory/test_faithfulness.py::test_figures_dates_hashes_names_and_hosts_are_looked_up",
+    ),
+    M(
+        "faithful-never-doubts",
+        f"{FAITHFUL}:flagged",
+        "if not source.supports(c, content)}",
+        "if False}",
+        by="tests/unit/memory/test_faithfulness.py::test_what_the_source_does_not_have_is_marked",
+    ),
+    M(
+        "faithful-always-doubts",
+        f"{FAITHFUL}:flagged",
+        "if not source.supports(c, content)}",
+        "if True}",
+        by="tests/unit/memory/test_faithfulness.py::test_a_faithful_line_has_no_flag",
+    ),
+    M(
+        "faithful-case",
+        f"{SPEAKING}:plain",
+        ".casefold()",
+        "",
+        by="tests/unit/memory/test_faithfulness.py::test_most_of_what_is_invented_is_marked_and_little_of_what_is_not",
+    ),
+    M(
+        "faithful-part-of-longer",
+        f"{FAITHFUL}:Source._stands_alone",
+        "if not (longer or",
+        "if True or not (longer or",
+        by="tests/unit/memory/test_faithfulness.py::test_the_same_in_other_units_and_words_is_no_invention",
+    ),
+    M(
+        "faithful-units",
+        f"{FAITHFUL}:Source._has_amount",
+        "reach = max(share, NEAR) * amount",
+        "continue",
+        by="tests/unit/memory/test_faithfulness.py::test_the_same_in_other_units_and_words_is_no_invention",
+    ),
+    M(
+        "speaking-not-marked",
+        f"{FAITHFUL}:flagged",
+        'out[f"speaker: {words}"] = None',
+        "pass",
+        by="tests/unit/memory/test_faithfulness.py::test_words_in_the_wrong_mouth_are_marked",
+    ),
+    M(
+        "speaking-verbatim-anybody",
+        f"{SPEAKING}:Voices.verbatim",
+        'said = self._plain["user" if states["who"].casefold() == "user" else "agent"]',
+        'said = "\\n".join(self._plain.values())',
+        by="tests/unit/memory/test_faithfulness.py::test_words_in_the_wrong_mouth_are_marked",
+    ),
+    M(
+        "speaking-verbatim-some",
+        f"{SPEAKING}:Voices.verbatim",
+        "return all(plain",
+        "return any(plain",
+        by="tests/unit/memory/test_faithfulness.py::test_words_in_the_wrong_mouth_are_marked",
+    ),
+    M(
+        "speaking-agent-is-user",
+        f"{SPEAKING}:Voices.wrong",
+        'who: Voice = "user" if states["who"].casefold() == "user" else "agent"',
+        'who: Voice = "user"',
+        by="tests/unit/memory/test_faithfulness.py::test_words_in_the_wrong_mouth_are_marked",
+    ),
+    M(
+        "speaking-agreeing",
+        f"{SPEAKING}:Voices.wrong",
+        'if states["agreeing"] else',
+        "if False else",
+        by="tests/unit/memory/test_faithfulness.py::test_words_in_the_wrong_mouth_are_marked",
+    ),
+    M(
+        "speaking-both",
+        f"{SPEAKING}:Voices.wrong",
+        " and 2 * self._covered(who, words) <= other",
+        "",
+        by="tests/unit/memory/test_faithfulness.py::test_most_of_what_is_invented_is_marked_and_little_of_what_is_not",
+    ),
+    M(
+        "speaking-few-words",
+        f"{SPEAKING}:Voices.wrong",
+        "if other >= COVERED and",
+        "if",
+        by="tests/unit/memory/test_faithfulness.py::test_a_faithful_line_has_no_flag",
+    ),
+    M(
+        "speaking-first-alone",
+        f"{SPEAKING}:Voices.wrong",
+        "            if not words:\n                continue\n",
+        "",
+        by="tests/unit/memory/test_faithfulness.py::test_words_in_the_wrong_mouth_are_marked",
+    ),
+    M(
+        "speaking-quoted-is-own",
+        f"{SPEAKING}:of_messages",
+        'yield "user", quoting.own(message)',
+        'yield "user", message.text',
+        by="tests/unit/memory/test_faithfulness.py::test_most_of_what_is_invented_is_marked_and_little_of_what_is_not",
+    ),
+    M(
+        "speaking-quoted-lost",
+        f"{SPEAKING}:of_messages",
+        "if not p.own",
+        "if p.own",
+        by="tests/unit/memory/test_faithfulness.py::test_most_of_what_is_invented_is_marked_and_little_of_what_is_not",
+    ),
+    M(
+        "speaking-tools",
+        f"{SPEAKING}:of_messages",
+        "if not isinstance(p, TextPart)",
+        "if False",
+        by="tests/unit/memory/test_faithfulness.py::test_most_of_what_is_invented_is_marked_and_little_of_what_is_not",
+    ),
+    M(
+        "speaking-agent-lost",
+        f"{SPEAKING}:of_messages",
+        'yield "agent", message.text',
+        "pass",
+        by="tests/unit/memory/test_faithfulness.py::test_most_of_what_is_invented_is_marked_and_little_of_what_is_not",
+    ),
+    M(
+        "speaking-log",
+        f"{SPEAKING}:of_log",
+        'yield speaker(row.content, row.priority) or "text"',
+        'yield "user"',
+        by="tests/unit/memory/test_faithfulness.py::test_words_in_the_wrong_mouth_are_marked",
+    ),
+)

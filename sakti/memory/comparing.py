@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal, TypeAlias
 
 from sakti.memory.lexicon import COPULA, DIMENSIONS, GENERIC, HANDLES, OPPOSITES, RENAMES, STOPS_USING
@@ -177,14 +177,17 @@ def _changed(pair: Pair, pairs: list[tuple[Value, Value]]) -> Found | None:
 
 def _turned(pair: Pair) -> Found | None:
     """Where one says on and the other off, or one denies what the other says."""
-    if pair.covered < SURE or pair.fits < FITS:
-        return None
-    sides = [{w.casefold() for w in _WORD.findall(clause.text)} for clause in (pair.old, pair.part)]
+    sides = _words(pair.old.text), _words(pair.part.text)
     opposite = any(sides[0] & one and sides[1] & other for one, other in (OPPOSITES, OPPOSITES[::-1]))
     denied = bool(pair.old.negated) != bool(pair.part.negated) and not pair.given and not pair.lost
-    if opposite or (denied and pair.fits >= SURE and pair.new.replaces):
-        return Found("replaced", pair.score)
-    return None
+    if not (opposite or (denied and pair.new.replaces)) or pair.covered < SURE or pair.fits < FITS:
+        return None
+    return Found("replaced", pair.score) if opposite or pair.fits >= SURE else None
+
+
+@lru_cache(4_096)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(w.casefold() for w in _WORD.findall(text))
 
 
 def _reworded(pair: Pair, named: bool) -> Found | None:

@@ -58,7 +58,7 @@ class Value:
 @dataclass(frozen=True, slots=True)
 class Clause:
     """A part of a statement that says something of its own, at `start` to `end` of it. `words` are what it speaks of,
-    `past` the keys that it names as past."""
+    `past` the keys that it names as past, `keys` words and values."""
 
     start: int
     end: int
@@ -69,10 +69,10 @@ class Clause:
     units: frozenset[str]
     text: str
     tokens: tuple[tuple[str, int, int], ...]  # (key, start, end) in the statement
+    keys: frozenset[str] = field(init=False, compare=False)
 
-    @property
-    def keys(self) -> frozenset[str]:
-        return self.words | {v.key for v in self.values}
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keys", self.words | {v.key for v in self.values})
 
     def joined(self, other: Clause) -> Clause:
         """This clause and the next as one."""

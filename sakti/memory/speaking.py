@@ -6,6 +6,7 @@ import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from sakti.core.types import Message, TextPart, plain_text
@@ -144,6 +145,7 @@ def _sentences(voice: Voice, text: str) -> Iterator[str]:
                 yield line[:1_000]
 
 
+@lru_cache(8_192)  # most of a log was in the log before
 def _words(text: str) -> frozenset[str]:
     found = (match[0].casefold().replace(",", "") for match in _WORD.finditer(cut(text)))
     return frozenset(stem(word) for word in found if word not in _FUNCTION)

@@ -67,7 +67,7 @@ MUTANTS = (
     M(
         "superseding-plain-not",
         f"{COMPARING}:_turned",
-        "(denied and pair.fits >= SURE and pair.new.replaces)",
+        "(denied and pair.new.replaces)",
         "denied",
         by="tests/unit/memory/test_superseding.py::test_what_may_be_of_a_part_is_doubtful_and_a_plain_not_of_a_part_replaces_nothing",
     ),

@@ -129,7 +129,9 @@ def handle(app: SaktiApp, event: Event) -> None:
 def _memory(app: SaktiApp, event: Event) -> None:
     match event:
         case MemoryStatus():
-            app.sidebar.memory.status = event
+            before, app.sidebar.memory.status = app.sidebar.memory.status, event
+            if before is not None and _log_of(before) != _log_of(event):  # by another window, too
+                app.load_observations()
         case MemoryOperation(kind=kind):
             app.sidebar.memory.operation(event)
             if kind == "end":
@@ -149,6 +151,10 @@ def _memory(app: SaktiApp, event: Event) -> None:
             app.load_observations()
         case _:
             pass
+
+
+def _log_of(status: MemoryStatus) -> tuple[str, int, int]:
+    return status.thread_id, status.generation_count, status.observations.tokens
 
 
 def activation_notice(event: MemoryActivation, *, by_hand: bool = False) -> NoticeBlock:

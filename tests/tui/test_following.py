@@ -73,3 +73,20 @@ async def test_a_window_far_behind_shows_the_thread_anew(store, other_store, tmp
         assert [text.count(f"question {n} of many") for n in range(turns)] == [1] * turns
         assert text.count("first question") == 1
         await other.close()
+
+
+async def test_what_another_window_compacts_stands_in_the_log_pane(store, other_store, tmp_path):
+    session = real_session(store, tmp_path / "work", "First answer.", "Second answer.", "Third answer.")
+    app = SaktiApp(session)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "The port is 8080.", "second question")
+        other = real_session(other_store, tmp_path / "work", continue_last=True)
+        await other.start()
+        await other.compact()
+        await other.close()
+        assert "The port is 8080" not in str(app.sidebar.observations._lines)
+        await say(app, pilot, "third question")
+        status = app.sidebar.memory.status
+        assert status is not None and status.observations.tokens
+        assert "The port is 8080" in str(app.sidebar.observations._lines)

@@ -190,7 +190,7 @@ def memory_lines(
     title: Line = [Segment(f"{sign} Memory", palette.bold)]
     if status is None:
         return [title, [Segment("no window yet: it fills as you talk", palette.faint)]]
-    state = "running" if "running" in _states(status) else "idle"
+    state = "running" if "running" in _states(status) else status.phase
     right = f"gen {status.generation_count} · {state}"
     title.append(Segment(right.rjust(max(1, width - 8)), palette.warn if state == "running" else palette.muted))
     about = "≈" if status.approximate else ""

@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import lru_cache
 
 from sakti.memory import lines
 from sakti.memory.claims import CLOCK, DATE, HASH, NUMBER, OF_UNIT, QUANTITY, WEEKDAY, WEEKDAYS, WORDS, Claim, claims
@@ -61,6 +62,46 @@ _TRACES = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """The figures and dates of a piece of text; what is `relative` depends on the day on which it was said."""
+
+    figures: frozenset[float]
+    amounts: tuple[tuple[str, float], ...]
+    clocks: frozenset[str]
+    dates: frozenset[tuple[int, int]]
+    weekdays: frozenset[int]
+    relative: tuple[re.Match[str], ...]
+
+
+@lru_cache(2_048)  # the log before is a part of every source
+def _read_piece(piece: str) -> _Piece:
+    found: set[float] = set()
+    for match in NUMBER.finditer(HASH.sub(" ", piece)):
+        found |= figures(match[0])
+        major = match[0].partition(".")[0]
+        found |= {float(major)} if len(major) > 1 and major.isdigit() else set()  # of 15.4 is 15 known
+    return _Piece(
+        frozenset(found),
+        tuple(_read_amounts(piece)),
+        frozenset(t for match in CLOCK.finditer(piece) for t in clocks(match)),
+        frozenset(day for match in DATE.finditer(piece) for day in days_of(match)),
+        frozenset(weekday(match) for match in WEEKDAY.finditer(piece)),
+        tuple(_RELATIVE.finditer(piece)),
+    )
+
+
+def _read_amounts(piece: str) -> Iterator[tuple[str, float]]:
+    """Figures with units, and the sum of those that stand side by side ("1 min 20 s")."""
+    last: tuple[int, list[tuple[str, float]]] = (-1, [])
+    for match in QUANTITY.finditer(piece):
+        found = list(amounts(match))
+        yield from found
+        if match.start() - last[0] <= 1:
+            yield from ((kind, a + b) for kind, a in found for other, b in last[1] if kind == other)
+        last = match.end(), found
+
+
 class Source:
     """What lines are checked against, made ready once. `said`: the same by who said it, where that is known; `days`:
     when it was said; `clocks`: at what times ("14:30"). To be made `ready` before anything is looked up."""
@@ -98,49 +139,34 @@ class Source:
         if self._read:
             return
         self._figures |= {float(WORDS[w]) for w in self._letters & WORDS.keys()}
-        for piece in _by_size(self._text):
+        for piece in (piece for text in self._raw for piece in _by_size(plain(text))):
             yield
-            self._read_piece(piece)
+            self._add(_read_piece(piece))
         self._in_order = sorted(self._figures)
         for found in self._amounts.values():
             found.sort()
         yield from self.voices.index()
         self._read = True
 
-    def _read_piece(self, piece: str) -> None:
-        for match in NUMBER.finditer(HASH.sub(" ", piece)):
-            self._figures |= figures(match[0])
-            major = match[0].partition(".")[0]
-            self._figures |= {float(major)} if len(major) > 1 and major.isdigit() else set()  # of 15.4 is 15 known
-        self._read_amounts(piece)
-        for match in CLOCK.finditer(piece):
-            self._clocks |= clocks(match)
-        for match in DATE.finditer(piece):
-            self._dates |= days_of(match)
-        for match in WEEKDAY.finditer(piece):
-            number = weekday(match)
-            self._weekdays.add(number)
+    def _add(self, piece: _Piece) -> None:
+        self._figures |= piece.figures
+        for kind, amount in piece.amounts:
+            self._amounts.setdefault(kind, []).append(amount)
+        self._clocks |= piece.clocks
+        self._dates |= piece.dates
+        self._weekdays |= piece.weekdays
+        for number in piece.weekdays:
             self._dates |= {
                 (day.month, day.day)
                 for said in self._days
                 for ahead in range(-8, 9)
                 if (day := said + timedelta(days=ahead)).weekday() == number
             }
-        for match in _RELATIVE.finditer(piece):
+        for match in piece.relative:
             for day in relative(match, self._days):
                 self._dates.add((day.month, day.day))
                 if match["day"]:
                     self._weekdays.add(day.weekday())
-
-    def _read_amounts(self, piece: str) -> None:
-        """Figures with units, and the sum of those that stand side by side ("1 min 20 s")."""
-        last: tuple[int, list[tuple[str, float]]] = (-1, [])
-        for match in QUANTITY.finditer(piece):
-            found = list(amounts(match))
-            sums = [(kind, a + b) for kind, a in found for other, b in last[1] if kind == other]
-            for kind, amount in (*found, *(sums if match.start() - last[0] <= 1 else ())):
-                self._amounts.setdefault(kind, []).append(amount)
-            last = match.end(), found
 
     # --- looking up ---------------------------------------------------------------------------------------------
 

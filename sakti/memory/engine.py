@@ -489,6 +489,7 @@ class MemoryEngine:
         exchange, and where even that is not to be had, send less of it. False when nothing can be made
         smaller."""
         state = self.state
+        await state.refresh()  # what another window has observed meanwhile is no part of the next request
         before = state.window.pending
         if self._observes:
             await self._observation.join()

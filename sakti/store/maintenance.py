@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sakti.core.errors import StoreError
-from sakti.store import damage, failures, index_upkeep, migrate, reading, search_index
+from sakti.store import copying, damage, failures, index_upkeep, migrate, reading, search_index
 from sakti.store.connection import Database
 from sakti.store.memory import integrity as memory_integrity
 from sakti.store.tasks import checks, deadlocks
@@ -206,8 +205,6 @@ def stats(db: Database, path: Path) -> dict[str, int | str]:
 
 
 def backup(db: Database, target: Path) -> Path:
-    """A consistent copy of the database while it is in use. Raises `StoreError` where `target` exists."""
-    if target.exists():
-        raise StoreError(f"{target} exists already; name another file.")
-    migrate.copy(db, target)
+    """A copy of the database while it is in use; see `copying.copy`."""
+    copying.copy(db, target)
     return target

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-import time
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import apsw
 
 from sakti.store.connection import Connection, Database
 
@@ -61,25 +58,10 @@ def upgrade(db: Database, path: Path | None, clock: Clock) -> list[str]:
 
 def _keep(db: Database, backup: Path) -> Path:
     """A copy of the database as it is before migrating, at `backup`. Whoever starts at the same time makes one too:
-    each under a name of its own, and nobody migrates before one of them has its place."""
-    own = backup.with_name(f"{backup.name}.{os.getpid()}")
-    try:
-        copy(db, own)
-        if not backup.exists():
-            own.rename(backup)
-    finally:
-        own.unlink(missing_ok=True)
+    each under a name of its own until it is whole, and nobody migrates before one of them has its place. One that a
+    migration left which did not come to its end is replaced."""
+    from sakti.store import copying
+
+    before = current_version(db)
+    copying.copy(db, backup, replace=True, wanted=lambda copied: current_version(copied) == before)
     return backup
-
-
-def copy(db: Database, target: Path) -> None:
-    """A consistent copy of the open database at `target` (mode 0600), by SQLite's online backup."""
-    target.touch(mode=0o600, exist_ok=True)
-    destination = apsw.Connection(str(target))
-    try:
-        with destination.backup("main", db.connection(), "main") as backup:
-            while not backup.done:
-                backup.step(1000)
-                time.sleep(0)  # lets a waiting writer in between pages
-    finally:
-        destination.close()

@@ -404,8 +404,7 @@ class Session:
         if self._thread_is_new:
             self._thread_is_new = False
             thread = replace(self.thread, title=one_line(first_text.strip().split("\n")[0], TITLE_LENGTH))
-            await self.store.write(threads.create, thread)
-            self.emit(ThreadChanged(thread))
+            self.emit(ThreadChanged(await self.store.write(threads.create, thread)))
 
     # --- turns ----------------------------------------------------------------------------------------------
 

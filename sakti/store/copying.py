@@ -54,7 +54,7 @@ def _pages(source: apsw.Connection, part: Path) -> None:
     destination = apsw.Connection(str(part))
     try:
         # without a transaction round it, it would begin anew with every commit of another process
-        with contextlib.nullcontext() if source.in_transaction else reading.snapshot(source):
+        with contextlib.nullcontext() if source.in_transaction else reading.Snapshot(source):
             source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
             with destination.backup("main", source, "main") as backup:
                 while not backup.done:

@@ -35,6 +35,7 @@ R = TypeVar("R")
 
 Synchronous: TypeAlias = Literal["FULL", "NORMAL"]
 
+FLUSH_S = 5.0  # that other readers have to come to an end
 UPKEEP_EVERY = 32  # writes
 UPKEEP_S = 0.005
 UPKEEP_PIECE_S = 0.03  # as long the writer merges at a time, and then rests
@@ -163,6 +164,10 @@ class Store:
         return await asyncio.get_running_loop().run_in_executor(
             self._reader, lambda: self._with_reader(fn, *args, **kwargs)
         )
+
+    async def flush(self) -> bool:
+        """Copy the write-ahead log into the file and empty it; False while another process reads what it held."""
+        return await self._loop.run_in_executor(self._writer, self._empty_log)
 
     async def close(self) -> None:
         self._closed = True
@@ -351,6 +356,16 @@ class Store:
 
         work.add_done_callback(go_on)
 
+    def _empty_log(self) -> bool:
+        self._waiting.limit = FLUSH_S
+        try:
+            busy, *_ = self._db.execute_sql("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            return not busy
+        except (peewee.PeeweeException, apsw.Error) as e:
+            raise failures.explained(e, self.path, saving=False) from e
+        finally:
+            self._waiting.over()
+
     def _upkeep(self, seconds: float) -> bool:
         """What SQLite would do within some write, which then takes fifty times as long: merge the index's newest
         pieces, for about so many seconds, and copy the write-ahead log into the file. Whether there is more to do."""
@@ -372,7 +387,7 @@ class Store:
         try:
             if self._seen.is_closed():
                 self._seen.connect()
-            with reading.snapshot(self._seen.connection()):
+            with reading.Snapshot(self._seen.connection()):
                 return fn(self._seen, *args, **kwargs)
         except SaktiError:
             raise

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
-
+from typing import TYPE_CHECKING, Any
 
 from sakti.store.connection import Connection, Database
 
@@ -39,6 +38,8 @@ def upgrade(db: Database, path: Path | None, clock: Clock) -> list[str]:
     files = _files()
     notices: list[str] = []
     version = current_version(db)
+    if version < LATEST:
+        _lend_functions(db)
     if path is not None and 0 < version < LATEST:
         backup = _keep(db, path.with_name(f"{path.name}.before-{LATEST:04d}"))
         notices.append(f"The database was brought up to date; a copy of it as it was is {backup}.")
@@ -54,6 +55,15 @@ def upgrade(db: Database, path: Path | None, clock: Clock) -> list[str]:
             db.execute_sql(script)
             db.execute_sql("INSERT INTO schema_migrations VALUES (?, ?, ?)", (number, files[number], clock.now()))
     return notices
+
+
+def _lend_functions(db: Database) -> None:
+    """What the scripts use of our code."""
+    from sakti.store import search_index, secrets
+
+    connection: Any = db.connection()
+    connection.create_scalar_function("sakti_masked", secrets.masked, 1, deterministic=True)
+    connection.create_scalar_function("sakti_identifiers", search_index.identifiers, 1, deterministic=True)
 
 
 def _keep(db: Database, backup: Path) -> Path:

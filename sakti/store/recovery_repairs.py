@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from sakti.core.ids import TimeIds
-from sakti.store import damage, maintenance, search_index, thread_removal
+from sakti.store import maintenance, search_index, text_registry, thread_removal
 from sakti.store.connection import Database
 from sakti.store.memory import as_line, integrity
 from sakti.store.tasks import checks, questions
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 LOST = "This message could not be read: the file was damaged."
 TITLE = "Recovered thread"
 MOST_GAPS = 100_000  # messages that a thread may have lost
-_LISTS = ("paths", "part_tokens", "message_ids", "merged_group_ids", "flags", "queued",
-          "original_message_ids", "group_ids")  # fmt: skip
 # What refers to a row that is gone and says nothing without it.
 _LOOSE = (
     ("steps", "thread_id NOT IN (SELECT id FROM threads)"),
@@ -138,16 +136,15 @@ def _known_words(db: Database) -> int:
 
 def _readable_json(db: Database) -> int:
     mended = 0
-    for table, columns in damage.JSON.items():
-        for column in columns:
+    plain_text = "json_array(json_object('t', 'text', 'text', raw_content))"
+    for table in text_registry.TABLES:
+        for column, usual in table.json:
             wrong = f"{column} IS NOT NULL AND NOT json_valid({column})"
-            value = "'[]'" if column in _LISTS else "'{}'"
-            if (table, column) == ("messages", "parts"):
-                value = "json_array(json_object('t', 'text', 'text', raw_content))"
+            value = "NULL" if usual is None else f"'{usual}'"
+            if (table.name, column) == ("messages", "parts"):
+                value = plain_text
                 db.execute_sql(f"UPDATE messages SET part_tokens = json_array(token_count) WHERE {wrong}")
-            elif (table, column) in (("tasks", "original"), ("task_events", "before"), ("task_events", "after")):
-                value = "NULL"
-            db.execute_sql(f"UPDATE {table} SET {column} = {value} WHERE {wrong}")
+            db.execute_sql(f"UPDATE {table.name} SET {column} = {value} WHERE {wrong}")
             mended += db.execute_sql("SELECT changes()").fetchone()[0]
     return mended
 

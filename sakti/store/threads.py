@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -10,6 +11,7 @@ from peewee import fn
 from sakti.core.types import Json, Thread
 from sakti.store.connection import Database
 from sakti.store.models import MessageRow, ThreadRow
+from sakti.store.text_registry import entering, leaving
 
 TITLE_LIMIT = 60
 HOLD = "hold_until"  # in a thread's metadata: pending tokens up to which nothing is observed by itself after an undo
@@ -17,6 +19,8 @@ HOLD_LIMITED = "hold_limited"  # … and whether requests take only the newest m
 
 
 def create(db: Database, thread: Thread) -> Thread:
+    """Store a new thread, and return it as it is stored: its title holds no secret."""
+    thread = dataclasses.replace(thread, title=entering("threads", "title", thread.title))
     ThreadRow.insert(
         id=thread.id,
         resource_id=thread.resource_id,
@@ -76,6 +80,7 @@ def touch(db: Database, thread_id: str, now: int) -> None:
 
 def rename(db: Database, thread_id: str, title: str, now: int, *, by_user: bool) -> Thread | None:
     """Give the thread a title. One that the user set stays: only the user changes it again."""
+    title = entering("threads", "title", title)
     query = ThreadRow.update(title=title, title_pinned=int(by_user), updated_at=now).where(ThreadRow.id == thread_id)
     if not by_user:
         query = query.where(ThreadRow.title_pinned == 0)
@@ -122,5 +127,5 @@ def summaries(db: Database, resource_id: str, limit: int) -> list[tuple[Thread, 
             " ORDER BY message_index DESC LIMIT 1",
             (thread.id,),
         ).fetchone() or ("",)
-        out.append((thread, preview, count, tokens))
+        out.append((thread, leaving(preview), count, tokens))
     return out

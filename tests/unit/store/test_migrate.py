@@ -168,6 +168,7 @@ async def test_an_older_database_is_brought_up_to_date_and_copied_first(old: Pat
     await again.close()
 
 
+@pytest.mark.parametrize("old", range(1, 5), indirect=True)  # the fifth counts them
 async def test_what_was_kept_of_the_graph_is_counted_again(old: Path) -> None:
     db = apsw.Connection(str(old))
     db.execute("UPDATE tasks SET own_blockers = 1 - own_blockers, open_children = 5, held = 1 - held")

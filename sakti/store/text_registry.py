@@ -175,6 +175,11 @@ BY_NAME = {table.name: table for table in TABLES}
 _MASKED = {(table.name, column) for table in TABLES for column in table.masked}
 
 
+def holds_words(table: str, column: str) -> bool:
+    """Whether a column holds a user's words."""
+    return table in BY_NAME and column in BY_NAME[table].texts
+
+
 def entering(table: str, column: str, text: str) -> str:
     """`text` as it may stand in a column: without keys, tokens and passwords, where that one holds none."""
     if (table, column) in _MASKED:

@@ -20,11 +20,11 @@ HOLD_LIMITED = "hold_limited"  # … and whether requests take only the newest m
 
 def create(db: Database, thread: Thread) -> Thread:
     """Store a new thread, and return it as it is stored: its title holds no secret."""
-    thread = dataclasses.replace(thread, title=entering("threads", "title", thread.title))
+    title = entering("threads", "title", thread.title)
     ThreadRow.insert(
         id=thread.id,
         resource_id=thread.resource_id,
-        title=thread.title,
+        title=title,
         title_pinned=int(thread.title_pinned),
         metadata=thread.metadata,
         parent_id=thread.parent_id,
@@ -32,7 +32,7 @@ def create(db: Database, thread: Thread) -> Thread:
         created_at=thread.created_at,
         updated_at=thread.updated_at,
     ).execute(db)
-    return thread
+    return dataclasses.replace(thread, title=title)
 
 
 _COLUMNS = "id", "resource_id", "title", "created_at", "updated_at", "title_pinned", "parent_id", "mode", "metadata"
@@ -80,7 +80,6 @@ def touch(db: Database, thread_id: str, now: int) -> None:
 
 def rename(db: Database, thread_id: str, title: str, now: int, *, by_user: bool) -> Thread | None:
     """Give the thread a title. One that the user set stays: only the user changes it again."""
-    title = entering("threads", "title", title)
     query = ThreadRow.update(title=title, title_pinned=int(by_user), updated_at=now).where(ThreadRow.id == thread_id)
     if not by_user:
         query = query.where(ThreadRow.title_pinned == 0)
@@ -94,7 +93,8 @@ def update_metadata(db: Database, thread_id: str, changes: Json) -> None:
     if row is None:
         return
     merged = {k: v for k, v in {**json.loads(row[0]), **changes}.items() if v is not None}
-    db.execute_sql("UPDATE threads SET metadata = ? WHERE id = ?", (json.dumps(merged, ensure_ascii=False), thread_id))
+    text = entering("threads", "metadata", json.dumps(merged, ensure_ascii=False))
+    db.execute_sql("UPDATE threads SET metadata = ? WHERE id = ?", (text, thread_id))
 
 
 def set_mode(db: Database, thread_id: str, mode: str) -> None:

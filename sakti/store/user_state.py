@@ -65,7 +65,7 @@ def keep_unsent(
                 resource_id,
                 "" if left else owner,
                 entering("unsent", "draft", draft),
-                json.dumps(list(queued)),
+                json.dumps([entering("unsent", "queued", text) for text in queued]),
                 now,
                 thread_id,
             ),
@@ -98,7 +98,7 @@ def save_rule(db: Database, resource_id: str, rule: str, decision: str, now: int
     db.execute_sql(
         "INSERT INTO approval_rules (resource_id, rule, decision, created_at) VALUES (?, ?, ?, ?)"
         " ON CONFLICT (resource_id, rule) DO UPDATE SET decision = excluded.decision",
-        (resource_id, rule, decision, now),
+        (resource_id, entering("approval_rules", "rule", rule), decision, now),
     )
 
 
@@ -109,5 +109,5 @@ def ui_state(db: Database) -> dict[str, str]:
 def set_ui_state(db: Database, key: str, value: str) -> None:
     db.execute_sql(
         "INSERT INTO ui_state (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        (key, value),
+        (key, entering("ui_state", "value", value)),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from sakti.core.errors import StoreError
 from sakti.store import files, thread_removal, upkeep
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.memory import integrity
+from sakti.store.memory import shared_logs
 from sakti.store.text_registry import TABLES
 
 ROWS = 10  # that go between two looks at the clock
@@ -99,7 +99,7 @@ async def purge_thread(store: Store, thread_id: str) -> list[str]:
             await upkeep.until_done(store, step)
         elif table.thread:
             await store.write(_remove_all, table.name, table.thread, thread_id)
-    await store.write(_count_again, resource_id, store.clock.now())
+    await store.write(shared_logs.count_again, resource_id, store.clock.now())
     return named
 
 
@@ -117,88 +117,8 @@ def _begin(db: Database, thread_id: str, now: int) -> str:
     db.execute_sql(
         "UPDATE threads SET metadata = json_object(?, json('true')) WHERE id = ?", (thread_removal.PURGED, thread_id)
     )
-    _undo_reflections(db, thread_id, now)
-    _count_again(db, found.thread.resource_id, now)
+    shared_logs.take_out(db, thread_id, now)
     return found.thread.resource_id
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    thread_id: str
-    kind: str
-    state: str
-    merged: tuple[str, ...]
-
-
-def _undo_reflections(db: Database, thread_id: str, now: int) -> None:
-    """What a shared log made of this thread's lines and others' is taken back: the others' stand for themselves."""
-    shared = db.execute_sql(
-        "SELECT id FROM observational_memory WHERE scope = 'resource'"
-        " AND resource_id = (SELECT resource_id FROM threads WHERE id = ?)",
-        (thread_id,),
-    ).fetchall()
-    for (record_id,) in shared:
-        rows = db.execute_sql(
-            "SELECT id, thread_id, kind, state, merged_group_ids FROM observation_groups WHERE record_id = ?",
-            (record_id,),
-        ).fetchall()
-        groups = {i: _Group(thread, kind, state, tuple(json.loads(merged))) for i, thread, kind, state, merged in rows}
-        gone, back = _made_of(groups, thread_id)
-        for group_id in gone:
-            _remove_reflection(db, group_id)
-        for group_id in back:
-            db.execute_sql(
-                "UPDATE observation_groups SET state = 'active', superseded_at = NULL"
-                " WHERE id = ? AND state = 'superseded'",
-                (group_id,),
-            )
-        _hand_over(db, {i: g for i, g in groups.items() if i not in gone}, thread_id)
-        integrity.mend(db, record_id, now)
-
-
-def _made_of(groups: Mapping[str, _Group], thread_id: str) -> tuple[set[str], set[str]]:
-    """Of a log: the reflections that are made of a thread's groups, by however many steps, and what else they stood
-    for. Pure."""
-    tainted = {i for i, g in groups.items() if g.kind == "observation" and g.thread_id == thread_id}
-    gone: set[str] = set()
-    while more := {i for i, g in groups.items() if i not in gone and tainted.intersection(g.merged)}:
-        gone |= more
-        tainted |= more
-    used = {i: set(g.merged) for i, g in groups.items() if g.state != "discarded"}
-    stood_for = {m for i in gone for m in used.get(i, ())}
-    still = {m for i, merged in used.items() if i not in gone for m in merged}
-    return gone, stood_for - tainted - still
-
-
-def _hand_over(db: Database, groups: Mapping[str, _Group], thread_id: str) -> None:
-    """A reflection that was made while this thread was open, of others' lines alone, is another thread's."""
-    for group_id, group in groups.items():
-        if group.kind == "reflection" and group.thread_id == thread_id and group.merged:
-            db.execute_sql(
-                "UPDATE observation_groups SET thread_id = (SELECT thread_id FROM observation_groups WHERE id = ?)"
-                " WHERE id = ?",
-                (group.merged[-1], group_id),
-            )
-
-
-def _remove_reflection(db: Database, group_id: str) -> None:
-    lines = "SELECT id FROM observations WHERE group_id = ?"
-    db.execute_sql(f"DELETE FROM search_docs WHERE kind = 'reflection' AND doc_id IN ({lines})", (group_id,))
-    db.execute_sql(f"DELETE FROM carry_over WHERE kind = 'line' AND source_id IN ({lines})", (group_id,))
-    db.execute_sql("DELETE FROM observations WHERE group_id = ?", (group_id,))
-    db.execute_sql("DELETE FROM observation_groups WHERE id = ?", (group_id,))
-
-
-def _count_again(db: Database, resource_id: str, now: int) -> None:
-    """What the logs of a workspace's threads together hold: other windows read them anew."""
-    db.execute_sql(
-        "UPDATE observational_memory AS r SET revision = revision + 1, updated_at = ?1, observation_token_count ="
-        " (SELECT coalesce(sum(observation_tokens), 0) FROM observation_groups g WHERE g.record_id = r.id"
-        " AND g.state = 'active'), generation_count = (SELECT count(*) FROM observation_groups g"
-        " WHERE g.record_id = r.id AND g.kind = 'reflection' AND g.state IN ('active', 'superseded'))"
-        " WHERE r.scope = 'resource' AND r.resource_id = ?2",
-        (now, resource_id),
-    )
 
 
 def _remove_task(db: Database, task_id: str, now: int) -> None:

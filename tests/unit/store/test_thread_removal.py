@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.types import Thread
-from sakti.store import leases, maintenance, memory_log, purging, search, thread_removal, threads, working_memory
+from sakti.store import (
+    carry_over,
+    leases,
+    maintenance,
+    memory_log,
+    purging,
+    search,
+    thread_removal,
+    threads,
+    working_memory,
+)
 from tests.fakes.memory import Driver, settings
 
 LONG = "the scheduler drops jobs when the clock jumps and nobody notices until monday " * 6
@@ -176,3 +188,39 @@ async def test_what_a_shared_log_made_of_it_and_of_others_is_taken_back_for_the_
     assert lines == [f"line-{g}" for g, _, _ in groups]
     assert record == (40, 1)
     assert all(f.ok for f in await store.read(maintenance.check))
+
+
+def says(db, group, text, **metadata):
+    db.execute_sql(
+        "UPDATE observations SET content = ?, observed_date = 'Jan 16, 2026', metadata = ? WHERE group_id = ?",
+        (text, json.dumps(metadata), group),
+    )
+    db.execute_sql("UPDATE observation_groups SET text = ? WHERE id = ?", (f"* {text}", group))
+
+
+async def test_others_no_longer_say_which_of_its_words_they_replace(store):
+    for name in "ab":
+        await store.write(threads.create, Thread(name, "/w", name, 1, 1))
+    await store.write(shared_log)
+    first, second = (
+        {"text": "the xylophone is red", "date": "Jan 15, 2026", "time": "9:00"},
+        {"text": "the port is 8080", "date": "Jan 16, 2026", "time": "9:05"},
+    )
+    notes = " [replaces Jan 15, 9:00: the xylophone is red] [replaces 9:05: the port is 8080]"
+
+    def say(db):
+        says(db, "a2", "User: The xylophone is red and the port is 8080")
+        says(db, "b2", "the port is 8080, says the manual")
+        says(db, "b4", f"it is blue{notes}", replaces=[first, second], files=["a.py"])
+
+    await store.write(say)
+    await store.write(carry_over.keep, "b", "head", [carry_over.Piece("line", "line-b4", f"* it is blue{notes}")])
+    await store.write(thread_removal.delete, "a", 5)
+    await purging.purge_thread(store, "a")
+    left = await everything(store)
+    assert not [n for n, rows in left.items() for row in rows if "xylophone" in row]
+    (line,) = await store.read(memory_log.lines_where, "g.id = ?", ("b4",))
+    assert line[0].content == "it is blue [replaces 9:05: the port is 8080]"
+    assert line[0].metadata == {"replaces": [second], "files": ["a.py"]}
+    assert await store.read(carry_over.text, "b") == f"head\n* {line[0].content}"
+    assert (await store.read(search.search, "blue", search.Scope("/w"))).hits

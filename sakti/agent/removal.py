@@ -56,28 +56,33 @@ class Purged:
 
 async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = False) -> Purged:
     """What was deleted by then (Unix ms) and what goes with it; `do`: it is removed for good. Without anything deleted
-    nothing else goes either."""
+    nothing else goes either, but for what a purge left that did not come to its end."""
     found = Purged(store.path)
     found.threads = await store.read(thread_removal.deleted, before=before)
     found.tasks = await store.read(purging.deleted_tasks, before=before)
-    if found.empty:
-        return found
     named = [n for c in found.threads for n in await store.read(purging.named_files, c.thread.id)]
     found.files = [p for n in named if (p := _own_file(n)) is not None]
-    found.copies = [] if keep_copies else purging.copies(store.path)
-    if not do:
+    found.copies = [] if keep_copies or found.empty else purging.copies(store.path)
+    if not do or (found.empty and await store.read(purging.is_clean)):
         return found
+    was_clean = await store.write(purging.begin)
+    # first what only the rows name: who is killed in between finds it again
+    found.copies = purging.remove(found.copies)
+    found.files = [f for f in found.files if _removed(f)]
     for contents in found.threads:
         await purging.purge_thread(store, contents.thread.id)
     for task in found.tasks:
         await purging.purge_task(store, task.id)
     found.flushed = await purging.clean(store)
-    for file in found.files:
-        with contextlib.suppress(OSError):
-            file.unlink()
-    if not keep_copies:
-        found.copies = purging.remove_copies(store.path)
+    if was_clean and found.flushed:
+        await store.write(purging.finish)
     return found
+
+
+def _removed(file: Path) -> bool:
+    with contextlib.suppress(OSError):
+        file.unlink()
+    return not file.exists()
 
 
 def _own_file(name: str) -> Path | None:

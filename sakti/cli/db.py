@@ -133,7 +133,7 @@ def purge(
 
     before = int(time.time() * 1000) - days * 86_400_000
     found = common.with_store(lambda store: removal.purge(store, before=before, do=yes, keep_copies=keep_copies))
-    told = removal.wipe_free_space(found) if yes and not found.empty else ""
+    told = removal.wipe_free_space(found) if yes else ""
     if json_:
         common.say_json({"removed": yes, **found.as_json(), "left": told})
         return

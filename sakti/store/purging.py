@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sakti.core.errors import StoreError
-from sakti.store import files, thread_removal, upkeep
+from sakti.store import files, opening, thread_removal, upkeep
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.memory import shared_logs
@@ -24,6 +24,22 @@ from sakti.store.text_registry import TABLES
 
 ROWS = 10  # that go between two looks at the clock
 COPIES = ("before", "backup", "damaged")
+
+
+def is_clean(db: Database) -> bool:
+    """Whether nothing of what was removed is left in indexes and free space of the file."""
+    return db.execute_sql("PRAGMA user_version").fetchone()[0] == opening.CLEAN
+
+
+def begin(db: Database) -> bool:
+    """From here on until `finish` something may be left, however the purge ends. Whether nothing was."""
+    clean = is_clean(db)
+    db.execute_sql("PRAGMA user_version = 0")
+    return clean
+
+
+def finish(db: Database) -> None:
+    db.execute_sql(f"PRAGMA user_version = {opening.CLEAN}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +65,10 @@ def copies(path: Path) -> list[Path]:
     return sorted(p for p in found if not p.name.endswith(files.SIDES))
 
 
-def remove_copies(path: Path) -> list[Path]:
-    """Remove them with what lies beside them; returns those that went."""
+def remove(found: Iterable[Path]) -> list[Path]:
+    """Remove copies with what lies beside them; returns those that went."""
     gone: list[Path] = []
-    for copy in copies(path):
+    for copy in found:
         for file in files.all_of(copy):
             with contextlib.suppress(OSError):
                 file.unlink()

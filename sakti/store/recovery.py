@@ -162,6 +162,7 @@ def _fill(new: Path, path: Path, found: Recovered, clock: Clock) -> None:
             "synchronous = OFF",
             "journal_mode = MEMORY",
             "foreign_keys = 0",
+            "secure_delete = 1",
             "temp_store = MEMORY",
             "ignore_check_constraints = 1",
         ):  # they are put right afterwards

@@ -8,7 +8,8 @@ from pathlib import Path
 import apsw
 
 from sakti.core.errors import StoreError
-from sakti.store import failures, files, opening
+from sakti.store import failures, files, migrate, opening, search_index
+from sakti.store.connection import plain
 
 
 def is_clean(path: Path) -> bool:
@@ -39,6 +40,10 @@ def vacuum(path: Path) -> tuple[int, int]:
         connection = opening.Way(str(path)).connect()
         try:
             opening.whose(connection, path)
+            if migrate.current_version(plain(connection)) != migrate.LATEST:
+                raise StoreError(f"{path} is of another version of sakti: open it once, then run this.", code="schema")
+            for index in (*search_index.TABLES, search_index.TASKS):  # they keep what was removed until they are merged
+                connection.execute(f"INSERT INTO {index} ({index}) VALUES ('optimize')")
             connection.execute(f"PRAGMA user_version = {opening.CLEAN}")
             connection.execute("VACUUM").fetchall()
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

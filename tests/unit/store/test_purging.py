@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +166,62 @@ async def test_a_purge_that_was_killed_goes_on_and_nothing_comes_back_meanwhile(
         await store.write(thread_removal.restore, "t1")
     assert [c.thread.id for c in (await purge(store)).threads] == ["t1"]
     assert await store.read(thread_removal.deleted) == []
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from sakti.agent import removal
+from sakti.store.database import Store
+
+async def main():
+    store, left = await Store.open(Path(sys.argv[1])), [int(sys.argv[2])]
+    write = Store.write
+    async def counted(self, *args, **kwargs):
+        left[0] -= 1
+        if left[0] < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return await write(self, *args, **kwargs)
+    Store.write = counted
+    await removal.purge(store, before=1 << 60, do=True)
+    print(int(sys.argv[2]) - left[0])
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+def purging_until(path: Path, writes: int) -> subprocess.CompletedProcess[str]:
+    """A purge in a process of its own, which is killed before one of its writes."""
+    arguments = [sys.executable, "-c", KILLED, str(path), str(writes)]
+    return subprocess.run(arguments, check=False, capture_output=True, text=True)
+
+
+async def test_killed_anywhere_the_next_one_leaves_no_trace(driver: Driver, tmp_path: Path) -> None:
+    store, folder = driver.store, tmp_path / "data"
+    output = folder / "state" / "sakti" / "outputs" / "call-1.txt"
+    output.parent.mkdir(parents=True)
+    output.write_text(f"all of the {WORD}")
+    await driver.say("tool", ToolResultPart("c", "bash", "short", False, {"output_file": str(output)}))
+    await store.write(service.create, Actor("workspace", "s", 1), "k", f"hunt the {WORD}")
+    await store.write(service.delete, Actor("workspace", "s", 2), "k")
+    await store.read(copying.copy, folder / "x.db.backup-1")
+    await store.write(thread_removal.delete, "t1", driver.clock.now())
+    assert await store.flush()
+    first = tmp_path / "first"
+    shutil.copytree(folder, first)
+    all_writes = int(purging_until(folder / "x.db", 1_000).stdout)
+    assert all_writes > 20 and traces(folder) == []
+    for writes in (1, 2, all_writes // 2, all_writes - 5, all_writes - 1):
+        shutil.rmtree(folder)
+        shutil.copytree(first, folder)
+        assert purging_until(folder / "x.db", writes).returncode == -signal.SIGKILL
+        store = await Store.open(folder / "x.db")
+        done = await purge(store)
+        assert all(f.ok for f in await store.read(maintenance.check))
+        await store.close()
+        assert removal.wipe_free_space(done) == "" and traces(folder) == [], writes
+        assert vacuuming.is_clean(store.path)
 
 
 async def test_only_what_is_deleted_can_be_purged(driver: Driver) -> None:

@@ -148,7 +148,7 @@ def index_tasks(db: Database, ids: Sequence[str]) -> None:
 _UNINDEXED = (
     " FROM messages m WHERE m.state = 'saved' AND trim(coalesce(m.search_text, m.raw_content)) != ''"
     " AND NOT EXISTS (SELECT 1 FROM search_docs d WHERE d.kind = 'message' AND d.doc_id = m.id)"
-    " AND m.thread_id NOT IN (SELECT id FROM threads WHERE deleted_at IS NOT NULL)"
+    " AND NOT EXISTS (SELECT 1 FROM threads t WHERE t.id = m.thread_id AND t.deleted_at IS NOT NULL)"
 )
 
 

@@ -178,13 +178,13 @@ def find_message(db: Database, resource_id: str, text: str) -> tuple[str, str, i
     row = (
         db.execute_sql(
             "SELECT id, thread_id, message_index FROM messages WHERE id = ? AND resource_id = ?"
-            " AND thread_id NOT IN (SELECT id FROM threads WHERE deleted_at IS NOT NULL)",
+            " AND NOT EXISTS (SELECT 1 FROM threads t WHERE t.id = thread_id AND t.deleted_at IS NOT NULL)",
             (text, resource_id),
         ).fetchone()
         or db.execute_sql(
             "SELECT id, thread_id, message_index FROM messages"
             " WHERE resource_id = ? AND id LIKE ? ESCAPE '\\'"
-            " AND thread_id NOT IN (SELECT id FROM threads WHERE deleted_at IS NOT NULL)"
+            " AND NOT EXISTS (SELECT 1 FROM threads t WHERE t.id = thread_id AND t.deleted_at IS NOT NULL)"
             " ORDER BY created_at DESC LIMIT 1",
             (resource_id, f"%{like}"),
         ).fetchone()

@@ -103,10 +103,9 @@ def _strings(value: Any) -> Iterable[str]:
             yield from _strings(one)
 
 
-async def purge_thread(store: Store, thread_id: str) -> list[str]:
-    """Remove a deleted thread for good, with what logs, drafts and other threads took from it; returns the files that
-    its messages name. Tasks that were worked on in it stay. Raises `StoreError` where it is not deleted."""
-    named = await store.read(named_files, thread_id)
+async def purge_thread(store: Store, thread_id: str) -> None:
+    """Remove a deleted thread for good, with what logs, drafts and other threads took from it. Tasks that were worked
+    on in it stay. Raises `StoreError` where it is not deleted."""
     resource_id = await store.write(_begin, thread_id, store.clock.now())
     numbered = await store.read(_numbered)
     for table in TABLES:
@@ -116,7 +115,6 @@ async def purge_thread(store: Store, thread_id: str) -> list[str]:
         elif table.thread:
             await store.write(_remove_all, table.name, table.thread, thread_id)
     await store.write(shared_logs.count_again, resource_id, store.clock.now())
-    return named
 
 
 async def purge_task(store: Store, task_id: str) -> None:
@@ -141,8 +139,12 @@ def _remove_task(db: Database, task_id: str, now: int) -> None:
     row = db.execute_sql("SELECT resource_id, deleted_at FROM tasks WHERE id = ?", (task_id,)).fetchone()
     if row is None or row[1] is None:
         raise StoreError("Only a deleted task can be removed for good.")
+    db.execute_sql(
+        "UPDATE search_docs SET task_id = NULL WHERE kind = 'message'"
+        " AND doc_id IN (SELECT id FROM messages WHERE task_id = ?)",
+        (task_id,),
+    )
     db.execute_sql("UPDATE messages SET task_id = NULL WHERE task_id = ?", (task_id,))
-    db.execute_sql("UPDATE search_docs SET task_id = NULL WHERE task_id = ? AND kind != 'task'", (task_id,))
     db.execute_sql(
         "UPDATE threads SET metadata = json_remove(metadata, '$.active_task_id') WHERE resource_id = ?"
         " AND json_extract(metadata, '$.active_task_id') = ?",

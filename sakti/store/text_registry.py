@@ -28,7 +28,7 @@ class Table:
     task: str = ""
 
 
-_OWN_RECORDS = "SELECT id FROM observational_memory WHERE scope = 'thread' AND thread_id = ?1"
+_OWN_RECORDS = "SELECT id FROM observational_memory WHERE lookup_key = 'thread:' || ?1"
 # In a log that threads share, what was observed in one is that one's; what was made of several is undone before.
 _GROUPS = f"record_id IN ({_OWN_RECORDS}) OR thread_id = ?1 AND kind = 'observation'"
 _OWN_LINES = f"SELECT id FROM observations WHERE group_id IN (SELECT id FROM observation_groups WHERE {_GROUPS})"
@@ -100,7 +100,7 @@ TABLES: tuple[Table, ...] = (
         texts=("metadata",),
         json=(("metadata", "{}"),),
         plain=("id", "lookup_key", "scope", "thread_id", "resource_id", "origin_type", "observed_timezone"),
-        thread="scope = 'thread' AND thread_id = ?1",
+        thread="lookup_key = 'thread:' || ?1",
     ),
     Table(
         "compaction_records",

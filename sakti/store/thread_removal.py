@@ -19,7 +19,7 @@ PURGED = "purged"  # of a thread's metadata: what it held is going
 # The lines of the thread's own record; one that the workspace shares is not the thread's.
 _OWN_LINES = (
     " FROM observations o JOIN observation_groups g ON g.id = o.group_id JOIN observational_memory r"
-    " ON r.id = g.record_id WHERE r.scope = 'thread' AND r.thread_id = ?"
+    " ON r.id = g.record_id WHERE r.lookup_key = 'thread:' || ?"
 )
 
 

@@ -59,12 +59,11 @@ def find(db: Database, resource_id: str, text: str) -> list[Thread]:
     return [t for (i,) in rows if (t := get(db, i)) is not None]
 
 
-def recent(db: Database, resource_id: str | None, limit: int = 50) -> list[Thread]:
-    """The newest threads of a workspace (of all where None) that hold at least one message."""
+def recent(db: Database, resource_id: str, limit: int = 50) -> list[Thread]:
+    """The newest threads of a workspace that hold at least one message."""
     newest = ThreadRow.updated_at.desc(), ThreadRow.pk.desc()
-    query = ThreadRow.select().where(ThreadRow.deleted_at.is_null()).order_by(*newest).limit(limit)
-    if resource_id is not None:
-        query = query.where(ThreadRow.resource_id == resource_id)
+    here = ThreadRow.deleted_at.is_null() & (ThreadRow.resource_id == resource_id)
+    query = ThreadRow.select().where(here).order_by(*newest).limit(limit)
     held = MessageRow.select(MessageRow.pk).where(MessageRow.thread_id == ThreadRow.id)
     return [from_row(r) for r in query.where(fn.EXISTS(held)).dicts().execute(db)]
 

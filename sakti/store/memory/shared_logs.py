@@ -20,13 +20,13 @@ from sakti.store.text_registry import entering
 def take_out(db: Database, thread_id: str, now: int) -> None:
     """Take a thread's words out of what others' groups hold; its own groups are the caller's to remove."""
     (resource_id,) = db.execute_sql("SELECT resource_id FROM threads WHERE id = ?", (thread_id,)).fetchone()
-    shared = db.execute_sql(
-        "SELECT id FROM observational_memory WHERE scope = 'resource' AND resource_id = ?", (resource_id,)
-    ).fetchall()
-    for (record_id,) in shared:
-        _undo_reflections(db, record_id, thread_id)
-        _unsay(db, record_id, thread_id)
-        integrity.mend(db, record_id, now)
+    row = db.execute_sql("SELECT id FROM observational_memory WHERE lookup_key = 'resource:' || ?", (resource_id,))
+    if (shared := row.fetchone()) is None:
+        return
+    (record_id,) = shared
+    _undo_reflections(db, record_id, thread_id)
+    _unsay(db, record_id, thread_id)
+    integrity.mend(db, record_id, now)
     count_again(db, resource_id, now)
 
 
@@ -138,12 +138,12 @@ def _change_metadata(db: Database, line_id: str, replaced: list[Any]) -> None:
 
 
 def count_again(db: Database, resource_id: str, now: int) -> None:
-    """What the logs of a workspace's threads together hold: other windows read them anew."""
+    """What the log that a workspace's threads share holds: other windows read it anew."""
     db.execute_sql(
         "UPDATE observational_memory AS r SET revision = revision + 1, updated_at = ?1, observation_token_count ="
         " (SELECT coalesce(sum(observation_tokens), 0) FROM observation_groups g WHERE g.record_id = r.id"
         " AND g.state = 'active'), generation_count = (SELECT count(*) FROM observation_groups g"
         " WHERE g.record_id = r.id AND g.kind = 'reflection' AND g.state IN ('active', 'superseded'))"
-        " WHERE r.scope = 'resource' AND r.resource_id = ?2",
+        " WHERE r.lookup_key = 'resource:' || ?2",
         (now, resource_id),
     )

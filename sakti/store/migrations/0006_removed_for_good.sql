@@ -20,6 +20,10 @@ ALTER TABLE prompt_history ADD COLUMN thread_id TEXT;
 ALTER TABLE unsent ADD COLUMN thread_id TEXT;
 CREATE INDEX prompt_history_by_thread ON prompt_history (thread_id) WHERE thread_id IS NOT NULL;
 
+-- Few rows are deleted: they are found without a walk through the others.
+CREATE INDEX threads_deleted ON threads (deleted_at) WHERE deleted_at IS NOT NULL;
+CREATE INDEX tasks_deleted ON tasks (deleted_at) WHERE deleted_at IS NOT NULL;
+
 -- Titles and the index of tasks hold no secrets (the functions are those of store/migrate.py).
 UPDATE threads SET title = sakti_masked(title) WHERE title != sakti_masked(title);
 INSERT OR REPLACE INTO task_words (rowid, title, body, idents)

@@ -117,7 +117,7 @@ async def test_no_trace_is_left(driver: Driver, tmp_path: Path) -> None:
     assert done.flushed and removal.wipe_free_space(done) == ""
     assert traces(folder) == []
     assert all(f.ok for f in await store.read(maintenance.check))
-    assert [t.id for t in await store.read(threads.recent, None)] == ["t2"]
+    assert [t.id for t in await store.read(threads.recent, "workspace")] == ["t2"]
     assert (await store.read(messages.get, "of-task")).task_id is None
     await driver.engine.begin_turn(provider="scripted", model="demo")
     assert WORD not in "".join(b.text for b in driver.engine.preview().blocks)

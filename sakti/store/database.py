@@ -296,6 +296,15 @@ class Store:
             return StoreError(reason, code="damaged")
         return error
 
+    def _reason(self, error: Exception, waiting: Waiting, *, saving: bool) -> Exception:
+        """What is to be raised for what went wrong in a transaction: itself where it was meant."""
+        if isinstance(error, SaktiError):
+            return error
+        if not isinstance(error, peewee.PeeweeException | apsw.Error):
+            return self._blamed(error)
+        explained = failures.explained(error, self.path, saving=saving, waited=waiting.waited)
+        return self._blamed(explained) if explained.code == "store" else explained
+
     # --- on the threads -----------------------------------------------------------------------------------
 
     def _unless(
@@ -320,18 +329,13 @@ class Store:
                 result = fn(self._db, *args, **kwargs)
             self._took = time.perf_counter() - began
             return result
-        except SaktiError:
-            raise
-        except (peewee.PeeweeException, apsw.Error) as e:
-            error = failures.explained(e, self.path, saving=True, waited=self._waiting.waited)
-            if error.code == "busy":
-                self._gave_up = time.monotonic()
-            raise (self._blamed(error) if error.code == "store" else error) from e
         except Exception as e:
-            blamed = self._blamed(e)
-            if blamed is e:
+            reason = self._reason(e, self._waiting, saving=True)
+            if isinstance(reason, StoreError) and reason.code == "busy":
+                self._gave_up = time.monotonic()
+            if reason is e:
                 raise
-            raise blamed from e
+            raise reason from e
         finally:
             self._waiting.over()
 
@@ -389,16 +393,11 @@ class Store:
                 self._seen.connect()
             with reading.Snapshot(self._seen.connection()):
                 return fn(self._seen, *args, **kwargs)
-        except SaktiError:
-            raise
-        except (peewee.PeeweeException, apsw.Error) as e:
-            error = failures.explained(e, self.path, saving=False, waited=self._reading.waited)
-            raise (self._blamed(error) if error.code == "store" else error) from e
         except Exception as e:
-            blamed = self._blamed(e)
-            if blamed is e:
+            reason = self._reason(e, self._reading, saving=False)
+            if reason is e:
                 raise
-            raise blamed from e
+            raise reason from e
         finally:
             self._reading.over()
 

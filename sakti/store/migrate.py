@@ -39,7 +39,7 @@ def upgrade(db: Database, path: Path | None, clock: Clock) -> list[str]:
     notices: list[str] = []
     version = current_version(db)
     if version < LATEST:
-        _lend_functions(db)
+        lend_functions(db)
     if path is not None and 0 < version < LATEST:
         backup = _keep(db, path.with_name(f"{path.name}.before-{LATEST:04d}"))
         notices.append(f"The database was brought up to date; a copy of it as it was is {backup}.")
@@ -57,7 +57,7 @@ def upgrade(db: Database, path: Path | None, clock: Clock) -> list[str]:
     return notices
 
 
-def _lend_functions(db: Database) -> None:
+def lend_functions(db: Database) -> None:
     """What the scripts use of our code."""
     from sakti.store import search_index, secrets
 

@@ -4,11 +4,11 @@ refers to any more gets something to belong to, what code derives is derived aga
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from sakti.core.ids import TimeIds
-from sakti.store import maintenance, search_index, text_registry, thread_removal
+from sakti.store import maintenance, migrate, search_index, text_registry, thread_removal
 from sakti.store.connection import Database
 from sakti.store.memory import as_line, integrity
 from sakti.store.tasks import checks, questions
@@ -54,8 +54,22 @@ _STRANGE = (
 )
 
 
-def repair(db: Database, clock: Clock) -> list[str]:
-    """Put it in order; returns what was done that a user may want to know."""
+# What migrations do to rows, by a column that came with them: a file of an older schema has not seen it.
+_LATER: dict[str, tuple[str, ...]] = {
+    "tasks.claim_owner": (
+        "UPDATE tasks SET session_id = thread_id WHERE status = 'in_progress' AND thread_id IS NOT NULL"
+        " AND session_id IS NOT NULL AND session_id NOT LIKE 'shell:%' AND session_id NOT LIKE 'user:%'",
+    ),
+    "prompt_history.thread_id": (
+        "UPDATE threads SET metadata = json_remove(metadata, '$.carry_over')",
+        "UPDATE threads SET title = sakti_masked(title) WHERE title != sakti_masked(title)",
+    ),
+}
+
+
+def repair(db: Database, clock: Clock, lacking: Collection[str] = ()) -> list[str]:
+    """Put it in order; returns what was done that a user may want to know. `lacking`: columns that the damaged file's
+    tables did not have yet."""
     told: list[str] = []
 
     def tell(count: int, text: str) -> None:
@@ -68,6 +82,9 @@ def repair(db: Database, clock: Clock) -> list[str]:
         tell(_readable_texts(db), "texts had signs that could not be read: � stands for them")
         tell(_known_words(db), "rows had words in them that mean nothing: the usual ones stand for them")
         tell(_readable_json(db), "values could not be read: messages keep their plain text")
+        migrate.lend_functions(db)
+        for statement in (s for column, some in _LATER.items() if column in lacking for s in some):
+            db.execute_sql(statement)
         tell(_missing_threads(db), "threads were lost, their messages were not: they have new titles")
         _missing_records(db)
         tell(_missing_groups(db), "groups of observations were lost, their lines were not")

@@ -232,6 +232,19 @@ async def test_only_what_is_deleted_can_be_purged(driver: Driver) -> None:
     assert (await purge(driver.store)).empty
 
 
+async def test_what_was_done_with_a_purged_task_is_passed_over_by_undo(driver: Driver) -> None:
+    store, actor = driver.store, Actor("workspace", "s", 1)
+    for name in ("a", "b"):
+        await store.write(service.create, actor, name, f"task {name}")
+    await store.write(service.depend, actor, "a", "b")
+    await store.write(service.depend, actor, "a", "b", add=False)
+    await store.write(service.delete, actor, "b")
+    await purge(store)
+    ((action, task),) = await store.write(service.undo, actor, 1)
+    assert (action, task.id) == ("create", "a")  # neither the deletion of b nor what waited for it
+    assert all(f.ok for f in await store.read(maintenance.check))
+
+
 # --- an older file ------------------------------------------------------------------------------------------
 
 

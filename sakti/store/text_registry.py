@@ -7,7 +7,7 @@ named here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from sakti.store.secrets import masked
@@ -195,11 +195,15 @@ def leaving(text: str) -> str:
 
 
 def leaving_all(value: Any) -> Any:
-    """The same with every text in a JSON value."""
+    """The same with every text in a JSON value, or in the fields of a dataclass."""
     if isinstance(value, str):
         return leaving(value)
     if isinstance(value, dict):
         return {k: leaving_all(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, list | tuple):
+    if isinstance(value, list):
         return [leaving_all(v) for v in value]  # pyright: ignore[reportUnknownVariableType]
+    if type(value) is tuple:
+        return tuple(leaving_all(v) for v in value)  # pyright: ignore[reportUnknownVariableType]
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{f.name: leaving_all(getattr(value, f.name)) for f in fields(value)})
     return value

@@ -360,4 +360,6 @@ async def test_a_call_goes_with_its_result_and_a_summary_with_its_message(tmp_pa
         lambda db: db.execute_sql("SELECT parts, injection_text, metadata FROM messages").fetchall()
     )
     assert WORD not in json.dumps(rows)
+    assert await store.flush()
+    assert traces(tmp_path) == []
     await driver.close()

@@ -128,7 +128,8 @@ def purge(
     json_: Json = False,
 ) -> None:
     """Remove deleted threads and tasks for good, of all workspaces, with all that was taken from them: drafts, prompts,
-    lines of logs, copies of the database. Without --yes it only says what would go."""
+    lines of logs, copies of the database. Tasks that were worked on in a thread, its forks and the workspace's working
+    memory stay. Without --yes it only says what would go."""
     from sakti.agent import removal
 
     before = int(time.time() * 1000) - days * 86_400_000

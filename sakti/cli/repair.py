@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sakti.cli import common
 from sakti.core import resources
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from sakti.bench.repair.results import Result
     from sakti.core.types import Json
 
+T = TypeVar("T")
 HEADER = (
     f"{'repair':<22} {'outcome':<9} {'tests':>7} {'steps':>6} {'tokens in':>10} {'out':>7} {'price':>9} {'time':>8}"
 )
@@ -52,6 +55,7 @@ def run(
     from sakti.bench.repair.run import run as play_all
 
     options = common.options(overrides=overrides, model=model, interactive=False)
+    common.log_to_file()
     full_name = asyncio.run(_model(options))
     options = replace(options, model_flag=full_name)
     path = log or resources.state_home() / "repairs.jsonl"
@@ -61,11 +65,8 @@ def run(
         print(sanitise(_row(result)), file=out, flush=True)
 
     print(f"{sanitise(full_name)}, log {sanitise(str(path))}\n{HEADER}", file=out, flush=True)
-    found = asyncio.run(
-        play_all(
-            repairs, Contestant(options), Limits(steps, seconds), results.Log(path, full_name), again=again, tell=tell
-        )
-    )
+    limits, results_so_far = Limits(steps, seconds), results.Log(path, full_name)
+    found = _run(play_all(repairs, Contestant(options), limits, results_so_far, again=again, tell=tell))
     total = results.summary(full_name, found, len(repairs))
     if json_:
         common.say_json(total)
@@ -74,6 +75,22 @@ def run(
     if not total["run"]:
         return common.USAGE
     return common.OK if total["solved"] == total["run"] and not total["not_reached"] else common.FAILED
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """`asyncio.run` that a TERM ends as a Ctrl-C does: with the model's commands stopped and the copy removed."""
+
+    async def main() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        with contextlib.suppress(NotImplementedError):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await work
+
+    try:
+        return asyncio.run(main())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
 
 
 async def _model(options: Options) -> str:

@@ -12,14 +12,14 @@ from sakti.bench.repair.play import Contestant
 from sakti.core.config import load
 from sakti.core.tokens import Estimator
 from sakti.core.types import ModelInfo, Usage
-from sakti.providers.scripted import Answer, Call, Played, ScriptedProvider
+from sakti.providers.scripted import Answer, Call, Played, Player, ScriptedProvider
 
 MODEL = ModelInfo("demo", "scripted", context_window=200_000)
 PATH = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
 USAGE = Usage(input_tokens=1000, cached_tokens=900, output_tokens=10, cost_usd=0.001)
 
 
-def contestant(answers: list[Played]) -> Contestant:
+def contestant(answers: list[Played] | Player) -> Contestant:
     counter = Estimator()
     config = load(overrides=("memory.model=extractive",)).config
     options = Options(Path(), config, interactive=False, env={"PATH": PATH})

@@ -63,8 +63,9 @@ class Repair:
     def digest(self) -> str:
         """A name for this state of the repair: a result is worth keeping as long as nothing of it changes."""
         seen = hashlib.sha256()
-        for path in (*files(self.folder), *files(RUNNERS)):
-            seen.update(f"{path.relative_to(FOLDER)}\0".encode() + path.read_bytes() + b"\0")
+        for folder in (self.folder, RUNNERS):
+            for path in files(folder):
+                seen.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes() + b"\0")
         return seen.hexdigest()[:16]
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from sakti.agent.permissions import glob_escape
 from sakti.agent.session import Options, Session
 from sakti.bench.repair import copies, judging
 from sakti.bench.repair.catalog import FOLDER, Repair, tool_chain
@@ -21,6 +22,7 @@ from sakti.core.types import ModelInfo, Usage
 from sakti.providers.protocol import Provider
 
 STEPS, SECONDS = 60, 900
+OUTPUTS = "outputs"
 
 # Clients of the network fail at once in the agent's commands: no repair needs any.
 OFFLINE: Mapping[str, str] = {
@@ -73,16 +75,25 @@ async def play(repair: Repair, contestant: Contestant, limits: Limits) -> Result
 
     Raises `NoModelError` where there is no model to ask.
     """
-    with tempfile.TemporaryDirectory(prefix="sakti-repair-", ignore_cleanup_errors=True) as made:
-        top = Path(made).resolve()
+    with _folder("sakti-repair-") as top:
         workspace = copies.fresh(repair, top / "work" / repair.name)
         programs, missing = tool_chain(repair, workspace)  # before the run: it may change what stands on PATH
         if missing:
             return Result(repair.name, repair.language, "not run", f"no {' and no '.join(missing)} on PATH")
+        digest = repair.digest()
         turn = await _work(repair, contestant, limits, workspace, top)
-        copies.to_judge(repair, workspace, top / "judged")
-        verdict = await judging.judge(repair, top / "judged", programs)
-    return _result(repair, turn, verdict)
+        if repair.digest() != digest:
+            return _result(repair, turn, Verdict(0, repair.tests, "the run changed the bench's own files", ""))
+        # made now: the run cannot have put anything there
+        with _folder("sakti-judge-") as folder:
+            copies.to_judge(repair, workspace, folder)
+            return _result(repair, turn, await judging.judge(repair, folder, programs))
+
+
+@contextlib.contextmanager
+def _folder(prefix: str) -> Generator[Path]:
+    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as made:
+        yield Path(made).resolve()
 
 
 def _result(repair: Repair, turn: _Turn, verdict: Verdict) -> Result:
@@ -108,9 +119,10 @@ def _result(repair: Repair, turn: _Turn, verdict: Verdict) -> Result:
 def _options(options: Options, limits: Limits, workspace: Path, top: Path) -> Options:
     """The user's options with a database of the repair's own, approval `auto` and the limit of steps."""
     config = options.config
+    outputs = f"read({glob_escape(str(top / OUTPUTS))}/*)"  # nobody is there to allow what a tool tells to read on
     config = replace(
         config,
-        approval=replace(config.approval, mode="auto"),
+        approval=replace(config.approval, mode="auto", allow=(*config.approval.allow, outputs)),
         agent=replace(config.agent, max_steps=limits.steps),
         store=replace(config.store, path=str(top / "sakti.db"), synchronous="NORMAL"),
         memory=replace(config.memory, read_only=False),
@@ -131,7 +143,7 @@ async def _work(repair: Repair, contestant: Contestant, limits: Limits, workspac
     try:
         await session.start()
         toolbox = session.toolbox
-        toolbox.bench.output_folder = top / "outputs"
+        toolbox.bench.output_folder = top / OUTPUTS
         toolbox.own = (*toolbox.own, FOLDER)  # the answers stand there
         await session.submit(repair.issue)
         try:

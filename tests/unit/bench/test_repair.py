@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from sakti.bench.repair.results import Log, Result, summary
 from sakti.bench.repair.run import run
 from sakti.cli.app import app, load_all
 from sakti.core.errors import ConfigError
-from sakti.core.types import ToolResultPart
+from sakti.core.types import Request, ToolResultPart
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
 from tests.fakes import repairing
 
@@ -143,6 +145,34 @@ async def test_the_answers_are_not_to_be_read() -> None:
     told = tool_results(who)
     assert [r.is_error for r in told] == [True, True]
     assert not any("solution" in r.content for r in told)
+
+
+async def test_who_changes_the_hidden_tests_of_the_installation_has_not_solved(tmp_path: Path) -> None:
+    folder = tmp_path / EASY.name
+    shutil.copytree(EASY.folder, folder)
+    who = repairing.contestant([repairing.bash(f"echo > '{folder}/hidden/test.py'"), "Done."])
+    result = await play(replace(EASY, folder=folder), who, Limits())
+    assert (result.outcome, result.passed) == ("unsolved", 0)
+    assert "own files" in result.reason
+    assert [r.is_error for r in tool_results(who)] == [False]
+
+
+async def test_a_long_output_can_be_read_on() -> None:
+    counted = repairing.bash("seq 1 20000")
+
+    def play_on(request: Request) -> Answer:
+        told = [r for m in request.messages for r in m.tool_results]
+        if not told:
+            return counted
+        if len(told) == 1:
+            found = re.search(r"is in (\S+\.txt)", told[0].content)
+            assert found is not None
+            return Answer(calls=(Call("read", {"path": found[1], "offset": 15_000, "limit": 1}),))
+        return Answer("Read.")
+
+    who = repairing.contestant(play_on)
+    await play(EASY, who, Limits())
+    assert tool_results(who)[1].content.startswith("15000\t15000")
 
 
 async def test_commands_have_no_keys_and_no_network() -> None:

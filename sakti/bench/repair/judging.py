@@ -87,7 +87,7 @@ def _commands(repair: Repair, folder: Path, programs: Mapping[str, str]) -> list
             units = [str(p) for p in sorted((workspace / "src").rglob("*.c")) if p.name != "main.c"]
             include = ["-I", str(RUNNERS), "-I", str(workspace / "src")]
             return [
-                [programs["cc"], "-std=c11", "-O1", "-w", "-o", str(out), *include, str(hidden / "test.c"), *units],
+                [programs["cc"], "-std=gnu11", "-O1", "-w", "-o", str(out), *include, str(hidden / "test.c"), *units],
                 [str(out)],
             ]
         case "java":

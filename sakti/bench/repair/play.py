@@ -133,18 +133,23 @@ def _options(options: Options, limits: Limits, workspace: Path, top: Path) -> Op
     )
 
 
+class _RepairSession(Session):
+    """A session whose tools do not touch the repairs themselves: the answers stand there."""
+
+    def own_paths(self) -> tuple[Path, ...]:
+        return (*super().own_paths(), FOLDER)
+
+
 async def _work(repair: Repair, contestant: Contestant, limits: Limits, workspace: Path, top: Path) -> _Turn:
     turn = _Turn()
     options = _options(contestant.options, limits, workspace, top)
-    session = Session(options, provider=contestant.provider, model=contestant.model, counter=contestant.counter)
+    session = _RepairSession(options, provider=contestant.provider, model=contestant.model, counter=contestant.counter)
     session.subscribe(turn.hear)
     clock = session.clock
     started = clock.monotonic()
     try:
         await session.start()
-        toolbox = session.toolbox
-        toolbox.bench.output_folder = top / OUTPUTS
-        toolbox.own = (*toolbox.own, FOLDER)  # the answers stand there
+        session.toolbox.bench.output_folder = top / OUTPUTS
         await session.submit(repair.issue)
         try:
             async with asyncio.timeout(limits.seconds):

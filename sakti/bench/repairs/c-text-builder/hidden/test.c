@@ -51,8 +51,8 @@ int main(void) {
     CHECK(whole(1000000, 1));
 
     CHECK_TEXT(quoted("a\tb"), "\"a\\tb\"");
-    CHECK_TEXT(quoted("\x01\x1f"), "\"\\u0001\\u001f\"");
-    CHECK_TEXT(quoted("\b\f"), "\"\\u0008\\u000c\"");
+    CHECK_TEXT(quoted("\x01\x19"), "\"\\u0001\\u0019\"");
+    CHECK_TEXT(quoted("\b\x11"), "\"\\u0008\\u0011\"");
     CHECK_TEXT(quoted("\n\r"), "\"\\n\\r\"");
     CHECK_TEXT(quoted("\"\\/"), "\"\\\"\\\\/\"");
     CHECK_TEXT(quoted("\xc3\xa4\x7f"), "\"\xc3\xa4\x7f\"");

@@ -2,6 +2,6 @@
 set -e
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-cc -std=c11 -Wall -Isrc -o "$out/test" test/test.c src/text.c src/quote.c src/json.c
-cc -std=c11 -Wall -Isrc -o "$out/notes" src/*.c
+cc -std=gnu11 -Wall -Isrc -o "$out/test" test/test.c src/text.c src/quote.c src/json.c
+cc -std=gnu11 -Wall -Isrc -o "$out/notes" src/*.c
 "$out/test"

@@ -41,7 +41,7 @@ def test_tills_of_two_countries():
 
 
 def test_nonsense_is_still_refused():
-    for text in ("yesterday", "2026-03-01", ""):
+    for text in ("yesterday", "12:00", ""):
         try:
             stamps.parse(text)
         except ValueError:

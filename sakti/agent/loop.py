@@ -496,8 +496,9 @@ async def _save_results(turn: Turn) -> Message:
     results = [*turn.results, *(interrupted_result(c) for c in turn.open_calls if c.id not in have)]
     order = {c.id: i for i, c in enumerate(turn.open_calls)}
     results.sort(key=lambda r: order[r.call_id])
+    images = [image for r in results for image in turn.toolbox.images.pop(r.call_id, ())]
     turn.open_calls = ()
-    return await _save(turn, "tool", results)
+    return await _save(turn, "tool", [*results, *images])
 
 
 async def _keep_unfinished(turn: Turn, marker: str = "interrupted") -> list[Message]:

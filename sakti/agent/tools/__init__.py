@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sakti.agent.tools.base import Tool
-from sakti.store.database import Store
+if TYPE_CHECKING:  # parts of this package are used where no tool is
+    from sakti.agent.tools.base import Tool
+    from sakti.store.database import Store
 
 
 def all_tools(store: Store, **of_session: Any) -> list[Tool]:

@@ -13,6 +13,8 @@ import sys
 from collections.abc import Iterator
 
 HEAD = 8_192
+AT_ONCE = 50_000_000  # bytes of a file that is held in memory
+ANCHOR = re.compile(r"[\^$]|\\[AZ]")  # what may hold for a line but not in the text of all
 ENCODED = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"), (b"\xef\xbb\xbf", "utf-8"))
 
 
@@ -36,34 +38,35 @@ def main() -> int:
 
 
 def search(name: str, expression: re.Pattern[str], wanted: dict[str, object]) -> Iterator[bytes]:
+    """The rows of one file."""
+    path, multiline = os.fsencode(name), bool(wanted["multiline"])
     with open(name, "rb") as file:  # noqa: PTH123 - a program of few imports
         head = file.read(HEAD)
         mark, encoding = next(((m, e) for m, e in ENCODED if head.startswith(m)), (b"", "utf-8"))
         file.seek(len(mark))
-        data = file.read() if wanted["multiline"] or encoding != "utf-8" else None
-        rows = (
-            data.decode(encoding, "surrogateescape" if encoding == "utf-8" else "replace").split("\n")
-            if data is not None
-            else (line.decode("utf-8", "surrogateescape") for line in file)
-        )
-        binary = encoding == "utf-8" and b"\0" in head
-        if wanted["multiline"]:
+        if multiline or encoding != "utf-8" or os.fstat(file.fileno()).st_size <= AT_ONCE:
+            errors = "surrogateescape" if encoding == "utf-8" else "replace"
+            text = file.read().decode(encoding, errors)
+            if not ANCHOR.search(expression.pattern) and not expression.search(text):
+                return  # what matches a line matches in the text of all lines
+            rows: Iterator[str] = iter(text.removesuffix("\n").split("\n"))
+        else:
+            rows = (line.decode("utf-8", "surrogateescape").removesuffix("\n") for line in file)
+        if multiline:
             lines = list(rows)
             hits = set(of_text("\n".join(lines), expression))
-            found = ((i, line.rstrip("\r\n"), i in hits) for i, line in enumerate(lines))
+            found = ((i, line.rstrip("\r"), i in hits) for i, line in enumerate(lines))
         else:
-            found = ((i, line, bool(expression.search(line))) for i, line in enumerate(r.rstrip("\r\n") for r in rows))
-        path = os.fsencode(name)
-        if binary:
+            found = ((i, line, bool(expression.search(line))) for i, line in enumerate(r.rstrip("\r") for r in rows))
+        if encoding == "utf-8" and b"\0" in head:
             if any(hit for _, _, hit in found):
                 yield path + b': binary file matches (found "\\0" byte)\n'
-            return
-        if wanted["files_only"]:
+        elif wanted["files_only"]:
             count = sum(hit for _, _, hit in found)
             if count:
                 yield path + b"\0" + str(count).encode() + b"\n"
-            return
-        yield from shown(path, found, int(str(wanted["context"])), int(str(wanted["columns"])))
+        else:
+            yield from shown(path, found, int(str(wanted["context"])), int(str(wanted["columns"])))
 
 
 def of_text(text: str, expression: re.Pattern[str]) -> Iterator[int]:

@@ -7,11 +7,13 @@ import itertools
 import time
 from pathlib import Path
 
+from sakti.agent.overview import overview
 from sakti.agent.permissions import Place, secret_filter
 from sakti.agent.workspace import git
 from sakti.core.text import sanitise
 
 LIMIT = 50_000
+PATIENCE = 3.0  # seconds that a first message waits for the list of its workspace
 FRESH = 20.0  # seconds that a list is good for
 
 
@@ -38,6 +40,15 @@ class FileList:
                 self._paths = list(itertools.islice(typed, LIMIT))
                 self._read_at = time.monotonic()
             return self._paths
+
+
+async def overview_of(root: Path) -> str:
+    """What a workspace holds (see `overview`); empty where that takes too long to find out."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return overview(await FileList(root).paths())
+    except TimeoutError:
+        return ""
 
 
 async def _git_files(root: Path) -> list[str] | None:

@@ -109,7 +109,7 @@ def replay(
     if json_:
         common.say_json({"violations": violations, "runs": [r.as_json() for r in runs]})
     else:
-        common.say(f"{violations} violations in {len(runs)} runs (step times are CPU)")
+        common.say(f"{violations} violations in {len(runs)} runs (step times: CPU of the step and its database)")
     raise SystemExit(common.FAILED if violations else common.OK)
 
 

@@ -34,6 +34,7 @@ from sakti.memory.jobs.observation import Observation
 from sakti.memory.jobs.reflection import Reflection, ReflectionUndone
 from sakti.memory.pages import Pages
 from sakti.memory.protocol import Observer, Reflector
+from sakti.memory.slices import Aside
 from sakti.memory.state import NEVER_WAITS, MemoryState, Phase, ReflectionPhase, Trigger
 from sakti.memory.window import Window, load, newest_messages, newest_that_fit, sync_cut
 from sakti.memory.work import Worker
@@ -82,6 +83,7 @@ class MemoryEngine:
         reason: str = "",
         failpoint: failpoints.Hook = failpoints.nothing,
         patience: float = PATIENCE_S,
+        aside: Aside = asyncio.to_thread,
     ) -> None:
         self._store, self._counter, self._clock, self._ids = store, counter, clock, ids
         self._mode = mode
@@ -99,6 +101,7 @@ class MemoryEngine:
             emit=emit,
             observer=observer,
             reflector=reflector,
+            aside=aside,
         )
         self._builder = context.ContextBuilder(counter, mode=mode, tagged=settings.retrieval)
         self._levels = levels.Levels(store, counter)

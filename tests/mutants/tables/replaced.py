@@ -17,16 +17,16 @@ MUTANTS = (
     ),
     M(
         "superseding-again",
-        f"{SUPERSEDING}:step_by_step",
+        f"{SUPERSEDING}:replaced",
         "index.gone |= {",
         "_ = {",
         by="tests/unit/memory/test_superseding.py::test_what_is_replaced_already_is_not_replaced_again",
     ),
     M(
         "superseding-questions",
-        f"{SUPERSEDING}:step_by_step",
-        " and not new.asks else ()",
-        " else ()",
+        f"{SUPERSEDING}:replaced",
+        " and not new.asks else []",
+        " else []",
         by="tests/unit/memory/test_superseding.py::test_a_question_replaces_nothing",
     ),
     M(

@@ -151,6 +151,7 @@ async def _left(bench: Workbench, running: Running) -> str:
         waited += LINGER / 6
         running.drain()
     if not members:
+        running.drain()  # what ends closes its end of the pipe first
         held = not running.closed.is_set()
         running.close()
         note = "[something that it started left its process group and may still run; its output is no longer read]"

@@ -524,9 +524,7 @@ def touched_paths(message: Message, turn: Turn) -> list[str]:
     """The paths that a message's calls name, as the workspace writes them."""
     out: dict[str, None] = {}
     for call in message.tool_calls:
-        path = (call.arguments or {}).get("path")
-        if isinstance(path, str) and path:
-            out[turn.toolbox.bench.show(turn.toolbox.bench.resolve(path))] = None
+        out |= dict.fromkeys(turn.toolbox.touched(call))
     return list(out)
 
 

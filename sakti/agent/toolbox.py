@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from sakti.agent.approvals import Approvals
 from sakti.agent.permissions import Rules, judge
 from sakti.agent.tools import arguments as forms
+from sakti.agent.tools import patch
 from sakti.agent.tools.base import Outcome, Tool, ToolRun, Workbench
 from sakti.agent.tools.changing import preview_diff
 from sakti.core.config import ApprovalMode
@@ -71,7 +72,8 @@ class Toolbox:
             names = (
                 SMALL_TOOLS & self.tools.keys() if small else self.tools.keys() - {"edit" if patches else "apply_patch"}
             )
-            self._specs[small, patches] = tuple(self.tools[n].spec() for n in sorted(names))
+            specs = tuple(self.tools[n].spec() for n in sorted(names))
+            self._specs[small, patches] = tuple(map(_short, specs)) if small else specs
         return self._specs[small, patches]
 
     def count(self, counter: Counter, tools: tuple[ToolSpec, ...]) -> int:
@@ -79,6 +81,13 @@ class Toolbox:
         if self._counted[0] is not tools:
             self._counted = tools, count_tools(counter, tools)
         return self._counted[1]
+
+    def touched(self, call: ToolCallPart) -> list[str]:
+        """The paths that a call names, as the workspace writes them; raises nothing."""
+        known = self._known(call)
+        given = known.arguments or {}
+        named = [given.get("path"), *(patch.paths(str(given.get("patch"))) if known.name == "apply_patch" else ())]
+        return [self.bench.show(self.bench.resolve(p)) for p in named if isinstance(p, str) and p]
 
     async def run(
         self, message: Message, calls: Sequence[ToolCallPart], results: list[ToolResultPart], repetition: Repetition
@@ -203,6 +212,10 @@ class Toolbox:
 
 CHANGING = ("write", "edit", "apply_patch")
 SMALL_TOOLS = frozenset({"bash", "edit", "grep", "ls", "read", "write"})
+SMALL_WITHOUT = {
+    "bash": frozenset({"timeout"}),
+    "grep": frozenset({"include", "literal", "files_only", "limit"}),
+}
 
 
 # Models that were trained on the `*** Begin Patch` envelope.
@@ -212,6 +225,14 @@ _PATCHING = re.compile(r"(?:^|[/-])(?:gpt-(?:4\.1|[5-9]|\d\d|oss)|codex)")
 def knows_patches(model: str) -> bool:
     """Whether a model writes `apply_patch` better than replacements."""
     return _PATCHING.search(model.lower()) is not None
+
+
+def _short(spec: ToolSpec) -> ToolSpec:
+    """A tool for a small model: one sentence, and only the arguments that it needs."""
+    left_out = SMALL_WITHOUT.get(spec.name, frozenset())
+    properties = {k: v for k, v in spec.parameters["properties"].items() if k not in left_out}
+    sentence = re.split(r"(?<=[.!?])\s", spec.description, maxsplit=1)[0]
+    return ToolSpec(spec.name, sentence, {**spec.parameters, "properties": properties})
 
 
 def _unreadable(raw: str) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from sakti.agent.permissions import resolved
 from sakti.core.errors import ToolError
 from sakti.core.types import Json
 
@@ -199,7 +200,7 @@ def _bash(named: Json, rest: Json, cwd: Path) -> None:
     if command is None and _truth(_take(rest, "restart")):
         named["command"] = ":"
     folder = _take(rest, "workdir", "workingdirectory", "cwd", "directory", "dir", "dirpath", "path")
-    if isinstance(folder, str) and folder.strip() and (cwd / folder).resolve() != cwd and "command" in named:
+    if isinstance(folder, str) and folder.strip() and resolved(cwd, folder) != cwd and "command" in named:
         named["command"] = f"(cd {shlex.quote(folder)} && {{\n{named['command']}\n}})"
     millis = _whole(_take(rest, "timeoutms", "timeoutmillis", "timeoutmilliseconds"))
     given = _whole(named["timeout"]) if "timeout" in named else None

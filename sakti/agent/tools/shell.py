@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import signal
 import tempfile
 import time
 from collections.abc import Sequence
@@ -196,9 +197,19 @@ def _result(run: ToolRun, running: Running, stopped_after: int | None, notes: Se
         end = f"[stopped after {stopped_after} s, with everything that it had started]"
         details["timeout"] = stopped_after
     else:
-        end = f"[exit code {code}]" if code else ""
+        end = _end(code or 0)
     body = "\n".join(part for part in (text, end, *notes) if part)
     return Outcome(body or "[no output]", is_error=bool(code) or stopped_after is not None, details=details)
+
+
+def _end(code: int) -> str:
+    """How a command ended, where that is worth a word."""
+    if code >= 0:
+        return f"[exit code {code}]" if code else ""
+    try:
+        return f"[ended by {signal.Signals(-code).name}]"
+    except ValueError:
+        return f"[ended by signal {-code}]"
 
 
 def _running(run: ToolRun, number: str) -> Running:

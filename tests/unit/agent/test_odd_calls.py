@@ -140,3 +140,42 @@ def test_what_cannot_be_stored_is_kept_as_it_was_written() -> None:
     assert storable({"a": ["ü", 1, None, {"b": "日"}]})
     assert read_arguments("[" * 100_000) is None
     assert ToolCallPart("\ud800", "a\0", None, "\udfff").raw == "?"
+
+
+async def test_paths_of_calls_are_known_by_any_name(store: Store, tmp_path: Path) -> None:
+    run = await start(store, tmp_path / "w", [])
+    toolbox = run.session.toolbox
+    patch = "*** Begin Patch\n*** Update File: a.py\n*** Move to: b.py\n@@\n-x\n+y\n*** End Patch"
+    for name, given, expected in (
+        ("Read", {"file_path": f"{tmp_path}/w/src/a.py"}, ["src/a.py"]),
+        ("apply_patch", {"input": patch}, ["a.py", "b.py"]),
+        ("read", {"path": "~nosuch\0"}, ["~nosuch␀"]),
+        ("bash", {"command": "ls"}, []),
+        ("nothing", {"path": 3}, []),
+    ):
+        assert toolbox.touched(ToolCallPart("c", name, given)) == expected
+
+
+async def test_a_small_model_gets_short_tools_and_one_that_patches_its_own(store: Store, tmp_path: Path) -> None:
+    run = await start(store, tmp_path / "w", [])
+    toolbox = run.session.toolbox
+    small = {s.name: s for s in toolbox.specs(small=True)}
+    assert set(small) == {"bash", "edit", "grep", "ls", "read", "write"}
+    assert small["bash"].description == "Run a command in bash."
+    assert set(small["grep"].parameters["properties"]) == {"pattern", "path", "ignore_case", "context"}
+    assert "apply_patch" not in {s.name for s in toolbox.specs()}
+    toolbox.model = lambda: "gpt-5.1"
+    names = [s.name for s in toolbox.specs()]
+    assert "apply_patch" in names
+    assert "edit" not in names
+    assert names == sorted(names)
+
+
+async def test_schemas_are_flat_and_all_tools_small(store: Store, tmp_path: Path) -> None:
+    run = await start(store, tmp_path / "w", [])
+    toolbox = run.session.toolbox
+    specs = [t.spec() for t in toolbox.tools.values()]
+    written = str([s.parameters for s in specs])
+    assert not [word for word in ("$ref", "$defs", "anyOf", "oneOf", "'null'") if word in written]
+    own = [s for s in specs if not s.name.startswith(("task-", "memory-"))]
+    assert toolbox.count(run.session.counter, tuple(own)) < 2_300

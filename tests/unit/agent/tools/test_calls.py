@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
+import pydantic
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sakti.agent.tools import arguments as forms
 from sakti.agent.tools.base import Outcome, Tool, ToolRun, Workbench
@@ -180,14 +184,14 @@ async def test_an_empty_old_text_makes_a_file_but_never_replaces_one(bench: Work
 
 
 def test_right_calls_come_back_as_they_are(tmp_path: Path) -> None:
-    for name, given in {
+    for name, right in {
         "read": {"path": "a", "offset": 3, "limit": 4},
         "edit": {"path": "a", "edits": [{"old": "a", "new": "b", "all": True}]},
         "grep": {"pattern": "a", "path": "b", "include": "*.py", "ignore_case": True, "context": 2, "limit": 9},
         "bash": {"command": "ls", "timeout": 3, "background": False},
         "glob": {"pattern": "src/**/*.py"},
     }.items():
-        assert forms.call(name, given, tmp_path) == (name, given)
+        assert forms.call(name, right, tmp_path) == (name, right)
 
 
 async def test_what_means_nothing_is_still_refused(bench: Workbench, source: Path) -> None:
@@ -218,3 +222,36 @@ def test_only_a_heredoc_that_is_nothing_else_is_a_patch() -> None:
     assert forms.heredoc(f"cd 'a b' && apply_patch << EOF\n{PATCH}\nEOF\n") == ("a b", PATCH)
     assert forms.heredoc(f"apply_patch <<'EOF'\n{PATCH}\nEOF\nrm x") is None
     assert forms.heredoc(f"cd $(x) && apply_patch <<'EOF'\n{PATCH}\nEOF") is None
+
+
+NAMES = sorted({*forms.TOOLS, *forms.EDITORS, *TOOLS, "nothing"})
+KEYS = st.sampled_from(
+    "path file_path command cmd workdir timeout timeout_ms edits old_string new_string diff insert_line insert_text "
+    "view_range pages offset limit end_line pattern include type -A -i output_mode recursive patch input arguments id "
+    "content paths restart all count query head_limit".split()
+)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=9)
+    | st.sampled_from(["\0", "~nosuch", "1-3", "[]", '{"a"', "../x/*.py", "/*", "true", "-1", "1e999", BLOCK]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=400)
+@given(st.sampled_from(NAMES), st.dictionaries(KEYS, VALUES, max_size=5))
+def test_whatever_is_called_is_read_or_refused_in_words(name: str, given_: dict[str, Any]) -> None:
+    cwd = Path("/tmp")
+    try:
+        tool, arguments = forms.call(name, given_, cwd)
+    except ToolError:
+        return
+    if not forms.known(tool):
+        return
+    assert forms.call(tool, arguments, cwd)[0] == tool
+    with contextlib.suppress(ToolError, pydantic.ValidationError):
+        TOOLS[tool].arguments.model_validate(forms.repaired(tool, arguments, cwd))

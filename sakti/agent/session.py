@@ -235,7 +235,7 @@ class Session:
         await self._warm_counter()
         if self.provider is not None:
             await self.provider.warm()
-            await self.models.learn()
+            await self.learn()
         if self._store is not None and self._toolbox is None:
             made = await asyncio.to_thread(assembly.make_toolbox, self)
             if self._toolbox is None:
@@ -277,6 +277,14 @@ class Session:
     def model(self) -> ModelChanged | None:
         """Which model answers, and why."""
         return self.models.said
+
+    async def learn(self) -> ModelInfo:
+        """The actor with all that is known of it; memory goes by its window from then on."""
+        before = self.models.info
+        info = await self.models.learn()
+        if info is not before and self._engine is not None:
+            self._engine.observe_with(*assembly.make_observers(self))
+        return info
 
     async def set_model(self, name: str) -> None:
         """Change the model for what follows. Raises `NoModelError` for a name that means nothing."""

@@ -13,7 +13,7 @@ from sakti.core.tokens import Counter, count_parts, message_tokens
 from sakti.core.types import Block, ImagePart, Message, Part, Request, TextPart
 from sakti.memory.protocol import ModelCall
 from sakti.providers.accepts import accepted
-from sakti.providers.accepts import images as takes_images
+from sakti.providers.facts import takes_images
 from sakti.providers.protocol import Completed, Provider, TextChunk
 
 MAX_RETRIES = 8
@@ -42,7 +42,7 @@ class Asker:
         self.provider, self.model, self.counter, self.clock = provider, model, counter, clock
         self.max_output_tokens = min(settings.max_output_tokens, max_output or settings.max_output_tokens)
         self._takes = accepted(provider.name, model, settings.temperature, settings.thinking_tokens)
-        self._images = takes_images(provider.name)
+        self._images = takes_images(provider.name, model)
         self.left_out = self._takes.left_out
         if self.left_out:
             log.info("%s is asked without %s", self.full_name, " and ".join(self.left_out))

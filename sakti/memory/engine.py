@@ -46,6 +46,7 @@ from sakti.store.memory import Record, integrity
 from sakti.store.memory_corrections import Action, Corrected
 
 READ_ONLY = "Memory is read-only here (memory.read_only, --no-save): nothing is observed, condensed or corrected."
+DEFAULT_CACHE_TTL = 5 * policy.MINUTE
 NO_WINDOW = 1 << 60  # where nothing is observed no message is in the way of its summary
 
 
@@ -267,9 +268,10 @@ class MemoryEngine:
 
     # --- a turn -----------------------------------------------------------------------------------------
 
-    async def begin_turn(self, *, provider: str, model: str) -> None:
+    async def begin_turn(self, *, provider: str, model: str, cache_ttl: int = DEFAULT_CACHE_TTL) -> None:
         """Take in what other processes changed; activate early when the prompt cache is cold anyway: after
-        idle time, or because another provider or model is asked now."""
+        idle time (`cache_ttl`: how long the model's cache stays warm, in ms), or because another provider or model is
+        asked now."""
         state = self.state
         if self._new_thread:
             await self._carry_over(state)
@@ -284,7 +286,7 @@ class MemoryEngine:
         before = [m for m in state.window.messages if m.id not in {u.id for u in state.prompts}]
         ttl = policy.parse_activation_ttl(self._settings.activate_after_idle, "memory.activate_after_idle")
         if ttl == "auto":
-            ttl = policy.resolve_auto_activation_ttl(provider, model)
+            ttl = cache_ttl
         if self._actor and actor != self._actor:
             trigger = "provider_change"
         elif ttl is not None and before and self._clock.now() - before[-1].created_at >= ttl:
@@ -322,6 +324,11 @@ class MemoryEngine:
         """These messages were withheld by a guardrail: they leave the window."""
         self.state.window.forget(set(message_ids))
         self._step = 0
+
+    def observe_with(self, observer: Observer, reflector: Reflector) -> None:
+        """Ask these from now on: more is known of their model."""
+        self._worker.observer, self._worker.reflector = observer, reflector
+        self._chosen = observer.name
 
     def expect(self, budget: int) -> None:
         """Tell before the first request what the model's window will leave, so that the thresholds shown hold."""

@@ -32,11 +32,13 @@ def abort(reason: str, *, retry: bool = False) -> NoReturn:
 
 @dataclass(frozen=True, slots=True)
 class TurnInput:
-    """A turn that begins: the user's message, and the model that will be asked ("provider/name")."""
+    """A turn that begins: the user's message, and the model that will be asked ("provider/name"), whose prompt cache
+    stays warm for `cache_ttl` ms."""
 
     thread_id: str
     message: Message
     model: str
+    cache_ttl: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ import json
 import pytest
 
 from sakti.core.errors import ConfigError, ProviderError
+from sakti.core.provider_settings import ProviderSettings
 from sakti.core.types import ThinkingPart, ToolCallPart, Usage
-from sakti.providers import errors, prices, retry
+from sakti.providers import errors, facts, prices, retry
 from sakti.providers.protocol import TextChunk
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
 from sakti.providers.sse import json_events
@@ -43,12 +44,12 @@ def test_prices():
 
 
 def test_model_info():
-    info = prices.model_info("anthropic", "claude-opus-5-5")
+    info = facts.known("anthropic", "claude-opus-5-5")
     assert (info.context_window, info.input_price, info.output_price) == (1_000_000, 4.0, 20.0)
-    assert prices.model_info("gemini", "gemini-2.5-pro").context_window == 1_048_576
-    assert prices.model_info("openai", "gpt-6.1-sol").input_price == 2.0
-    assert prices.model_info("ollama", "x").context_window is None
-    assert prices.model_info("anthropic", "claude-x", window=5).context_window == 5
+    assert facts.known("gemini", "gemini-2.5-pro").context_window == 1_048_576
+    assert facts.known("openai", "gpt-6.1-sol").input_price == 2.0
+    assert facts.known("ollama", "x").context_window is None
+    assert facts.known("anthropic", "claude-x", ProviderSettings(context_window=5)).context_window == 5
 
 
 WHERE = errors.Where("openai", "https://user:pw@api.example.com/v1", "OPENAI_API_KEY", "sk-very-secret-0123456789")

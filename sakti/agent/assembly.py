@@ -159,7 +159,7 @@ def make_toolbox(session: Session) -> Toolbox:
 
 def small_budget(session: Session) -> int:
     """Tokens that a small model's window leaves for memory and messages: its gauges show them from the start."""
-    from sakti.agent.loop import room
+    from sakti.agent.budget import room
 
     assert session.model_info is not None
     counter, toolbox = session.counter, session.toolbox

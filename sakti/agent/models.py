@@ -118,6 +118,27 @@ class Models:
         if changed:
             self._say(self.said.reason if self.said else "")
 
+    async def fallback(self) -> tuple[Provider, ModelInfo] | None:
+        """The model that answers when the actor stays overloaded, with its provider; None where none is named, or it is
+        the actor."""
+        from sakti.providers import facts, registry
+
+        name = self._config.fallback_model
+        if not name or self.info is None:
+            return None
+        full_name = await registry.complete(name, self._env, self._config.providers)
+        if full_name == self.info.full_name:
+            return None
+        provider, model = self.background(full_name)
+        if provider is None or model is None:
+            return None
+        owner = full_name.partition("/")[0]
+        if owner in WITHOUT_PRICES:
+            return provider, next((m for m in await provider.models() if m.name == model), ModelInfo(model, owner))
+        settings = self._config.providers.get(owner)
+        served = await provider.served(model) if provider.elsewhere else None
+        return provider, await asyncio.to_thread(facts.known, owner, model, settings, served)
+
     def correct(self, info: ModelInfo) -> None:
         """What an answer has shown of the actor: a smaller window, a smaller maximum of output."""
         if self.info is not None and self.info.full_name == info.full_name:

@@ -467,9 +467,9 @@ class Session:
             self._system_blocks = (Block("system", text, edge=True, tokens=self.counter.count(text)),)
         return self._system_blocks
 
-    def moving(self) -> tuple[str, ...]:
-        """What changes from step to step: the hour, the folder, git."""
-        return (moving_facts(self.git, self.toolbox.bench.cwd, self.clock.now()),)
+    def facts(self) -> dict[str, str]:
+        """What changes from step to step, by name: the hour, the folder, git."""
+        return moving_facts(self.git, self.toolbox.bench.cwd, self.clock.now())
 
     def own_paths(self) -> tuple[Path, ...]:
         """What belongs to sakti itself and no tool may touch: its folders, the database and what SQLite keeps by it."""

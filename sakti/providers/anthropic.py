@@ -23,7 +23,7 @@ from sakti.providers.protocol import (
     ThinkingChunk,
     ToolCallChunk,
 )
-from sakti.providers.sse import json_events
+from sakti.providers.sse import answer_events
 
 BASE_URL = "https://api.anthropic.com"
 GATEWAY_VERSION = "2023-06-01"
@@ -89,7 +89,7 @@ class AnthropicProvider:
                 model=request.model, max_tokens=body["max_tokens"], messages=(), stream=True, extra_body=body
             )  # sent as it stands, see openai_chat
             async with opened as response:
-                async for event in json_events(response.iter_bytes()):
+                async for event in answer_events(response, self._where, _as_events):
                     for out in answer.take(event):
                         yield out
                     if answer.done:
@@ -136,6 +136,16 @@ def _import() -> None:
     import anthropic.resources.messages  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
     prices.warm()
+
+
+def _as_events(whole: Json) -> list[Json]:
+    """An answer that came in one piece, as the events of a stream. Nothing of what is no answer."""
+    content = cast("list[Json]", whole.get("content") or [])
+    if whole.get("type") != "message":
+        return []
+    starts = [{"type": "content_block_start", "index": n, "content_block": block} for n, block in enumerate(content)]
+    end = {"type": "message_delta", "delta": {"stop_reason": whole.get("stop_reason")}, "usage": whole.get("usage")}
+    return [{"type": "message_start", "message": whole}, *starts, end, {"type": "message_stop"}]
 
 
 @dataclass(slots=True)

@@ -42,7 +42,7 @@ from sakti.providers.protocol import (
     ThinkingChunk,
     ToolCallChunk,
 )
-from sakti.providers.sse import json_events
+from sakti.providers.sse import answer_events
 
 STABLE = frozenset({"system"})  # kinds of blocks that stay the same for the life of a session
 _STOPS: dict[str, StopReason] = {
@@ -184,13 +184,25 @@ class ChatProvider(OpenAIClient):
                 extra_body=render(self._with_extra(request), self.name),
             )
             async with opened as response:
-                async for event in json_events(response.iter_bytes()):
+                async for event in answer_events(response, self._where, _as_chunks):
                     for out in answer.take(event):
                         yield out
         if not answer.finish:
             raise stream_cut(self._where)
         usage = await prices.with_cost(answer.usage, self.name, request.model)
         yield Completed(answer.parts(), answer.stop_reason(), usage, answer.model or request.model)
+
+
+def _as_chunks(whole: Json) -> list[Json]:
+    """An answer that came in one piece, as the chunks of a stream. Nothing of what is no answer."""
+    choices = cast("list[Json]", whole.get("choices") or [])
+    if not choices:
+        return []
+    message = cast("Json", choices[0].get("message") or {})
+    calls = [{**c, "index": n} for n, c in enumerate(cast("list[Json]", message.get("tool_calls") or []))]
+    delta = {**message, "tool_calls": calls}
+    reason = choices[0].get("finish_reason") or "stop"
+    return [{**whole, "choices": [{"delta": delta, "finish_reason": reason}]}]
 
 
 @dataclass(slots=True)

@@ -41,7 +41,7 @@ from sakti.providers.protocol import (
     ThinkingChunk,
     ToolCallChunk,
 )
-from sakti.providers.sse import json_events
+from sakti.providers.sse import answer_events
 
 
 def render(request: Request, provider: str = "openai") -> Json:
@@ -154,7 +154,7 @@ class ResponsesProvider(OpenAIClient):
                 model=request.model, input=(), stream=True, extra_body=render(self._with_extra(request), self.name)
             )  # sent as it stands, see openai_chat
             async with opened as response:
-                async for event in json_events(response.iter_bytes()):
+                async for event in answer_events(response, self._where, _as_events):
                     for out in answer.take(event):
                         yield out
                     if answer.done:
@@ -163,6 +163,23 @@ class ResponsesProvider(OpenAIClient):
             raise stream_cut(self._where)
         usage = await prices.with_cost(answer.usage, self.name, request.model)
         yield Completed(answer.parts(), answer.stop_reason, usage, answer.model or request.model)
+
+
+def _as_events(whole: Json) -> list[Json]:
+    """An answer that came in one piece, as the events of a stream. Nothing of what is no answer."""
+    output = cast("list[Json]", whole.get("output") or [])
+    if "output" not in whole:
+        return []
+    events: list[Json] = []
+    for index, item in enumerate(output):
+        content = cast("list[Json]", item.get("content") or []) if item.get("type") == "message" else []
+        text = "".join(str(c.get("text") or "") for c in content)
+        events.append({"type": "response.output_item.added", "output_index": index, "item": item})
+        if text:
+            events.append({"type": "response.output_text.delta", "output_index": index, "delta": text})
+        events.append({"type": "response.output_item.done", "output_index": index, "item": item})
+    ending = "response.failed" if whole.get("status") == "failed" else "response.completed"
+    return [*events, {"type": ending, "response": whole}]
 
 
 @dataclass(slots=True)

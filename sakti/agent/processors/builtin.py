@@ -26,12 +26,11 @@ class MemoryProcessor(Processor):
         return turn
 
     async def process_input_step(self, step: StepInput) -> StepInput:
-        prepared = await self.engine.prepare(step=step.step, budget=step.budget)
+        prepared = await self.engine.prepare(step=step.step, budget=step.budget, facts=step.facts)
         return dataclasses.replace(
             step,
             messages=prepared.messages,
             system=(*step.system, *prepared.blocks),
-            tail=(*step.tail, *prepared.tail),
         )
 
     async def process_output_result(self, result: TurnResult) -> TurnResult:

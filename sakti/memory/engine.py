@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +42,7 @@ from sakti.memory import (
     telling,
 )
 from sakti.memory import leaving as exit_work
+from sakti.memory.fallback import FallbackObserver
 from sakti.memory.jobs.lease import PATIENCE_S, Leases
 from sakti.memory.jobs.observation import Observation
 from sakti.memory.jobs.reflection import Reflection, ReflectionUndone
@@ -200,6 +202,7 @@ class MemoryEngine:
             goal=self._goal,
             failpoint=self._failpoint,
         )
+        self._count_failures(state)
         self._observation = Observation(state, self._worker, self._leases)
         self._reflection = Reflection(state, self._worker, self._leases)
         if self._observes:
@@ -213,6 +216,12 @@ class MemoryEngine:
         await self._find_prompt(state)
         self._new_thread = not newest
         self._working_memory = await self._pages.sent(thread.id)
+
+    def _count_failures(self, state: MemoryState) -> None:
+        """The Observer's failures in this log are counted over all processes."""
+        if isinstance(self._worker.observer, FallbackObserver) and self._observes:
+            keep = functools.partial(self._write_quietly, state)
+            self._worker.observer.remember(state.window.record.metadata, keep)
 
     async def _find_rates(self) -> None:
         """What the Observer costs: the list of prices is slow to load, so nobody waits for it."""
@@ -340,6 +349,8 @@ class MemoryEngine:
     def observe_with(self, observer: Observer, reflector: Reflector) -> None:
         """Ask these from now on: more is known of their model."""
         self._worker.observer, self._worker.reflector = observer, reflector
+        if self._state is not None:
+            self._count_failures(self._state)
         self._chosen = observer.name
 
     def expect(self, budget: int) -> None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
+
+from sakti.core.text import clean_surrogates
+
+DEEPEST = 64  # levels of a call's arguments
 
 Json: TypeAlias = dict[str, Any]
 Role: TypeAlias = Literal["user", "assistant", "tool", "system"]
 MessageState: TypeAlias = Literal["provisional", "saved", "withheld"]
+ThinkingKind: TypeAlias = Literal["", "budget", "adaptive", "effort"]  # how a model is asked to think; "": not at all
+Effort: TypeAlias = Literal["off", "low", "medium", "high"]
+ImageRule: TypeAlias = Literal["", "anthropic", "openai", "gemini"]  # by whose formula images are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,21 +27,61 @@ class TextPart:
 @dataclass(frozen=True, slots=True)
 class ThinkingPart:
     """Reasoning of a model. `opaque` is what its provider needs back unchanged: a signature,
-    an encrypted reasoning item. `provider` says whose it is; no other provider is sent it."""
+    an encrypted reasoning item. `provider` and `model` say whose it is; no other model is sent it. An empty model is
+    that of a message from before it was noted."""
 
     text: str
     provider: str = ""
     opaque: Json = field(default_factory=dict[str, Any])
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCallPart:
-    """`arguments` is None where the model's JSON could not be read; `raw` is then what it wrote."""
+    """`arguments` is None where the model's JSON could not be read, or cannot be stored and sent again (half of a
+    surrogate pair, too deep a nesting); `raw` is then what it wrote."""
 
     id: str
     name: str
     arguments: Json | None
     raw: str = ""
+
+    def __post_init__(self) -> None:
+        if self.arguments is not None and not storable(self.arguments):
+            object.__setattr__(self, "raw", self.raw or _written(self.arguments))
+            object.__setattr__(self, "arguments", None)
+        for name in ("id", "name", "raw"):
+            object.__setattr__(self, name, clean_surrogates(getattr(self, name)))
+
+
+def storable(value: Any, depth: int = DEEPEST) -> bool:
+    """Whether a JSON value can be kept and sent again: it is not nested deeper than `depth`, and each text is one in
+    UTF-8."""
+    match value:
+        case str():
+            return value.isascii() or _encodes(value)
+        case dict():
+            entries = cast("Json", value).items()
+            return depth > 0 and all(storable(k, depth) and storable(v, depth - 1) for k, v in entries)
+        case list():
+            return depth > 0 and all(storable(v, depth - 1) for v in cast("list[Any]", value))
+        case _:
+            return True
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _written(value: Json) -> str:
+    try:
+        return json.dumps(value)  # in ASCII: half of a pair stays what it is, as an escape
+    except RecursionError:
+        return "(nested too deeply to be written)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +123,21 @@ class MarkerPart:
     text: str = ""
 
 
-Part: TypeAlias = TextPart | ThinkingPart | ToolCallPart | ToolResultPart | ImagePart | FilePart | MarkerPart
+@dataclass(frozen=True, slots=True)
+class ContextPart:
+    """Moving facts that the model is told along with a message (the time, the folder, git, the task), by name: sent
+    with it for as long as it is in the window, byte for byte. Nobody's words: not shown, not searched, not observed."""
+
+    facts: Mapping[str, str]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.facts.values())
+
+
+Part: TypeAlias = (
+    TextPart | ThinkingPart | ToolCallPart | ToolResultPart | ImagePart | FilePart | MarkerPart | ContextPart
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +234,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One model call. `model` is the provider's own name. `tail` is what changes at every step (date, git
-    status, current task): it becomes a separate last block of the last user message, behind every cache
-    breakpoint. `schema` asks for an answer of that JSON Schema where the provider can."""
+    """One model call. `model` is the provider's own name. `tail` holds for this call only and is not stored (why an
+    answer was not accepted, where one was cut): it stands at the end of the last message, or behind the answer that is
+    to go on. `effort` is how much a model that thinks shall think, `thinking_tokens` its budget where it has one.
+    `schema` asks for an answer of that JSON Schema where the provider can; `extra` goes into the body as it stands."""
 
     model: str
     system: tuple[Block, ...] = ()
@@ -185,13 +248,17 @@ class Request:
     max_output_tokens: int | None = None
     temperature: float | None = None
     thinking_tokens: int | None = None
+    effort: Effort | None = None
     schema: Json | None = None
+    extra: Json = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What is known of a model. `context_window` and `max_output` in tokens (None: unknown), prices in
-    US dollars a million tokens. `small` marks one that gets a short prompt and at most six tools."""
+    """What is known of a model. `context_window` and `max_output` in tokens (None: unknown; `assumed`: nobody told the
+    window, it is taken to be so small), prices in US dollars a million tokens, `cache_ttl` in ms. `tokens`: how many of
+    the model's own tokens one of our count makes at most. `observes`: whether it is fit to observe, None where nobody
+    measured it. `small` marks one that gets a short prompt and at most six tools."""
 
     name: str
     provider: str
@@ -200,8 +267,13 @@ class ModelInfo:
     input_price: float | None = None
     output_price: float | None = None
     images: bool = False
-    thinking: bool = False
+    thinking: ThinkingKind = ""
     small: bool = False
+    assumed: bool = False
+    image_rule: ImageRule = ""
+    cache_ttl: int | None = None
+    tokens: float = 1.0
+    observes: bool | None = None
 
     @property
     def full_name(self) -> str:
@@ -224,6 +296,6 @@ def plain_text(parts: Sequence[Part]) -> str:
                 out.append(f"{path}\n{text}")
             case ImagePart(name=name):
                 out.append(name)
-            case MarkerPart() | ThinkingPart():
+            case MarkerPart() | ThinkingPart() | ContextPart():
                 pass
     return "\n".join(t for t in out if t)

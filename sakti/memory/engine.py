@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncGenerator, Callable
+import functools
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,10 +26,24 @@ from sakti.core.events import (
     StaleLeases,
 )
 from sakti.core.ids import Ids
-from sakti.core.tokens import Counter
-from sakti.core.types import Block, Message, Thread
-from sakti.memory import backlog, compaction, context, corrections, elsewhere, failpoints, levels, modes, policy, status
+from sakti.core.resources import read_prompt
+from sakti.core.tokens import Counter, count_part, message_tokens
+from sakti.core.types import Block, ContextPart, Message, Thread
+from sakti.memory import (
+    backlog,
+    compaction,
+    context,
+    corrections,
+    elsewhere,
+    failpoints,
+    levels,
+    modes,
+    policy,
+    status,
+    telling,
+)
 from sakti.memory import leaving as exit_work
+from sakti.memory.fallback import FallbackObserver
 from sakti.memory.jobs.lease import PATIENCE_S, Leases
 from sakti.memory.jobs.observation import Observation
 from sakti.memory.jobs.reflection import Reflection, ReflectionUndone
@@ -38,22 +53,22 @@ from sakti.memory.slices import Aside
 from sakti.memory.state import NEVER_WAITS, MemoryState, Phase, ReflectionPhase, Trigger
 from sakti.memory.window import Window, load, newest_messages, newest_that_fit, sync_cut
 from sakti.memory.work import Worker
-from sakti.store import leases, memory_log
+from sakti.store import carry_over, leases, memory_log
 from sakti.store import memory as memory_store
 from sakti.store import messages as message_store
-from sakti.store import threads as thread_store
 from sakti.store.database import Database, Store
 from sakti.store.memory import Record, integrity
 from sakti.store.memory_corrections import Action, Corrected
 
 READ_ONLY = "Memory is read-only here (memory.read_only, --no-save): nothing is observed, condensed or corrected."
+DEFAULT_CACHE_TTL = 5 * policy.MINUTE
 NO_WINDOW = 1 << 60  # where nothing is observed no message is in the way of its summary
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What memory contributes to one request. `tail` moves from step to step and goes behind every
-    breakpoint."""
+    """What memory contributes to one request. `tail` is what moves from step to step, as it is now: a request has it
+    from the message that it was told with."""
 
     blocks: tuple[Block, ...]
     messages: tuple[Message, ...]
@@ -114,7 +129,7 @@ class MemoryEngine:
         self._actor = ""
         self._pages: Pages
         self._working_memory: tuple[str, ...] = ()
-        self._carried: str | None = None  # the carry-over, where it may not be stored
+        self._carried = ""
         self._last_message_at: int | None = None
         self._gap = 0
         self._room: int | None = None  # set when the provider found a request too long that memory thought fits
@@ -165,7 +180,6 @@ class MemoryEngine:
             await self.close()
             self._closed = False
         self._pages = Pages(self._store, self._counter, self._settings, thread.resource_id)
-        self._carried = None
         if self._settings.scope == "resource":
             self._builder.share(thread)
         record, stale, mended = await self._record(thread)
@@ -190,6 +204,7 @@ class MemoryEngine:
             goal=self._goal,
             failpoint=self._failpoint,
         )
+        self._count_failures(state)
         self._observation = Observation(state, self._worker, self._leases)
         self._reflection = Reflection(state, self._worker, self._leases)
         if self._observes:
@@ -203,6 +218,13 @@ class MemoryEngine:
         await self._find_prompt(state)
         self._new_thread = not newest
         self._working_memory = await self._pages.sent(thread.id)
+        self._carried = await self._store.read(carry_over.text, thread.id)
+
+    def _count_failures(self, state: MemoryState) -> None:
+        """The Observer's failures in this log are counted over all processes."""
+        if isinstance(self._worker.observer, FallbackObserver) and self._observes:
+            keep = functools.partial(self._write_quietly, state)
+            self._worker.observer.remember(state.window.record.metadata, keep)
 
     async def _find_rates(self) -> None:
         """What the Observer costs: the list of prices is slow to load, so nobody waits for it."""
@@ -259,25 +281,31 @@ class MemoryEngine:
         """What a new thread starts with, made at its first turn and frozen from then on."""
         self._new_thread = False
         thread = state.window.thread
-        if "carry_over" in thread.metadata or not self._settings.carry_over or thread.parent_id:
+        if carry_over.KEY in thread.metadata or not self._settings.carry_over or thread.parent_id:
             return
         earlier = await self._store.read(memory_log.carry_over, thread.resource_id, thread.id)
-        text = "" if earlier is None else context.carry_over_text(earlier, "", self._counter, self._settings.carry_over)
-        self._carried = text
+        head = read_prompt("memory-carry-over")
+        pieces = context.carried_over(earlier, head, self._counter, self._settings.carry_over) if earlier else []
+        self._carried = "\n".join([head, *(p.text for p in pieces)]) if pieces else ""
         if self._writes or self._store.not_saved:
             with contextlib.suppress(StoreError):  # the block is made anew at the next start
-                await self._store.write(thread_store.update_metadata, thread.id, {"carry_over": text})
+                await self._store.write(carry_over.keep, thread.id, head if pieces else "", pieces)
+                kept = {**thread.metadata, carry_over.KEY: head if pieces else ""}
+                state.window.thread = dataclasses.replace(thread, metadata=kept)
 
     # --- a turn -----------------------------------------------------------------------------------------
 
-    async def begin_turn(self, *, provider: str, model: str) -> None:
+    async def begin_turn(self, *, provider: str, model: str, cache_ttl: int = DEFAULT_CACHE_TTL) -> None:
         """Take in what other processes changed; activate early when the prompt cache is cold anyway: after
-        idle time, or because another provider or model is asked now."""
+        idle time (`cache_ttl`: how long the model's cache stays warm, in ms), or because another provider or model is
+        asked now."""
         state = self.state
-        if self._new_thread:
+        if self._new_thread and self._settings.enabled:
             await self._carry_over(state)
         if self._settings.enabled:
             await state.refresh()
+        if carry_over.KEY in state.window.thread.metadata:
+            self._carried = await self._store.read(carry_over.text, state.window.thread.id)
         self._working_memory = await self._pages.sent(state.window.thread.id)
         if not self._settings.enabled:
             await self._levels.load(state.window.thread)
@@ -287,7 +315,7 @@ class MemoryEngine:
         before = [m for m in state.window.messages if m.id not in {u.id for u in state.prompts}]
         ttl = policy.parse_activation_ttl(self._settings.activate_after_idle, "memory.activate_after_idle")
         if ttl == "auto":
-            ttl = policy.resolve_auto_activation_ttl(provider, model)
+            ttl = cache_ttl
         if self._actor and actor != self._actor:
             trigger = "provider_change"
         elif ttl is not None and before and self._clock.now() - before[-1].created_at >= ttl:
@@ -326,40 +354,77 @@ class MemoryEngine:
         self.state.window.forget(set(message_ids))
         self._step = 0
 
+    def observe_with(self, observer: Observer, reflector: Reflector) -> None:
+        """Ask these from now on: more is known of their model."""
+        self._worker.observer, self._worker.reflector = observer, reflector
+        if self._state is not None:
+            self._count_failures(self._state)
+        self._chosen = observer.name
+
     def expect(self, budget: int) -> None:
         """Tell before the first request what the model's window will leave, so that the thresholds shown hold."""
         self.state.budget = budget
 
-    async def prepare(self, *, step: int, budget: int | None = None) -> Prepared:
+    async def prepare(
+        self, *, step: int, budget: int | None = None, facts: Mapping[str, str] | None = None
+    ) -> Prepared:
         """The window for the next model call. `budget`: tokens that the model's window leaves for memory and
-        messages (None: not known). Waits for a model only above `block_after`, or at the threshold when
+        messages (None: not known). `facts` that move are told along with the newest message, with memory's own, as far
+        as they changed (None: nothing is told). Waits for a model only above `block_after`, or at the threshold when
         nothing is buffered and nothing is running."""
         state = self.state
         self._step, state.budget = step, budget
         if self._observes:
-            await self._move(state)
+            await self._move(state, facts)
+        elif facts is not None:
+            await self._tell(state, facts)
         now = self.status()
         self._emit(now)
-        return Prepared(self._blocks(state), self._messages(state), self._tail(state), now)
+        return Prepared(self._blocks(state), self._messages(state), tuple(self._tail(state).values()), now)
 
     def preview(self) -> Prepared:
         """The window as it would be sent now; nothing is moved, written or told."""
         state = self.state
-        return Prepared(self._blocks(state), self._messages(state), self._tail(state), self.status())
+        return Prepared(self._blocks(state), self._messages(state), tuple(self._tail(state).values()), self.status())
 
-    async def _move(self, state: MemoryState) -> None:
+    async def _move(self, state: MemoryState, facts: Mapping[str, str] | None) -> None:
         """Before a request: activate what is due, begin what is due, wait where it must be."""
         state.settle()
+        if not state.held:
+            if state.full():  # what another window has made ready is activated before anything is asked or waited for
+                await state.refresh()
+            await state.activate_due()
+        if facts is not None:  # before anything begins to read the newest message, which changes by that
+            await self._tell(state, facts)
         if state.held:
             return
-        if state.full():  # what another window has made ready is activated before anything is asked or waited for
-            await state.refresh()
-        await state.activate_due()
         self._observation.start()
         self._reflection.start()
         await self._wait_for_messages(state)
         await self._reflection.settle()
         await self._wait_for_messages(state)  # what was running may have ended while the log was waited for
+
+    async def _tell(self, state: MemoryState, facts: Mapping[str, str]) -> None:
+        """Send the newest message with the facts that changed, from now on; a store that does not take that leaves it
+        as it is."""
+        sent = self._messages(state)
+        last = sent[-1] if sent else None
+        told = telling.due(sent, {**facts, **self._tail(state)}, self._clock.now(), begins=self._step == 1)
+        if last is None or not told or last.index < 0:
+            return
+        part = ContextPart(told)
+        counted = (*last.part_tokens, count_part(self._counter, part))
+        amended = dataclasses.replace(
+            last, parts=(*last.parts, part), part_tokens=counted, tokens=message_tokens(counted)
+        )
+        try:
+            kept = await self._store.write(message_store.add_context, amended)
+        except StoreError as e:
+            self._emit(Notice("warning", e.title, e.message))
+            return
+        if kept:
+            state.window.amend(amended)
+            state.prompts = [amended if m.id == amended.id else m for m in state.prompts]
 
     async def _wait_for_messages(self, state: MemoryState) -> None:
         """Wait above `block_after`, or at the threshold when nothing is ready and nothing runs, until that is over or
@@ -412,9 +477,8 @@ class MemoryEngine:
 
     def _blocks(self, state: MemoryState) -> tuple[Block, ...]:
         out = [self._builder.text("working_memory", text) for text in self._working_memory]
-        carried = str(state.window.thread.metadata.get("carry_over", self._carried) or "")
-        if carried:
-            out.append(self._builder.text("carry_over", f"<carry-over>\n{carried}\n</carry-over>"))
+        if self._carried and self._settings.enabled:
+            out.append(self._builder.text("carry_over", f"<carry-over>\n{self._carried}\n</carry-over>"))
         log = self._builder.log(state.window.active, state.today) if self._settings.enabled else ()
         if not log and out:
             out[-1] = dataclasses.replace(out[-1], edge=True)
@@ -441,7 +505,7 @@ class MemoryEngine:
             messages = newest_that_fit(messages, room, state.prompts)
         return (reminder, *messages) if reminder else tuple(messages)
 
-    def _tail(self, state: MemoryState) -> tuple[str, ...]:
+    def _tail(self, state: MemoryState) -> dict[str, str]:
         metadata = state.window.thread.metadata
         if not self._settings.enabled:
             return context.tail(None, None, self._gap)
@@ -489,6 +553,7 @@ class MemoryEngine:
         exchange, and where even that is not to be had, send less of it. False when nothing can be made
         smaller."""
         state = self.state
+        await state.refresh()  # what another window has observed meanwhile is no part of the next request
         before = state.window.pending
         if self._observes:
             await self._observation.join()

@@ -154,7 +154,7 @@ def make_toolbox(session: Session) -> Toolbox:
         lambda rule: _save_rule(session, rule),
         lambda: session.models.info.name if session.models.info else "",
     )
-    toolbox.count(session.counter, toolbox.specs(small=bool(session.model_info and session.model_info.small)))
+    toolbox.count(session.counter, toolbox.specs(small=bool(session.model_info and session.model_info.brief)))
     return toolbox
 
 

@@ -60,7 +60,7 @@ class Call:
 
 async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> StepInput:
     """Everything of the next call, as the processors leave it."""
-    tools = turn.toolbox.specs(small=turn.model.small)
+    tools = turn.toolbox.specs(small=turn.model.brief)
     fixed = sum(b.tokens or turn.counter.count(b.text) for b in turn.system)
     output, left = budget.room(turn.model, turn.settings, fixed + turn.toolbox.count(turn.counter, tools))
     step = StepInput(

@@ -466,8 +466,8 @@ class Session:
     def system(self) -> tuple[Block, ...]:
         """The system prompt, the same for the life of the thread: what the workspace held when it began is stored with
         it."""
-        small = bool(self.model_info and self.model_info.small)
-        text = system_prompt.build(self.workspace, self.thread, interactive=self.options.interactive, small=small)
+        brief = bool(self.model_info and self.model_info.brief)
+        text = system_prompt.build(self.workspace, self.thread, interactive=self.options.interactive, brief=brief)
         if not self._system_blocks or self._system_blocks[0].text != text:
             self._system_blocks = (Block("system", text, edge=True, tokens=self.counter.count(text)),)
         return self._system_blocks

@@ -12,16 +12,16 @@ from sakti.core.types import Thread
 OVERVIEW = "overview"  # in a thread's metadata: what its workspace held when it began
 
 
-def build(workspace: Path, thread: Thread | None, *, interactive: bool, small: bool) -> str:
-    """Its text. `small`: for a model that reads slowly, without the overview."""
-    return "\n\n".join(_parts(workspace, thread, interactive, small))
+def build(workspace: Path, thread: Thread | None, *, interactive: bool, brief: bool) -> str:
+    """Its text. `brief`: for a model with a small window."""
+    return "\n\n".join(_parts(workspace, thread, interactive, brief))
 
 
-def _parts(workspace: Path, thread: Thread | None, interactive: bool, small: bool) -> Iterator[str]:
-    yield resources.read_prompt("system")
+def _parts(workspace: Path, thread: Thread | None, interactive: bool, brief: bool) -> Iterator[str]:
+    yield resources.read_prompt("system-brief" if brief else "system")
     if not interactive:
         yield resources.read_prompt("headless")
     yield f"# Workspace\n\n{describe(workspace)}"
     found = str(thread.metadata.get(OVERVIEW) or "") if thread else ""
-    if found and not small:
+    if found and not brief:
         yield resources.fill_prompt("overview", overview=found)

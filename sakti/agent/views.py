@@ -224,7 +224,7 @@ class Views:
         """The request as it would be sent if the user wrote now."""
         session = self._session
         counter, info = session.counter, session.model_info
-        tools = session.toolbox.specs(small=bool(info and info.small))
+        tools = session.toolbox.specs(small=bool(info and info.brief))
         listed = "\n\n".join(f"{t.name}: {t.description}\n{json.dumps(t.parameters, indent=1)}" for t in tools)
         prepared = session.engine.preview()
         out = [ContextBlock("tools", f"{len(tools)} tools", session.toolbox.count(counter, tools), listed, True)]

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, cast
 from sakti.core.text import clean_surrogates
 
 DEEPEST = 64  # levels of a call's arguments
+BRIEF_BELOW = 32_000  # tokens of a window
 
 Json: TypeAlias = dict[str, Any]
 Role: TypeAlias = Literal["user", "assistant", "tool", "system"]
@@ -258,7 +259,7 @@ class ModelInfo:
     """What is known of a model. `context_window` and `max_output` in tokens (None: unknown; `assumed`: nobody told the
     window, it is taken to be so small), prices in US dollars a million tokens, `cache_ttl` in ms. `tokens`: how many of
     the model's own tokens one of our count makes at most. `observes`: whether it is fit to observe, None where nobody
-    measured it. `small` marks one that gets a short prompt and at most six tools."""
+    measured it. `small` marks one that is fit for questions and simple edits only."""
 
     name: str
     provider: str
@@ -278,6 +279,11 @@ class ModelInfo:
     @property
     def full_name(self) -> str:
         return f"{self.provider}/{self.name}"
+
+    @property
+    def brief(self) -> bool:
+        """Whether it gets a short prompt and at most six tools: more would fill too much of its window."""
+        return self.small or (self.context_window is not None and self.context_window < BRIEF_BELOW)
 
 
 def plain_text(parts: Sequence[Part]) -> str:

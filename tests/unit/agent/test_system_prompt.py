@@ -9,6 +9,7 @@ import pytest
 from sakti.agent import file_list
 from sakti.agent.overview import LINES, ROOT_FILES, overview
 from sakti.core.resources import read_prompt
+from sakti.core.tokens import O200k, count_tools
 from sakti.store.database import Store
 from tests.fakes.session import start
 
@@ -71,6 +72,22 @@ async def test_a_small_model_does_without(store: Store, tmp_path: Path) -> None:
     (tmp_path / "w" / "app.py").write_text("")
     await run.ask("hello")
     assert "Python 1" not in run.provider.requests[0].system[0].text
+
+
+@pytest.mark.parametrize("window", [4_096, 8_192, 16_384, 31_999, 32_000, 200_000])
+async def test_prompt_and_tools_leave_the_window_to_the_work(store: Store, tmp_path: Path, window: int) -> None:
+    folder = tmp_path / "w"
+    folder.mkdir()
+    for n in range(100):
+        (folder / f"folder-with-a-name-{n}").mkdir()
+        (folder / f"folder-with-a-name-{n}" / "a.py").write_text("")
+    run = await start(store, folder, ["one"], window=window, interactive=False)
+    await run.ask("hello")
+    request = run.provider.requests[0]
+    counter = O200k()
+    tokens = sum(counter.count(b.text) for b in request.system) + count_tools(counter, request.tools)
+    assert tokens <= (7_000 if window >= 32_000 else window / 4)
+    assert len(request.tools) == (12 if window >= 32_000 else 6)
 
 
 async def test_a_command_is_told_that_nobody_is_there(store: Store, tmp_path: Path) -> None:

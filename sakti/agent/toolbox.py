@@ -21,7 +21,7 @@ from sakti.core.config import ApprovalMode
 from sakti.core.errors import SaktiError, ToolError
 from sakti.core.events import ApprovalRequested, Event, ToolFinished, ToolOutput, ToolStarted
 from sakti.core.tokens import Counter, count_tools
-from sakti.core.types import ImagePart, Json, Message, ToolCallPart, ToolResultPart, ToolSpec
+from sakti.core.types import DEEPEST, ImagePart, Json, Message, ToolCallPart, ToolResultPart, ToolSpec
 
 log = logging.getLogger(__name__)
 
@@ -238,12 +238,14 @@ def _short(spec: ToolSpec) -> ToolSpec:
 def _unreadable(raw: str) -> str:
     """What is wrong with arguments that could not be taken."""
     try:
-        json.loads(raw)
+        value = json.loads(raw)
     except RecursionError:
         return "are nested too deeply"
     except ValueError as e:
         return f"are not a JSON object ({e})"
-    return "are not a JSON object, are nested too deeply, or hold half of a surrogate pair (\\ud800 to \\udfff)"
+    if not isinstance(value, dict):
+        return "are not a JSON object"
+    return f"are nested deeper than {DEEPEST} levels, or a text in them holds half of a surrogate pair"
 
 
 def _batches(tools: dict[str, Tool], calls: Sequence[ToolCallPart]) -> list[list[ToolCallPart]]:

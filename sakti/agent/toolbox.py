@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from sakti.agent.approvals import Approvals
 from sakti.agent.permissions import Rules, judge
 from sakti.agent.tools import arguments as forms
-from sakti.agent.tools import patch
+from sakti.agent.tools import call_texts, patch
 from sakti.agent.tools.base import Outcome, Tool, ToolRun, Workbench
 from sakti.agent.tools.changing import preview_diff
 from sakti.core.config import ApprovalMode
@@ -157,7 +157,7 @@ class Toolbox:
 
     def _known(self, call: ToolCallPart) -> ToolCallPart:
         """`call` as one of our tools and with our names of its arguments, where what is meant is clear."""
-        arguments = call.arguments if call.arguments is not None else forms.reread(call.raw)
+        arguments = call.arguments if call.arguments is not None else call_texts.reread(call.raw)
         name = call.name if call.name in self.tools else forms.tool_name(call.name)
         if arguments is not None:
             with contextlib.suppress(SaktiError):  # what is wrong with it is said when it is run

@@ -22,7 +22,7 @@ from sakti.core.errors import ToolError
 NEAR_LINES = 5_000  # lines among which a similar one is looked for
 SHOWN = 2_000  # characters of the nearest match
 
-_NUMBER = re.compile(r" {0,8}(\d{1,7})(?:\t|→|\| ?|: )")
+_NUMBER = re.compile(r" {0,8}(\d{1,7})(?:\t|→| ?\| ?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +183,8 @@ def apply(text: str, change: Change, name: str) -> str:
         if count > 1 and not change.all:
             raise _too_often(count, [], name)
         return text.replace(change.old, change.new)  # who writes line ends means them
+    if "\r" not in text and (text.count(change.old) == 1 or (change.all and change.old in text)):
+        return text.replace(change.old, change.new)  # what follows comes to the same, but large files take seconds
     whole = Text(text)
     wanted = Change(textfile.plain(change.old), textfile.plain(change.new), change.all)
     for each in (wanted, unnumbered(wanted)):

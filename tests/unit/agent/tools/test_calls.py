@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sakti.agent.tools import arguments as forms
+from sakti.agent.tools import call_texts
 from sakti.agent.tools.base import Outcome, Tool, ToolRun, Workbench
 from sakti.agent.tools.changing import apply_patch, edit, write
 from sakti.agent.tools.files import ls, read
@@ -214,14 +215,14 @@ async def test_what_means_nothing_is_still_refused(bench: Workbench, source: Pat
     ],
 )
 def test_arguments_that_are_almost_json(raw: str, expected: dict[str, Any] | None) -> None:
-    assert forms.reread(raw) == expected
+    assert call_texts.reread(raw) == expected
 
 
 def test_only_a_heredoc_that_is_nothing_else_is_a_patch() -> None:
-    assert forms.heredoc(f"apply_patch <<'EOF'\n{PATCH}\nEOF") == ("", PATCH)
-    assert forms.heredoc(f"cd 'a b' && apply_patch << EOF\n{PATCH}\nEOF\n") == ("a b", PATCH)
-    assert forms.heredoc(f"apply_patch <<'EOF'\n{PATCH}\nEOF\nrm x") is None
-    assert forms.heredoc(f"cd $(x) && apply_patch <<'EOF'\n{PATCH}\nEOF") is None
+    assert call_texts.heredoc(f"apply_patch <<'EOF'\n{PATCH}\nEOF") == ("", PATCH)
+    assert call_texts.heredoc(f"cd 'a b' && apply_patch << EOF\n{PATCH}\nEOF\n") == ("a b", PATCH)
+    assert call_texts.heredoc(f"apply_patch <<'EOF'\n{PATCH}\nEOF\nrm x") is None
+    assert call_texts.heredoc(f"cd $(x) && apply_patch <<'EOF'\n{PATCH}\nEOF") is None
 
 
 NAMES = sorted({*forms.TOOLS, *forms.EDITORS, *TOOLS, "nothing"})

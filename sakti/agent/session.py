@@ -408,8 +408,7 @@ class Session:
                 title=one_line(first_text.strip().split("\n")[0], TITLE_LENGTH),
                 metadata={**self.thread.metadata, system_prompt.OVERVIEW: await file_list.overview_of(self.workspace)},
             )
-            await self.store.write(threads.create, thread)
-            self.emit(ThreadChanged(thread))
+            self.emit(ThreadChanged(await self.store.write(threads.create, thread)))
 
     # --- turns ----------------------------------------------------------------------------------------------
 

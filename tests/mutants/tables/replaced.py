@@ -277,8 +277,8 @@ MUTANTS = (
     M(
         "carry-over-marks",
         "sakti.store.memory_log:carry_over",
-        "x.marked for x in",
-        "x.content for x in",
+        "(line.marked, line.id)",
+        "(line.content, line.id)",
         by="tests/unit/memory/test_marking.py::test_a_new_thread_is_not_told_what_was_replaced_as_if_it_held",
     ),
 )

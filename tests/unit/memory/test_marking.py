@@ -272,14 +272,15 @@ async def test_a_new_thread_is_not_told_what_was_replaced_as_if_it_held(tmp_path
     await talk(driver, SAID)
     carried = await driver.store.read(memory_log.carry_over, "workspace", "t2")
     assert carried is not None
-    assert any("8080 [earlier" in x for x in carried.lines)
-    assert not any("8080" in x and "[earlier" not in x and "[replaces" not in x for x in carried.lines)
+    texts = [text for _, text in carried.lines]
+    assert any("8080 [earlier" in x for x in texts)
+    assert not any("8080" in x and "[earlier" not in x and "[replaces" not in x for x in texts)
     lines = await driver.store.read(memory_log.log_lines, driver.engine.record_id)
     (region,) = [x for x in lines if "the region is eu-2" in x.content]
-    assert any("eu-2" in x for x in carried.lines)
+    assert any("eu-2" in x for x in texts)
     await driver.engine.correct(region.id, "forget")
     carried = await driver.store.read(memory_log.carry_over, "workspace", "t2")
-    assert carried is not None and not any("eu-2" in x for x in carried.lines), "what is forgotten is not told again"
+    assert carried is not None and not any("eu-2" in x for _, x in carried.lines), "what is forgotten is not told again"
     await driver.close()
 
 

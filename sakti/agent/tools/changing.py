@@ -112,8 +112,8 @@ async def edit(
 
 
 def _edited(bench: Workbench, path: str, edits: Sequence[Edit], *, check: bool = True) -> Changed:
-    if len(edits) == 1 and not edits[0].old and edits[0].after is None and not os.path.lexists(bench.resolve(path)):
-        return _written(bench, path, edits[0].new)  # how other programs make a file by their edit tool
+    if len(edits) == 1 and not edits[0].old and edits[0].after is None and _is_empty(bench.resolve(path)):
+        return _written(bench, path, edits[0].new, check=check)  # how other programs make a file by their edit tool
     found = regular(bench, path)
     name = bench.show(found)
     if check:
@@ -122,6 +122,11 @@ def _edited(bench: Workbench, path: str, edits: Sequence[Edit], *, check: bool =
     _, there = read_file(found)
     after = apply_edits(there.text, edits, name)
     return Changed(found, name, there.text, after, there.encode(after))
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether there is no such file, or nothing in it."""
+    return not os.path.lexists(path) or (path.is_file() and path.stat().st_size == 0)
 
 
 def apply_edits(text: str, edits: Sequence[Edit], name: str) -> str:

@@ -183,8 +183,13 @@ def _entries(bench: Workbench, folder: Path) -> list[_Entry]:
                 row = f"{entry.name} -> {Path(entry.path).readlink()}" if entry.is_symlink() else f"{entry.name}{size}"
             except OSError:  # gone meanwhile
                 continue
-            out.append(_Entry(entry.name, is_folder, f"{entry.name}/" if is_folder else row, secret))
+            out.append(_Entry(entry.name, is_folder, one_row(f"{entry.name}/" if is_folder else row), secret))
     return out
+
+
+def one_row(name: str) -> str:
+    """A name on one line, whatever is in it."""
+    return name.replace("\n", "␊").replace("\r", "␍")
 
 
 def not_shown(secret: list[str]) -> str:

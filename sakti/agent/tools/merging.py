@@ -24,6 +24,8 @@ _SIGNS = str.maketrans(
         ),
         **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff", ""),
         "…": "...",
+        # bytes that a file's encoding has not, as models are shown them
+        **dict.fromkeys(map(chr, range(0xDC80, 0xDD00)), "?"),
     }
 )
 

@@ -180,6 +180,10 @@ def test_a_timeout_is_in_seconds_or_milliseconds(given: dict[str, Any], seconds:
 async def test_an_empty_old_text_makes_a_file_but_never_replaces_one(bench: Workbench, source: Path) -> None:
     await called(bench, "Edit", {"file_path": "new.py", "old_string": "", "new_string": "x\n"})
     assert (bench.workspace / "new.py").read_text() == "x\n"
+    (bench.workspace / "new.py").write_text("")
+    bench.saw(bench.workspace / "new.py")
+    await called(bench, "Edit", {"file_path": "new.py", "old_string": "", "new_string": "y\n"})
+    assert (bench.workspace / "new.py").read_text() == "y\n"
     with pytest.raises(ToolError, match="old text is empty"):
         await called(bench, "Edit", {"file_path": "src/a.py", "old_string": "", "new_string": "x\n"})
 

@@ -133,6 +133,14 @@ async def test_whatever_a_file_is_written_in_only_the_edited_line_changes(
     assert path.read_bytes() == whole(f"{rows[number]}neu")
 
 
+async def test_a_wrong_byte_stays_even_in_the_line_that_changes(bench: Workbench) -> None:
+    path = bench.workspace / "a"
+    path.write_bytes("schön, größer, ".encode() + b"\xfc x = 1\n")
+    assert (await call(bench, read, path="a")).content == "1\tschön, größer, ? x = 1"
+    await call(bench, edit, path="a", old="größer, ? x = 1", new="größer, ? x = 2")
+    assert path.read_bytes() == "schön, größer, ".encode() + b"\xfc x = 2\n"
+
+
 async def test_a_replaced_file_keeps_encoding_and_line_ends(bench: Workbench) -> None:
     path = bench.workspace / "a"
     for before, content, after in (

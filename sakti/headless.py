@@ -36,6 +36,7 @@ EXIT = {
     "tripwire": 3,
     "repetition": 3,
     "refused": 4,
+    "length": 6,
     "interrupted": 130,
 }
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sakti.agent.session import Session
     from sakti.agent.toolbox import Toolbox
     from sakti.memory.engine import MemoryEngine
+    from sakti.memory.protocol import Observer, Reflector
     from sakti.store.database import Store
 
 log = logging.getLogger(__name__)
@@ -55,30 +56,36 @@ def output_folder(session: Session) -> Path:
     return resources.state_home() / "outputs"
 
 
-def make_engine(session: Session) -> MemoryEngine:
-    """The memory of the open thread, with the Observer and the Reflector that the settings and the model allow."""
+def make_observers(session: Session) -> tuple[Observer, Reflector]:
+    """The Observer and the Reflector that the settings and the model allow."""
     from sakti.memory import factory
-    from sakti.memory.engine import MemoryEngine
 
     memory, models = session.config.memory, session.models
     named = memory.model or memory.observation.model
     observing = named or models.observing()
     provider, model = models.background(observing)
     reflecting = models.background(memory.model or memory.reflection.model or observing)
-    observer, reflector = factory.build_observers(
+    return factory.build_observers(
         memory,
         provider,
         model,
-        fit=bool(named) or not (models.info and models.info.small),
+        fit=bool(named) or models.fit(observing),
         counter=session.counter,
         clock=session.clock,
         reflector_provider=reflecting[0],
         reflector_model=reflecting[1],
         window=models.info.context_window if models.info and observing == models.info.full_name else None,
     )
+
+
+def make_engine(session: Session) -> MemoryEngine:
+    """The memory of the open thread."""
+    from sakti.memory.engine import MemoryEngine
+
+    observer, reflector = make_observers(session)
     return MemoryEngine(
         store=session.store,
-        settings=memory,
+        settings=session.config.memory,
         mode=session.mode,
         counter=session.counter,
         clock=session.clock,
@@ -99,7 +106,7 @@ def why_observer(session: Session) -> str:
         return "set by memory.model" if memory.model else "set by memory.observation.model"
     if models.info is None:
         return "no model at hand"
-    if models.info.small:
+    if not models.fit(models.observing()):
         return f"{models.info.name} is too small to observe"
     if models.observing() == models.info.full_name:
         return "the model that answers"
@@ -153,7 +160,7 @@ def make_toolbox(session: Session) -> Toolbox:
 
 def small_budget(session: Session) -> int:
     """Tokens that a small model's window leaves for memory and messages: its gauges show them from the start."""
-    from sakti.agent.loop import room
+    from sakti.agent.budget import room
 
     assert session.model_info is not None
     counter, toolbox = session.counter, session.toolbox

@@ -10,115 +10,46 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import random
-from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass, field
-from typing import cast
+from collections.abc import AsyncGenerator, Sequence
 
-from sakti.agent.inbox import Inbox
-from sakti.agent.mentions import unseen
+from sakti.agent import budget, model_call
+from sakti.agent import turn as keeping
 from sakti.agent.processors.base import (
     Abort,
     Processor,
-    StepInput,
     StepOutput,
     StepRecord,
     TurnInput,
-    TurnResult,
     guards_output,
     overrides,
 )
-from sakti.agent.resume import interrupted_result
-from sakti.agent.toolbox import STOPPED_AFTER, Repetition, Toolbox
-from sakti.core.config import AgentSettings
+from sakti.agent.toolbox import STOPPED_AFTER, Repetition
+from sakti.agent.turn import CUT, Stop, Turn
 from sakti.core.errors import ProviderError, SaktiError
 from sakti.core.events import (
     Event,
     MessageSaved,
     QueueChanged,
-    RetryScheduled,
     StepDiscarded,
     StepFinished,
-    StepStarted,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallDelta,
+    ToolFinished,
+    ToolStarted,
     TurnFinished,
     TurnStarted,
     TurnStatus,
 )
-from sakti.core.tokens import Counter, count_parts, message_tokens
-from sakti.core.types import (
-    Block,
-    MarkerPart,
-    Message,
-    ModelInfo,
-    Part,
-    Request,
-    Role,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-    ToolResultPart,
-    Usage,
-)
-from sakti.memory.engine import MemoryEngine
-from sakti.providers import retry
-from sakti.providers.protocol import Completed, Provider, StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
+from sakti.core.types import MarkerPart, Message, Part, TextPart, ToolCallPart, ToolResultPart
+from sakti.providers.protocol import Completed
 from sakti.store import messages as message_store
-from sakti.store import threads as thread_store
-from sakti.store.connection import Database
-from sakti.store.database import Store
-from sakti.store.tasks import claims
 
-DEFAULT_OUTPUT = 8_192  # tokens left free for an answer where nothing says how many a model may write
-LAST_STEP = "This is the last step of this turn: call no tool, sum up what was done and what is still open."
+__all__ = ["Turn", "hooks", "run_turn"]
 
-
-class Stop(Exception):
-    """Ends the turn with a status that is not an answer."""
-
-    def __init__(self, status: TurnStatus, error: SaktiError) -> None:
-        super().__init__(error.message)
-        self.status: TurnStatus = status
-        self.error = error
-
-
-@dataclass(slots=True)
-class Turn:
-    """Everything that one turn works with. `processors` are the user's own; memory and the limiter are added."""
-
-    store: Store
-    counter: Counter
-    provider: Provider
-    model: ModelInfo
-    engine: MemoryEngine
-    toolbox: Toolbox
-    thread_id: str
-    resource_id: str
-    system: tuple[Block, ...]
-    tail: Callable[[], tuple[str, ...]]
-    inbox: Inbox
-    settings: AgentSettings
-    before: tuple[Processor, ...]
-    after: tuple[Processor, ...]
-    guarded: bool = False
-    owner: str | None = None  # this process in the claims that it makes (host:pid:uuid)
-    require: Callable[[Database], None] = lambda _: None  # raises where the thread is no longer this turn's
-    interrupted: bool = False
-    random: random.Random = field(default_factory=random.Random)
-    # what happened so far
-    messages: list[Message] = field(default_factory=list[Message])
-    steps: list[StepRecord] = field(default_factory=list[StepRecord])
-    usage: Usage = field(default_factory=Usage)
-    step: int = 0
-    streamed: list[str] = field(default_factory=list[str])
-    thinking: list[str] = field(default_factory=list[str])
-    results: list[ToolResultPart] = field(default_factory=list[ToolResultPart])
-    open_calls: tuple[ToolCallPart, ...] = ()
-
-    def interrupt(self) -> None:
-        self.interrupted = True
+CUT_AT_MOST = 3  # answers in a row that are cut until a turn ends
+CUT_CALL_KEPT = 1_000  # characters of a call that was cut: it is not worth its tokens
+CUT_CALL = (
+    "This call was cut at {tokens:,} tokens, before its end; nothing of it was run. Write in parts: make the file with "
+    "its first part, then add the rest part by part, each well below {tokens:,} tokens."
+)
 
 
 def hooks(
@@ -140,15 +71,16 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> AsyncGenerator[Event,
     parts the conversation is sent as it stands: another try after a failure."""
     status: TurnStatus = "answered"
     error: SaktiError | None = None
+    turn.began = turn.store.clock.monotonic()
     try:
-        user = await _save(turn, "user", parts) if parts else await _last_user(turn)
+        user = await keeping.save(turn, "user", parts) if parts else await keeping.last_user(turn)
         yield TurnStarted(turn.thread_id, user)
         if parts:
             yield MessageSaved(user)
         async with contextlib.aclosing(_steps(turn, user)) as events:
             async for event in events:
                 yield event
-        await _finish(turn)
+        await keeping.finish(turn)
     except asyncio.CancelledError:
         if not turn.interrupted:
             raise
@@ -156,11 +88,11 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> AsyncGenerator[Event,
         if task is not None:
             task.uncancel()
         status = "interrupted"
-        for message in await _keep_unfinished(turn):
+        for message in await keeping.keep_unfinished(turn):
             yield MessageSaved(message)
     except Stop as stop:
         status, error = stop.status, stop.error
-        for message in await _keep_unfinished(turn, marker=""):
+        for message in await keeping.keep_unfinished(turn, marker=""):
             yield MessageSaved(message)
     except Abort as tripwire:
         status, error = "tripwire", SaktiError(tripwire.reason, title="Stopped by a guardrail", code="tripwire")
@@ -170,18 +102,17 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> AsyncGenerator[Event,
     except SaktiError as e:
         status, error = "error", e
         try:
-            for message in await _keep_unfinished(turn, marker="error"):
+            for message in await keeping.keep_unfinished(turn, marker="error"):
                 yield MessageSaved(message)
         except SaktiError:  # where the store itself failed, the first error is the one to tell
             error = SaktiError(f"{e.message} The answer is not saved as far as it came.", title=e.title, code=e.code)
     if status in ("interrupted", "error"):
         with contextlib.suppress(SaktiError):
-            await _confirm(turn)
-    text = next((m.text for m in reversed(turn.messages) if m.role == "assistant"), "")
+            await keeping.confirm(turn)
     yield TurnFinished(
         turn.thread_id,
         status,
-        text,
+        turn.text(),
         len(turn.steps),
         turn.usage,
         error.message if error else None,
@@ -191,7 +122,7 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> AsyncGenerator[Event,
 
 
 async def _steps(turn: Turn, user: Message) -> AsyncGenerator[Event, None]:
-    start = TurnInput(turn.thread_id, user, turn.model.full_name)
+    start = TurnInput(turn.thread_id, user, turn.model.full_name, turn.model.cache_ttl)
     for processor in turn.before:
         start = await processor.process_input(start)
     repetition = Repetition()
@@ -204,35 +135,63 @@ async def _steps(turn: Turn, user: Message) -> AsyncGenerator[Event, None]:
         async with contextlib.aclosing(_answered(turn, last)) as events:
             async for event in events:
                 yield event
-        record = turn.steps[-1]
-        calls = record.message.tool_calls
+        calls = turn.steps[-1].message.tool_calls
         if calls:
-            async with contextlib.aclosing(turn.toolbox.run(record.message, calls, turn.results, repetition)) as events:
+            async with contextlib.aclosing(_run_calls(turn, calls, repetition)) as events:
                 async for event in events:
                     yield event
-            message = await _save_results(turn)
-            turn.steps[-1] = dataclasses.replace(record, results=message)
-            yield MessageSaved(message)
-        if last and (calls or turn.step > 1):
-            raise Stop(
-                "limit",
-                SaktiError(
-                    f'The limit of {turn.settings.max_steps} steps is reached. Say "go on" to continue.',
-                    title="Step limit",
-                    code="max_steps",
-                ),
-            )
-        if repetition.count >= STOPPED_AFTER:
-            raise Stop(
-                "repetition",
-                SaktiError(
-                    f"The model made the same call {repetition.count} times in a row. Say what it should do instead.",
-                    title="Going in circles",
-                    code="repetition",
-                ),
-            )
-        if not calls and not turn.inbox.queued:
+        _stop_if_due(turn, repetition, last and bool(calls or turn.step > 1), goes_on=bool(calls or turn.cut_at))
+        if not calls and not turn.cut_at and not turn.inbox.queued:
             return
+
+
+def _stop_if_due(turn: Turn, repetition: Repetition, last: bool, *, goes_on: bool) -> None:
+    """Raises `Stop` where the turn must end here. `last`: it was the last step; `goes_on`: there would be a next."""
+    record = turn.steps[-1]
+    said = record.message.tool_calls or record.message.text.strip()
+    if turn.cut_at and (not said or turn.step >= turn.settings.max_steps or turn.cut >= CUT_AT_MOST):
+        raise Stop("length", model_call.length_error(turn, turn.cut_at, thought=not said))
+    if last:
+        steps = turn.settings.max_steps
+        text = f'The limit of {steps} steps is reached. Say "go on" to continue.'
+        raise Stop("limit", SaktiError(text, title="Step limit", code="max_steps"))
+    times, what = repetition.count, "call"
+    if turn.circles.stopped:
+        times, what = turn.circles.times, f"{turn.circles.period} calls" if turn.circles.period > 1 else "broken call"
+    if times >= STOPPED_AFTER and (turn.circles.stopped or repetition.count >= STOPPED_AFTER):
+        text = f"The model made the same {what} {times} times in a row. Say what it should do instead."
+        raise Stop("repetition", SaktiError(text, title="Going in circles", code="repetition"))
+    reached = budget.spent(turn.settings, turn.usage, turn.seconds())
+    if reached is not None and goes_on:
+        raise Stop("limit", reached)
+
+
+async def _run_calls(turn: Turn, calls: Sequence[ToolCallPart], repetition: Repetition) -> AsyncGenerator[Event, None]:
+    """Run what was called whole, say of the rest that it was cut, and save the results."""
+    record = turn.steps[-1]
+    broken = _cut_call(turn, record.message)
+    whole = [c for c in calls if c is not broken]
+    async with contextlib.aclosing(turn.toolbox.run(record.message, whole, turn.results, repetition)) as events:
+        async for event in events:
+            yield event
+    if broken is not None:
+        yield ToolStarted(broken)
+        result = ToolResultPart(broken.id, broken.name, CUT_CALL.format(tokens=turn.cut_at), is_error=True)
+        turn.results.append(result)
+        yield ToolFinished(result, 0)
+    elif told := turn.circles.see(calls, turn.results):
+        last = turn.results[-1]
+        turn.results[-1] = dataclasses.replace(last, content=f"{last.content}\n{told}")
+    message = await keeping.save_results(turn)
+    turn.steps[-1] = dataclasses.replace(record, results=message)
+    yield MessageSaved(message)
+
+
+def _cut_call(turn: Turn, said: Message) -> ToolCallPart | None:
+    """The call in whose arguments an answer was cut."""
+    written = [p for p in said.parts if not isinstance(p, MarkerPart)]
+    last = written[-1] if turn.cut_at and written else None
+    return last if isinstance(last, ToolCallPart) and not last.arguments else None
 
 
 async def _take_queued(turn: Turn) -> AsyncGenerator[Event, None]:
@@ -241,7 +200,7 @@ async def _take_queued(turn: Turn) -> AsyncGenerator[Event, None]:
     while queued:
         parts = queued.pop(0)
         try:
-            saved = await _save(turn, "user", parts)
+            saved = await keeping.save(turn, "user", parts)
         except SaktiError:
             queued.insert(0, parts)
             raise
@@ -254,16 +213,14 @@ async def _answered(turn: Turn, last: bool) -> AsyncGenerator[Event, None]:
     retry_count, reason = 0, ""
     while True:
         try:
-            step = await _step_input(turn, last, retry_count, reason)
-            request = _request(turn, step)
+            step = await model_call.step_input(turn, last, retry_count, reason)
             done: list[Completed] = []
-            async with contextlib.aclosing(_stream(turn, step, request, done)) as events:
+            async with contextlib.aclosing(model_call.ask(turn, step, done)) as events:
                 async for event in events:
                     yield event
             completed = done[0]
-            output = StepOutput(
-                turn.step, _message(turn, "assistant", completed.parts), completed.stop_reason, retry_count
-            )
+            said = keeping.message(turn, "assistant", _parts(turn, completed))
+            output = StepOutput(turn.step, said, completed.stop_reason, retry_count)
             for processor in turn.after:
                 output = await processor.process_output_step(output)
             break
@@ -273,272 +230,23 @@ async def _answered(turn: Turn, last: bool) -> AsyncGenerator[Event, None]:
             retry_count, reason = retry_count + 1, wish.reason
             turn.streamed, turn.thinking = [], []
             yield StepDiscarded(turn.step, wish.reason)
-    message = await _append(turn, output.message)
+    message = await keeping.append(turn, output.message)
     turn.usage = turn.usage + completed.usage
     turn.steps.append(StepRecord(message, None, completed.usage, completed.stop_reason))
     yield MessageSaved(message)
     yield StepFinished(turn.step, completed.usage, completed.stop_reason)
-    if completed.stop_reason == "refusal" and not message.text:
+    if completed.stop_reason == "refusal":
         raise ProviderError("The model refused to answer. Put the request another way.", code="refused")
 
 
-async def _step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> StepInput:
-    tools = turn.toolbox.specs(small=turn.model.small)
-    fixed = sum(b.tokens or turn.counter.count(b.text) for b in turn.system)
-    output, budget = room(turn.model, turn.settings, fixed + turn.toolbox.count(turn.counter, tools))
-    step = StepInput(
-        step=turn.step,
-        steps=tuple(turn.steps),
-        messages=tuple(turn.messages),
-        system=turn.system,
-        tools=tools,
-        tool_choice="none" if last else "auto",
-        model=turn.model.name,
-        tail=(*turn.tail(), *((LAST_STEP,) if last else ())),
-        budget=budget,
-        max_output_tokens=output,
-        thinking_tokens=turn.settings.thinking_tokens,
-        retry_count=retry_count,
-        retry_reason=reason,
-    )
-    for processor in turn.before:
-        step = await processor.process_input_step(step)
-    return step
-
-
-def room(model: ModelInfo, settings: AgentSettings, fixed: int) -> tuple[int, int | None]:
-    """(tokens that an answer may have, tokens that are left for memory and messages; None where the model's window
-    is not known). `fixed` are the tokens of system prompt and tools."""
-    output = settings.max_output_tokens or min(model.max_output or DEFAULT_OUTPUT, DEFAULT_OUTPUT * 4)
-    if model.context_window is None:
-        return output, None
-    return output, max(0, model.context_window - min(output, model.context_window // 4) - fixed)
-
-
-def _request(turn: Turn, step: StepInput) -> Request:
-    tail = list(step.tail)
-    if step.retry_reason:
-        tail.append(f"Your last answer to this was not accepted: {step.retry_reason} Answer again.")
-    return Request(
-        model=step.model,
-        system=step.system,
-        messages=step.messages if turn.model.images else unseen(step.messages),
-        tools=step.tools,
-        tool_choice=step.tool_choice,
-        tail="\n\n".join(t for t in tail if t),
-        max_output_tokens=step.max_output_tokens,
-        temperature=step.temperature,
-        thinking_tokens=step.thinking_tokens,
-    )
-
-
-async def _stream(turn: Turn, step: StepInput, request: Request, done: list[Completed]) -> AsyncGenerator[Event, None]:
-    """The model's answer; transient failures are waited out, visibly, and the request is made again."""
-    clock = turn.store.clock
-    filters = [p for p in turn.after if overrides(p, "process_output_stream")]
-    attempt, recovered, empty = 0, False, False
-    while True:
-        counted = count_request(turn, request)
-        yield StepStarted(turn.step, turn.model.full_name, counted)
-        started = clock.monotonic()
-        turn.streamed, turn.thinking = [], []
-        try:
-            _must_fit(turn.model, counted)
-            stream = cast("AsyncGenerator[StreamEvent, None]", turn.provider.stream(request))
-            async with contextlib.aclosing(stream) as chunks:
-                async for chunk in chunks:
-                    shown: StreamEvent | None = chunk
-                    for processor in filters:
-                        if shown is not None:
-                            shown = processor.process_output_stream(shown)
-                    match shown:
-                        case TextChunk(text):
-                            turn.streamed.append(text)
-                            yield TextDelta(text)
-                        case ThinkingChunk(text):
-                            turn.thinking.append(text)
-                            yield ThinkingDelta(text)
-                        case ToolCallChunk(call_id, name, text):
-                            yield ToolCallDelta(call_id, name, text)
-                        case _:
-                            pass
-                    if isinstance(chunk, Completed):
-                        done[:] = [chunk]
-            if not done:
-                raise ProviderError("The answer broke off before its end.", code="stream_cut", retryable=True)
-            if not done[0].parts and done[0].stop_reason == "end":
-                raise ProviderError(
-                    "The model gave an empty answer. Ask again, or choose another model with /model.",
-                    code="empty",
-                    retryable=not empty,
-                )
-            await turn.store.write(
-                message_store.add_step,
-                id=turn.store.ids.new(),
-                thread_id=turn.thread_id,
-                purpose="actor",
-                model=turn.model.full_name,
-                usage=done[0].usage,
-                now=clock.now(),
-                counted_tokens=counted,
-                duration_ms=round((clock.monotonic() - started) * 1000),
-                stop_reason=done[0].stop_reason,
-            )
-            return
-        except ProviderError as e:
-            done.clear()
-            empty = empty or e.code == "empty"
-            if e.code == "context_too_long" and not recovered:
-                recovered = True
-                if await turn.engine.observe_now():
-                    step = await _step_input(turn, step.tool_choice == "none", step.retry_count, step.retry_reason)
-                    request = _request(turn, step)
-                    yield StepDiscarded(turn.step, "the request was too long: memory has observed what was pending")
-                    continue
-            attempt += 1
-            if not retry.should_retry(e, attempt):
-                raise
-            delay = retry.delay(attempt, e.retry_after, turn.random.random)
-            if turn.streamed or turn.thinking:
-                yield StepDiscarded(turn.step, e.message)
-                turn.streamed, turn.thinking = [], []
-            yield RetryScheduled(attempt, retry.MAX_ATTEMPTS, delay, e.message)
-            try:
-                await clock.sleep(delay)
-            except asyncio.CancelledError:
-                if not turn.interrupted:
-                    raise
-                task = asyncio.current_task()
-                if task is not None:
-                    task.uncancel()
-                raise e from None  # Esc while waiting: the failure itself is the end
-
-
-def _must_fit(model: ModelInfo, tokens: int) -> None:
-    """Raises `ProviderError` for a request above the model's window, before it is sent. The embedded model shortens
-    what it is sent by itself."""
-    if model.context_window is not None and tokens > model.context_window and not model.small:
-        raise ProviderError(
-            f"The request has {tokens:,} tokens, {model.full_name} takes {model.context_window:,}: it was not sent. "
-            "Ask for less at once, or choose a model with a larger window with /model.",
-            code="context_too_long",
-        )
-
-
-def count_request(turn: Turn, request: Request) -> int:
-    """Our own count of a request's input tokens; message numbers are those stored when they were made."""
-    counter = turn.counter
-    system = sum(b.tokens or counter.count(b.text) for b in request.system)
-    messages = sum(m.tokens for m in request.messages)
-    tail = counter.count(request.tail) if request.tail else 0
-    return system + messages + turn.toolbox.count(counter, request.tools) + tail
-
-
-# --- messages -------------------------------------------------------------------------------------------
-
-
-def _message(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
-    counted = count_parts(turn.counter, parts)
-    return Message(
-        id=turn.store.ids.new(),
-        thread_id=turn.thread_id,
-        resource_id=turn.resource_id,
-        role=role,
-        parts=tuple(parts),
-        created_at=turn.store.clock.now(),
-        tokens=message_tokens(counted),
-        part_tokens=counted,
-        token_counter=turn.counter.name,
-        state="provisional" if turn.guarded else "saved",
-    )
-
-
-async def _append(turn: Turn, message: Message) -> Message:
-    """Make a message durable, then known. An interrupt that comes in between waits for both."""
-    paths = touched_paths(message, turn)
-
-    def append(db: Database) -> Message:
-        turn.require(db)
-        task_id = claims.active(db, message.thread_id, message.thread_id, turn.owner)
-        return message_store.append(db, dataclasses.replace(message, task_id=task_id), paths=paths)
-
-    write = asyncio.ensure_future(turn.store.write(append))
-    cancelled = False
-    while not write.done():
-        try:
-            await asyncio.shield(write)
-        except asyncio.CancelledError:
-            cancelled = True
-    saved = write.result()
-    turn.messages.append(saved)
-    turn.engine.add(saved)
-    if saved.role == "assistant":
-        turn.streamed, turn.thinking = [], []
-        turn.open_calls, turn.results = saved.tool_calls, []
-    if cancelled:
-        raise asyncio.CancelledError
-    return saved
-
-
-async def _save(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
-    return await _append(turn, _message(turn, role, parts))
-
-
-async def _last_user(turn: Turn) -> Message:
-    found = await turn.store.read(message_store.last_of_user, turn.thread_id)
-    if found is None:
-        raise SaktiError("There is nothing to ask again.", code="nothing")
-    return found
-
-
-async def _save_results(turn: Turn) -> Message:
-    have = {r.call_id for r in turn.results}
-    results = [*turn.results, *(interrupted_result(c) for c in turn.open_calls if c.id not in have)]
-    order = {c.id: i for i, c in enumerate(turn.open_calls)}
-    results.sort(key=lambda r: order[r.call_id])
-    images = [image for r in results for image in turn.toolbox.images.pop(r.call_id, ())]
-    turn.open_calls = ()
-    return await _save(turn, "tool", [*results, *images])
-
-
-async def _keep_unfinished(turn: Turn, marker: str = "interrupted") -> list[Message]:
-    """What was streamed but not saved becomes a message; calls without a result get one that says so."""
-    saved: list[Message] = []
-    if turn.streamed or (turn.thinking and marker):
-        parts: list[Part] = []
-        if turn.thinking:
-            parts.append(ThinkingPart("".join(turn.thinking)))
-        if turn.streamed:
-            parts.append(TextPart("".join(turn.streamed)))
-        if marker:
-            parts.append(MarkerPart(marker))
-        if turn.streamed:
-            saved.append(await _save(turn, "assistant", parts))
-        turn.streamed, turn.thinking = [], []
-    if turn.open_calls:
-        saved.append(await _save_results(turn))
-    return saved
-
-
-def touched_paths(message: Message, turn: Turn) -> list[str]:
-    """The paths that a message's calls name, as the workspace writes them."""
-    out: dict[str, None] = {}
-    for call in message.tool_calls:
-        out |= dict.fromkeys(turn.toolbox.touched(call))
-    return list(out)
-
-
-async def _confirm(turn: Turn) -> None:
-    if turn.guarded:
-        await turn.store.write(message_store.confirm, [m.id for m in turn.messages])
-
-
-async def _finish(turn: Turn) -> None:
-    text = next((m.text for m in reversed(turn.messages) if m.role == "assistant"), "")
-    result = TurnResult(turn.thread_id, tuple(turn.messages), text)
-    for processor in turn.after:
-        result = await processor.process_output_result(result)
-    await _confirm(turn)
-    for message_id, metadata in result.metadata.items():
-        await turn.store.write(message_store.add_metadata, message_id, metadata)
-    await turn.store.write(thread_store.touch, turn.thread_id, turn.store.clock.now())
+def _parts(turn: Turn, completed: Completed) -> tuple[Part, ...]:
+    """The parts of an answer as they are kept, marked where it was cut."""
+    if completed.stop_reason != "length":
+        turn.cut, turn.cut_at = 0, 0
+        return completed.parts
+    written = completed.usage.output_tokens or sum(keeping.message(turn, "assistant", completed.parts).part_tokens)
+    turn.cut, turn.cut_at = turn.cut + 1, max(1, written)
+    *parts, last = completed.parts or (TextPart(""),)
+    if isinstance(last, ToolCallPart) and not last.arguments:
+        last = dataclasses.replace(last, arguments=None, raw=last.raw[:CUT_CALL_KEPT])
+    return (*parts, last, MarkerPart(CUT, f"at {turn.cut_at:,} tokens"))

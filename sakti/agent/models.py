@@ -36,6 +36,7 @@ class Models:
         self._config, self._env, self._emit = config, env, emit
         self._background: dict[str, Provider] = {}
         self._learned = False
+        self._learning = asyncio.Lock()
 
     async def select(self, flag: str | None) -> None:
         """Choose the actor and say which and why; nobody to answer is said too, and is no error."""
@@ -71,18 +72,14 @@ class Models:
         settings = self._config.providers.get(name)
         known = {m.name: m for m in await provider.models()} if name in WITHOUT_PRICES else {}
         info = known.get(model) or ModelInfo(model, name, context_window=settings.context_window if settings else None)
-        info = replace(info, images=self._takes_images(name))
+        if name not in WITHOUT_PRICES:
+            from sakti.providers import facts
+
+            info = replace(info, images=facts.takes_images(name, model, settings))
         old, self.provider, self.info, self._learned = self.provider, provider, info, False
         if old is not None:
             await old.close()
         self._say(reason)
-
-    def _takes_images(self, provider: str) -> bool:
-        from sakti.providers import accepts
-
-        settings = self._config.providers.get(provider)
-        told = settings.images if settings else None
-        return accepts.images(provider) if told is None else told
 
     def _say(self, reason: str) -> None:
         assert self.info is not None
@@ -90,17 +87,62 @@ class Models:
         self._emit(self.said)
 
     async def learn(self) -> ModelInfo:
-        """The actor with its window, looked up once, before its first request: the price list is slow to load."""
+        """The actor with all that is known of it, looked up once, before its first request: the price list is slow to
+        load, and a server that is not the provider's own is asked how much of the model it serves. Where nobody knows
+        the window a small one is assumed, and that is said."""
         assert self.info is not None
-        if not self._learned and self.info.context_window is None and self.info.provider not in WITHOUT_PRICES:
-            from sakti.providers import registry
-
-            self._learned = True
-            found = await asyncio.to_thread(registry.model_info, self.info.full_name, self._config.providers)
-            if found.context_window is not None:
-                self.info = replace(found, small=self.info.small, images=self.info.images)
-                self._say(self.said.reason if self.said else "")
+        async with self._learning:
+            if not self._learned and self.info.provider not in WITHOUT_PRICES:
+                await self._learn(self.info)
         return self.info
+
+    async def _learn(self, info: ModelInfo) -> None:
+        from sakti.providers import facts
+
+        assert self.provider is not None
+        settings = self._config.providers.get(info.provider)
+        found = await asyncio.to_thread(facts.known, info.provider, info.name, settings)
+        given = settings is not None and settings.context_window is not None
+        self._learned = True
+        if not given and (self.provider.elsewhere or found.context_window is None or found.max_output is None):
+            served = await self.provider.served(info.name)
+            self._learned = served is not None  # else it is asked again before the next turn
+            if served is not None:
+                found = await asyncio.to_thread(facts.known, info.provider, info.name, settings, served)
+        if found.context_window is None:
+            found = replace(found, context_window=facts.ASSUMED_WINDOW, assumed=True)
+            if self._learned:
+                self._emit(Notice("warning", "Window not known", facts.assumption(found)))
+        changed = found.context_window != info.context_window
+        self.info = replace(found, small=info.small)
+        if changed:
+            self._say(self.said.reason if self.said else "")
+
+    async def fallback(self) -> tuple[Provider, ModelInfo] | None:
+        """The model that answers when the actor stays overloaded, with its provider; None where none is named, or it is
+        the actor."""
+        from sakti.providers import facts, registry
+
+        name = self._config.fallback_model
+        if not name or self.info is None:
+            return None
+        full_name = await registry.complete(name, self._env, self._config.providers)
+        if full_name == self.info.full_name:
+            return None
+        provider, model = self.background(full_name)
+        if provider is None or model is None:
+            return None
+        owner = full_name.partition("/")[0]
+        if owner in WITHOUT_PRICES:
+            return provider, next((m for m in await provider.models() if m.name == model), ModelInfo(model, owner))
+        settings = self._config.providers.get(owner)
+        served = await provider.served(model) if provider.elsewhere else None
+        return provider, await asyncio.to_thread(facts.known, owner, model, settings, served)
+
+    def correct(self, info: ModelInfo) -> None:
+        """What an answer has shown of the actor: a smaller window, a smaller maximum of output."""
+        if self.info is not None and self.info.full_name == info.full_name:
+            self.info = info
 
     def observing(self) -> str | None:
         """The model that observes where no setting names one: the provider's small one, or the actor's own where
@@ -112,6 +154,15 @@ class Models:
         settings = self._config.providers.get(self.info.provider)
         elsewhere = (settings and settings.base_url) or self._env.get(f"{self.info.provider.upper()}_BASE_URL")
         return self.info.full_name if elsewhere else registry.small_model(self.info.full_name)
+
+    def fit(self, full_name: str | None) -> bool:
+        """Whether a model that nobody named may observe: one that was found unfit may not."""
+        from sakti.providers import facts
+
+        if full_name is None or (self.info is not None and self.info.small):
+            return full_name is None
+        provider, _, model = full_name.partition("/")
+        return facts.family(provider, model).observes is not False
 
     def background(self, full_name: str | None) -> tuple[Provider | None, str | None]:
         """Provider and name of a model that works in the background; the actor's provider where it is the same, so

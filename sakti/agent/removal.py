@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sakti.core import resources
 from sakti.core.errors import StoreError
 from sakti.store import purging, thread_removal, vacuuming
+from sakti.store.text_registry import leaving_all
 
 if TYPE_CHECKING:
     from sakti.core.types import Json
@@ -59,7 +60,7 @@ async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = Fals
     nothing else goes either, but for what a purge left that did not come to its end."""
     found = Purged(store.path)
     found.threads = await store.read(thread_removal.deleted, before=before)
-    found.tasks = await store.read(purging.deleted_tasks, before=before)
+    found.tasks = leaving_all(await store.read(purging.deleted_tasks, before=before))
     named = [n for c in found.threads for n in await store.read(purging.named_files, c.thread.id)]
     found.files = [p for n in named if (p := _own_file(n)) is not None]
     found.copies = [] if keep_copies or found.empty else purging.copies(store.path)

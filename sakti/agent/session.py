@@ -235,7 +235,7 @@ class Session:
         await self._warm_counter()
         if self.provider is not None:
             await self.provider.warm()
-            await self.models.learn()
+            await self.learn()
         if self._store is not None and self._toolbox is None:
             made = await asyncio.to_thread(assembly.make_toolbox, self)
             if self._toolbox is None:
@@ -277,6 +277,14 @@ class Session:
     def model(self) -> ModelChanged | None:
         """Which model answers, and why."""
         return self.models.said
+
+    async def learn(self) -> ModelInfo:
+        """The actor with all that is known of it; memory goes by its window from then on."""
+        before = self.models.info
+        info = await self.models.learn()
+        if info is not before and self._engine is not None:
+            self._engine.observe_with(*assembly.make_observers(self))
+        return info
 
     async def set_model(self, name: str) -> None:
         """Change the model for what follows. Raises `NoModelError` for a name that means nothing."""
@@ -464,9 +472,9 @@ class Session:
             self._system_blocks = (Block("system", text, edge=True, tokens=self.counter.count(text)),)
         return self._system_blocks
 
-    def moving(self) -> tuple[str, ...]:
-        """What changes from step to step: the hour, the folder, git."""
-        return (moving_facts(self.git, self.toolbox.bench.cwd, self.clock.now()),)
+    def facts(self) -> dict[str, str]:
+        """What changes from step to step, by name: the hour, the folder, git."""
+        return moving_facts(self.git, self.toolbox.bench.cwd, self.clock.now())
 
     def own_paths(self) -> tuple[Path, ...]:
         """What belongs to sakti itself and no tool may touch: its folders, the database and what SQLite keeps by it."""

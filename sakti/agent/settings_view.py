@@ -18,6 +18,7 @@ AT_ONCE = frozenset(
     {
         *("mode", "approval.mode", "ui.theme", "ui.sidebar_width", "ui.reduced_motion", "ui.notify"),
         *("agent.max_steps", "agent.max_output_tokens", "agent.thinking_tokens", "agent.max_processor_retries"),
+        *("agent.effort", "agent.max_seconds", "agent.max_tokens", "agent.max_usd", "fallback_model"),
     }
 )
 
@@ -71,6 +72,9 @@ def as_toml(value: Any) -> str:
         return ""
     if isinstance(value, tuple):
         return f"[{', '.join(as_toml(v) for v in value)}]"  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, dict):
+        pairs = (f"{json.dumps(k)} = {as_toml(v)}" for k, v in value.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return f"{{{', '.join(pairs)}}}"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from sakti.core.text import sanitise
 from sakti.core.types import (
+    ContextPart,
     FilePart,
     ImagePart,
     MarkerPart,
@@ -71,7 +72,7 @@ def _when(time_ms: int) -> str:
 
 
 def _said(message: Message) -> bool:
-    return message.role != "system" and any(not isinstance(p, ThinkingPart) for p in message.parts)
+    return message.role != "system" and any(not isinstance(p, ThinkingPart | ContextPart) for p in message.parts)
 
 
 # --- Markdown ---------------------------------------------------------------------------------------------
@@ -118,7 +119,7 @@ def _part_markdown(part: Part) -> str:
             return f"[image {sanitise(name or kind)}]"
         case MarkerPart(kind, text):
             return f"*{sanitise(kind)}* {sanitise(text)}".strip()
-        case ThinkingPart():
+        case ThinkingPart() | ContextPart():
             return ""
 
 
@@ -219,7 +220,7 @@ def _part_html(part: Part) -> str:
             return _folded(f"{name} {'failed' if is_error else 'gave'}", content)
         case FilePart(path, text):
             return _folded(path, text)
-        case ThinkingPart():
+        case ThinkingPart() | ContextPart():
             return ""
         case _:
             return f"<p>{html.escape(_part_markdown(part))}</p>"

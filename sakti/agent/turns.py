@@ -74,7 +74,7 @@ class Turns:
         length = sum(len(p.text) for p in parts if isinstance(p, TextPart | FilePart))
         if length < LONG:
             return
-        info = await self.session.models.learn()
+        info = await self.session.learn()
         if info.context_window is None or length < info.context_window:
             return
         tokens = sum(await asyncio.to_thread(count_parts, self.session.counter, parts))
@@ -215,7 +215,7 @@ class Turns:
 
         session = self.session
         assert session.thread is not None and session.provider is not None
-        info = await session.models.learn()
+        info = await session.learn()
         memory, limiter = MemoryProcessor(session.engine), TokenLimiter(session.counter)
         before, after, guarded = loop.hooks(memory, limiter, session.processors)
         return loop.Turn(
@@ -228,7 +228,9 @@ class Turns:
             thread_id=session.thread.id,
             resource_id=session.resource_id,
             system=session.system(),
-            tail=session.moving,
+            facts=session.facts,
+            fallback=session.models.fallback,
+            correct=session.models.correct,
             inbox=self.inbox,
             settings=session.config.agent,
             before=before,

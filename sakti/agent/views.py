@@ -234,7 +234,7 @@ class Views:
         for message in prepared.messages:
             label = str(message.metadata.get("synthetic") or message.role)  # a reminder is nobody's words
             out.append(ContextBlock("message", label, message.tokens, plain_text(message.parts), False))
-        tail = "\n\n".join((*session.moving(), *prepared.tail))
+        tail = "\n".join((*session.facts().values(), *prepared.tail))
         out.append(ContextBlock("tail", "what moves", counter.count(tail), tail, False))
         return out
 

@@ -138,15 +138,14 @@ def describe(root: Path) -> str:
     return f"Workspace: {root}\nSystem: {platform.system()} {platform.release()}, {platform.machine()}"
 
 
-def moving_facts(git: GitState | None, cwd: Path, now_ms: int) -> str:
-    """What changes from step to step, for the tail of the request."""
+def moving_facts(git: GitState | None, cwd: Path, now_ms: int) -> dict[str, str]:
+    """What changes from step to step, by name."""
     day = time.strftime("%A, %d %B %Y, %H:%M", time.localtime(now_ms / 1000))
-    lines = [f"Now: {day}", f"Current folder: {cwd}"]
+    facts = {"now": f"Now: {day}", "folder": f"Current folder: {cwd}"}
     if git is not None:
-        lines.append(
-            f"Git: on {git.branch}, {git.changed} changed paths" if git.changed else f"Git: on {git.branch}, clean"
-        )
-    return "\n".join(lines)
+        state = f"{git.changed} changed paths" if git.changed else "clean"
+        facts["git"] = f"Git: on {git.branch}, {state}"
+    return facts
 
 
 def local_timezone() -> str:

@@ -21,6 +21,7 @@ from sakti.core.errors import SaktiError
 from sakti.core.tokens import estimate_tokens
 from sakti.core.types import Json, Message, Part, TextPart, ToolCallPart, ToolResultPart
 from sakti.memory import dates, parse, policy
+from sakti.providers import facts
 from sakti.store.database import Store
 
 UNDEFINED: Json = {"$undefined": True}
@@ -214,7 +215,7 @@ def _parsed(result: parse.Parsed, expected: Json, *, reflector: bool) -> tuple[J
 def _auto_ttl(model: Json | None) -> int:
     model = model or {}
     options = model.get("providerOptions", {}).get("openai", {})
-    return policy.resolve_auto_activation_ttl(
+    return facts.resolve_auto_activation_ttl(
         model.get("provider"), model.get("modelId"), options.get("promptCacheRetention")
     )
 

@@ -36,6 +36,7 @@ from sakti.core.types import (
     ToolResultPart,
 )
 from sakti.memory.engine import MemoryEngine, Prepared
+from sakti.providers import facts
 from sakti.providers.scripted import ScriptedProvider
 from sakti.store import memory_rows, messages, threads
 
@@ -281,7 +282,8 @@ class Window:
         async def work() -> Prepared:
             if step == 0:
                 provider, _, name = (model or "scripted/demo").partition("/")
-                await self.engine.begin_turn(provider=provider, model=name)
+                ttl = facts.resolve_auto_activation_ttl(provider, name)
+                await self.engine.begin_turn(provider=provider, model=name, cache_ttl=ttl)
                 ACT.set(Act(self.number, "step", next(self.stage.acts)))
             self._anew = False
             started = time.thread_time()

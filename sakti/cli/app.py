@@ -64,13 +64,18 @@ def run(
     mode: Mode = None,
     output: Annotated[str, typer.Option("--output", help="text, json or stream-json.")] = "text",
     max_steps: Annotated[int | None, typer.Option("--max-steps", min=1, help="Model calls at most.")] = None,
+    max_seconds: Annotated[float | None, typer.Option("--max-seconds", help="Seconds at most.")] = None,
+    max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="Tokens at most, in and out.")] = None,
+    max_usd: Annotated[float | None, typer.Option("--max-usd", help="US dollars at most.")] = None,
+    effort: Annotated[str | None, typer.Option("--effort", help="off, low, medium or high: thinking.")] = None,
     continue_last: Annotated[bool, typer.Option("--continue", "-c", help="Go on with the last thread.")] = False,
     resume: Annotated[str | None, typer.Option("--resume", metavar="THREAD", help="Go on with this thread.")] = None,
     set_: Set = None,
     no_save: NoSave = False,
     debug: Annotated[bool, typer.Option("--debug", help="Write every decision to the log file.")] = False,
 ) -> None:
-    """Answer one prompt without a screen. Exit: 0 answered, 1 model failed, 2 usage, 3 limit, 4 refused, 5 no model."""
+    """Answer one prompt without a screen. Exit: 0 answered, 1 model failed, 2 usage, 3 limit, 4 refused, 5 no model,
+    6 answer cut."""
     import sys
 
     from sakti import headless
@@ -82,7 +87,9 @@ def run(
     if not prompt.strip():
         common.fail('there is nothing to ask. Write `sakti run "PROMPT"` or pipe text in.', common.USAGE)
     with common.plain_errors():
-        overrides = [*(set_ or ()), *([f"agent.max_steps={max_steps}"] if max_steps else [])]
+        given = {"max_steps": max_steps, "max_seconds": max_seconds, "max_tokens": max_tokens, "max_usd": max_usd}
+        overrides = [*(set_ or ()), *(f"agent.{name}={value}" for name, value in given.items() if value is not None)]
+        overrides += [f'agent.effort="{effort}"'] if effort else []
         chosen = common.options(
             overrides=overrides,
             model=model,

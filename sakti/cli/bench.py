@@ -299,7 +299,8 @@ def repair(
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Run those that the log has, too.")] = False,
     overrides: Annotated[
-        list[str] | None, typer.Option("-o", metavar="KEY=VALUE", help="A setting, as for `sakti run`.")
+        list[str] | None,
+        typer.Option("-o", metavar="KEY=VALUE", help="A setting, as agent.max_usd=1 for a limit of price."),
     ] = None,
     json_: Json = False,
 ) -> None:

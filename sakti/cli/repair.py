@@ -118,7 +118,12 @@ def _row(result: Result) -> str:
     return f"{figures}{'  from the log' if result.logged else ''}  {one_line(result.reason, 200)}{ended}".rstrip()
 
 
-_ENDS = {"limit": "at the limit of steps", "time": "at the limit of time", "repetition": "going in circles"}
+_ENDS = {
+    "limit": "at a limit",
+    "time": "at the limit of time",
+    "length": "answer cut",
+    "repetition": "going in circles",
+}
 
 
 def _say_total(total: Json) -> None:

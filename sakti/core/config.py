@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeAlias
 
 from sakti.core.errors import ConfigError
 from sakti.core.provider_settings import ProviderSettings
+from sakti.core.types import Effort
 
 ApprovalMode: TypeAlias = Literal["plan", "ask", "edits", "auto"]
 APPROVAL_MODES: tuple[ApprovalMode, ...] = ("plan", "ask", "edits", "auto")  # from strict to free
@@ -32,11 +33,13 @@ MAX_OUTPUT_TOKENS = 100_000  # of an Observer's or a Reflector's answer
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """How a model that works for memory is asked; what it does not take is left out. Tokens; None: the API's own."""
+    """How a model that works for memory is asked; what it does not take is left out. Tokens; None: the API's own.
+    `extra` goes into the body of the request as it stands."""
 
     temperature: float | None = None
     max_output_tokens: int = MAX_OUTPUT_TOKENS
     thinking_tokens: int | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,16 @@ class ApprovalSettings:
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
+    """`effort`: how much a model that thinks shall think; `thinking_tokens`: the budget of those that take a number,
+    where it is not to follow from that. `max_output_tokens`: of one answer, None: the model's own maximum. What one
+    turn may take: `max_steps` model calls, `max_seconds`, `max_tokens` (in and out of all its calls), `max_usd`; None:
+    no limit."""
+
     max_steps: int = 200
+    max_seconds: float | None = None
+    max_tokens: int | None = None
+    max_usd: float | None = None
+    effort: Effort = "medium"
     max_output_tokens: int | None = None
     thinking_tokens: int | None = None
     max_processor_retries: int = 3
@@ -137,7 +149,10 @@ class StoreSettings:
 
 @dataclass(frozen=True, slots=True)
 class Config:
+    """`fallback_model` answers the rest of a turn when `model` stays overloaded; also written model.fallback."""
+
     model: str | None = None
+    fallback_model: str | None = None
     mode: str = "default"
     memory: MemorySettings = field(default_factory=MemorySettings)
     approval: ApprovalSettings = field(default_factory=ApprovalSettings)
@@ -149,6 +164,10 @@ class Config:
 
 # What a project's own file may set. Nothing in it can run code, send text elsewhere or loosen an approval:
 # a repository that was just cloned is not yet to be trusted.
+# Other ways to write a setting: `[model] name =, fallback =`.
+_ALIASES = {"model.name": "model", "model.fallback": "fallback_model"}
+# What only the program may say in the body of a request.
+_NOT_EXTRA = ("messages", "input", "system", "instructions", "model", "stream")
 PROJECT_MAY_SET = ("agent.max_steps", "mode", "approval.mode", "approval.ask", "approval.deny")
 
 
@@ -156,7 +175,8 @@ def project_may_set(name: str) -> bool:
     if name in PROJECT_MAY_SET:
         return True
     # who opens a project must not lose a day's work because its file says that nothing is kept
-    return name.startswith("memory.") and not name.endswith(".model") and name != "memory.read_only"
+    ending = name.rpartition(".")[2]
+    return name.startswith("memory.") and ending != "model" and ".extra" not in name and name != "memory.read_only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +211,7 @@ def load(
         if origin == str(project_file) and name in ("approval.ask", "approval.deny"):
             value = [*_get(config, name), *_as_list(value)]
         config = replace_setting(config, name, value, origin)
-        origins[name] = origin
+        origins[_ALIASES.get(name, name)] = origin
     check(config)
     return Loaded(config, origins, tuple(warnings))
 
@@ -235,7 +255,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in table.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and key != "extra":
             yield from _flatten(typing.cast("dict[str, Any]", value), f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
@@ -261,7 +281,7 @@ def names(kind: type = Config, prefix: str = "") -> Iterator[str]:
 
 def replace_setting(config: Config, name: str, value: Any, origin: str = "setting") -> Config:
     """`config` with one dotted name set; the value is checked against the field's type."""
-    return _replace(config, name.split("."), value, name, origin)
+    return _replace(config, _ALIASES.get(name, name).split("."), value, name, origin)
 
 
 def _replace(node: Any, path: list[str], value: Any, name: str, origin: str) -> Any:
@@ -272,16 +292,19 @@ def _replace(node: Any, path: list[str], value: Any, name: str, origin: str) -> 
         hint = f" Did you mean {near[0]}?" if near else " `sakti config` lists them."
         raise ConfigError(f"{origin}: there is no setting {name!r}.{hint}")
     if head == "providers" and isinstance(node, Config):
-        if len(rest) != 2:
+        if len(rest) != 2 and rest[1:2] != ["extra"]:
             raise ConfigError(f"{origin}: write it as providers.NAME.SETTING, for example providers.ollama.base_url.")
         current = node.providers.get(rest[0], ProviderSettings())
-        changed = _replace(current, [rest[1]], value, name, origin)
+        changed = _replace(current, rest[1:], value, name, origin)
         return dataclasses.replace(node, providers={**node.providers, rest[0]: changed})
     child = getattr(node, head)
     if dataclasses.is_dataclass(child):
         if not rest:
             raise ConfigError(f"{origin}: {name} is a group of settings; name one of them.")
         return dataclasses.replace(node, **{head: _replace(child, rest, value, name, origin)})
+    if rest and isinstance(child, Mapping):
+        inner = typing.cast("Mapping[str, Any]", child)
+        return dataclasses.replace(node, **{head: {**inner, ".".join(rest): value}})
     if rest:
         raise ConfigError(f"{origin}: there is no setting {name!r}. `sakti config` lists them.")
     return dataclasses.replace(node, **{head: _coerce(value, hints[head], name, origin)})
@@ -300,6 +323,9 @@ def _coerce(value: Any, hint: Any, name: str, origin: str) -> Any:
             return value
     elif origin_type is tuple:
         return tuple(str(v) for v in _as_list(value))
+    elif origin_type is Mapping:
+        if isinstance(value, dict):
+            return typing.cast("dict[str, Any]", value)
     elif hint is type(None):
         if value is None or value == "none":
             return None
@@ -315,6 +341,8 @@ def _coerce(value: Any, hint: Any, name: str, origin: str) -> Any:
 
 
 def _describe(hint: Any) -> str:
+    if typing.get_origin(hint) is Mapping:
+        return "a table, as in {top_k = 40}"
     if typing.get_origin(hint) is Literal:
         return " or ".join(
             repr(option).lower() if isinstance(option, bool) else repr(option) for option in typing.get_args(hint)
@@ -349,6 +377,9 @@ def flat(config: Config) -> dict[str, Any]:
 def check(config: Config) -> None:
     """Refuse settings that contradict each other, naming both."""
     memory = config.memory
+    _check_limits(config.agent)
+    for provider, own in config.providers.items():
+        _check_extra(f"providers.{provider}.extra", own.extra)
     observation, reflection = memory.observation, memory.reflection
     if memory.working_memory.schema is not None and memory.working_memory.template is not None:
         raise ConfigError(
@@ -402,7 +433,26 @@ def check(config: Config) -> None:
         )
 
 
+def _check_limits(agent: AgentSettings) -> None:
+    for name, value in (
+        ("max_steps", agent.max_steps),
+        ("max_seconds", agent.max_seconds),
+        ("max_tokens", agent.max_tokens),
+        ("max_usd", agent.max_usd),
+        ("max_output_tokens", agent.max_output_tokens),
+    ):
+        if value is not None and value <= 0:
+            raise ConfigError(f'agent.{name} = {value} must be above 0; "none" is no limit.')
+
+
+def _check_extra(name: str, extra: Mapping[str, Any]) -> None:
+    for key in _NOT_EXTRA:
+        if key in extra:
+            raise ConfigError(f"{name} may not set {key!r}: that is what a request is made of.")
+
+
 def _check_model_settings(name: str, settings: ModelSettings) -> None:
+    _check_extra(f"{name}.extra", settings.extra)
     if settings.temperature is not None and not 0 <= settings.temperature <= 2:
         raise ConfigError(f"{name}.temperature = {settings.temperature} must be from 0 to 2.")
     if not 1_000 <= settings.max_output_tokens <= MAX_OUTPUT_TOKENS:

@@ -42,9 +42,11 @@ class StoreError(SaktiError):
 
 class ProviderError(SaktiError):
     """A model call that failed. `code` is one of: authentication, invalid_request, context_too_long,
-    not_found, rate_limit, overloaded, server, connection, timeout, stream_cut, refused.
+    output_too_long, not_found, rate_limit, overloaded, server, connection, unreachable, unknown_host, certificate,
+    not_a_model, timeout, stream_cut, empty, endless, refused.
 
-    `retry_after` is what the provider asked for, in seconds.
+    `retry_after` is what the provider asked for, in seconds. In tokens, where it said so: `output_limit` is what this
+    answer may have, `max_output` what the model can write at most, `window` its window.
     """
 
     title = "The model did not answer"
@@ -62,6 +64,9 @@ class ProviderError(SaktiError):
     ) -> None:
         super().__init__(message, title=title, code=code, retryable=retryable)
         self.retry_after = retry_after
+        self.output_limit: int | None = None
+        self.max_output: int | None = None
+        self.window: int | None = None
         self.status = status
 
 

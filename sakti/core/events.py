@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 from sakti.core.types import Json, Message, Thread, ToolCallPart, ToolResultPart, Usage
 
 TurnStatus: TypeAlias = Literal[
-    "answered", "interrupted", "error", "limit", "tripwire", "repetition", "refused", "no_model"
+    "answered", "interrupted", "error", "limit", "length", "tripwire", "repetition", "refused", "no_model"
 ]
 Severity: TypeAlias = Literal["information", "warning", "error"]
 

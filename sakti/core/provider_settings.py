@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +13,7 @@ class ProviderSettings:
 
     `timeout` is how long, in seconds, a stream may stay silent. `context_window` in tokens, for servers that
     do not tell. `images`: whether the models take images, where that is not what the provider's name says.
+    `extra` goes into the body of every request as it stands.
     """
 
     api: Literal["auto", "chat", "responses", "anthropic"] = "auto"
@@ -20,3 +22,4 @@ class ProviderSettings:
     timeout: float = 120.0
     context_window: int | None = None
     images: bool | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -18,6 +18,7 @@ from importlib import resources
 from typing import Protocol
 
 from sakti.core.types import (
+    ContextPart,
     FilePart,
     ImagePart,
     MarkerPart,
@@ -176,6 +177,8 @@ def count_part(counter: Counter, part: Part) -> int:
     match part:
         case TextPart(text) | ThinkingPart(text):
             return counter.count(text)
+        case ContextPart():
+            return counter.count(part.text) + MESSAGE_OVERHEAD
         case ToolCallPart(name=name, arguments=arguments, raw=raw):
             body = raw if arguments is None else json.dumps(arguments, ensure_ascii=False)
             return counter.count(name) + counter.count(body) + CALL_OVERHEAD

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 
@@ -14,6 +14,9 @@ DEEPEST = 64  # levels of a call's arguments
 Json: TypeAlias = dict[str, Any]
 Role: TypeAlias = Literal["user", "assistant", "tool", "system"]
 MessageState: TypeAlias = Literal["provisional", "saved", "withheld"]
+ThinkingKind: TypeAlias = Literal["", "budget", "adaptive", "effort"]  # how a model is asked to think; "": not at all
+Effort: TypeAlias = Literal["off", "low", "medium", "high"]
+ImageRule: TypeAlias = Literal["", "anthropic", "openai", "gemini"]  # by whose formula images are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +27,13 @@ class TextPart:
 @dataclass(frozen=True, slots=True)
 class ThinkingPart:
     """Reasoning of a model. `opaque` is what its provider needs back unchanged: a signature,
-    an encrypted reasoning item. `provider` says whose it is; no other provider is sent it."""
+    an encrypted reasoning item. `provider` and `model` say whose it is; no other model is sent it. An empty model is
+    that of a message from before it was noted."""
 
     text: str
     provider: str = ""
     opaque: Json = field(default_factory=dict[str, Any])
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +123,21 @@ class MarkerPart:
     text: str = ""
 
 
-Part: TypeAlias = TextPart | ThinkingPart | ToolCallPart | ToolResultPart | ImagePart | FilePart | MarkerPart
+@dataclass(frozen=True, slots=True)
+class ContextPart:
+    """Moving facts that the model is told along with a message (the time, the folder, git, the task), by name: sent
+    with it for as long as it is in the window, byte for byte. Nobody's words: not shown, not searched, not observed."""
+
+    facts: Mapping[str, str]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.facts.values())
+
+
+Part: TypeAlias = (
+    TextPart | ThinkingPart | ToolCallPart | ToolResultPart | ImagePart | FilePart | MarkerPart | ContextPart
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,9 +234,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One model call. `model` is the provider's own name. `tail` is what changes at every step (date, git
-    status, current task): it becomes a separate last block of the last user message, behind every cache
-    breakpoint. `schema` asks for an answer of that JSON Schema where the provider can."""
+    """One model call. `model` is the provider's own name. `tail` holds for this call only and is not stored (why an
+    answer was not accepted, where one was cut): it stands at the end of the last message, or behind the answer that is
+    to go on. `effort` is how much a model that thinks shall think, `thinking_tokens` its budget where it has one.
+    `schema` asks for an answer of that JSON Schema where the provider can; `extra` goes into the body as it stands."""
 
     model: str
     system: tuple[Block, ...] = ()
@@ -228,13 +248,17 @@ class Request:
     max_output_tokens: int | None = None
     temperature: float | None = None
     thinking_tokens: int | None = None
+    effort: Effort | None = None
     schema: Json | None = None
+    extra: Json = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What is known of a model. `context_window` and `max_output` in tokens (None: unknown), prices in
-    US dollars a million tokens. `small` marks one that gets a short prompt and at most six tools."""
+    """What is known of a model. `context_window` and `max_output` in tokens (None: unknown; `assumed`: nobody told the
+    window, it is taken to be so small), prices in US dollars a million tokens, `cache_ttl` in ms. `tokens`: how many of
+    the model's own tokens one of our count makes at most. `observes`: whether it is fit to observe, None where nobody
+    measured it. `small` marks one that gets a short prompt and at most six tools."""
 
     name: str
     provider: str
@@ -243,8 +267,13 @@ class ModelInfo:
     input_price: float | None = None
     output_price: float | None = None
     images: bool = False
-    thinking: bool = False
+    thinking: ThinkingKind = ""
     small: bool = False
+    assumed: bool = False
+    image_rule: ImageRule = ""
+    cache_ttl: int | None = None
+    tokens: float = 1.0
+    observes: bool | None = None
 
     @property
     def full_name(self) -> str:
@@ -267,6 +296,6 @@ def plain_text(parts: Sequence[Part]) -> str:
                 out.append(f"{path}\n{text}")
             case ImagePart(name=name):
                 out.append(name)
-            case MarkerPart() | ThinkingPart():
+            case MarkerPart() | ThinkingPart() | ContextPart():
                 pass
     return "\n".join(t for t in out if t)

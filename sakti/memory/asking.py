@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import random
 from collections.abc import AsyncGenerator, Sequence
 
 from sakti.core.clock import Clock
@@ -13,11 +14,10 @@ from sakti.core.tokens import Counter, count_parts, message_tokens
 from sakti.core.types import Block, ImagePart, Message, Part, Request, TextPart
 from sakti.memory.protocol import ModelCall
 from sakti.providers.accepts import accepted
-from sakti.providers.accepts import images as takes_images
+from sakti.providers.facts import takes_images
 from sakti.providers.protocol import Completed, Provider, TextChunk
+from sakti.providers.retry import Retries
 
-MAX_RETRIES = 8
-FIRST_DELAY, LONGEST_DELAY = 1.0, 120.0
 log = logging.getLogger(__name__)
 
 
@@ -42,7 +42,9 @@ class Asker:
         self.provider, self.model, self.counter, self.clock = provider, model, counter, clock
         self.max_output_tokens = min(settings.max_output_tokens, max_output or settings.max_output_tokens)
         self._takes = accepted(provider.name, model, settings.temperature, settings.thinking_tokens)
-        self._images = takes_images(provider.name)
+        self._random = random.Random()
+        self._extra = dict(settings.extra)
+        self._images = takes_images(provider.name, model)
         self.left_out = self._takes.left_out
         if self.left_out:
             log.info("%s is asked without %s", self.full_name, " and ".join(self.left_out))
@@ -87,17 +89,18 @@ class Asker:
             max_output_tokens=self.max_output_tokens if self.max_output_tokens < MAX_OUTPUT_TOKENS else None,
             temperature=self._takes.temperature,
             thinking_tokens=self._takes.thinking_tokens,
+            extra=self._extra,
         )
-        delay = FIRST_DELAY
-        for attempt in range(MAX_RETRIES + 1):
+        retries = Retries(self._random.random)
+        while True:
             try:
                 return await self._once(request, counted)
             except ProviderError as e:
-                if not e.retryable or attempt == MAX_RETRIES:
+                seconds = retries.wait(e)
+                if seconds is None:
                     raise
-                await self.clock.sleep(e.retry_after or delay)
-                delay = min(delay * 2, LONGEST_DELAY)
-        raise AssertionError
+                log.info("%s is asked again in %.0f s: %s", self.full_name, seconds, e.message)
+                await self.clock.sleep(seconds)
 
     async def _once(self, request: Request, counted: int) -> tuple[str, ModelCall]:
         started = self.clock.monotonic()

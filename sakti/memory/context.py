@@ -116,16 +116,16 @@ class ContextBuilder:
         )
 
 
-def tail(current_task: str | None, suggested_response: str | None, gap_ms: int) -> tuple[str, ...]:
-    """What changes from step to step: task, suggested response, a gap in time before the newest prompt."""
-    out: list[str] = []
+def tail(current_task: str | None, suggested_response: str | None, gap_ms: int) -> dict[str, str]:
+    """What changes from step to step, by name: a gap in time before the newest prompt, task, suggested response."""
+    out: dict[str, str] = {}
     if gap := dates.format_temporal_gap(gap_ms):
-        out.append(f"[{gap}]")
+        out["gap"] = f"[{gap}]"
     if current_task:
-        out.append(f"<current-task>\n{current_task}\n</current-task>")
+        out["task"] = f"<current-task>\n{current_task}\n</current-task>"
     if suggested_response:
-        out.append(f"<suggested-response>\n{suggested_response}\n</suggested-response>")
-    return tuple(out)
+        out["response"] = f"<suggested-response>\n{suggested_response}\n</suggested-response>"
+    return out
 
 
 def carried_over(earlier: CarryOver, head: str, counter: Counter, limit: int) -> list[Piece]:

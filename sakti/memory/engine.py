@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncGenerator, Callable
+import functools
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,10 +27,23 @@ from sakti.core.events import (
 )
 from sakti.core.ids import Ids
 from sakti.core.resources import read_prompt
-from sakti.core.tokens import Counter
-from sakti.core.types import Block, Message, Thread
-from sakti.memory import backlog, compaction, context, corrections, elsewhere, failpoints, levels, modes, policy, status
+from sakti.core.tokens import Counter, count_part, message_tokens
+from sakti.core.types import Block, ContextPart, Message, Thread
+from sakti.memory import (
+    backlog,
+    compaction,
+    context,
+    corrections,
+    elsewhere,
+    failpoints,
+    levels,
+    modes,
+    policy,
+    status,
+    telling,
+)
 from sakti.memory import leaving as exit_work
+from sakti.memory.fallback import FallbackObserver
 from sakti.memory.jobs.lease import PATIENCE_S, Leases
 from sakti.memory.jobs.observation import Observation
 from sakti.memory.jobs.reflection import Reflection, ReflectionUndone
@@ -47,13 +61,14 @@ from sakti.store.memory import Record, integrity
 from sakti.store.memory_corrections import Action, Corrected
 
 READ_ONLY = "Memory is read-only here (memory.read_only, --no-save): nothing is observed, condensed or corrected."
+DEFAULT_CACHE_TTL = 5 * policy.MINUTE
 NO_WINDOW = 1 << 60  # where nothing is observed no message is in the way of its summary
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What memory contributes to one request. `tail` moves from step to step and goes behind every
-    breakpoint."""
+    """What memory contributes to one request. `tail` is what moves from step to step, as it is now: a request has it
+    from the message that it was told with."""
 
     blocks: tuple[Block, ...]
     messages: tuple[Message, ...]
@@ -189,6 +204,7 @@ class MemoryEngine:
             goal=self._goal,
             failpoint=self._failpoint,
         )
+        self._count_failures(state)
         self._observation = Observation(state, self._worker, self._leases)
         self._reflection = Reflection(state, self._worker, self._leases)
         if self._observes:
@@ -203,6 +219,12 @@ class MemoryEngine:
         self._new_thread = not newest
         self._working_memory = await self._pages.sent(thread.id)
         self._carried = await self._store.read(carry_over.text, thread.id)
+
+    def _count_failures(self, state: MemoryState) -> None:
+        """The Observer's failures in this log are counted over all processes."""
+        if isinstance(self._worker.observer, FallbackObserver) and self._observes:
+            keep = functools.partial(self._write_quietly, state)
+            self._worker.observer.remember(state.window.record.metadata, keep)
 
     async def _find_rates(self) -> None:
         """What the Observer costs: the list of prices is slow to load, so nobody waits for it."""
@@ -273,11 +295,12 @@ class MemoryEngine:
 
     # --- a turn -----------------------------------------------------------------------------------------
 
-    async def begin_turn(self, *, provider: str, model: str) -> None:
+    async def begin_turn(self, *, provider: str, model: str, cache_ttl: int = DEFAULT_CACHE_TTL) -> None:
         """Take in what other processes changed; activate early when the prompt cache is cold anyway: after
-        idle time, or because another provider or model is asked now."""
+        idle time (`cache_ttl`: how long the model's cache stays warm, in ms), or because another provider or model is
+        asked now."""
         state = self.state
-        if self._new_thread:
+        if self._new_thread and self._settings.enabled:
             await self._carry_over(state)
         if self._settings.enabled:
             await state.refresh()
@@ -292,7 +315,7 @@ class MemoryEngine:
         before = [m for m in state.window.messages if m.id not in {u.id for u in state.prompts}]
         ttl = policy.parse_activation_ttl(self._settings.activate_after_idle, "memory.activate_after_idle")
         if ttl == "auto":
-            ttl = policy.resolve_auto_activation_ttl(provider, model)
+            ttl = cache_ttl
         if self._actor and actor != self._actor:
             trigger = "provider_change"
         elif ttl is not None and before and self._clock.now() - before[-1].created_at >= ttl:
@@ -331,40 +354,77 @@ class MemoryEngine:
         self.state.window.forget(set(message_ids))
         self._step = 0
 
+    def observe_with(self, observer: Observer, reflector: Reflector) -> None:
+        """Ask these from now on: more is known of their model."""
+        self._worker.observer, self._worker.reflector = observer, reflector
+        if self._state is not None:
+            self._count_failures(self._state)
+        self._chosen = observer.name
+
     def expect(self, budget: int) -> None:
         """Tell before the first request what the model's window will leave, so that the thresholds shown hold."""
         self.state.budget = budget
 
-    async def prepare(self, *, step: int, budget: int | None = None) -> Prepared:
+    async def prepare(
+        self, *, step: int, budget: int | None = None, facts: Mapping[str, str] | None = None
+    ) -> Prepared:
         """The window for the next model call. `budget`: tokens that the model's window leaves for memory and
-        messages (None: not known). Waits for a model only above `block_after`, or at the threshold when
+        messages (None: not known). `facts` that move are told along with the newest message, with memory's own, as far
+        as they changed (None: nothing is told). Waits for a model only above `block_after`, or at the threshold when
         nothing is buffered and nothing is running."""
         state = self.state
         self._step, state.budget = step, budget
         if self._observes:
-            await self._move(state)
+            await self._move(state, facts)
+        elif facts is not None:
+            await self._tell(state, facts)
         now = self.status()
         self._emit(now)
-        return Prepared(self._blocks(state), self._messages(state), self._tail(state), now)
+        return Prepared(self._blocks(state), self._messages(state), tuple(self._tail(state).values()), now)
 
     def preview(self) -> Prepared:
         """The window as it would be sent now; nothing is moved, written or told."""
         state = self.state
-        return Prepared(self._blocks(state), self._messages(state), self._tail(state), self.status())
+        return Prepared(self._blocks(state), self._messages(state), tuple(self._tail(state).values()), self.status())
 
-    async def _move(self, state: MemoryState) -> None:
+    async def _move(self, state: MemoryState, facts: Mapping[str, str] | None) -> None:
         """Before a request: activate what is due, begin what is due, wait where it must be."""
         state.settle()
+        if not state.held:
+            if state.full():  # what another window has made ready is activated before anything is asked or waited for
+                await state.refresh()
+            await state.activate_due()
+        if facts is not None:  # before anything begins to read the newest message, which changes by that
+            await self._tell(state, facts)
         if state.held:
             return
-        if state.full():  # what another window has made ready is activated before anything is asked or waited for
-            await state.refresh()
-        await state.activate_due()
         self._observation.start()
         self._reflection.start()
         await self._wait_for_messages(state)
         await self._reflection.settle()
         await self._wait_for_messages(state)  # what was running may have ended while the log was waited for
+
+    async def _tell(self, state: MemoryState, facts: Mapping[str, str]) -> None:
+        """Send the newest message with the facts that changed, from now on; a store that does not take that leaves it
+        as it is."""
+        sent = self._messages(state)
+        last = sent[-1] if sent else None
+        told = telling.due(sent, {**facts, **self._tail(state)}, self._clock.now(), begins=self._step == 1)
+        if last is None or not told or last.index < 0:
+            return
+        part = ContextPart(told)
+        counted = (*last.part_tokens, count_part(self._counter, part))
+        amended = dataclasses.replace(
+            last, parts=(*last.parts, part), part_tokens=counted, tokens=message_tokens(counted)
+        )
+        try:
+            kept = await self._store.write(message_store.add_context, amended)
+        except StoreError as e:
+            self._emit(Notice("warning", e.title, e.message))
+            return
+        if kept:
+            state.window.amend(amended)
+            state.prompts = [amended if m.id == amended.id else m for m in state.prompts]
 
     async def _wait_for_messages(self, state: MemoryState) -> None:
         """Wait above `block_after`, or at the threshold when nothing is ready and nothing runs, until that is over or
@@ -417,7 +477,7 @@ class MemoryEngine:
 
     def _blocks(self, state: MemoryState) -> tuple[Block, ...]:
         out = [self._builder.text("working_memory", text) for text in self._working_memory]
-        if self._carried:
+        if self._carried and self._settings.enabled:
             out.append(self._builder.text("carry_over", f"<carry-over>\n{self._carried}\n</carry-over>"))
         log = self._builder.log(state.window.active, state.today) if self._settings.enabled else ()
         if not log and out:
@@ -445,7 +505,7 @@ class MemoryEngine:
             messages = newest_that_fit(messages, room, state.prompts)
         return (reminder, *messages) if reminder else tuple(messages)
 
-    def _tail(self, state: MemoryState) -> tuple[str, ...]:
+    def _tail(self, state: MemoryState) -> dict[str, str]:
         metadata = state.window.thread.metadata
         if not self._settings.enabled:
             return context.tail(None, None, self._gap)

@@ -48,6 +48,7 @@ def build_observers(
     observer = FallbackObserver(
         ModelObserver(asker, previous_tokens=settings.observation.previous_observer_tokens, window=window),
         extractive[0],
+        clock,
     )
     if settings.reflection.model == EXTRACTIVE:
         return observer, extractive[1]

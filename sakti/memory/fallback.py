@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
 
+from sakti.core.clock import Clock
 from sakti.core.errors import MemoryFailure, ProviderError, SaktiError
+from sakti.core.types import Json
 from sakti.memory.protocol import (
     ObserveInput,
     Observer,
@@ -14,46 +19,90 @@ from sakti.memory.protocol import (
     ReflectResult,
 )
 
-MALFORMED_LIMIT = 3
+FAILURE_LIMIT = 3
 # Failures that waiting does not mend: the model is not to be had.
-_GONE = ("authentication", "not_found", "connection", "refused", "invalid_request", "context_too_long")
+_GONE = (
+    *("authentication", "not_found", "connection", "refused", "invalid_request", "context_too_long"),
+    *("output_too_long", "certificate", "not_a_model", "endless"),
+)
+
+
+KEY = "observer_failures"  # in a record's metadata
+REST_MS = 60 * 60_000  # so long a model that failed again and again is not asked
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """How often in a row a model could not observe, and when it last could not (Unix ms)."""
+
+    count: int = 0
+    time: int = 0
 
 
 class FallbackObserver:
-    """Asks `model`; three malformed answers in a row, or a model that cannot be had, and `extractive` takes
-    over for this thread's life. Anything transient is left to the engine's own backoff."""
+    """Asks `model`. Three failures in a row, in whatever process, and `extractive` takes over: for this thread's life
+    after malformed answers or where the model cannot be had, else for an hour. A single failure that passes is left to
+    the engine's own backoff."""
 
-    def __init__(self, model: Observer, extractive: Observer) -> None:
-        self._model, self._extractive = model, extractive
+    def __init__(self, model: Observer, extractive: Observer, clock: Clock) -> None:
+        self._model, self._extractive, self._clock = model, extractive, clock
         self._malformed = 0
         self._switched = False
+        self._failures = Failures()
+        self._keep: Callable[[Failures], Awaitable[None]] | None = None
 
     @property
     def name(self) -> str:
-        return self._extractive.name if self._switched else self._model.name
+        return self._extractive.name if self._switched or self._rests() else self._model.name
+
+    def remember(self, metadata: Mapping[str, Any], keep: Callable[[Json], Awaitable[None]]) -> None:
+        """Count from what a record's metadata says of this model's failures, and `keep` there what comes."""
+        known: Any = metadata.get(KEY)
+        if isinstance(known, dict) and known.get("model") == self._model.name:  # pyright: ignore[reportUnknownMemberType]
+            said = cast("Json", known)
+            self._failures = Failures(int(said.get("count") or 0), int(said.get("time") or 0))
+
+        async def write(failures: Failures) -> None:
+            values = {"model": self._model.name, "count": failures.count, "time": failures.time}
+            await keep({KEY: values if failures.count else None})
+
+        self._keep = write
 
     async def observe(self, request: ObserveInput) -> ObserveResult:
-        if self._switched:
+        if self._switched or self._rests():
             return await self._extractive.observe(request)
         try:
             result = await self._model.observe(request)
         except SaktiError as e:
+            await self._count(Failures(self._failures.count + 1, self._clock.now()))
             if not self._gives_up(e):
                 raise
-            self._switched = True
+            until = "From now on" if self._switched else "For the next hour"
             return dataclasses.replace(
                 await self._extractive.observe(request),
                 note=f"{self._model.name} cannot observe ({e.message}) "
-                "From now on observations are extracted without a model.",
+                f"{until} observations are extracted without a model.",
             )
         self._malformed = 0
+        await self._count(Failures())
         return result
+
+    def _rests(self) -> bool:
+        failures = self._failures
+        return failures.count >= FAILURE_LIMIT and self._clock.now() - failures.time < REST_MS
+
+    async def _count(self, failures: Failures) -> None:
+        changed, self._failures = failures != self._failures, failures
+        if changed and self._keep is not None:
+            await self._keep(failures)
 
     def _gives_up(self, error: SaktiError) -> bool:
         if isinstance(error, MemoryFailure) and error.code == "malformed":
             self._malformed += 1
-            return self._malformed >= MALFORMED_LIMIT
-        return isinstance(error, ProviderError) and not error.retryable and error.code in _GONE
+            self._switched = self._malformed >= FAILURE_LIMIT
+        elif isinstance(error, ProviderError) and not error.retryable and error.code in _GONE:
+            self._switched = True
+        return self._switched or self._rests()
 
 
 class FallbackReflector:
@@ -66,10 +115,10 @@ class FallbackReflector:
 
     @property
     def name(self) -> str:
-        return self._extractive.name if self._malformed >= MALFORMED_LIMIT else self._model.name
+        return self._extractive.name if self._malformed >= FAILURE_LIMIT else self._model.name
 
     async def reflect(self, request: ReflectInput) -> ReflectResult:
-        if self._malformed >= MALFORMED_LIMIT:
+        if self._malformed >= FAILURE_LIMIT:
             return await self._extractive.reflect(request)
         try:
             result = await self._model.reflect(request)
@@ -78,7 +127,7 @@ class FallbackReflector:
                 raise
             malformed = isinstance(e, MemoryFailure) and e.code == "malformed"
             self._malformed = self._malformed + 1 if malformed else 0
-            switched = " From now on logs are condensed without a model." if self._malformed >= MALFORMED_LIMIT else ""
+            switched = " From now on logs are condensed without a model." if self._malformed >= FAILURE_LIMIT else ""
             note = f"{e.message} The log was condensed without a model.{switched}"
             return dataclasses.replace(await self._extractive.reflect(request), note=note)
         self._malformed = 0

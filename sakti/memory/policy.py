@@ -174,28 +174,6 @@ def parse_activation_ttl(value: str | float | bool | None, name: str) -> float |
     raise ConfigError(f'{name} = {value!r} must be milliseconds (0 or more), or a duration such as "5m" or "1h".')
 
 
-# How long providers keep a prompt in their cache when nobody asks for it, by the provider's own documents.
-_TTL_BY_PROVIDER = (("google", 24 * HOUR), ("deepseek", HOUR), ("groq", 2 * HOUR))
-_OPENAI_IN_MEMORY = re.compile(r"gpt-4|gpt-5(\.[1-4])?(-|$)", re.IGNORECASE)
-DEFAULT_TTL = 5 * MINUTE
-
-
-def resolve_auto_activation_ttl(provider: str | None, model: str | None, retention: str | None = None) -> int:
-    """Milliseconds after which the prompt cache of `provider` is cold. `retention` is OpenAI's own setting
-    where it was given ("24h" or "in_memory"); else its models up to 5.4 keep five minutes, newer ones an
-    hour."""
-    name = (provider or "").lower()
-    if name.startswith("openai"):
-        if retention == "in_memory":
-            return DEFAULT_TTL
-        if retention == "24h" or not _OPENAI_IN_MEMORY.match(model or ""):
-            return HOUR
-        return DEFAULT_TTL
-    if name == "gemini":
-        return 24 * HOUR
-    return next((ttl for prefix, ttl in _TTL_BY_PROVIDER if name.startswith(prefix)), DEFAULT_TTL)
-
-
 # --- which messages ---------------------------------------------------------------------------------------
 
 

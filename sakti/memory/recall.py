@@ -11,6 +11,7 @@ from sakti.core.errors import MemoryFailure
 from sakti.core.text import one_line
 from sakti.core.tokens import Counter
 from sakti.core.types import (
+    ContextPart,
     FilePart,
     ImagePart,
     Json,
@@ -155,7 +156,7 @@ def _text(part: Part) -> tuple[str, str]:
             return "image", name
         case MarkerPart(kind, text):
             return f"marker {kind}", text
-        case ThinkingPart():
+        case ThinkingPart() | ContextPart():
             return "", ""
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from sakti.core.text import clean_surrogates
 from sakti.core.types import (
+    ContextPart,
     FilePart,
     ImagePart,
     MarkerPart,
@@ -78,7 +79,7 @@ def _part(part: Part, image: int, count: Callable[[str], int]) -> str:
             return f"[Image #{image}: {name or 'without a name'}]"
         case FilePart(path, text):
             return f"[File: {path}]\n{cut(_readable(text), RESULT_TOKENS, count)}"
-        case ThinkingPart() | MarkerPart():
+        case ThinkingPart() | MarkerPart() | ContextPart():
             return ""
 
 

@@ -62,6 +62,13 @@ class Window:
         self.pending += message.tokens
         return True
 
+    def amend(self, message: Message) -> None:
+        """A message that is told something more takes its own place."""
+        at = next((i for i, m in enumerate(self.messages) if m.id == message.id), None)
+        if at is not None:
+            self.pending += message.tokens - self.messages[at].tokens
+            self.messages[at] = message
+
     def forget(self, ids: set[str]) -> None:
         """Messages that a guardrail withheld leave."""
         self.messages = [m for m in self.messages if m.id not in ids]

@@ -45,6 +45,7 @@ _TONES = {"information": "note", "warning": "warning", "error": "error"}
 _ENDS = {
     "interrupted": "stopped; what was said is kept",
     "limit": "stopped at a limit",
+    "length": "the answer was cut",
     "repetition": "stopped: it went in circles",
     "tripwire": "withheld",
     "refused": "refused",

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sakti.providers import facts
+
 # The API's own smallest budget; the SDKs of 2026 have no temperature at all.
 ANTHROPIC_LEAST_THINKING = 1_024
-ANTHROPIC_FIRST_THINKING = (3, 7)
-
-
-# Those whose models take images, as far as is known without asking: one that does not says so.
-_IMAGES = ("anthropic", "openai", "gemini", "openrouter")
-
-
-def images(provider: str) -> bool:
-    """Whether the models of a provider are sent images."""
-    return provider in _IMAGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +21,17 @@ class Accepted:
 
 def accepted(provider: str, model: str, temperature: float | None, thinking_tokens: int | None) -> Accepted:
     """The settings that `model` of `provider` takes. Imports no SDK."""
-    from sakti.providers.anthropic_render import version
-    from sakti.providers.openai_responses import reasons
-
+    found = facts.family(provider, model)
     no_temperature = no_thinking = ""
     if provider == "anthropic":
         no_temperature = "its API has none"
-        if (0, 0) < version(model) < ANTHROPIC_FIRST_THINKING:
+        if found is not facts.UNKNOWN and not found.thinking:
             no_thinking = "the model does not think"
         elif (thinking_tokens or 0) < ANTHROPIC_LEAST_THINKING:
             no_thinking = f"its API takes {ANTHROPIC_LEAST_THINKING:,} at least"
-    elif reasons(model):
-        no_temperature = "models that think take none"
     else:
-        no_thinking = "the model is not known to think"
+        no_temperature = "" if found.temperature else "models that think take none"
+        no_thinking = "" if found.thinking else "the model is not known to think"
     left_out: list[str] = []
     if temperature is not None and no_temperature:
         left_out.append(f"temperature {temperature:g} ({no_temperature})")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from sakti.core.provider_settings import ProviderSettings
 from sakti.core.types import Json, ModelInfo, Part, Request, TextPart, ThinkingPart, ToolCallPart, Usage
-from sakti.providers import prices
+from sakti.providers import facts, prices, serving
 from sakti.providers.anthropic_render import render
 from sakti.providers.errors import Where, boundary, from_event, no_key, stream_cut
-from sakti.providers.history import CallIds, read_arguments
+from sakti.providers.facts import Served
+from sakti.providers.history import CallIds, merged, read_arguments
 from sakti.providers.protocol import (
     Completed,
     StopReason,
@@ -21,7 +23,7 @@ from sakti.providers.protocol import (
     ThinkingChunk,
     ToolCallChunk,
 )
-from sakti.providers.sse import json_events
+from sakti.providers.sse import answer_events
 
 BASE_URL = "https://api.anthropic.com"
 GATEWAY_VERSION = "2023-06-01"
@@ -34,7 +36,8 @@ _STOPS: dict[str, StopReason] = {
 
 
 class AnthropicProvider:
-    """`key` may be None where the server asks for none; `timeout` is the longest silence in seconds."""
+    """`key` may be None where the server asks for none; `timeout` is the longest silence in seconds. `elsewhere`: the
+    server is not the provider's own; `extra` goes into every body."""
 
     def __init__(
         self,
@@ -45,11 +48,15 @@ class AnthropicProvider:
         key_env: str = "ANTHROPIC_API_KEY",
         timeout: float = 120.0,
         context_window: int | None = None,
+        elsewhere: bool = False,
+        extra: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name
         self._key = key
         self._base_url = base_url.rstrip("/").removesuffix("/v1")
         self._window = context_window
+        self.elsewhere = elsewhere
+        self._extra = dict(extra or {})
         self._where = Where(name, self._base_url, key_env, key or "", timeout)
         self._client: Any = None
 
@@ -75,14 +82,14 @@ class AnthropicProvider:
         return self._client
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
-        body = render(request, self.name)
-        answer = _Answer(self.name, CallIds(request.messages), self._where)
+        body = render(self._with_extra(request), self.name)
+        answer = _Answer(self.name, request.model, CallIds(request.messages), self._where)
         with boundary(self._where):
             opened = self._open().messages.with_streaming_response.create(
                 model=request.model, max_tokens=body["max_tokens"], messages=(), stream=True, extra_body=body
             )  # sent as it stands, see openai_chat
             async with opened as response:
-                async for event in json_events(response.iter_bytes()):
+                async for event in answer_events(response, self._where, _as_events):
                     for out in answer.take(event):
                         yield out
                     if answer.done:
@@ -91,6 +98,9 @@ class AnthropicProvider:
             raise stream_cut(self._where)
         usage = await prices.with_cost(answer.usage(), self.name, request.model)
         yield Completed(answer.parts(), answer.stop_reason, usage, answer.model or request.model)
+
+    def _with_extra(self, request: Request) -> Request:
+        return replace(request, extra=merged(self._extra, request.extra)) if self._extra else request
 
     async def count_tokens(self, request: Request) -> int | None:
         body = {k: v for k, v in render(request, self.name).items() if k != "max_tokens"}
@@ -101,20 +111,15 @@ class AnthropicProvider:
     async def models(self) -> Sequence[ModelInfo]:
         with boundary(self._where):
             page = await self._open().models.list(limit=100)
-            found = [
-                (
-                    str(m.id),
-                    cast("int | None", getattr(m, "max_input_tokens", None)),
-                    cast("int | None", getattr(m, "max_tokens", None)),
-                )
-                for m in page.data
-            ]
-        return [
-            prices.model_info(
-                self.name, name, window=self._window or window, max_output=output, images=True, thinking=True
-            )
-            for name, window, output in found
-        ]
+            rows = [(str(m.id), cast("Json", m.model_dump())) for m in page.data]
+        own = ProviderSettings(context_window=self._window)
+        return [facts.known(self.name, name, own, serving.from_listing({"data": [row]}, name)) for name, row in rows]
+
+    async def served(self, model: str) -> Served | None:
+        """What the server says of `model`; None where it does not answer."""
+        key = self._key or "none"
+        headers = {"x-api-key": key, "Authorization": f"Bearer {key}", "anthropic-version": GATEWAY_VERSION}
+        return await serving.served(f"{self._base_url}/v1", model, headers, elsewhere=self.elsewhere)
 
     async def warm(self) -> None:
         await asyncio.to_thread(_import)
@@ -131,6 +136,16 @@ def _import() -> None:
     import anthropic.resources.messages  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
     prices.warm()
+
+
+def _as_events(whole: Json) -> list[Json]:
+    """An answer that came in one piece, as the events of a stream. Nothing of what is no answer."""
+    content = cast("list[Json]", whole.get("content") or [])
+    if whole.get("type") != "message":
+        return []
+    starts = [{"type": "content_block_start", "index": n, "content_block": block} for n, block in enumerate(content)]
+    end = {"type": "message_delta", "delta": {"stop_reason": whole.get("stop_reason")}, "usage": whole.get("usage")}
+    return [{"type": "message_start", "message": whole}, *starts, end, {"type": "message_stop"}]
 
 
 @dataclass(slots=True)
@@ -152,11 +167,11 @@ class _Block:
 class _Answer:
     """Puts the events of one stream together."""
 
-    def __init__(self, provider: str, ids: CallIds, where: Where) -> None:
+    def __init__(self, provider: str, asked: str, ids: CallIds, where: Where) -> None:
         self.done = False
         self.stop_reason: StopReason = "end"
         self.model = ""
-        self._provider = provider
+        self._provider, self._asked = provider, asked
         self._ids = ids
         self._where = where
         self._blocks: dict[int, _Block] = {}
@@ -250,9 +265,11 @@ class _Answer:
                 return TextPart(block.text) if block.text else None
             case "thinking":
                 signature = "".join(block.signature) or str(block.start.get("signature") or "")
-                return ThinkingPart(block.text, self._provider, {"signature": signature} if signature else {})
+                return ThinkingPart(
+                    block.text, self._provider, {"signature": signature} if signature else {}, self._asked
+                )
             case "redacted_thinking":
-                return ThinkingPart("", self._provider, {"redacted": block.start.get("data", "")})
+                return ThinkingPart("", self._provider, {"redacted": block.start.get("data", "")}, self._asked)
             case "tool_use":
                 # Gateways may send the whole input at the start and no deltas.
                 raw = block.text or (json.dumps(block.start["input"]) if block.start.get("input") else "")

@@ -7,9 +7,7 @@ only.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Any
 
 from sakti.core.types import (
     Block,
@@ -24,18 +22,21 @@ from sakti.core.types import (
     ToolCallPart,
     ToolResultPart,
 )
-from sakti.providers.history import call_arguments, file_text, turns
+from sakti.providers import facts
+from sakti.providers.facts import Family
+from sakti.providers.history import call_arguments, file_text, merged, turns
 
 BREAKPOINTS = 4
 BLOCK_DISTANCE = 15
 SMALLEST_THINKING = 1024
+USUAL_MAXIMUM, LEAST_MAXIMUM = 32_000, 8_192
 _EPHEMERAL = {"type": "ephemeral"}
 _CACHEABLE = frozenset({"text", "image", "tool_use", "tool_result"})
 
 
 def render(request: Request, provider: str = "anthropic") -> Json:
     """The JSON body of `request`, without `stream`."""
-    messages = _messages(request.messages, provider)
+    messages = _messages(request.messages, provider, request.model)
     system = [_text(b.text) for b in request.system if b.text.strip()]
     tools: list[Json] = [
         {"name": t.name, "description": t.description, "input_schema": _object_schema(t.parameters)}
@@ -51,23 +52,24 @@ def render(request: Request, provider: str = "anthropic") -> Json:
     _mark_messages(messages, BREAKPOINTS - used)
     _append_tail(messages, request.tail)
 
-    body: Json = {"model": request.model, "max_tokens": _max_tokens(request), "messages": messages}
+    output = request.max_output_tokens or default_max_tokens(request.model, provider)
+    body: Json = {"model": request.model, "max_tokens": output, "messages": messages}
     if system:
         body["system"] = system
     if tools:
         body["tools"] = tools
         if request.tool_choice == "none":
             body["tool_choice"] = {"type": "none"}
-    if request.thinking_tokens:
-        body["thinking"] = _thinking(request.model, request.thinking_tokens)
+    body |= _thinking(request, facts.family(provider, request.model), output)
     if request.schema is not None:
-        body["output_config"] = {"format": {"type": "json_schema", "schema": request.schema}}
-    return body
+        schema = {"format": {"type": "json_schema", "schema": request.schema}}
+        body["output_config"] = {**body.get("output_config", {}), **schema}
+    return merged(body, request.extra)
 
 
-def _messages(messages: Sequence[Message], provider: str) -> list[Json]:
+def _messages(messages: Sequence[Message], provider: str, model: str) -> list[Json]:
     out: list[Json] = []
-    for turn in turns(messages, provider):
+    for turn in turns(messages, provider, model):
         out.append({"role": turn.role, "content": [_block(p) for p in turn.parts]})
     if out and out[0]["role"] == "assistant":
         out.insert(0, {"role": "user", "content": [_text("(the conversation before this is not shown)")]})
@@ -132,29 +134,20 @@ def _append_tail(messages: list[Json], tail: str) -> None:
         messages.append({"role": "user", "content": [_text(tail)]})
 
 
-def version(model: str) -> tuple[int, int]:
-    """Generation of a Claude model, (4, 6) for claude-opus-4-6; (0, 0) for a name that says none."""
-    found = re.search(r"claude-(?:[a-z]+-)?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)", model)
-    return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
+def default_max_tokens(model: str, provider: str = "anthropic") -> int:
+    """Output tokens asked for when the request names no limit: 32,000, or the model's own maximum where it is less."""
+    return min(facts.family(provider, model).max_output or LEAST_MAXIMUM, USUAL_MAXIMUM)
 
 
-def default_max_tokens(model: str) -> int:
-    """Output tokens asked for when the request names no limit: below every model's own maximum."""
-    generation = version(model)
-    if generation >= (4, 0):
-        return 32_000
-    return 4_096 if (3, 0) <= generation < (3, 5) else 8_192
-
-
-def _max_tokens(request: Request) -> int:
-    limit = request.max_output_tokens or default_max_tokens(request.model)
-    # The API counts thinking into this limit and wants it to be larger than the thinking alone.
-    return max(limit, request.thinking_tokens + SMALLEST_THINKING) if request.thinking_tokens else limit
-
-
-def _thinking(model: str, tokens: int) -> Json:
-    """Models from 4.6 on decide themselves how much they think; those before it need a budget."""
-    generation: Any = version(model)
-    if generation >= (4, 6):
-        return {"type": "adaptive", "display": "summarized"}
-    return {"type": "enabled", "budget_tokens": max(SMALLEST_THINKING, tokens)}
+def _thinking(request: Request, found: Family, output: int) -> Json:
+    """Newer models decide themselves how much they think, by effort; those before them get a budget, which the API
+    counts into `max_tokens`: half of that is left for the answer."""
+    asked = request.effort or (facts.effort_of(request.thinking_tokens) if request.thinking_tokens else "off")
+    kind = found.thinking if found is not facts.UNKNOWN else "budget" if request.thinking_tokens else ""
+    if asked == "off":
+        return {}
+    if kind == "adaptive":
+        word = facts.effort_word(found, asked)
+        return {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": word}}
+    tokens = facts.budget(asked, request.thinking_tokens, output, SMALLEST_THINKING) if kind == "budget" else 0
+    return {"thinking": {"type": "enabled", "budget_tokens": tokens}} if tokens else {}

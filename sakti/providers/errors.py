@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from sakti.core.errors import ProviderError
+from sakti.providers import limits
 
 _TOO_LONG = re.compile(
     r"context[ _]?(length|window|size)|context_length_exceeded|prompt is too long|too many (input )?tokens|"
@@ -22,7 +23,12 @@ _TOO_LONG = re.compile(
     r"input token count .* exceeds",
     re.I,
 )
-_RETRYABLE = frozenset({"rate_limit", "overloaded", "server", "connection", "timeout", "stream_cut"})
+_RETRYABLE = frozenset(
+    {"rate_limit", "overloaded", "server", "connection", "unreachable", "unknown_host", "timeout", "stream_cut"}
+)
+_OUTPUT_TOO_LONG = re.compile(
+    r"max_(completion_|output_)?tokens\W{0,3}( is| value)? ?(too large|too high|exceeds)", re.I
+)
 _TIMEOUTS = frozenset({"APITimeoutError", "TimeoutException", "TimeoutError"})
 _BROKEN = frozenset({"RemoteProtocolError", "ReadError", "DecodingError", "StreamError", "JSONDecodeError"})
 _UNREACHABLE = frozenset({"APIConnectionError", "HTTPError", "InvalidURL", "OSError"})
@@ -67,19 +73,64 @@ def from_exception(error: Exception, where: Where) -> ProviderError:
     if names & _BROKEN:
         return stream_cut(where)
     if names & _UNREACHABLE:
-        return _error(
-            "connection",
-            f"{where.host} cannot be reached ({_cause(error, where)}): check the "
-            "network, the proxy and the server's address.",
-        )
+        return _unreachable(error, where)
     return _error("invalid_request", f"{where.provider} could not be called: {_clean(str(error), where)}")
+
+
+def _unreachable(error: Exception, where: Where) -> ProviderError:
+    """No connection came about: told apart by the first cause, because most of them no waiting mends."""
+    chain = list(_causes(error))
+    names = {c.__name__ for cause in chain for c in type(cause).__mro__}
+    text = " ".join(str(cause) for cause in chain)
+    why = _clean(str(chain[-1]), where) or type(chain[-1]).__name__
+    if "SSLCertVerificationError" in names or "CERTIFICATE_VERIFY_FAILED" in text:
+        return _error(
+            "certificate",
+            f"The certificate of {where.host} is not trusted ({why}): check the address and the clock of this machine, "
+            "or name your own authority in SSL_CERT_FILE.",
+        )
+    if "gaierror" in names or "Name or service not known" in text or "nodename nor servname" in text:
+        return _error(
+            "unknown_host",
+            f"There is no host {where.host} to be found ({why}): check the address, the network and its name server.",
+        )
+    if "ConnectionRefusedError" in names or "Connection refused" in text or "All connection attempts failed" in text:
+        return _error("unreachable", f"Nothing answers at {where.host} ({why}): start the server or check its address.")
+    return _error(
+        "connection", f"{where.host} cannot be reached ({why}): check the network, the proxy and the server's address."
+    )
+
+
+def not_a_model(where: Where, kind: str, body: str) -> ProviderError:
+    """A success that is no answer of a model: a proxy's page, a login, anything. It is quoted; trying again is vain."""
+    quoted = _clean(re.sub(r"<(script|style).*?</\1>|<[^>]*>", " ", body, flags=re.S | re.I), where)
+    return _error(
+        "not_a_model",
+        f"{where.host} did not answer as a model does but with {kind}{f': “{quoted}”' if quoted else ''}. Check the "
+        "address; a network that wants a login first answers so, too.",
+    )
+
+
+def in_success(body: Any, where: Where) -> ProviderError:
+    """The ProviderError for an error that came as a whole answer with status 200: what it says decides, and what says
+    nothing of waiting is final."""
+    error = from_event(body, where)
+    _, kind = _said(body, where)
+    if error.code == "server" and not re.search(r"overload|rate|timeout|unavailable|5\d\d", kind, re.I):
+        said, _ = _said(body, where)
+        return _error("invalid_request", f"{where.provider} answered with an error: {said or 'it does not say which'}")
+    return error
 
 
 def from_status(status: int, body: Any, headers: Mapping[str, str], where: Where) -> ProviderError:
     """The ProviderError for an HTTP answer that is not a success."""
     said, kind = _said(body, where)
     code = _code(status, said, kind)
-    return _error(code, _sentence(code, status, said, where), status=status, retry_after=retry_after(headers))
+    error = _error(code, _sentence(code, status, said, where), status=status, retry_after=retry_after(headers))
+    if code in ("context_too_long", "output_too_long"):
+        told = limits.stated(said)
+        error.output_limit, error.max_output, error.window = told.output, told.maximum, told.window
+    return error
 
 
 def from_event(body: Any, where: Where) -> ProviderError:
@@ -163,7 +214,14 @@ _STATUS_CODES = {
 
 
 def _code(status: int, said: str, kind: str) -> str:
-    if status in (400, 413, 422) or (status == 500 and "exceed_context_size" in kind):
+    if status == 413:
+        return "context_too_long"  # so many bytes that the server does not count tokens
+    if status in (400, 422) or (status == 500 and "exceed_context_size" in kind):
+        told = limits.stated(said)
+        if told.named and (told.output or 0) >= limits.LEAST:
+            return "output_too_long"
+        if _OUTPUT_TOO_LONG.search(said) and told.output is None and not _TOO_LONG.search(said):
+            return "output_too_long"
         return "context_too_long" if _TOO_LONG.search(said) or _TOO_LONG.search(kind) else "invalid_request"
     if status == 429 and "insufficient_quota" in kind:
         return "authentication"  # waiting does not fill an account
@@ -183,6 +241,10 @@ def _sentence(code: str, status: int, said: str, where: Where) -> str:
             return f"{name} refused the key ({status}): {key}{f' — {said}' if said else '.'}"
         case "not_found":
             return f"{name} does not know this model or address ({where.host}){why}"
+        case "output_too_long":
+            return f"{name} allows no answer of that length{why}"
+        case "context_too_long" if status == 413:
+            return f"The request is larger than {name} takes ({status}){why}"
         case "context_too_long":
             return f"The conversation is longer than the model's window{why}"
         case "invalid_request":
@@ -222,10 +284,14 @@ def _clean(text: str, where: Where) -> str:
     return text if len(text) <= 300 else text[:299] + "…"
 
 
-def _cause(error: BaseException, where: Where) -> str:
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return _clean(str(error), where) or type(error).__name__
+def _causes(error: BaseException) -> Generator[BaseException]:
+    """An exception and what it came from, the first cause last."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 def _error(code: str, message: str, *, status: int | None = None, retry_after: float | None = None) -> ProviderError:

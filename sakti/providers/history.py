@@ -6,12 +6,14 @@ Consecutive messages of one role are one turn, every tool call is answered in th
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from sakti.core.types import (
+    ContextPart,
     FilePart,
     ImagePart,
     MarkerPart,
@@ -34,12 +36,25 @@ class Turn:
     parts: tuple[Part, ...]
 
 
-def turns(messages: Sequence[Message], provider: str) -> list[Turn]:
-    """`messages` as turns for `provider`, without other providers' thinking, markers and empty texts."""
+def context_text(text: str) -> str:
+    """Moving facts as a model is shown them."""
+    return f"<context>\n{text}\n</context>"
+
+
+def turns(
+    messages: Sequence[Message], provider: str, model: str = "", context: Callable[[str], str] = context_text
+) -> list[Turn]:
+    """`messages` as turns for `model` of `provider`, without other models' thinking, markers and empty texts. What a
+    `ContextPart` tells stands at the end of the text or of the result that it came with, in the words of `context`."""
     merged: list[tuple[Literal["user", "assistant"], list[Part]]] = []
     for message in messages:
         role: Literal["user", "assistant"] = "assistant" if message.role == "assistant" else "user"
-        parts = [p for p in message.parts if _is_sent(p, provider)]
+        parts: list[Part] = []
+        for part in message.parts:
+            if isinstance(part, ContextPart):
+                parts = with_text(parts, context(part.text)) if part.facts else parts
+            elif _is_sent(part, provider, model):
+                parts.append(part)
         if not parts:
             continue
         if merged and merged[-1][0] == role:
@@ -49,14 +64,26 @@ def turns(messages: Sequence[Message], provider: str) -> list[Turn]:
     return _answered(merged)
 
 
-def _is_sent(part: Part, provider: str) -> bool:
+def with_text(parts: Sequence[Part], text: str) -> list[Part]:
+    """`parts` with `text` at the end of the last of them, where that is words or a result, else behind it."""
+    last = parts[-1] if parts else None
+    match last:
+        case TextPart(said):
+            return [*parts[:-1], TextPart(f"{said}\n\n{text}")]
+        case ToolResultPart(content=content):
+            return [*parts[:-1], dataclasses.replace(last, content=f"{content}\n\n{text}" if content else text)]
+        case _:
+            return [*parts, TextPart(text)]
+
+
+def _is_sent(part: Part, provider: str, model: str) -> bool:
     match part:
         case MarkerPart():
             return False
         case TextPart(text):
             return bool(text.strip())
-        case ThinkingPart(provider=owner, opaque=opaque):
-            return owner == provider and bool(opaque)
+        case ThinkingPart(provider=owner, opaque=opaque, model=thought):
+            return owner == provider and bool(opaque) and (not thought or not model or thought == model)
         case _:
             return True
 
@@ -140,6 +167,18 @@ def read_arguments(raw: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def merged(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """`body` with what the settings add; tables are merged, anything else is replaced."""
+    out = dict(body)
+    for key, value in extra.items():
+        mine = out.get(key)
+        if isinstance(mine, dict) and isinstance(value, Mapping):
+            out[key] = merged(cast("dict[str, Any]", mine), cast("Mapping[str, Any]", value))
+        else:
+            out[key] = value
+    return out
 
 
 class CallIds:

@@ -19,11 +19,21 @@ from sakti.core.types import (
     ToolResultPart,
     Usage,
 )
-from sakti.providers import prices
+from sakti.providers import facts, prices
 from sakti.providers.errors import Where, boundary, from_event, stream_cut
-from sakti.providers.history import CallIds, Turn, call_arguments, data_url, file_text, read_arguments, turns
+from sakti.providers.facts import Family
+from sakti.providers.history import (
+    CallIds,
+    Turn,
+    call_arguments,
+    data_url,
+    file_text,
+    merged,
+    read_arguments,
+    turns,
+)
 from sakti.providers.openai_client import OpenAIClient
-from sakti.providers.openai_responses import effort, reasons
+from sakti.providers.openai_responses import asked_effort
 from sakti.providers.protocol import (
     Completed,
     StopReason,
@@ -32,8 +42,9 @@ from sakti.providers.protocol import (
     ThinkingChunk,
     ToolCallChunk,
 )
-from sakti.providers.sse import json_events
+from sakti.providers.sse import answer_events
 
+STABLE = frozenset({"system"})  # kinds of blocks that stay the same for the life of a session
 _STOPS: dict[str, StopReason] = {
     "length": "length",
     "content_filter": "refusal",
@@ -45,12 +56,15 @@ _STOPS: dict[str, StopReason] = {
 def render(request: Request, provider: str) -> Json:
     """The JSON body of `request`, without `stream`."""
     messages: list[Json] = []
-    if system := "\n\n".join(b.text for b in request.system if b.text.strip()):
+    # A server's template puts the tools behind this message: nothing in it may move.
+    if system := "\n\n".join(b.text for b in request.system if b.kind in STABLE and b.text.strip()):
         messages.append({"role": "system", "content": system})
-    for turn in turns(request.messages, provider):
+    for turn in turns(request.messages, provider, request.model):
         messages.extend([_assistant(turn)] if turn.role == "assistant" else _user(turn))
-    if request.tail.strip():
-        _append_tail(messages, request.tail, provider)
+    if moving := "\n\n".join(b.text for b in request.system if b.kind not in STABLE and b.text.strip()):
+        _put_first(messages, moving)
+    _append_tail(messages, request.tail.strip())
+    found = facts.family(provider, request.model)
     body: Json = {"model": request.model, "messages": messages}
     if request.tools:
         body["tools"] = [
@@ -61,28 +75,49 @@ def render(request: Request, provider: str) -> Json:
             body["tool_choice"] = "none"
     if request.max_output_tokens:
         # Only OpenAI's own models insist on the newer name; every other server knows the older one.
-        newer = provider == "openai" and reasons(request.model)
+        newer = provider == "openai" and bool(found.thinking)
         body["max_completion_tokens" if newer else "max_tokens"] = request.max_output_tokens
-    if request.temperature is not None and not reasons(request.model):
+    if request.temperature is not None and found.temperature:
         body["temperature"] = request.temperature
-    if request.thinking_tokens and reasons(request.model):
-        body["reasoning_effort"] = effort(request.thinking_tokens)
+    body |= _thinking(request, found, provider)
     if request.schema is not None:
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": request.schema}}
-    return body
+    return merged(body, request.extra)
 
 
-def _append_tail(messages: list[Json], tail: str, provider: str) -> None:
-    last = messages[-1] if messages else {}
-    # Mistral refuses a user message right after a tool's.
-    if last.get("role") == "user" or (last.get("role") == "tool" and provider == "mistral"):
-        content = last["content"]
-        if isinstance(content, str):
-            last["content"] = f"{content}\n\n{tail}"
-        else:
-            content.append({"type": "text", "text": tail})
+def _thinking(request: Request, found: Family, provider: str) -> Json:
+    """How much the model shall think, as the provider takes it; nothing where it is not known to."""
+    if not (word := asked_effort(request, found)):
+        return {}
+    if provider == "openrouter":
+        return {"reasoning": {"effort": word}}
+    # Claude behind some other gateway: what it calls this is not known.
+    return {"reasoning_effort": word} if found.thinking == "effort" else {}
+
+
+def _put_first(messages: list[Json], text: str) -> None:
+    """What memory adds, in the first user message: many templates take no two of them in a row."""
+    at = 1 if messages and messages[0]["role"] == "system" else 0
+    first = messages[at] if len(messages) > at else {}
+    if first.get("role") != "user":
+        messages.insert(at, {"role": "user", "content": text})
+    elif isinstance(first["content"], str):
+        first["content"] = f"{text}\n\n{first['content']}"
     else:
+        first["content"].insert(0, {"type": "text", "text": text})
+
+
+def _append_tail(messages: list[Json], tail: str) -> None:
+    """What holds for this request only, at the end of the last message or result; behind an answer a message."""
+    last = messages[-1] if messages else {}
+    if not tail:
+        return
+    if last.get("role") not in ("user", "tool"):
         messages.append({"role": "user", "content": tail})
+    elif isinstance(last["content"], str):
+        last["content"] = f"{last['content']}\n\n{tail}"
+    else:
+        last["content"].append({"type": "text", "text": tail})
 
 
 def _assistant(turn: Turn) -> Json:
@@ -138,7 +173,7 @@ class ChatProvider(OpenAIClient):
     """Answers through `/chat/completions`."""
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
-        answer = _Answer(self.name, CallIds(request.messages), self._where)
+        answer = _Answer(self.name, request.model, CallIds(request.messages), self._where)
         with boundary(self._where):
             opened = self._open().chat.completions.with_streaming_response.create(
                 model=request.model,
@@ -146,16 +181,28 @@ class ChatProvider(OpenAIClient):
                 stream=True,
                 stream_options={"include_usage": True},
                 # as a body it is sent as it stands; as arguments the SDK would walk every schema (8 ms)
-                extra_body=render(request, self.name),
+                extra_body=render(self._with_extra(request), self.name),
             )
             async with opened as response:
-                async for event in json_events(response.iter_bytes()):
+                async for event in answer_events(response, self._where, _as_chunks):
                     for out in answer.take(event):
                         yield out
         if not answer.finish:
             raise stream_cut(self._where)
         usage = await prices.with_cost(answer.usage, self.name, request.model)
         yield Completed(answer.parts(), answer.stop_reason(), usage, answer.model or request.model)
+
+
+def _as_chunks(whole: Json) -> list[Json]:
+    """An answer that came in one piece, as the chunks of a stream. Nothing of what is no answer."""
+    choices = cast("list[Json]", whole.get("choices") or [])
+    if not choices:
+        return []
+    message = cast("Json", choices[0].get("message") or {})
+    calls = [{**c, "index": n} for n, c in enumerate(cast("list[Json]", message.get("tool_calls") or []))]
+    delta = {**message, "tool_calls": calls}
+    reason = choices[0].get("finish_reason") or "stop"
+    return [{**whole, "choices": [{"delta": delta, "finish_reason": reason}]}]
 
 
 @dataclass(slots=True)
@@ -170,11 +217,11 @@ class _Call:
 class _Answer:
     """Puts the chunks of one stream together."""
 
-    def __init__(self, provider: str, ids: CallIds, where: Where) -> None:
+    def __init__(self, provider: str, asked: str, ids: CallIds, where: Where) -> None:
         self.finish = ""
         self.model = ""
         self.usage = Usage()
-        self._provider = provider
+        self._provider, self._asked = provider, asked
         self._ids = ids
         self._where = where
         self._text: list[str] = []
@@ -267,7 +314,7 @@ class _Answer:
         if extra := {c.call_id: c.extra for c in self._calls if c.extra}:
             opaque["extra"] = extra
         if self._thinking or opaque:
-            parts.append(ThinkingPart("".join(self._thinking), self._provider, opaque))
+            parts.append(ThinkingPart("".join(self._thinking), self._provider, opaque, self._asked))
         if self._text:
             parts.append(TextPart("".join(self._text)))
         for call in self._calls:

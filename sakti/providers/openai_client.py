@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
 
-from sakti.core.types import ModelInfo, Request
-from sakti.providers import prices
+from sakti.core.provider_settings import ProviderSettings
+from sakti.core.types import Json, ModelInfo, Request
+from sakti.providers import facts, prices, serving
 from sakti.providers.errors import Where, boundary, no_key
+from sakti.providers.facts import Served
+from sakti.providers.history import merged
 
 BASE_URL = "https://api.openai.com/v1"
 
 
 class OpenAIClient:
     """`key` may be None where the server asks for none (`needs_key` false); `timeout` is the longest
-    silence in seconds."""
+    silence in seconds. `elsewhere`: the server is not the provider's own; `extra` goes into every body."""
 
     def __init__(
         self,
@@ -27,12 +31,16 @@ class OpenAIClient:
         timeout: float = 120.0,
         needs_key: bool = True,
         context_window: int | None = None,
+        elsewhere: bool = False,
+        extra: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name
         self._key = key
         self._base_url = base_url.rstrip("/")
         self._needs_key = needs_key
         self._window = context_window
+        self.elsewhere = elsewhere
+        self._extra = dict(extra or {})
         self._where = Where(name, self._base_url, key_env, key or "", timeout)
         self._client: Any = None
 
@@ -52,6 +60,9 @@ class OpenAIClient:
             )
         return self._client
 
+    def _with_extra(self, request: Request) -> Request:
+        return replace(request, extra=merged(self._extra, request.extra)) if self._extra else request
+
     async def count_tokens(self, request: Request) -> int | None:
         """None: these servers do not count ahead."""
         return None
@@ -60,7 +71,14 @@ class OpenAIClient:
         with boundary(self._where):
             page = await self._open().models.list()
             listed: list[Any] = list(page.data)
-        return [prices.model_info(self.name, str(m.id), window=self._window or _window(m)) for m in listed]
+            rows = [(str(m.id), cast("Json", m.model_dump())) for m in listed]
+        own = ProviderSettings(context_window=self._window)
+        return [facts.known(self.name, name, own, serving.from_listing({"data": [row]}, name)) for name, row in rows]
+
+    async def served(self, model: str) -> Served | None:
+        """What the server says of `model`; None where it does not answer."""
+        headers = {"Authorization": f"Bearer {self._key or 'none'}"}
+        return await serving.served(self._base_url, model, headers, elsewhere=self.elsewhere)
 
     async def warm(self) -> None:
         await asyncio.to_thread(_import)
@@ -78,14 +96,3 @@ def _import() -> None:
     import openai.resources.responses  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
     prices.warm()
-
-
-def _window(model: Any) -> int | None:
-    """The window as vLLM, OpenRouter, Groq and llama.cpp tell it, each in its own field."""
-    for field in ("max_model_len", "context_length", "context_window", "max_context_length"):
-        value = getattr(model, field, None)
-        if isinstance(value, int) and value > 0:
-            return value
-    meta: Any = getattr(model, "meta", None)
-    value = meta.get("n_ctx") if isinstance(meta, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    return value if isinstance(value, int) else None

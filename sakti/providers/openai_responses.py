@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -20,9 +19,19 @@ from sakti.core.types import (
     ToolResultPart,
     Usage,
 )
-from sakti.providers import prices
+from sakti.providers import facts, prices
 from sakti.providers.errors import Where, boundary, from_event, stream_cut
-from sakti.providers.history import CallIds, Turn, call_arguments, data_url, file_text, read_arguments, turns
+from sakti.providers.facts import Family
+from sakti.providers.history import (
+    CallIds,
+    Turn,
+    call_arguments,
+    data_url,
+    file_text,
+    merged,
+    read_arguments,
+    turns,
+)
 from sakti.providers.openai_client import OpenAIClient
 from sakti.providers.protocol import (
     Completed,
@@ -32,18 +41,15 @@ from sakti.providers.protocol import (
     ThinkingChunk,
     ToolCallChunk,
 )
-from sakti.providers.sse import json_events
-
-_REASONS = re.compile(r"(^|/)(o\d|gpt-([5-9]|\d\d)(?!.*chat))")
+from sakti.providers.sse import answer_events
 
 
 def render(request: Request, provider: str = "openai") -> Json:
     """The JSON body of `request`, without `stream`."""
     items: list[Json] = []
-    for turn in turns(request.messages, provider):
+    for turn in turns(request.messages, provider, request.model):
         items.extend(_assistant_items(turn) if turn.role == "assistant" else _user_items(turn))
-    if request.tail.strip():
-        items.append({"role": "user", "content": [{"type": "input_text", "text": request.tail}]})
+    _append_tail(items, request.tail.strip())
     body: Json = {"model": request.model, "input": items, "store": False}
     if instructions := "\n\n".join(b.text for b in request.system if b.text.strip()):
         body["instructions"] = instructions
@@ -64,25 +70,36 @@ def render(request: Request, provider: str = "openai") -> Json:
         body["prompt_cache_key"] = request.messages[0].thread_id
     if request.max_output_tokens:
         body["max_output_tokens"] = request.max_output_tokens
-    if reasons(request.model):
+    found = facts.family(provider, request.model)
+    if found.thinking:
         body["include"] = ["reasoning.encrypted_content"]
-        if request.thinking_tokens:
-            body["reasoning"] = {"effort": effort(request.thinking_tokens), "summary": "auto"}
-    elif request.temperature is not None:
+        if word := asked_effort(request, found):
+            body["reasoning"] = {"effort": word, "summary": "auto"}
+    if request.temperature is not None and found.temperature:
         body["temperature"] = request.temperature
     if request.schema is not None:
         body["text"] = {"format": {"type": "json_schema", "name": "answer", "schema": request.schema, "strict": False}}
-    return body
+    return merged(body, request.extra)
 
 
-def reasons(model: str) -> bool:
-    """Whether a model thinks before it answers: such models refuse a temperature."""
-    return bool(_REASONS.search(model))
+def asked_effort(request: Request, found: Family) -> str:
+    """The word for how much the model shall think, empty where nothing is asked."""
+    if request.thinking_tokens:
+        return facts.effort_word(found, facts.effort_of(request.thinking_tokens))
+    return facts.effort_word(found, request.effort) if request.effort else ""
 
 
-def effort(tokens: int) -> str:
-    """A budget of thinking tokens as the three steps that the API knows."""
-    return "low" if tokens <= 2_048 else "medium" if tokens <= 16_384 else "high"
+def _append_tail(items: list[Json], tail: str) -> None:
+    """What holds for this request only, at the end of the last message or result; behind an answer a message."""
+    last = items[-1] if items else {}
+    if not tail:
+        return
+    if last.get("type") == "function_call_output":
+        last["output"] = f"{last['output']}\n\n{tail}"
+    elif last.get("role") == "user":
+        last["content"].append({"type": "input_text", "text": tail})
+    else:
+        items.append({"role": "user", "content": [{"type": "input_text", "text": tail}]})
 
 
 def _assistant_items(turn: Turn) -> list[Json]:
@@ -131,13 +148,13 @@ class ResponsesProvider(OpenAIClient):
     """Answers through `/responses`."""
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
-        answer = _Answer(self.name, CallIds(request.messages), self._where)
+        answer = _Answer(self.name, request.model, CallIds(request.messages), self._where)
         with boundary(self._where):
             opened = self._open().responses.with_streaming_response.create(
-                model=request.model, input=(), stream=True, extra_body=render(request, self.name)
+                model=request.model, input=(), stream=True, extra_body=render(self._with_extra(request), self.name)
             )  # sent as it stands, see openai_chat
             async with opened as response:
-                async for event in json_events(response.iter_bytes()):
+                async for event in answer_events(response, self._where, _as_events):
                     for out in answer.take(event):
                         yield out
                     if answer.done:
@@ -146,6 +163,23 @@ class ResponsesProvider(OpenAIClient):
             raise stream_cut(self._where)
         usage = await prices.with_cost(answer.usage, self.name, request.model)
         yield Completed(answer.parts(), answer.stop_reason, usage, answer.model or request.model)
+
+
+def _as_events(whole: Json) -> list[Json]:
+    """An answer that came in one piece, as the events of a stream. Nothing of what is no answer."""
+    output = cast("list[Json]", whole.get("output") or [])
+    if "output" not in whole:
+        return []
+    events: list[Json] = []
+    for index, item in enumerate(output):
+        content = cast("list[Json]", item.get("content") or []) if item.get("type") == "message" else []
+        text = "".join(str(c.get("text") or "") for c in content)
+        events.append({"type": "response.output_item.added", "output_index": index, "item": item})
+        if text:
+            events.append({"type": "response.output_text.delta", "output_index": index, "delta": text})
+        events.append({"type": "response.output_item.done", "output_index": index, "item": item})
+    ending = "response.failed" if whole.get("status") == "failed" else "response.completed"
+    return [*events, {"type": ending, "response": whole}]
 
 
 @dataclass(slots=True)
@@ -162,12 +196,12 @@ class _Item:
 class _Answer:
     """Puts the events of one stream together."""
 
-    def __init__(self, provider: str, ids: CallIds, where: Where) -> None:
+    def __init__(self, provider: str, asked: str, ids: CallIds, where: Where) -> None:
         self.done = False
         self.stop_reason: StopReason = "end"
         self.model = ""
         self.usage = Usage()
-        self._provider = provider
+        self._provider, self._asked = provider, asked
         self._ids = ids
         self._where = where
         self._items: dict[int, _Item] = {}
@@ -256,7 +290,8 @@ class _Answer:
             case "reasoning":
                 kept = {k: v for k, v in item.final.items() if k in _REASONING_FIELDS and v is not None}
                 usable = "encrypted_content" in kept
-                return ThinkingPart(text, self._provider, {"item": {"summary": [], **kept}} if usable else {})
+                opaque: Json = {"item": {"summary": list[Any](), **kept}} if usable else {}
+                return ThinkingPart(text, self._provider, opaque, self._asked)
             case "function_call":
                 raw = str(item.final.get("arguments") or text)
                 arguments = read_arguments(raw)

@@ -1,4 +1,8 @@
-"""The providers that are known by name. Data only."""
+"""What is known of providers and of their models: the one table. Data only; a new provider is one entry.
+
+A model's facts are those of the first `Family` of its provider whose pattern is found in its name; what a server tells
+of itself and what the settings say win over them (`facts`).
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,41 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from sakti.core.types import ImageRule, ThinkingKind
+
+MINUTE, HOUR = 60_000, 3_600_000  # ms
+DEFAULT_TTL = 5 * MINUTE
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Models whose names `pattern` finds (case does not matter). None and "": not known.
+
+    `window` and `max_output` in tokens, `cache_ttl` in ms: how long the prompt cache stays warm. `tokens`: how many of
+    the model's own tokens one of o200k makes, at most. `thinking` says how it is asked for: "budget" in tokens,
+    "adaptive" (the model decides, by effort), "effort" as a word; `efforts` are the words of off, low, medium and high.
+    `observes`: whether it is fit to observe, and `measured` when and how that was found ("2026-11, bench memory").
+    """
+
+    pattern: str
+    window: int | None = None
+    max_output: int | None = None
+    images: bool | None = None
+    thinking: ThinkingKind = ""
+    efforts: tuple[str, str, str, str] = ("", "low", "medium", "high")
+    temperature: bool = True
+    cache_ttl: int | None = None
+    tokens: float = 1.0
+    observes: bool | None = None
+    measured: str = ""
+
 
 @dataclass(frozen=True, slots=True)
 class Preset:
     """`keys` are the usual variables, the first to win first; `small` is the model that observes.
-    A local server needs no key, and its models are asked for."""
+    A local server needs no key, and its models are asked for. `prices` is the provider's name in the price list,
+    `names` finds the bare names of its models, `images` holds where no family says, `image_rule` is how images are
+    counted."""
 
     name: str
     api: Literal["anthropic", "responses", "chat"]
@@ -20,6 +54,12 @@ class Preset:
     small: str = ""
     base_url_env: str = ""
     label: str = ""
+    prices: str = ""
+    names: str = ""
+    images: bool = False
+    image_rule: ImageRule = ""
+    cache_ttl: int = DEFAULT_TTL
+    families: tuple[Family, ...] = ()
 
     @property
     def local(self) -> bool:
@@ -29,6 +69,62 @@ class Preset:
     def title(self) -> str:
         return self.label or self.name
 
+
+# From the providers' own model pages, November 2026.
+_CLAUDE = (
+    Family(r"claude-3-7", 200_000, 64_000, True, "budget", temperature=False, tokens=1.2),
+    Family(r"claude-3-5", 200_000, 8_192, True, temperature=False, tokens=1.2),
+    Family(r"claude-3", 200_000, 4_096, True, temperature=False, tokens=1.2),
+    Family(r"claude-opus-4(-[01])?(-2\d{7})?$", 200_000, 32_000, True, "budget", temperature=False, tokens=1.2),
+    Family(r"claude-([a-z]+-)?4(-[0-5])?(-2\d{7})?$", 200_000, 64_000, True, "budget", temperature=False, tokens=1.2),
+    Family(r"claude-sonnet-4[-.]6", 1_000_000, 64_000, True, "adaptive", temperature=False, tokens=1.2),
+    Family(r"claude-([a-z]+-)?4[-.][6-9]", 1_000_000, 128_000, True, "adaptive", temperature=False, tokens=1.2),
+    # a new tokenizer from here on: up to a third more tokens for the same text
+    Family(r"claude-([a-z]+-)?\d", 1_000_000, 128_000, True, "adaptive", temperature=False, tokens=1.5),
+    Family(r"claude-", 200_000, 8_192, True, temperature=False, tokens=1.5),
+)
+_NONE_WORD = ("none", "low", "medium", "high")
+_LOW_WORD = ("low", "low", "medium", "high")  # those that always think
+_GPT = (
+    Family(r"(^|/)gpt-oss", 131_072, 65_536, False, "effort", _LOW_WORD, tokens=1.1),
+    Family(r"(^|/)gpt-4\.1", 1_047_576, 32_768, True, cache_ttl=5 * MINUTE),
+    Family(r"(^|/)gpt-4o", 128_000, 16_384, True, cache_ttl=5 * MINUTE),
+    Family(r"(^|/)gpt-4", 128_000, 4_096, cache_ttl=5 * MINUTE),
+    Family(r"(^|/)gpt-5[^/]*chat", 128_000, 16_384, True, cache_ttl=5 * MINUTE),
+    Family(
+        r"(^|/)gpt-5(-|$)", 400_000, 128_000, True, "effort", ("minimal", "low", "medium", "high"), False, 5 * MINUTE
+    ),
+    Family(r"(^|/)gpt-5\.[1-3](-|$)", 400_000, 128_000, True, "effort", _NONE_WORD, False, 5 * MINUTE),
+    Family(r"(^|/)gpt-5\.4(-|$)", 1_050_000, 128_000, True, "effort", _NONE_WORD, False, 5 * MINUTE),
+    Family(r"(^|/)gpt-([5-9]|\d\d)(?!.*chat)", 1_050_000, 128_000, True, "effort", _NONE_WORD, False),
+    Family(r"(^|/)o1-(mini|preview)", 128_000, 32_768, False, temperature=False),
+    Family(r"(^|/)o\d", 200_000, 100_000, True, "effort", _LOW_WORD, False),
+)
+_GEMINI = (
+    Family(r"gemini-(2\.5|3|3\.1)-pro", 1_048_576, 65_536, True, "effort", _LOW_WORD, tokens=1.1),
+    Family(r"gemini-(2\.5|[3-9]|\d\d)", 1_000_000, 65_536, True, "effort", _LOW_WORD, tokens=1.1),
+    Family(r"gemini-", 1_000_000, 8_192, True, tokens=1.1),
+)
+_DEEPSEEK = (
+    Family(r"deepseek-v4", 1_000_000, 64_000, False, tokens=1.15),
+    Family(r"deepseek-reasoner", 128_000, 64_000, False, tokens=1.15),
+    Family(r"deepseek-", 128_000, 8_192, False, tokens=1.15),
+)
+_MISTRAL = (
+    Family(r"mistral-medium", 262_144, 32_768, True, tokens=1.2),
+    Family(r"mistral-small", 131_072, 32_768, True, tokens=1.2),
+    Family(r"(devstral|codestral)-", 262_144, 32_768, False, tokens=1.2),
+)
+# Open models, whoever serves them: the window is the server's to say.
+_OPEN = (
+    Family(
+        r"qwen2\.5-coder-1\.5b|[-:_](0\.5|0\.6|1|1\.5|1\.7|2|3)b\b",
+        tokens=1.2,
+        observes=False,
+        measured="2026-11, Qwen2.5-Coder-1.5B; others of up to 3B are taken to be no better",
+    ),
+    Family(r"llama-3\.[13]-", 131_072, 32_768, False, tokens=1.1),
+)
 
 _ALL = (
     Preset(
@@ -40,6 +136,11 @@ _ALL = (
         "claude-haiku-5-5",
         "ANTHROPIC_BASE_URL",
         "Anthropic",
+        prices="anthropic",
+        names=r"claude-",
+        images=True,
+        image_rule="anthropic",
+        families=_CLAUDE,
     ),
     Preset(
         "openai",
@@ -50,6 +151,12 @@ _ALL = (
         "gpt-6-luna",
         "OPENAI_BASE_URL",
         "OpenAI",
+        prices="openai",
+        names=r"(gpt-|o\d|chatgpt-|codex-)",
+        images=True,
+        image_rule="openai",
+        cache_ttl=HOUR,
+        families=_GPT,
     ),
     Preset(
         "openrouter",
@@ -59,6 +166,8 @@ _ALL = (
         "anthropic/claude-sonnet-5.5",
         "anthropic/claude-haiku-5.5",
         label="OpenRouter",
+        prices="openrouter",
+        images=True,
     ),
     Preset(
         "gemini",
@@ -68,6 +177,12 @@ _ALL = (
         "gemini-3.8-flash",
         "gemini-3.5-flash-lite",
         label="Gemini",
+        prices="google",
+        names=r"gemini-",
+        images=True,
+        image_rule="gemini",
+        cache_ttl=24 * HOUR,
+        families=_GEMINI,
     ),
     Preset(
         "deepseek",
@@ -77,6 +192,10 @@ _ALL = (
         "deepseek-v4-pro",
         "deepseek-v4-flash",
         label="DeepSeek",
+        prices="deepseek",
+        names=r"deepseek-",
+        cache_ttl=HOUR,
+        families=_DEEPSEEK,
     ),
     Preset(
         "mistral",
@@ -86,6 +205,9 @@ _ALL = (
         "mistral-medium-3-5",
         "mistral-small-2603",
         label="Mistral",
+        prices="mistral",
+        names=r"(mistral|devstral|codestral|magistral|ministral)-",
+        families=_MISTRAL,
     ),
     Preset(
         "groq",
@@ -95,11 +217,14 @@ _ALL = (
         "openai/gpt-oss-120b",
         "openai/gpt-oss-20b",
         label="Groq",
+        prices="groq",
+        cache_ttl=2 * HOUR,
+        families=_OPEN,
     ),
-    Preset("ollama", "chat", "http://127.0.0.1:11434/v1", label="Ollama"),
-    Preset("lmstudio", "chat", "http://127.0.0.1:1234/v1", label="LM Studio"),
-    Preset("llamacpp", "chat", "http://127.0.0.1:8080/v1", label="llama.cpp"),
-    Preset("vllm", "chat", "http://127.0.0.1:8000/v1", label="vLLM"),
+    Preset("ollama", "chat", "http://127.0.0.1:11434/v1", label="Ollama", families=_OPEN),
+    Preset("lmstudio", "chat", "http://127.0.0.1:1234/v1", label="LM Studio", families=_OPEN),
+    Preset("llamacpp", "chat", "http://127.0.0.1:8080/v1", label="llama.cpp", families=_OPEN),
+    Preset("vllm", "chat", "http://127.0.0.1:8000/v1", label="vLLM", families=_OPEN),
 )
 
 PRESETS: Mapping[str, Preset] = {p.name: p for p in _ALL}

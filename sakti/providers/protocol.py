@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 from sakti.core.types import ModelInfo, Part, Request, Usage
+from sakti.providers.facts import Served
 
 StopReason: TypeAlias = Literal["end", "tool_use", "length", "refusal"]
 
@@ -48,10 +49,11 @@ class Provider(Protocol):
 
     `stream` yields chunks and exactly one `Completed`, last; a stream that ends without it raised a
     `ProviderError`. Close the iterator (contextlib.aclosing) to give up: it frees the connection.
-    Nothing is retried inside.
+    Nothing is retried inside. `elsewhere`: behind the name stands a server that is not the provider's own.
     """
 
     name: str
+    elsewhere: bool
 
     def stream(self, request: Request) -> AsyncIterator[StreamEvent]: ...
 
@@ -60,6 +62,10 @@ class Provider(Protocol):
         ...
 
     async def models(self) -> Sequence[ModelInfo]: ...
+
+    async def served(self, model: str) -> Served | None:
+        """How much of `model` the server says it serves; None where it does not answer. Asked once."""
+        ...
 
     async def warm(self) -> None:
         """Import the SDK and open what can be opened, so that the first answer does not wait."""

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from sakti.core.errors import ConfigError, NoModelError
 from sakti.core.provider_settings import ProviderSettings
 from sakti.core.types import ModelInfo
-from sakti.providers import accepts
+from sakti.providers import facts
 from sakti.providers.presets import PRESETS, Preset
 from sakti.providers.probe import is_loopback, served_models
 from sakti.providers.protocol import Provider
@@ -20,13 +20,6 @@ from sakti.providers.protocol import Provider
 KEYRING_SERVICE = "sakti"
 LOCAL_SILENCE = 600.0  # seconds: a server on this machine may read a long prompt before its first word
 _NONE: Mapping[str, ProviderSettings] = {}
-_OBVIOUS = (
-    (r"claude-", "anthropic"),
-    (r"(gpt-|o\d|chatgpt-|codex-)", "openai"),
-    (r"gemini-", "gemini"),
-    (r"deepseek-", "deepseek"),
-    (r"(mistral|devstral|codestral|magistral|ministral)-", "mistral"),
-)
 
 Probe = Callable[[str], Awaitable[list[str] | None]]
 KeyLookup = Callable[[str], str | None]
@@ -95,9 +88,9 @@ def resolve(name: str, settings: Mapping[str, ProviderSettings] = _NONE) -> str:
             return _local_model()
         return f"{head}/{rest}"
     if not slash:
-        for pattern, provider in _OBVIOUS:
-            if re.match(pattern, name):
-                return f"{provider}/{name}"
+        for preset in PRESETS.values():
+            if preset.names and re.match(preset.names, name):
+                return f"{preset.name}/{name}"
     close = difflib.get_close_matches(head, known, n=3)
     hint = (
         f"did you mean {' or '.join(f'{c}/{rest}' if slash else f'{c}/…' for c in close)}?"
@@ -168,6 +161,8 @@ def _remote(preset: Preset, own: ProviderSettings, env: Mapping[str, str], keyri
             key_env=key_env,
             timeout=timeout,
             context_window=own.context_window,
+            elsewhere=not genuine or preset.local,
+            extra=own.extra,
         )
     from sakti.providers.openai_chat import ChatProvider
     from sakti.providers.openai_responses import ResponsesProvider
@@ -181,6 +176,8 @@ def _remote(preset: Preset, own: ProviderSettings, env: Mapping[str, str], keyri
         timeout=timeout,
         needs_key=genuine and not preset.local,
         context_window=own.context_window,
+        elsewhere=not genuine or preset.local or preset.name not in PRESETS,
+        extra=own.extra,
     )
 
 
@@ -282,10 +279,7 @@ def model_info(full_name: str, settings: Mapping[str, ProviderSettings] = _NONE)
         return info(window)
     if name == "scripted":
         return ModelInfo(model, name, window or 200_000)
-    from sakti.providers import prices
-
-    remote = accepts.images(name)
-    return prices.model_info(name, model, window=window, images=remote, thinking=remote)
+    return facts.known(name, model, settings.get(name))
 
 
 def _local_model() -> str:

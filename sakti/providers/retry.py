@@ -1,15 +1,19 @@
-"""How long to wait before a failed model call is tried again. Pure: whoever waits shows the countdown."""
+"""Whether and when a failed model call is made again: one policy for whoever calls. Pure: whoever waits shows it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from sakti.core.errors import ProviderError
 
 MAX_ATTEMPTS = 8
+# Failures that are seldom mended by waiting: attempts in all.
+FEWER_ATTEMPTS = {"unknown_host": 3, "unreachable": 4, "empty": 2}
 FIRST_DELAY = 1.0
 LONGEST_DELAY = 30.0
 LONGEST_RETRY_AFTER = 600.0
+LONGEST_WAIT = 900.0  # seconds of waiting that one turn, or one question of memory, has in all
 
 
 def delay(attempt: int, retry_after: float | None, random: Callable[[], float]) -> float:
@@ -20,10 +24,33 @@ def delay(attempt: int, retry_after: float | None, random: Callable[[], float]) 
     """
     ceiling = min(LONGEST_DELAY, FIRST_DELAY * 2 ** (max(1, attempt) - 1))
     if retry_after is not None and retry_after >= 0:
-        return min(retry_after, LONGEST_RETRY_AFTER) + 0.25 * random()
+        return retry_after + 0.25 * random()
     return ceiling * (1 - 0.5 * random())
 
 
-def should_retry(error: ProviderError, attempt: int) -> bool:
-    """Whether the call that failed with `error` as attempt number `attempt` is to be made again."""
-    return error.retryable and attempt < MAX_ATTEMPTS
+def attempts(error: ProviderError) -> int:
+    """How often a call that fails so is made at most."""
+    return FEWER_ATTEMPTS.get(error.code, MAX_ATTEMPTS)
+
+
+@dataclass(slots=True)
+class Retries:
+    """The failures of one call. `left` are the seconds that may still be waited, over all calls that share it."""
+
+    random: Callable[[], float]
+    left: float = LONGEST_WAIT
+    attempt: int = 0
+
+    def wait(self, error: ProviderError, at_most: float | None = None) -> float | None:
+        """Seconds until the call is made again; None where it is not: `error` is final, it was tried often enough, or
+        the wait is longer than the provider may ask for, than `at_most` or than what is left."""
+        self.attempt += 1
+        if not error.retryable or self.attempt >= attempts(error):
+            return None
+        seconds = delay(self.attempt, error.retry_after, self.random)
+        if (error.retry_after or 0.0) > LONGEST_RETRY_AFTER or seconds > min(
+            self.left, self.left if at_most is None else at_most
+        ):
+            return None
+        self.left -= seconds
+        return seconds

@@ -21,6 +21,7 @@ from sakti.core.types import (
     Usage,
     plain_text,
 )
+from sakti.providers.facts import Served
 from sakti.providers.history import CallIds
 from sakti.providers.protocol import (
     Completed,
@@ -85,7 +86,7 @@ class ScriptedProvider:
         count: Counter | None = None,
         context_window: int = 200_000,
     ) -> None:
-        self.name = name
+        self.name, self.elsewhere = name, False
         self.requests: list[Request] = []
         self._player = answers if callable(answers) else None
         self._left: list[Played] = [] if callable(answers) else list(answers)
@@ -112,7 +113,7 @@ class ScriptedProvider:
             await self._clock.sleep(answer.delay)
         ids = CallIds(request.messages)
         parts: list[Part] = []
-        for event in self._events(answer, ids, parts):
+        for event in self._events(answer, ids, parts, request):
             if answer.chunk_delay:
                 await self._clock.sleep(answer.chunk_delay)
             yield event
@@ -130,10 +131,10 @@ class ScriptedProvider:
             raise ProviderError("The script has no answer left.", code="invalid_request")
         return Answer(played) if isinstance(played, str) else played
 
-    def _events(self, answer: Answer, ids: CallIds, parts: list[Part]) -> Iterable[StreamEvent]:
+    def _events(self, answer: Answer, ids: CallIds, parts: list[Part], request: Request) -> Iterable[StreamEvent]:
         if answer.thinking:
             yield from (ThinkingChunk(piece) for piece in _pieces(answer.thinking, answer.chunk))
-            parts.append(ThinkingPart(answer.thinking, self.name, {"signature": "scripted"}))
+            parts.append(ThinkingPart(answer.thinking, self.name, {"signature": "scripted"}, request.model))
         if answer.text:
             yield from (TextChunk(piece) for piece in _pieces(answer.text, answer.chunk))
             parts.append(TextPart(answer.text))
@@ -160,6 +161,10 @@ class ScriptedProvider:
 
     async def models(self) -> Sequence[ModelInfo]:
         return [ModelInfo("demo", self.name, context_window=self._window)]
+
+    async def served(self, model: str) -> Served | None:
+        """Nothing: what is to be known of `model` is known."""
+        return Served()
 
     async def warm(self) -> None:
         """Nothing to open."""

@@ -7,12 +7,63 @@ long answer has 20,000 of them.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, cast
 
 from sakti.core.errors import ProviderError
+from sakti.core.types import Json
+from sakti.providers.errors import Where, in_success, not_a_model
 
 LONGEST_EVENT = 32 * 1024 * 1024
+
+
+async def answer_events(response: Any, where: Where, whole: Callable[[Json], Iterable[Json]]) -> AsyncIterator[Json]:
+    """The events of an answer, whatever form it has: a stream of events, or one JSON object, which `whole` writes as
+    the events that would have said the same.
+
+    Raises ProviderError: for an error in that object what it says, for a page or anything else not_a_model, with what
+    it says, and stream_cut for a stream that cannot be read.
+    """
+    kind = str(response.headers.get("content-type") or "").partition(";")[0].strip().lower()
+    chunks = cast("AsyncIterator[bytes]", response.iter_bytes())
+    first = b""
+    async for chunk in chunks:  # what it is shows in its first sign, whatever the header says
+        first += chunk
+        if first.strip():
+            break
+    sign = first.lstrip()[:1]
+    if sign == b"{" or (kind == "application/json" and sign not in (b"d", b":", b"e", b"i")):
+        value = _loads(await _all(first, chunks))
+        if not isinstance(value, dict):
+            raise not_a_model(where, "something else", _text(first))
+        body = cast("Json", value)
+        if body.get("error") or body.get("type") == "error":
+            raise in_success(body, where)
+        for event in whole(body):
+            yield event
+    elif sign == b"<" or kind == "text/html":
+        raise not_a_model(where, "a page", _text(await _all(first, chunks)))
+    else:
+        async for event in json_events(_again(first, chunks)):
+            yield event
+
+
+async def _again(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    if first:
+        yield first
+    async for chunk in rest:
+        yield chunk
+
+
+async def _all(first: bytes, rest: AsyncIterator[bytes]) -> bytes:
+    """The whole body, as far as it is one that a server would send."""
+    pieces, size = [first], len(first)
+    async for chunk in rest:
+        pieces.append(chunk)
+        size += len(chunk)
+        if size > LONGEST_EVENT:
+            break
+    return b"".join(pieces)
 
 
 async def json_events(chunks: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
@@ -48,14 +99,26 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _read(text: bytes) -> dict[str, Any]:
-    try:
-        value: Any = json.loads(text)
-    except ValueError as e:
+    value = _loads(text)
+    if value is None:
         raise ProviderError(
             "The answer broke off: the server sent something unreadable.", code="stream_cut", retryable=True
-        ) from e
+        )
     if not isinstance(value, dict):
         raise ProviderError(
             "The answer broke off: the server sent something unexpected.", code="stream_cut", retryable=True
         )
     return cast("dict[str, Any]", value)
+
+
+def _text(data: bytes) -> str:
+    """UTF-8 in which a broken byte loses its character and nothing else."""
+    return data.decode("utf-8", "replace")
+
+
+def _loads(data: bytes) -> Any:
+    """The JSON value of `data`, None for what is none."""
+    try:
+        return json.loads(_text(data), strict=False)
+    except ValueError:
+        return None

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from sakti.core.types import (
+    ContextPart,
     FilePart,
     ImagePart,
     Json,
@@ -27,6 +28,7 @@ KINDS: dict[str, type[Part]] = {
     "image": ImagePart,
     "file": FilePart,
     "marker": MarkerPart,
+    "context": ContextPart,
 }
 NAMES = {kind: name for name, kind in KINDS.items()}
 

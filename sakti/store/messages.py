@@ -64,6 +64,21 @@ def append(db: Database, message: Message, *, index_text: str | None = None, pat
     return dataclasses.replace(message, index=index)
 
 
+def add_context(db: Database, message: Message) -> bool:
+    """Keep the parts and tokens of `message`, which is told something more that is nobody's words; False where it is
+    being observed already, and so may not change."""
+    changed = (
+        MessageRow.update(
+            parts=[codec.encode(p) for p in message.parts],
+            part_tokens=list(message.part_tokens),
+            token_count=message.tokens,
+        )
+        .where(MessageRow.id == message.id, MessageRow.sealed_at.is_null())
+        .execute(db)
+    )
+    return bool(changed)
+
+
 def confirm(db: Database, message_ids: Sequence[str]) -> None:
     """Provisional messages have passed: they become saved and searchable."""
     for message in get_many(db, message_ids):

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 _ENDS = {
     "interrupted": "Interrupted",
     "limit": "Stopped at a limit",
+    "length": "The answer was cut",
     "repetition": "Stopped: it went in circles",
     "tripwire": "Withheld",
     "refused": "Refused",

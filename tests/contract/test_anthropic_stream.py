@@ -66,8 +66,8 @@ async def test_thinking_tools_and_usage():
         provider = AnthropicProvider("key", base_url=server.url)
         events, done = await play(provider, request(tools=(READ,)))
         assert done.parts == (
-            ThinkingPart("Let me see.", "anthropic", {"signature": "sig=="}),
-            ThinkingPart("", "anthropic", {"redacted": "secret"}),
+            ThinkingPart("Let me see.", "anthropic", {"signature": "sig=="}, "test-model"),
+            ThinkingPart("", "anthropic", {"redacted": "secret"}, "test-model"),
             TextPart("Reading."),
             ToolCallPart("toolu_1", "read", {"path": "a.py"}),
         )

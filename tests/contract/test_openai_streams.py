@@ -60,7 +60,7 @@ async def test_reasoning_comes_back_and_goes_back():
         events, done = await play(provider, request(model="gpt-5.4", tools=(READ,)))
         kept = {k: v for k, v in REASONING.items() if k != "status"}
         assert done.parts == (
-            ThinkingPart("Hm.", "openai", {"item": kept}),
+            ThinkingPart("Hm.", "openai", {"item": kept}, "gpt-5.4"),
             ToolCallPart("call_1", "read", {"path": "a.py"}),
         )
         assert [e.text for e in events if isinstance(e, ThinkingChunk)] == ["Hm."]
@@ -152,7 +152,10 @@ async def test_reasoning_text_and_missing_usage():
     events, done, body = await chat(
         [chunk({"reasoning_content": "Think"}), chunk({"content": "Hi"}), chunk({}, "stop")]
     )
-    assert done.parts == (ThinkingPart("Think", "deepseek", {"field": "reasoning_content"}), TextPart("Hi"))
+    assert done.parts == (
+        ThinkingPart("Think", "deepseek", {"field": "reasoning_content"}, "test-model"),
+        TextPart("Hi"),
+    )
     assert isinstance(events[0], ThinkingChunk)
     assert done.usage.input_tokens == 0
     assert body["stream_options"] == {"include_usage": True}

@@ -123,7 +123,7 @@ async def test_a_silent_server_is_given_up(provider, llmock):
 async def test_nobody_listens():
     made = ChatProvider(KEY, base_url="http://127.0.0.1:9/v1", timeout=1)
     error = await failure(made)
-    assert (error.code, error.retryable) == ("connection", True)
+    assert (error.code, error.retryable) == ("unreachable", True)
     assert "127.0.0.1:9" in error.message
 
 

@@ -34,9 +34,9 @@ def test_a_run_that_was_broken_off_goes_on_where_it_was(place: Place) -> None:
         text=True,
     )
     try:
-        assert place.model.holding.wait(60)
+        assert place.model.holding.wait(180)
         process.send_signal(signal.SIGTERM)
-        out, told = process.communicate(timeout=30)
+        out, told = process.communicate(timeout=120)
     finally:
         process.kill()
     assert (process.returncode, out) == (130, "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _ALL = "`db check`, `db recover` and the look after a crash read everything there is"
-_FEW = "a table of few rows: one for each window, or for each of the user's rules"
+_FEW = "a table of few rows: one for each window, each rule of the user's, each thing that a pane keeps"
 _INDEX = "an index that is made anew or put in step is compared with all texts"
 
 # A piece of the statement: why.
@@ -25,5 +25,6 @@ WALKS: dict[str, str] = {
     "IN ()": "none is asked for, and SQLite knows that beforehand",
     "UPDATE leases SET": _FEW,
     "DELETE FROM unsent": _FEW,
+    "SELECT key, value FROM ui_state": _FEW,
     "SELECT id FROM threads WHERE deleted_at IS NOT NULL": "by an index of those that are deleted",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from sakti.core.types import plain_text
+from sakti.core.types import ContextPart, plain_text
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.text import ContextScreen
 from tests.tui.conftest import screen_text, settle
@@ -16,7 +16,7 @@ async def test_the_inspector_shows_the_request_that_is_sent(store, tmp_path):
         store,
         tmp_path / "w",
         *(f"The port of api {n} is 80{n}0, " + "as before. " * 30 for n in range(8)),
-        overrides=("memory.observation.message_tokens=500",),
+        overrides=("memory.observation.message_tokens=900",),
     )
     app = SaktiApp(session)
     async with app.run_test(size=(140, 50)) as pilot:
@@ -42,7 +42,8 @@ async def test_the_inspector_shows_the_request_that_is_sent(store, tmp_path):
         assert all(json.dumps(t.parameters, indent=1) in tools.text for t in sent.tools)
         assert tools.tokens == session.toolbox.count(session.counter, sent.tools)
         tail = next(b for b in shown if b.kind == "tail")
-        assert tail.text.split("\n")[0] == sent.tail.split("\n")[0]
+        told = next(p for p in sent.messages[-1].parts if isinstance(p, ContextPart))
+        assert tail.text.split("\n")[0] == told.text.split("\n")[0]
         total = sum(b.tokens for b in shown)
         app._palette("/context")
         await settle(app, pilot)

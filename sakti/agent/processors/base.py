@@ -9,10 +9,11 @@ user's come first, then memory. So a guardrail that aborts keeps the turn out of
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
-from sakti.core.types import Block, Json, Message, ToolSpec, Usage
+from sakti.core.types import Block, Effort, Json, Message, ToolSpec, Usage
 from sakti.providers.protocol import StreamEvent
 
 
@@ -32,11 +33,13 @@ def abort(reason: str, *, retry: bool = False) -> NoReturn:
 
 @dataclass(frozen=True, slots=True)
 class TurnInput:
-    """A turn that begins: the user's message, and the model that will be asked ("provider/name")."""
+    """A turn that begins: the user's message, and the model that will be asked ("provider/name"), whose prompt cache
+    stays warm for `cache_ttl` ms."""
 
     thread_id: str
     message: Message
     model: str
+    cache_ttl: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,8 @@ class StepRecord:
 @dataclass(frozen=True, slots=True)
 class StepInput:
     """Everything of the next model call. `budget` is how many tokens the model's window leaves for memory and
-    messages, None when its window is not known; `retry_reason` why this step is played again."""
+    messages, None when its window is not known; `facts` what is told along with the newest message, by name; `tail`
+    what holds for this request only; `extra` goes into its body; `retry_reason` why this step is played again."""
 
     step: int
     steps: tuple[StepRecord, ...]
@@ -62,10 +66,13 @@ class StepInput:
     tool_choice: Literal["auto", "none"]
     model: str
     tail: tuple[str, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict[str, str])
     budget: int | None = None
     max_output_tokens: int | None = None
     temperature: float | None = None
     thinking_tokens: int | None = None
+    effort: Effort | None = None
+    extra: Json = field(default_factory=dict[str, Any])
     retry_count: int = 0
     retry_reason: str = ""
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from sakti.agent.processors.base import Processor, StepInput, TurnInput, TurnResult
 from sakti.core.tokens import Counter, message_tokens
 from sakti.core.types import Message
-from sakti.memory.engine import MemoryEngine
+from sakti.memory.engine import DEFAULT_CACHE_TTL, MemoryEngine
 
 
 class MemoryProcessor(Processor):
@@ -21,16 +21,16 @@ class MemoryProcessor(Processor):
 
     async def process_input(self, turn: TurnInput) -> TurnInput:
         provider, _, model = turn.model.partition("/")
-        await self.engine.begin_turn(provider=provider, model=model)
+        ttl = DEFAULT_CACHE_TTL if turn.cache_ttl is None else turn.cache_ttl
+        await self.engine.begin_turn(provider=provider, model=model, cache_ttl=ttl)
         return turn
 
     async def process_input_step(self, step: StepInput) -> StepInput:
-        prepared = await self.engine.prepare(step=step.step, budget=step.budget)
+        prepared = await self.engine.prepare(step=step.step, budget=step.budget, facts=step.facts)
         return dataclasses.replace(
             step,
             messages=prepared.messages,
             system=(*step.system, *prepared.blocks),
-            tail=(*step.tail, *prepared.tail),
         )
 
     async def process_output_result(self, result: TurnResult) -> TurnResult:

@@ -1,4 +1,8 @@
-"""The repairs that ship with sakti: a workspace with a fault, an issue as a user writes it, tests kept aside."""
+"""The repairs that ship with sakti: a workspace with a fault, an issue as a user writes it, tests kept aside.
+
+Each is a folder of `sakti/bench/repairs`: `repair.toml` (the fields of `Repair`), `workspace/` and `hidden/`. Hidden
+tests fail before the reference solution and pass with it, and some pass before, so that a new fault shows.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import tempfile
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from sakti.bench.repair.judging import Verdict
 from sakti.bench.repair.results import Result
 from sakti.core.errors import SaktiError
 from sakti.core.events import Event, StepFinished, TurnFinished
+from sakti.core.programs import find_program, search_path
 from sakti.core.tokens import Counter
 from sakti.core.types import ModelInfo, Usage
 from sakti.providers.protocol import Provider
@@ -80,6 +82,7 @@ async def play(repair: Repair, contestant: Contestant, limits: Limits) -> Result
         programs, missing = tool_chain(repair, workspace)  # before the run: it may change what stands on PATH
         if missing:
             return Result(repair.name, repair.language, "not run", f"no {' and no '.join(missing)} on PATH")
+        await _commit(workspace)
         digest = repair.digest()
         turn = await _work(repair, contestant, limits, workspace, top)
         if repair.digest() != digest:
@@ -131,6 +134,18 @@ def _options(options: Options, limits: Limits, workspace: Path, top: Path) -> Op
     return replace(
         options, workspace=workspace, config=config, resume=None, continue_last=False, interactive=False, env=env
     )
+
+
+async def _commit(workspace: Path) -> None:
+    """Make the copy a repository whose only commit is the workspace as it came, so that there is a diff to look at;
+    where there is no git, there is none. Nothing of the user's own configuration takes part."""
+    git = find_program("git", workspace)
+    if git is None:
+        return
+    who = {f"GIT_{role}_{part}": "bench@localhost" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
+    env = {"PATH": search_path(workspace), "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", **who}
+    for words in (("init", "--quiet"), ("add", "--all"), ("commit", "--quiet", "--message=The workspace as it came")):
+        await judging.run_program([git, *words], workspace, env, "")
 
 
 class _RepairSession(Session):

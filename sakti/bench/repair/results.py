@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,6 +39,9 @@ class Result:
     logged: bool = False
 
 
+_FIELDS = {f.name for f in fields(Result)}
+
+
 @dataclass(frozen=True, slots=True)
 class Log:
     """The results of one model in a file that several models may share."""
@@ -47,14 +50,15 @@ class Log:
     model: str
 
     def read(self, repairs: Sequence[Repair]) -> dict[str, Result]:
-        """The newest result of each of `repairs` as it is now, by name; those of its earlier states and what a crash
-        left of a line do not count. Raises `ConfigError` for a file that cannot be read."""
+        """The newest result of each of `repairs` as it is now, by name; those of its earlier states, of another version
+        of sakti, and what a crash left of a line do not count. Raises `ConfigError` for a file that cannot be read."""
         digests = {r.name: r.digest() for r in repairs}
         found: dict[str, Result] = {}
         for row in self._rows():
-            name = row.get("name")
-            if row.get("model") == self.model and name in digests and row.get("digest") == digests[name]:
-                found[name] = Result(**row["result"])
+            name, result = str(row.get("name")), row["result"]
+            same = row.get("model") == self.model and name in digests and row.get("digest") == digests[name]
+            if same and result.keys() == _FIELDS:
+                found[name] = Result(**result)
         return found
 
     def _rows(self) -> list[Json]:

@@ -20,6 +20,7 @@ from sakti.core.types import (
     ToolResultPart,
     Usage,
 )
+from sakti.providers.facts import Served
 from sakti.providers.history import CallIds, Turn, file_text, turns
 from sakti.providers.local import actions, model, policy
 from sakti.providers.local.process import Worker
@@ -39,6 +40,7 @@ class LocalProvider:
     """Runs the installed GGUF file; `context` is the window in tokens. `worker` is for tests."""
 
     name = "local"
+    elsewhere = False
 
     def __init__(self, context: int | None = None, worker: Worker | None = None) -> None:
         self._context = context or CONTEXT
@@ -72,6 +74,10 @@ class LocalProvider:
             return []
         return [info(self._context)]
 
+    async def served(self, model: str) -> Served | None:
+        """Nothing: what is to be known of `model` is known."""
+        return Served()
+
     async def warm(self) -> None:
         await self._ready().start()
 
@@ -83,7 +89,7 @@ class LocalProvider:
 
 def info(context: int | None = None) -> ModelInfo:
     """What is known of the model that would be loaded, with a window of `context` tokens."""
-    return ModelInfo(model.name(), LocalProvider.name, context or CONTEXT, OUTPUT, 0.0, 0.0, small=True)
+    return ModelInfo(model.name(), LocalProvider.name, context or CONTEXT, OUTPUT, 0.0, 0.0, small=True, observes=False)
 
 
 def body(request: Request) -> Json:
@@ -111,17 +117,21 @@ def _messages(request: Request, offered: Sequence[actions.Action]) -> list[Json]
     own = [fill_prompt("local", actions="\n".join(a.line() for a in offered))] if acting else []
     blocks = [b.text for b in request.system if b.text.strip() and not (acting and b.kind == "system")]
     messages: list[Json] = [{"role": "system", "content": "\n\n".join([*own, *blocks])}]
-    for turn in turns(request.messages, LocalProvider.name):
+    for turn in turns(request.messages, LocalProvider.name, context=_note):
         text = _assistant(turn, offered) if turn.role == "assistant" else _user(turn)
         if text:
             messages.append({"role": turn.role, "content": text})
     if request.tail.strip():
-        note = f"(for your information: {request.tail.strip()[:LONGEST_TAIL]})"
+        note = _note(request.tail.strip())
         if messages[-1]["role"] == "user":
             messages[-1]["content"] += f"\n\n{note}"
         else:
             messages.append({"role": "user", "content": note})
     return messages
+
+
+def _note(text: str) -> str:
+    return f"(for your information: {text[:LONGEST_TAIL]})"
 
 
 def _assistant(turn: Turn, offered: Sequence[actions.Action]) -> str:

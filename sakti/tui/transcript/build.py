@@ -32,6 +32,7 @@ _MARKERS = {
     "model_changed": "model",
     "activation": "memory",
     "limit": "step limit",
+    "cut": "answer cut",
 }
 
 
@@ -78,7 +79,7 @@ def _add_part(part: object, message: Message, blocks: list[Block], calls: dict[s
                 block.result_id = message.id
         case MarkerPart(kind, text):
             title = _MARKERS.get(kind, kind.replace("_", " "))
-            tone = "warning" if kind in ("interrupted", "error", "limit") else "information"
+            tone = "warning" if kind in ("interrupted", "error", "limit", "cut") else "information"
             blocks.append(NoticeBlock(message.id, tone=tone, title=title, text=text))
         case _:
             pass

@@ -51,9 +51,9 @@ MUTANTS = (
     M("policy-ttl-off", "sakti.memory.policy:parse_activation_ttl", "value is None or value is False", "value is None"),
     M(
         "policy-ttl-openai",
-        "sakti.memory.policy:resolve_auto_activation_ttl",
-        'if retention == "in_memory":',
-        'if retention == "24h":',
+        "sakti.providers.facts:resolve_auto_activation_ttl",
+        "retention in _OPENAI_RETENTION",
+        "False",
     ),
     M(
         "policy-open-call-forever",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,8 @@ from sakti.core.events import (
     event_name,
     to_json,
 )
-from sakti.core.types import Message, Request, TextPart, ThinkingPart, ToolResultPart, Usage
+from sakti.core.tokens import message_tokens
+from sakti.core.types import ContextPart, Message, Request, TextPart, ThinkingPart, ToolResultPart, Usage
 from sakti.providers.scripted import Answer, Call
 from sakti.store import messages
 from sakti.store.database import Store
@@ -30,10 +32,20 @@ from sakti.store.search import Scope, search
 from tests.fakes.session import Recorded, start
 
 
+def context(message: Message) -> str:
+    return "\n".join(p.text for p in message.parts if isinstance(p, ContextPart))
+
+
 async def stored(recorded: Recorded) -> list[Message]:
     thread = recorded.session.thread
     assert thread is not None
     return await recorded.session.store.read(messages.after, thread.id, -1)
+
+
+def without_context(message: Message) -> Message:
+    parts = [(p, n) for p, n in zip(message.parts, message.part_tokens, strict=True) if not isinstance(p, ContextPart)]
+    counted = tuple(n for _, n in parts)
+    return replace(message, parts=tuple(p for p, _ in parts), part_tokens=counted, tokens=message_tokens(counted))
 
 
 def valid_history(request: Request) -> None:
@@ -67,7 +79,7 @@ async def test_a_message_goes_through_everything(store: Store, tmp_path: Path) -
     assert [r.content for r in (await stored(run))[2].tool_results] == ["1\thello", "a.txt  6"]
     assert "".join(e.text for e in run.of(TextDelta)) == "I'll look.It says hello."
     saved = [e.message for e in run.of(MessageSaved)]
-    assert saved == await stored(run)
+    assert saved == [without_context(m) for m in await stored(run)], "what moves is not shown"
     assert all(m.tokens > 0 and len(m.part_tokens) == len(m.parts) for m in saved)
     for request in run.provider.requests:
         valid_history(request)
@@ -79,7 +91,7 @@ async def test_a_message_goes_through_everything(store: Store, tmp_path: Path) -
         assert to_json(event)["type"] == event_name(event)
 
 
-async def test_the_request_holds_what_moves_only_in_its_tail(store: Store, tmp_path: Path) -> None:
+async def test_what_moves_is_told_with_the_prompt_and_stays_as_it_was_sent(store: Store, tmp_path: Path) -> None:
     run = await start(store, tmp_path / "w", ["one", "two"])
     await run.ask("first")
     run.session.clock.advance(3600)
@@ -88,7 +100,12 @@ async def test_the_request_holds_what_moves_only_in_its_tail(store: Store, tmp_p
     assert first.system[0] == second.system[0]
     assert first.tools == second.tools
     assert first.messages == second.messages[: len(first.messages)]
-    assert first.tail != second.tail
+    assert (first.tail, second.tail) == ("", "")
+    told = [context(m) for m in second.messages if m.role == "user"]
+    assert all("Now: " in text and "Current folder: " in text for text in told)
+    assert told[0] != told[1]
+    assert "1 hour" in told[1]
+    assert told == [context(m) for m in await stored(run) if m.role == "user"]
 
 
 async def test_steering_is_delivered_in_order_at_the_next_step(store: Store, tmp_path: Path) -> None:
@@ -448,8 +465,6 @@ async def test_a_retry_plays_the_step_again_with_the_reason(store: Store, tmp_pa
 
 
 async def test_what_filters_change_is_sent_but_not_stored(store: Store, tmp_path: Path) -> None:
-    from dataclasses import replace
-
     class Loud(Processor):
         async def process_input_step(self, step: StepInput) -> StepInput:
             return replace(step, messages=tuple(replace(m, parts=(TextPart(m.text.upper()),)) for m in step.messages))

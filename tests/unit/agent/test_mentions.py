@@ -10,7 +10,7 @@ import pytest
 from sakti.agent.mentions import mention, pasted_images, unseen, with_files
 from sakti.core import images
 from sakti.core.errors import SaktiError
-from sakti.core.types import FilePart, ImagePart, TextPart
+from sakti.core.types import ContextPart, FilePart, ImagePart, TextPart
 from sakti.providers.scripted import Answer
 from sakti.store.database import Store
 from tests.fakes.requests import message
@@ -97,7 +97,7 @@ async def test_a_session_sends_images_or_says_why_not(store: Store, tmp_path: Pa
     recorded.session.models.info = type(info)(**{f: getattr(info, f) for f in info.__slots__} | {"images": True})
     await recorded.ask("what is @cat.png")
     sent = recorded.provider.requests[-1].messages[-1]
-    assert [type(p) for p in sent.parts] == [TextPart, ImagePart]
+    assert [type(p) for p in sent.parts] == [TextPart, ImagePart, ContextPart]
     stored = (await recorded.session.views.transcript(recorded.session.thread.id))[0]  # type: ignore[union-attr]
     assert stored.parts == sent.parts and stored.tokens > 100
 

@@ -9,6 +9,7 @@ import apsw
 import pytest
 
 from sakti.agent import loop
+from sakti.agent import turn as keeping
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.events import StoreWaiting, TurnFinished
 from sakti.core.types import Request
@@ -75,14 +76,14 @@ async def test_the_disk_is_full_in_the_middle_of_a_turn(store: Store, tmp_path: 
 
 
 async def test_what_was_queued_is_queued_again(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = loop._save
+    whole = keeping.save
 
     async def fails(turn: loop.Turn, role, parts):
         if role == "user" and turn.step == 2:
             raise StoreError("Not saved. The disk is full.", code="full", retryable=True)
         return await whole(turn, role, parts)
 
-    monkeypatch.setattr(loop, "_save", fails)
+    monkeypatch.setattr(keeping, "save", fails)
     queued: list[asyncio.Task[None]] = []
 
     def player(request: Request) -> Answer:

@@ -175,6 +175,15 @@ async def test_a_long_output_can_be_read_on() -> None:
     assert tool_results(who)[1].content.startswith("15000\t15000")
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="no git")
+async def test_the_copy_is_a_repository_with_one_commit_and_nothing_of_the_user(home: Path) -> None:
+    (home / ".gitconfig").write_text("[core]\n\thooksPath = /nowhere\n[commit]\n\tgpgsign = true\n")
+    who = repairing.contestant([repairing.bash("git status --short && git log --format=%an:%s"), "Seen."])
+    await play(EASY, who, Limits())
+    (told,) = tool_results(who)
+    assert told.content == "bench@localhost:The workspace as it came"
+
+
 async def test_commands_have_no_keys_and_no_network() -> None:
     who = repairing.contestant([repairing.bash("env"), "Seen."])
     options = replace(who.options, env={**who.options.env, "OPENAI_API_KEY": "sk-not-for-commands"})
@@ -307,6 +316,10 @@ def test_a_log_is_private_and_survives_a_torn_line(tmp_path: Path) -> None:
     log.add(EASY, replace(solved(EASY.name), steps=9))
     assert log.read([EASY])[EASY.name].steps == 9
     assert Log(log.path, "another/model").read([EASY]) == {}
+    row = json.loads(log.path.read_text().splitlines()[-1])
+    row["result"] = {"name": EASY.name, "verdict": "of another version"}
+    log.path.write_text(json.dumps(row))
+    assert log.read([EASY]) == {}
 
 
 def test_a_result_of_a_repair_that_has_changed_is_not_kept(tmp_path: Path) -> None:

@@ -88,3 +88,45 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as e:
         load(user_file=path)
     assert str(path) in e.value.message
+
+
+def test_extra_goes_in_whole_or_key_by_key(tmp_path):
+    user = tmp_path / "config.toml"
+    user.write_text(
+        "[providers.vllm.extra]\ntop_k = 40\nchat_template_kwargs = {enable_thinking = false}\n"
+        "[memory.observation.model_settings]\nextra = {seed = 7}\n"
+    )
+    found = load(user_file=user, overrides=("providers.vllm.extra.min_p=0.1",)).config
+    assert found.providers["vllm"].extra == {
+        "top_k": 40,
+        "chat_template_kwargs": {"enable_thinking": False},
+        "min_p": 0.1,
+    }
+    assert found.memory.observation.model_settings.extra == {"seed": 7}
+    with pytest.raises(ConfigError, match="messages"):
+        load(overrides=("providers.vllm.extra={messages=[]}",))
+    with pytest.raises(ConfigError, match="a table"):
+        load(overrides=("providers.vllm.extra=4",))
+
+
+def test_a_project_may_not_add_to_requests(tmp_path):
+    project = tmp_path / "config.toml"
+    project.write_text("[memory.observation.model_settings.extra]\nuser = 'x'\n")
+    loaded = load(project_file=project)
+    assert loaded.config.memory.observation.model_settings.extra == {}
+    assert "may not set memory.observation.model_settings.extra" in loaded.warnings[0]
+
+
+def test_the_fallback_model_has_two_names(tmp_path):
+    user = tmp_path / "config.toml"
+    user.write_text('[model]\nname = "a/b"\nfallback = "c/d"\n')
+    loaded = load(user_file=user)
+    assert (loaded.config.model, loaded.config.fallback_model) == ("a/b", "c/d")
+    assert loaded.origins["fallback_model"] == str(user)
+    assert load(overrides=("model.fallback=x/y",)).config.fallback_model == "x/y"
+
+
+@pytest.mark.parametrize("name", ["max_steps", "max_seconds", "max_tokens", "max_usd", "max_output_tokens"])
+def test_limits_of_a_turn_are_above_zero(name):
+    with pytest.raises(ConfigError, match=f"agent.{name}"):
+        load(overrides=(f"agent.{name}=0",))

@@ -10,6 +10,7 @@ import pytest
 
 from sakti.core.types import (
     Block,
+    ContextPart,
     FilePart,
     ImagePart,
     MarkerPart,
@@ -116,7 +117,8 @@ def test_no_temperature_for_anthropic_and_for_models_that_reason():
 def test_thinking_as_the_model_takes_it(model, kind):
     body = anthropic_render.render(request(model=model, thinking_tokens=40_000))
     assert body["thinking"]["type"] == kind
-    assert body["max_tokens"] > 40_000
+    assert body["max_tokens"] <= 32_000
+    assert body["thinking"].get("budget_tokens", 0) <= body["max_tokens"] / 2, "the answer has no room"
 
 
 def test_an_unanswered_call_is_answered():
@@ -195,3 +197,72 @@ def test_errors_of_tools_are_marked():
     failed = ToolResultPart("c1", "read", "no such file", is_error=True)
     body = anthropic_render.render(request(message("user", "a"), message("assistant", call()), message("tool", failed)))
     assert blocks(body)[-1]["is_error"] is True
+
+
+def texts(body):
+    return [m["content"] for m in body["messages"] if isinstance(m["content"], str)]
+
+
+def test_what_moves_stands_behind_the_tools_of_chat_servers():
+    system = (Block("system", "You help.", edge=True), Block("observations", "* a note", edge=True))
+    body = openai_chat.render(request(message("user", "go"), message("assistant", "so"), system=system), "vllm")
+    assert body["messages"][0] == {"role": "system", "content": "You help."}
+    assert body["messages"][1] == {"role": "user", "content": "* a note\n\ngo"}
+    image = request(message("user", ImagePart("image/png", "QUJD"), "look"), system=system)
+    assert openai_chat.render(image, "vllm")["messages"][1]["content"][0] == {"type": "text", "text": "* a note"}
+    later = request(message("assistant", "so"), message("user", "go"), system=system)
+    assert [m["role"] for m in openai_chat.render(later, "vllm")["messages"]] == ["system", "user", "assistant", "user"]
+
+
+def told(said, text):
+    return replace(said, parts=(*said.parts, ContextPart({"now": text})))
+
+
+RENDERS = [anthropic_render.render, openai_responses.render, lambda r: openai_chat.render(r, "vllm")]
+
+
+@pytest.mark.parametrize("render", RENDERS)
+def test_what_is_told_is_part_of_its_message_and_stays(render):
+    talk = [
+        told(message("user", "go"), "12:00"),
+        message("assistant", call()),
+        told(message("tool", result()), "12:10"),
+    ]
+    first, second = render(request(*talk[:1])), render(request(*talk))
+    key = "input" if "input" in first else "messages"
+    users = [m for m in second[key] if m.get("role") == "user" and "tool_result" not in json.dumps(m)]
+    assert len(users) == 1 and "go" in json.dumps(users[0]), "the last user message is the user's"
+    assert "<context>" in json.dumps(users[0])
+    assert "12:10" in json.dumps(second[key][-1]) and "x = 1" in json.dumps(second[key][-1])
+    assert _unmarked(second[key]).startswith(_unmarked(first[key])[:-1])
+
+
+@pytest.mark.parametrize("render", RENDERS)
+@pytest.mark.parametrize("last", ["user", "tool"])
+def test_the_tail_makes_no_message_of_its_own(render, last):
+    talk = [
+        message("user", "go"),
+        *([message("assistant", call()), message("tool", result())] if last == "tool" else []),
+    ]
+    plain, tailed = render(request(*talk)), render(request(*talk, tail="again"))
+    key = "input" if "input" in plain else "messages"
+    assert len(tailed[key]) == len(plain[key])
+    assert "again" in json.dumps(tailed[key][-1])
+
+
+@pytest.mark.parametrize("render", RENDERS)
+def test_an_answer_that_goes_on_has_a_message_behind_it(render):
+    body = render(request(message("user", "go"), message("assistant", "One, tw"), tail="go\n\nGo on."))
+    last = body["input" if "input" in body else "messages"][-1]
+    assert last["role"] == "user" and "Go on." in json.dumps(last)
+
+
+def test_thinking_goes_only_to_the_model_that_thought_it():
+    def sent(model, thought):
+        part = ThinkingPart("hm", "anthropic", {"signature": "s"}, thought)
+        asked = request(message("user", "a"), message("assistant", part, "b"), message("user", "c"), model=model)
+        return "signature" in json.dumps(anthropic_render.render(asked))
+
+    assert sent("claude-a", "claude-a")
+    assert not sent("claude-b", "claude-a")
+    assert sent("claude-b", ""), "stored before the model was noted"

@@ -7,8 +7,9 @@ import json
 import pytest
 
 from sakti.core.errors import ConfigError, ProviderError
+from sakti.core.provider_settings import ProviderSettings
 from sakti.core.types import ThinkingPart, ToolCallPart, Usage
-from sakti.providers import errors, prices, retry
+from sakti.providers import errors, facts, prices, retry
 from sakti.providers.protocol import TextChunk
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
 from sakti.providers.sse import json_events
@@ -23,13 +24,25 @@ def test_delays_double_up_to_a_limit():
 def test_what_the_provider_asks_for_is_waited():
     assert retry.delay(1, 17.0, lambda: 0.0) == 17
     assert 17 < retry.delay(9, 17.0, lambda: 0.9) < 18
-    assert retry.delay(1, 1e9, lambda: 0.0) == retry.LONGEST_RETRY_AFTER
 
 
 def test_eight_attempts():
     error = ProviderError("x", retryable=True)
-    assert [retry.should_retry(error, n) for n in (1, 7, 8)] == [True, True, False]
-    assert not retry.should_retry(ProviderError("x"), 1)
+    retries = retry.Retries(lambda: 0.0)
+    assert [retries.wait(error) for _ in range(8)] == [1, 2, 4, 8, 16, 30, 30, None]
+    assert retry.Retries(lambda: 0.0).wait(ProviderError("x")) is None
+
+
+def test_waits_have_an_end():
+    asked = ProviderError("x", code="rate_limit", retryable=True, retry_after=500)
+    retries = retry.Retries(lambda: 0.0)
+    assert [retries.wait(asked) for _ in range(2)] == [500, None], "900 s in all"
+    assert retry.Retries(lambda: 0.0).wait(asked, at_most=499) is None
+    hours = ProviderError("x", code="rate_limit", retryable=True, retry_after=3_601)
+    assert retry.Retries(lambda: 0.0).wait(hours) is None
+    host = ProviderError("x", code="unknown_host", retryable=True)
+    retries = retry.Retries(lambda: 0.0)
+    assert [retries.wait(host) for _ in range(3)] == [1, 2, None]
 
 
 def test_prices():
@@ -43,12 +56,12 @@ def test_prices():
 
 
 def test_model_info():
-    info = prices.model_info("anthropic", "claude-opus-5-5")
+    info = facts.known("anthropic", "claude-opus-5-5")
     assert (info.context_window, info.input_price, info.output_price) == (1_000_000, 4.0, 20.0)
-    assert prices.model_info("gemini", "gemini-2.5-pro").context_window == 1_048_576
-    assert prices.model_info("openai", "gpt-6.1-sol").input_price == 2.0
-    assert prices.model_info("ollama", "x").context_window is None
-    assert prices.model_info("anthropic", "claude-x", window=5).context_window == 5
+    assert facts.known("gemini", "gemini-2.5-pro").context_window == 1_048_576
+    assert facts.known("openai", "gpt-6.1-sol").input_price == 2.0
+    assert facts.known("ollama", "x").context_window is None
+    assert facts.known("anthropic", "claude-x", ProviderSettings(context_window=5)).context_window == 5
 
 
 WHERE = errors.Where("openai", "https://user:pw@api.example.com/v1", "OPENAI_API_KEY", "sk-very-secret-0123456789")

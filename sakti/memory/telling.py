@@ -1,0 +1,35 @@
+"""What a model is told along with a message: facts that move. Pure.
+
+They are told once, with the turn's prompt, and again with a result only where they changed: so a request's prefix stays
+as it was, and the newest user message is the user's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sakti.core.types import ContextPart, Message
+
+NOW = "now"  # the fact that changes by itself
+STALE_MS = 10 * 60_000  # so old the time may be within a turn
+
+
+def due(messages: Sequence[Message], facts: Mapping[str, str], now: int, *, begins: bool) -> dict[str, str]:
+    """The facts that the last of `messages` is to be sent with. `begins`: it begins a turn, so that all are told;
+    else those that are not what was told last. None behind an answer, which nobody is told anything with."""
+    last = messages[-1] if messages else None
+    if last is None or last.role == "assistant":
+        return {}
+    if begins and last.role == "user" and not any(isinstance(p, ContextPart) for p in last.parts):
+        return dict(facts)
+    told: dict[str, str] = {}
+    time = 0
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ContextPart):
+                told |= part.facts
+                time = message.created_at if NOW in part.facts else time
+    changed = {name: fact for name, fact in facts.items() if told.get(name) != fact}
+    if NOW in told and now - time < STALE_MS:
+        changed.pop(NOW, None)
+    return changed

@@ -1,0 +1,130 @@
+"""What is known of one model, put together: the table of presets, the price list, what its server told, the settings.
+
+Whoever asks later knows better: the settings win over the server, the server over the price list and the table. What
+comes from a server that people run themselves is never taken from the table: they decide how much of a model it serves.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sakti.core.provider_settings import ProviderSettings
+from sakti.core.types import Effort, ModelInfo
+from sakti.providers.presets import DEFAULT_TTL, PRESETS, Family, Preset
+
+ASSUMED_WINDOW = 16_384  # tokens: what a server has at least that agents are run with, where nobody tells
+UNKNOWN = Family("")
+_OPENAI_RETENTION = {"24h": 60 * 60_000, "in_memory": DEFAULT_TTL}
+_EFFORTS: tuple[Effort, ...] = ("off", "low", "medium", "high")
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a server says of one of its models, in tokens; None where it says nothing."""
+
+    window: int | None = None
+    max_output: int | None = None
+
+
+def family(provider: str, model: str) -> Family:
+    """The facts of a model by its name: those of its provider's families, else of whoever makes models of that name."""
+    own = PRESETS.get(provider)
+    first = own.families if own is not None else ()
+    others = (f for p in PRESETS.values() for f in p.families)
+    name = model.lower()
+    return next((f for f in (*first, *others) if re.search(f.pattern, name)), UNKNOWN)
+
+
+def known(
+    provider: str, model: str, settings: ProviderSettings | None = None, served: Served | None = None
+) -> ModelInfo:
+    """Everything that is known of `model`. Loads the price list, which takes a moment: in a thread, where nothing may
+    wait."""
+    from sakti.providers import prices
+
+    own, preset, told = settings or ProviderSettings(), PRESETS.get(provider), served or Served()
+    found = family(provider, model)
+    listed = prices.find(provider, model)
+    by_name = preset is None or not preset.local
+    window = own.context_window or told.window
+    if window is None and by_name:
+        window = getattr(listed, "context_window", None) or found.window
+    output = told.max_output or (found.max_output if by_name else None)
+    input_price, output_price = prices.per_million(listed)
+    return ModelInfo(
+        model,
+        provider,
+        window,
+        min(output, window) if output and window else output,
+        input_price,
+        output_price,
+        images=takes_images(provider, model, own),
+        thinking=found.thinking,
+        image_rule=(_maker(found) or preset or _NOBODY).image_rule,
+        cache_ttl=resolve_auto_activation_ttl(provider, model),
+        tokens=found.tokens,
+        observes=found.observes,
+    )
+
+
+def assumption(info: ModelInfo) -> str:
+    """What the user is told where nobody knows the window of a model."""
+    return (
+        f"How much {info.full_name} takes is not known: {info.context_window:,} tokens are assumed. Set "
+        f"providers.{info.provider}.context_window to what its server is run with."
+    )
+
+
+def takes_images(provider: str, model: str, settings: ProviderSettings | None = None) -> bool:
+    """Whether a model is sent images: by the settings, its family, its provider."""
+    if settings is not None and settings.images is not None:
+        return settings.images
+    found, preset = family(provider, model), PRESETS.get(provider)
+    if preset is None or preset.local:
+        return False
+    return preset.images if found.images is None else found.images
+
+
+_NOBODY = Preset("", "chat", "")
+
+
+def _maker(found: Family) -> Preset | None:
+    return next((p for p in PRESETS.values() if found in p.families and p.image_rule), None)
+
+
+def resolve_auto_activation_ttl(provider: str | None, model: str | None, retention: str | None = None) -> int:
+    """Milliseconds after which the prompt cache of `provider` is cold. `retention` is OpenAI's own setting where it was
+    given ("24h" or "in_memory"); else its models up to 5.4 keep five minutes, newer ones an hour."""
+    name = (provider or "").lower()
+    preset = next(
+        (p for p in PRESETS.values() if name.startswith(p.name) or (p.prices and name.startswith(p.prices))), None
+    )
+    if preset is None:
+        return DEFAULT_TTL
+    if preset.name == "openai" and retention in _OPENAI_RETENTION:
+        return _OPENAI_RETENTION[retention]
+    lowered = (model or "").lower()
+    found = next((f for f in preset.families if lowered and re.search(f.pattern, lowered)), UNKNOWN)
+    return found.cache_ttl or preset.cache_ttl
+
+
+def effort_word(found: Family, effort: Effort) -> str:
+    """What the API calls `effort` for models of a family; empty where nothing is to be sent."""
+    return found.efforts[_EFFORTS.index(effort)] if found.thinking else ""
+
+
+def effort_of(tokens: int) -> Effort:
+    """A budget of thinking tokens as the nearest of the steps."""
+    return "off" if tokens <= 0 else "low" if tokens <= 2_048 else "medium" if tokens <= 16_384 else "high"
+
+
+BUDGETS = {"off": 0, "low": 2_048, "medium": 8_192, "high": 24_576}  # tokens, for models that want a number
+
+
+def budget(effort: Effort | None, tokens: int | None, output: int, least: int) -> int:
+    """Thinking tokens of an answer of at most `output` tokens: what was asked for, at most half of the answer, so that
+    the other half is left to say something; 0 where that is less than the API's least."""
+    wanted = tokens if tokens is not None else BUDGETS[effort or "off"]
+    allowed = min(wanted, output // 2) if output else wanted
+    return max(allowed, 0) if allowed >= least else 0

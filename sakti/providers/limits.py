@@ -1,0 +1,61 @@
+"""The limits that a server states when it refuses a request, read from its words. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+LEAST = 256  # tokens: with less room than that for an answer the conversation is what is too long
+
+_NUMBER = r"`?(\d[\d,_]*)`?"
+# The most that the model can write, as Anthropic, OpenAI, Groq and DeepSeek say it.
+_MAXIMUM = (
+    re.compile(rf"max_tokens: \d+ > {_NUMBER}, which is the maximum", re.I),
+    re.compile(rf"supports at most {_NUMBER} (completion|output) tokens", re.I),
+    re.compile(rf"max_(completion_|output_)?tokens`?'? must be less than or equal to {_NUMBER}", re.I),
+    re.compile(rf"valid range of max_(completion_|output_)?tokens is \[\d+, ?{_NUMBER}\]", re.I),
+    re.compile(rf"max_(completion_|output_)?tokens.{{0,60}}maximum( value)?( of| is|:) {_NUMBER}", re.I),
+)
+_NAMED = re.compile(r"max_(completion_|output_|new_)?tokens|(completion|output) tokens|in the completion", re.I)
+_WINDOW = re.compile(rf"context (length|window|size|limit)( is| of|:)?( only)? {_NUMBER}|n_ctx[^\d]{{0,6}}(\d+)", re.I)
+_PROMPT = re.compile(
+    rf"{_NUMBER} (in the messages|in your prompt|input tokens|prompt tokens|tokens in the (messages|prompt))|"
+    rf"input (?:has|length is|of) {_NUMBER}",
+    re.I,
+)
+_SUM = re.compile(rf"{_NUMBER} \+ {_NUMBER} > {_NUMBER}")  # Anthropic: prompt + max_tokens > window
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """In tokens, None where nothing is said. `output` is what this answer may have, `maximum` what the model can write
+    at most; `named`: the answer's limit is spoken of, not the conversation's length alone."""
+
+    output: int | None = None
+    maximum: int | None = None
+    window: int | None = None
+    named: bool = False
+
+
+def stated(said: str) -> Stated:
+    """What a server's refusal says of its limits."""
+    named = bool(_NAMED.search(said))
+    if found := _SUM.search(said):
+        prompt, _, window = (_int(g) for g in found.groups())
+        return Stated(window - prompt, None, window, True)
+    for pattern in _MAXIMUM:
+        if found := pattern.search(said):
+            most = _int(next(g for g in reversed(found.groups()) if g and g[:1].strip("`").isdigit()))
+            return Stated(most, most, None, True)
+    window, prompt = _first(_WINDOW, said), _first(_PROMPT, said)
+    left = window - prompt if window is not None and prompt is not None else None
+    return Stated(left, None, window, named)
+
+
+def _first(pattern: re.Pattern[str], said: str) -> int | None:
+    found = pattern.search(said)
+    return next((_int(g) for g in found.groups() if g and g.strip("`")[:1].isdigit()), None) if found else None
+
+
+def _int(text: str) -> int:
+    return int(text.strip("`").replace(",", "").replace("_", ""))

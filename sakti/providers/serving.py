@@ -1,0 +1,130 @@
+"""Asking a server how much of a model it serves: its list of models, and what Ollama, llama.cpp and LM Studio tell
+elsewhere. Each answer is optional; a server that knows none of this is as good as any other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from sakti.core.types import Json
+from sakti.providers.facts import Served
+
+PATIENCE = 3.0  # seconds for all questions together
+LARGEST = 8 * 1024 * 1024  # bytes of an answer
+# what vLLM, OpenRouter, Groq, Mistral, LM Studio and Anthropic call it
+_WINDOWS = (
+    "loaded_context_length",
+    "max_model_len",
+    "context_length",
+    "context_window",
+    "max_context_length",
+    "max_input_tokens",
+    "n_ctx",
+)
+_OUTPUTS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
+_NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
+
+
+async def served(base_url: str, model: str, headers: Mapping[str, str], *, elsewhere: bool) -> Served | None:
+    """What the server at `base_url` (with `/v1`, where it has that) says of `model`; None where it does not answer.
+    `elsewhere`: it is not the provider's own, so that it may be any of those that people run themselves."""
+    import httpx2
+
+    root = base_url.rstrip("/").removesuffix("/v1")
+    answered = False
+    found = Served()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(PATIENCE), httpx2.AsyncClient(headers=dict(headers), timeout=PATIENCE) as client:
+            asker = _Asker(client)
+            listing = await asker.get(f"{base_url.rstrip('/')}/models")
+            found = from_listing(listing, model)
+            if found.window is None and elsewhere:
+                found = await _of_their_own(asker, root, model, found)
+            answered = asker.answered
+    return found if answered else None
+
+
+async def _of_their_own(asker: _Asker, root: str, model: str, found: Served) -> Served:
+    """What a server says by its own means, of those that only one kind of server has."""
+    shown = await asker.post(f"{root}/api/show", {"model": model})
+    window = from_show(shown)
+    if shown:  # what is loaded may be served with less than the model has
+        window = from_listing(await asker.get(f"{root}/api/ps"), model).window or window
+    if window is None:
+        window = from_properties(await asker.get(f"{root}/props"))
+    if window is None:
+        window = from_listing(await asker.get(f"{root}/api/v0/models"), model).window
+    return Served(window, found.max_output)
+
+
+class _Asker:
+    """Questions to one server. An error is no answer to any of them; `answered`: there is a server."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.answered = False
+
+    async def get(self, url: str) -> Json:
+        return await self._ask("GET", url, None)
+
+    async def post(self, url: str, body: Json) -> Json:
+        return await self._ask("POST", url, body)
+
+    async def _ask(self, method: str, url: str, body: Json | None) -> Json:
+        import httpx2
+
+        try:
+            async with self._client.stream(method, url, json=body) as response:
+                self.answered = True
+                if response.status_code != 200:
+                    return {}
+                text = b""
+                async for chunk in response.aiter_bytes():
+                    text += chunk
+                    if len(text) > LARGEST:
+                        return {}
+            value: Any = json.loads(text)
+        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError):
+            return {}
+        return cast("Json", value) if isinstance(value, dict) else {}
+
+
+# --- pure -------------------------------------------------------------------------------------------------
+
+
+def from_listing(listing: Json, model: str) -> Served:
+    """The entry of `model` in a list of models (`data` or `models`); the only one, where the names differ."""
+    entries: Any = listing.get("data") or listing.get("models") or []
+    listed = [cast("Json", e) for e in cast("list[Any]", entries) if isinstance(e, dict)]
+    own = next((e for e in listed if model in (e.get("id"), e.get("name"), e.get("model"))), None)
+    if own is None:
+        own = listed[0] if len(listed) == 1 else {}
+    nested: list[Json] = [cast("Json", v) for k in ("meta", "top_provider") if isinstance(v := own.get(k), dict)]
+    return Served(_number((own, *nested), _WINDOWS), _number((own, *nested), _OUTPUTS))
+
+
+def from_show(shown: Json) -> int | None:
+    """Ollama's description of a model: what it was set to, else what it can have."""
+    stated = _NUM_CTX.search(str(shown.get("parameters") or ""))
+    if stated:
+        return int(stated[1])
+    info: Any = shown.get("model_info")
+    known = cast("Json", info) if isinstance(info, dict) else {}
+    return next((v for k, v in known.items() if k.endswith(".context_length") and isinstance(v, int) and v > 0), None)
+
+
+def from_properties(properties: Json) -> int | None:
+    """llama.cpp's properties: the window of one slot."""
+    settings: Any = properties.get("default_generation_settings")
+    inner = cast("Json", settings) if isinstance(settings, dict) else {}
+    return _number((inner, properties), ("n_ctx",))
+
+
+def _number(entries: Iterable[Json], names: Iterable[str]) -> int | None:
+    wanted = tuple(names)
+    found = (e.get(n) for e in entries for n in wanted)
+    return next((v for v in found if isinstance(v, int) and not isinstance(v, bool) and v > 0), None)

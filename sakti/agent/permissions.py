@@ -151,7 +151,7 @@ def _path(tool: str, text: str, mode: ApprovalMode, rules: Rules, place: Place) 
         return Decision("ask", "a rule of yours asks for it", target, "")
     if said == "allow":
         return Decision("allow", "", target)
-    if not inside:
+    if not inside and not (tool in READS and mode == "auto"):  # a command may read there anyway
         return Decision("ask", "outside the workspace", target, rule)
     if tool in READS or mode in ("edits", "auto"):
         return Decision("allow", "", target)

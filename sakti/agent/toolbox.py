@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from sakti.agent.approvals import Approvals
 from sakti.agent.permissions import Rules, judge
 from sakti.agent.tools import arguments as forms
-from sakti.agent.tools import patch
+from sakti.agent.tools import call_texts, patch
 from sakti.agent.tools.base import Outcome, Tool, ToolRun, Workbench
 from sakti.agent.tools.changing import preview_diff
 from sakti.core.config import ApprovalMode
 from sakti.core.errors import SaktiError, ToolError
 from sakti.core.events import ApprovalRequested, Event, ToolFinished, ToolOutput, ToolStarted
 from sakti.core.tokens import Counter, count_tools
-from sakti.core.types import ImagePart, Json, Message, ToolCallPart, ToolResultPart, ToolSpec
+from sakti.core.types import DEEPEST, ImagePart, Json, Message, ToolCallPart, ToolResultPart, ToolSpec
 
 log = logging.getLogger(__name__)
 
@@ -157,7 +157,7 @@ class Toolbox:
 
     def _known(self, call: ToolCallPart) -> ToolCallPart:
         """`call` as one of our tools and with our names of its arguments, where what is meant is clear."""
-        arguments = call.arguments if call.arguments is not None else forms.reread(call.raw)
+        arguments = call.arguments if call.arguments is not None else call_texts.reread(call.raw)
         name = call.name if call.name in self.tools else forms.tool_name(call.name)
         if arguments is not None:
             with contextlib.suppress(SaktiError):  # what is wrong with it is said when it is run
@@ -238,12 +238,14 @@ def _short(spec: ToolSpec) -> ToolSpec:
 def _unreadable(raw: str) -> str:
     """What is wrong with arguments that could not be taken."""
     try:
-        json.loads(raw)
+        value = json.loads(raw)
     except RecursionError:
         return "are nested too deeply"
     except ValueError as e:
         return f"are not a JSON object ({e})"
-    return "are not a JSON object, are nested too deeply, or hold half of a surrogate pair (\\ud800 to \\udfff)"
+    if not isinstance(value, dict):
+        return "are not a JSON object"
+    return f"are nested deeper than {DEEPEST} levels, or a text in them holds half of a surrogate pair"
 
 
 def _batches(tools: dict[str, Tool], calls: Sequence[ToolCallPart]) -> list[list[ToolCallPart]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from sakti.agent.permissions import resolved
+from sakti.agent.tools.call_texts import blocks, heredoc, hunks, loaded
 from sakti.core.errors import ToolError
 from sakti.core.types import Json
 
@@ -244,7 +245,7 @@ def _edit(named: Json, rest: Json, _cwd: Path) -> None:
     _one(named, "path")
     edits = named.get("edits")
     if isinstance(edits, str):
-        edits = blocks(edits) if "<<<<" in edits else _loaded(edits)
+        edits = blocks(edits) if "<<<<" in edits else loaded(edits)
     listed: Any = [edits] if isinstance(edits, dict) else edits
     if isinstance(listed, list):
         named["edits"] = [_change(e) for e in cast("list[Any]", listed)]
@@ -357,68 +358,3 @@ def _editor(given: Json) -> tuple[str, Json]:
     wanted = {"write": ("oldstr", "newstr", "viewrange", "insertline"), "edit": ("filetext", "viewrange")}
     dropped = wanted.get(tool or "", ("filetext", "oldstr", "newstr", "insertline"))
     return tool or "read", {k: v for k, v in rest.items() if plain(k) not in dropped}
-
-
-# --- texts that hold a call -------------------------------------------------------------------------------------------
-
-_HEREDOC = re.compile(
-    r"\s*(?:cd\s+(?P<dir>'[^'\n]*'|\"[^\"\n$`]*\"|[^\s;&|<>$`'\"]+)\s*&&\s*)?apply_?patch\s*<<-?\s*"
-    r"(?P<q>['\"]?)(?P<word>\w+)(?P=q)[ \t]*\n(?P<body>.*?)\n(?P=word)\s*",
-    re.DOTALL,
-)
-_ARGUMENT = re.compile(
-    r"\s*apply_?patch\s+(?P<q>['\"])(?P<body>\*\*\* Begin Patch\n.*?\*\*\* End Patch)\s*(?P=q)\s*", re.DOTALL
-)
-
-
-def heredoc(command: str) -> tuple[str, str] | None:
-    """(folder, patch) of a command that does nothing but hand a patch to `apply_patch`."""
-    found = _HEREDOC.fullmatch(command)
-    if found is not None and "*** Begin Patch" in found["body"]:
-        return (found["dir"] or "").strip("'\""), found["body"]
-    found = _ARGUMENT.fullmatch(command)
-    return ("", found["body"]) if found is not None else None
-
-
-_BLOCK = re.compile(
-    r"^(?:<{5,9}|-{5,9}) ?SEARCH[^\n]*\n(.*?)^={5,9}[ \t]*\n(.*?)^(?:>{5,9}|\+{5,9}) ?REPLACE[^\n]*$",
-    re.DOTALL | re.MULTILINE,
-)
-
-
-def blocks(text: str) -> list[Json]:
-    """The replacements of `<<<<<<< SEARCH … ======= … >>>>>>> REPLACE` blocks."""
-    return [{"old": old, "new": new} for old, new in _BLOCK.findall(text.replace("\r\n", "\n"))]
-
-
-def hunks(text: str) -> list[Json]:
-    """The replacements of a unified diff: of each hunk what stands there and what shall."""
-    out: list[Json] = []
-    for hunk in re.split(r"^@@[^\n]*\n", text.replace("\r\n", "\n"), flags=re.MULTILINE)[1:]:
-        rows = [r for r in hunk.split("\n") if r and not r.startswith(("\\", "--- ", "+++ ", "diff "))]
-        old = "".join(r[1:] + "\n" for r in rows if r[0] in " -")
-        new = "".join(r[1:] + "\n" for r in rows if r[0] in " +")
-        out.append({"old": old, "new": new})
-    return out
-
-
-def _loaded(text: str) -> Any:
-    try:
-        return json.loads(text, strict=False)
-    except (ValueError, RecursionError) as e:
-        raise ToolError(f"edits is not a list but text that is no JSON: {e}. Give a list of objects.") from e
-
-
-def reread(raw: str) -> Json | None:
-    """The arguments that a model wrote as text which is not quite a JSON object: line breaks inside strings, a code
-    fence round it, a JSON text of it. None where it is not one; what was cut off is never completed."""
-    text = raw.strip()
-    if fenced := re.fullmatch(r"```\w*\n(.*)\n```", text, re.DOTALL):
-        text = fenced[1]
-    try:
-        value: Any = json.loads(text, strict=False)
-        if isinstance(value, str):
-            value = json.loads(value, strict=False)
-    except (ValueError, RecursionError):
-        return None
-    return cast("Json", value) if isinstance(value, dict) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Sequence
@@ -21,6 +22,10 @@ from sakti.agent.tools.base import Outcome, ToolRun, Workbench, tool
 from sakti.agent.tools.files import read_file, regular
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
+
+CONTEXT = 3  # lines round each change in a diff
+LARGEST_DIFF = 50_000  # lines that are compared
+_HUNK = re.compile(r"^@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@$")
 
 
 class Edit(pydantic.BaseModel):
@@ -55,7 +60,7 @@ async def write(
     change = await asyncio.to_thread(_written, run.bench, path, content)
     await asyncio.to_thread(_put, run.bench, [change])
     what = "created" if change.before is None else "replaced"
-    number = len(textfile.lines(content))
+    number = len(textfile.bodies(content))
     return Outcome(f"{change.name} {what}: {number} line{'s' * (number != 1)}.", details=_details([change]))
 
 
@@ -78,8 +83,10 @@ def _written(bench: Workbench, path: str, content: str, *, check: bool = True) -
 def _kept_ends(before: str, content: str) -> str:
     """`content` as a replacement of a whole file: with its line ends, and lines that are the same as they were. A text
     that has other line ends than \\n means them."""
+    if "\r" in content or "\r" not in before:
+        return content
     old = textfile.lines(before)
-    if "\r" in content or not any("\r" in line.end for line in old):
+    if not any("\r" in line.end for line in old):
         return content
     new = [textfile.Line(line.body, line.end) for line in textfile.lines(content)]
     plain = [textfile.Line(line.body, "\n" if line.end else "") for line in old]
@@ -105,8 +112,8 @@ async def edit(
 
 
 def _edited(bench: Workbench, path: str, edits: Sequence[Edit], *, check: bool = True) -> Changed:
-    if len(edits) == 1 and not edits[0].old and edits[0].after is None and not os.path.lexists(bench.resolve(path)):
-        return _written(bench, path, edits[0].new)  # how other programs make a file by their edit tool
+    if len(edits) == 1 and not edits[0].old and edits[0].after is None and _is_empty(bench.resolve(path)):
+        return _written(bench, path, edits[0].new, check=check)  # how other programs make a file by their edit tool
     found = regular(bench, path)
     name = bench.show(found)
     if check:
@@ -115,6 +122,11 @@ def _edited(bench: Workbench, path: str, edits: Sequence[Edit], *, check: bool =
     _, there = read_file(found)
     after = apply_edits(there.text, edits, name)
     return Changed(found, name, there.text, after, there.encode(after))
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether there is no such file, or nothing in it."""
+    return not os.path.lexists(path) or (path.is_file() and path.stat().st_size == 0)
 
 
 def apply_edits(text: str, edits: Sequence[Edit], name: str) -> str:
@@ -274,14 +286,33 @@ def _umask() -> int:
 
 def unified_diff(name: str, before: str, after: str) -> str:
     """Both texts compared line by line; a line end that changed shows as ␍ at the end of its line."""
-    old, new = _bodies(before), _bodies(after)
+    old, new = textfile.bodies(before), textfile.bodies(after)
     if old == new and before != after:
-        old, new = _bodies(before, ends=True), _bodies(after, ends=True)
-    return "\n".join(difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", lineterm="", n=3))
+        old, new = _with_ends(before), _with_ends(after)
+    start, tail = _common(old, new)
+    old, new = old[start : len(old) - tail], new[start : len(new) - tail]
+    if len(old) + len(new) > LARGEST_DIFF:
+        return f"--- a/{name}\n+++ b/{name}\n@@ lines {start + 1} to {start + len(new)}: too many to compare @@"
+    rows = difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", lineterm="", n=CONTEXT)
+    return "\n".join(_HUNK.sub(lambda m: _hunk(m, start), row) for row in rows)
 
 
-def _bodies(text: str, *, ends: bool = False) -> list[str]:
-    return [line.body + ("␍" if ends and "\r" in line.end else "") for line in textfile.lines(text)]
+def _hunk(found: re.Match[str], start: int) -> str:
+    """The head of a hunk, with the lines before what was compared."""
+    old, old_size, new, new_size = found.groups(default="")
+    return f"@@ -{int(old) + start}{old_size} +{int(new) + start}{new_size} @@"
+
+
+def _common(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
+    """How many lines at the beginning and at the end are the same and need no comparing, context left out."""
+    shortest = min(len(old), len(new))
+    head = next((i for i in range(shortest) if old[i] != new[i]), shortest)
+    tail = next((i for i in range(shortest - head) if old[-1 - i] != new[-1 - i]), shortest - head)
+    return max(0, head - CONTEXT), max(0, tail - CONTEXT)
+
+
+def _with_ends(text: str) -> list[str]:
+    return [line.body + ("␍" if "\r" in line.end else "") for line in textfile.lines(text)]
 
 
 def _details(changes: Sequence[Changed]) -> dict[str, Any]:

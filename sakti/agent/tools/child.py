@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import os
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 CHUNK = 1 << 16
+# What a child needs of the environment; the keys in it are none of the business of what reads files of others.
+KEPT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR", "TEMP")
 
 
 @dataclass(slots=True)
@@ -56,6 +59,7 @@ async def chunks(
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=cwd,
+        env={name: os.environ[name] for name in KEPT if name in os.environ},
         stdin=asyncio.subprocess.PIPE if data else asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -13,9 +13,12 @@ import json
 import sys
 from typing import Any
 
+MEMORY = 3 << 30  # bytes
+
 
 def main() -> int:
     wanted = json.load(sys.stdin)
+    limit_memory()
     try:
         done = pdf(wanted) if "pdf" in wanted else {"images": [image(wanted)]}
     except ImportError as e:
@@ -24,6 +27,15 @@ def main() -> int:
         done = {"error": str(e) or type(e).__name__}
     sys.stdout.write(json.dumps(done))
     return 0
+
+
+def limit_memory() -> None:
+    """A small file can say that it is a large picture."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
 
 def image(wanted: dict[str, Any]) -> dict[str, Any]:

@@ -82,7 +82,7 @@ async def read(
         return await asyncio.to_thread(_read_large, run.bench, found, head, offset, limit or 2000)
     data, text = await asyncio.to_thread(read_file, found)
     await asyncio.to_thread(run.bench.saw, found, data)
-    bodies = [line.body for line in textfile.lines(text.text)]
+    bodies = await asyncio.to_thread(textfile.bodies, text.text)
     if not bodies:
         return Outcome(f"{name} is empty.", details={"path": name, "lines": "0"})
     if offset > len(bodies):
@@ -98,7 +98,7 @@ async def read(
 def _written(text: FileText) -> str:
     """How the file is written, where that is not the usual."""
     what = [] if text.encoding == "utf-8" else [text.encoding]
-    end = textfile.usual_end(textfile.lines(text.text))
+    end = textfile.usual_end(textfile.lines(text.text)) if "\r" in text.text else "\n"
     what += [{"\r\n": "CRLF line ends", "\r": "CR line ends"}[end]] if end != "\n" else []
     return f"\n[Written with {' and '.join(what)}, which edit and write keep.]" if what else ""
 
@@ -183,8 +183,13 @@ def _entries(bench: Workbench, folder: Path) -> list[_Entry]:
                 row = f"{entry.name} -> {Path(entry.path).readlink()}" if entry.is_symlink() else f"{entry.name}{size}"
             except OSError:  # gone meanwhile
                 continue
-            out.append(_Entry(entry.name, is_folder, f"{entry.name}/" if is_folder else row, secret))
+            out.append(_Entry(entry.name, is_folder, one_row(f"{entry.name}/" if is_folder else row), secret))
     return out
+
+
+def one_row(name: str) -> str:
+    """A name on one line, whatever is in it."""
+    return name.replace("\n", "␊").replace("\r", "␍")
 
 
 def not_shown(secret: list[str]) -> str:

@@ -18,7 +18,7 @@ import pydantic
 from sakti.agent.permissions import secret_reason
 from sakti.agent.tools import child
 from sakti.agent.tools.base import Outcome, ToolRun, tool
-from sakti.agent.tools.files import not_shown
+from sakti.agent.tools.files import not_shown, one_row
 from sakti.agent.tools.walk import Listing, listing
 from sakti.core.errors import ToolError
 
@@ -44,7 +44,7 @@ async def glob(
     fits = matcher(pattern, root)
     names = await asyncio.to_thread(lambda: sorted(filter(fits, found.paths), key=lambda p: -_mtime(root / p)))
     secret = [p for p in found.secret if fits(p)]
-    rows = [run.bench.show(root / p) for p in names[:MAX_RESULTS]] or ["No file matches."]
+    rows = [one_row(run.bench.show(root / p)) for p in names[:MAX_RESULTS]] or ["No file matches."]
     rows += [f"[{len(names) - MAX_RESULTS} more; narrow the pattern]"] if len(names) > MAX_RESULTS else []
     return Outcome("\n".join([*rows, *_notes(found, secret)]), details={"matches": len(names)})
 
@@ -103,6 +103,8 @@ async def grep(
     else:
         raise ToolError(f"There is no {path}." if not root.exists() else f"{path} is not a regular file.")
     show = _shower(run, base)
+    search.skipped += [f"{show(n)} (its name has a line end)" for n in names if "\n" in n]
+    names = [n for n in names if "\n" not in n]
     timed_out = False
     async with contextlib.aclosing(_output(search, base, names, deadline)) as rows:
         async for row in rows:
@@ -115,7 +117,7 @@ async def grep(
 
 def _shower(run: ToolRun, base: Path) -> Callable[[str], str]:
     prefix = run.bench.show(base)
-    return lambda name: name if prefix == "." else f"{prefix.rstrip('/')}/{name}"
+    return lambda name: one_row(name if prefix == "." else f"{prefix.rstrip('/')}/{name}")
 
 
 def _take(search: Search, row: bytes, show: Callable[[str], str]) -> bool:

@@ -22,7 +22,7 @@ from sakti.core.errors import ToolError
 NEAR_LINES = 5_000  # lines among which a similar one is looked for
 SHOWN = 2_000  # characters of the nearest match
 
-_NUMBER = re.compile(r" {0,8}(\d{1,7})(?:\t|→|\| ?|: )")
+_NUMBER = re.compile(r" {0,8}(\d{1,7})(?:\t|→| ?\| ?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class Text:
         """Where `old` stands, both seen through `fold` line by line; `back` is the column that one of a folded line
         has in the line itself."""
         wanted = "\n".join(map(fold, old.split("\n")))
-        if fold is not str and not wanted.strip():
-            return []
+        if fold is not str and (not wanted.strip() or wanted.endswith("\n") != old.endswith("\n")):
+            return []  # nothing is left to look for, or no line where one was
         found = self._found(wanted, [fold(line.body) for line in self.lines], back)
         if old[-1:] not in " \t" or fold is str:
             return found
@@ -79,13 +79,20 @@ class Text:
                     first,
                     back(self.lines[first].body, begin),
                     last,
-                    len(self.lines[last].body) + 1 if end > len(bodies[last]) else back(self.lines[last].body, end),
+                    self._column(last, end, bodies[last], back),
                 )
             )
             at = whole.find(wanted, stop)
         if len(out) > 1 and not self.lines[-1].end and out[-1].end > len(self.lines[-1].body):
             out.pop()  # it needs a line end that is not there, and others do not
         return out
+
+    def _column(self, number: int, end: int, folded_body: str, back: Callable[[str, int], int]) -> int:
+        """Where a match ends in the line itself: with its blanks at the end of the line, where they were left out."""
+        body = self.lines[number].body
+        if end > len(folded_body):
+            return len(body) + 1
+        return len(body) if end == len(folded_body) else back(body, end)
 
     def indented(self, old: str, fold: Callable[[str], str]) -> list[Place]:
         """Where the lines of `old` stand with another indentation, the same everywhere for the same one."""
@@ -122,13 +129,12 @@ class Text:
         return "".join(out)
 
     def _cut(self, place: Place) -> list[Line]:
+        """The lines of a place, the first and the last as far as they are in it."""
         out = self.lines[place.first : place.last + 1]
-        final = out[-1]
-        if place.end <= len(final.body):
-            final = Line(final.body[: place.end], "")
-            out[-1] = final
+        if place.end <= len(out[-1].body):
+            out[-1] = Line(out[-1].body[: place.end], "")
         out[0] = Line(out[0].body[place.start :], out[0].end)
-        return [*out[:-1], *([final if len(out) > 1 else out[0]] if out[-1].body or out[-1].end else [])]
+        return out
 
     def _between(self, line: int, column: int, last: int, end: int) -> str:
         if line > last or line >= len(self.lines):
@@ -183,6 +189,8 @@ def apply(text: str, change: Change, name: str) -> str:
         if count > 1 and not change.all:
             raise _too_often(count, [], name)
         return text.replace(change.old, change.new)  # who writes line ends means them
+    if "\r" not in text and (text.count(change.old) == 1 or (change.all and change.old in text)):
+        return text.replace(change.old, change.new)  # what follows comes to the same, but large files take seconds
     whole = Text(text)
     wanted = Change(textfile.plain(change.old), textfile.plain(change.new), change.all)
     for each in (wanted, unnumbered(wanted)):

@@ -24,6 +24,8 @@ _SIGNS = str.maketrans(
         ),
         **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff", ""),
         "…": "...",
+        # bytes that a file's encoding has not, as models are shown them
+        **dict.fromkeys(map(chr, range(0xDC80, 0xDD00)), "?"),
     }
 )
 
@@ -70,11 +72,17 @@ def unfold(text: str, offset: int) -> int:
 
 def carry(old: str, new: str, there: str) -> str:
     """`new`, with its beginning and end as they stand `there` as far as they are those of `old`: `there` is `old` as
-    the file writes it, but for the indentation, which is the one of `new`."""
+    the file writes it, but for the indentation, which is the one of `new`, and blanks at its end, which stay."""
     before, after, found = old.lstrip(" \t"), new.lstrip(" \t"), there.lstrip(" \t")
-    if before == found or folded(before) != folded(found):
+    indent = new[: len(new) - len(after)]
+    if before == found:
         return new
-    return new[: len(new) - len(after)] + _carried(before, after, found)
+    if folded(before) == folded(found):
+        return indent + _carried(before, after, found)
+    bare, blanks = found.rstrip(" \t"), found[len(found.rstrip(" \t")) :]
+    if before != before.rstrip(" \t") or after != after.rstrip(" \t") or folded(before) != folded(bare):
+        return new
+    return indent + (after if before == bare else _carried(before, after, bare)) + blanks
 
 
 def _carried(old: str, new: str, there: str) -> str:

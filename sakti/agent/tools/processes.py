@@ -24,6 +24,7 @@ FILE_LIMIT = 64_000_000  # bytes of an output kept in its file
 GRACE = 2.0  # seconds between TERM and KILL
 POLL = 0.05  # seconds between two looks where the system cannot tell by itself
 CHUNK = 1 << 16
+PAUSE = 0.002  # seconds between two reads of an output that is too long to be kept
 
 
 @dataclass(slots=True)
@@ -85,7 +86,7 @@ class Running:
         self._pipe = process.stdout.fileno()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         os.set_blocking(self._pipe, False)
-        asyncio.get_running_loop().add_reader(self._pipe, self._read)
+        self._listen()
 
     def _read(self) -> bool:
         """Take what the pipe holds now; False where it holds nothing more."""
@@ -102,6 +103,17 @@ class Running:
             return False
         self.output.add(self._decoder.decode(data))
         return True
+
+    def _arrived(self) -> None:
+        """Read what came; of what floods the pipe no more than the machine has time for."""
+        loop = asyncio.get_running_loop()
+        if self._read() and self.output.cut:
+            loop.remove_reader(self._pipe)
+            loop.call_later(PAUSE, self._listen)
+
+    def _listen(self) -> None:
+        if not self.closed.is_set():
+            asyncio.get_running_loop().add_reader(self._pipe, self._arrived)
 
     def drain(self) -> None:
         """Take what stands in the pipe, without waiting for more."""

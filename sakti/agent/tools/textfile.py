@@ -131,6 +131,13 @@ def lines(text: str) -> list[Line]:
     return list(_lines(text))
 
 
+def bodies(text: str) -> list[str]:
+    """The lines of `text` without their ends."""
+    if "\r" in text:
+        return [line.body for line in _lines(text)]
+    return text.removesuffix("\n").split("\n") if text else []
+
+
 def _lines(text: str) -> Iterator[Line]:
     only = "\r" if "\r" in text and "\n" not in text else "\n"
     pieces = text.split(only)

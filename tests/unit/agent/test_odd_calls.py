@@ -52,7 +52,7 @@ def results(run: Recorded) -> list[str]:
         (Call("read", {"path": "a\ud800"}), "surrogate"),
         (Call("write", {"path": "a", "content": "x \udfff y"}), "surrogate"),
         (Call("task-mutate", {"action": "create", "title": "x\ud800"}), "surrogate"),
-        (Call("read", nested(200)), "nested too deeply"),
+        (Call("read", nested(200)), "nested deeper than 64 levels"),
         (Call("read", raw="{" * 30_000), "not a JSON object|nested too deeply"),
         (Call("read", raw='{"a":' * 3_000), "nested too deeply"),
         (Call("re\0ad\ud800", {"path": "a"}), "There is no tool re␀ad"),

@@ -60,6 +60,12 @@ def test_ask_mode_lets_only_reads_of_the_workspace_pass(place: Place, tool: str,
         ("auto", "edit", ".bashrc", "ask"),
         ("auto", "write", "src/a.py", "allow"),
         ("auto", "read", ".env", "deny"),
+        ("auto", "read", "../outside.txt", "allow"),
+        ("auto", "grep", "..", "allow"),
+        ("auto", "write", "../outside.txt", "ask"),
+        ("auto", "read", "../own/sakti.db", "deny"),
+        ("edits", "read", "../outside.txt", "ask"),
+        ("plan", "read", "../outside.txt", "ask"),
     ],
 )
 def test_modes(place: Place, mode: str, tool: str, path: str, expected: str) -> None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sakti.agent.tools import arguments as forms
+from sakti.agent.tools import call_texts
 from sakti.agent.tools.base import Outcome, Tool, ToolRun, Workbench
 from sakti.agent.tools.changing import apply_patch, edit, write
 from sakti.agent.tools.files import ls, read
@@ -179,6 +180,10 @@ def test_a_timeout_is_in_seconds_or_milliseconds(given: dict[str, Any], seconds:
 async def test_an_empty_old_text_makes_a_file_but_never_replaces_one(bench: Workbench, source: Path) -> None:
     await called(bench, "Edit", {"file_path": "new.py", "old_string": "", "new_string": "x\n"})
     assert (bench.workspace / "new.py").read_text() == "x\n"
+    (bench.workspace / "new.py").write_text("")
+    bench.saw(bench.workspace / "new.py")
+    await called(bench, "Edit", {"file_path": "new.py", "old_string": "", "new_string": "y\n"})
+    assert (bench.workspace / "new.py").read_text() == "y\n"
     with pytest.raises(ToolError, match="old text is empty"):
         await called(bench, "Edit", {"file_path": "src/a.py", "old_string": "", "new_string": "x\n"})
 
@@ -214,14 +219,14 @@ async def test_what_means_nothing_is_still_refused(bench: Workbench, source: Pat
     ],
 )
 def test_arguments_that_are_almost_json(raw: str, expected: dict[str, Any] | None) -> None:
-    assert forms.reread(raw) == expected
+    assert call_texts.reread(raw) == expected
 
 
 def test_only_a_heredoc_that_is_nothing_else_is_a_patch() -> None:
-    assert forms.heredoc(f"apply_patch <<'EOF'\n{PATCH}\nEOF") == ("", PATCH)
-    assert forms.heredoc(f"cd 'a b' && apply_patch << EOF\n{PATCH}\nEOF\n") == ("a b", PATCH)
-    assert forms.heredoc(f"apply_patch <<'EOF'\n{PATCH}\nEOF\nrm x") is None
-    assert forms.heredoc(f"cd $(x) && apply_patch <<'EOF'\n{PATCH}\nEOF") is None
+    assert call_texts.heredoc(f"apply_patch <<'EOF'\n{PATCH}\nEOF") == ("", PATCH)
+    assert call_texts.heredoc(f"cd 'a b' && apply_patch << EOF\n{PATCH}\nEOF\n") == ("a b", PATCH)
+    assert call_texts.heredoc(f"apply_patch <<'EOF'\n{PATCH}\nEOF\nrm x") is None
+    assert call_texts.heredoc(f"cd $(x) && apply_patch <<'EOF'\n{PATCH}\nEOF") is None
 
 
 NAMES = sorted({*forms.TOOLS, *forms.EDITORS, *TOOLS, "nothing"})

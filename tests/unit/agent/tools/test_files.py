@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import struct
 import zlib
 from pathlib import Path
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from sakti.agent.permissions import Rules, judge
 from sakti.agent.tools.base import Workbench
-from sakti.agent.tools.changing import edit, write
+from sakti.agent.tools.changing import edit, unified_diff, write
 from sakti.agent.tools.files import ls, read
 from sakti.agent.tools.shell import bash
 from sakti.core import images
@@ -132,6 +133,14 @@ async def test_whatever_a_file_is_written_in_only_the_edited_line_changes(
     assert path.read_bytes() == whole(f"{rows[number]}neu")
 
 
+async def test_a_wrong_byte_stays_even_in_the_line_that_changes(bench: Workbench) -> None:
+    path = bench.workspace / "a"
+    path.write_bytes("schön, größer, ".encode() + b"\xfc x = 1\n")
+    assert (await call(bench, read, path="a")).content == "1\tschön, größer, ? x = 1"
+    await call(bench, edit, path="a", old="größer, ? x = 1", new="größer, ? x = 2")
+    assert path.read_bytes() == "schön, größer, ".encode() + b"\xfc x = 2\n"
+
+
 async def test_a_replaced_file_keeps_encoding_and_line_ends(bench: Workbench) -> None:
     path = bench.workspace / "a"
     for before, content, after in (
@@ -170,6 +179,27 @@ async def test_rights_names_and_marks_of_a_file_are_kept(bench: Workbench) -> No
         with pytest.raises(ToolError, match=r"read-only \(mode 0444\)"):
             await call(bench, tool, path="a", **arguments)
     assert path.read_text() == "x = 3\n"
+
+
+ROWS = st.lists(st.sampled_from("abc"), max_size=25)
+
+
+@given(ROWS, ROWS, ROWS, ROWS)
+def test_a_diff_says_what_changed_and_where(head: list[str], old: list[str], new: list[str], tail: list[str]) -> None:
+    before, after = [*head, *old, *tail], [*head, *new, *tail]
+    out: list[str] = []
+    at = 0
+    texts = ["".join(row + "\n" for row in rows) for rows in (before, after)]
+    for row in unified_diff("f", *texts).split("\n")[2:] if before != after else ():
+        if hunk := re.match(r"@@ -(\d+)(?:,(\d+))? \+", row):
+            start = int(hunk[1]) - (hunk[2] != "0")
+            out += before[at:start]
+            at = start
+        elif row[0] != "+":
+            assert before[at] == row[1:]
+            at += 1
+        out += [row[1:]] if row[0] in " +" else []
+    assert [*out, *before[at:]] == after
 
 
 async def test_a_new_file_gets_the_usual_rights(bench: Workbench) -> None:

@@ -237,6 +237,20 @@ async def test_an_expression_that_never_ends_is_ended(
     assert found == expected
 
 
+async def test_names_keep_to_their_line(bench: Workbench, engine: str) -> None:
+    for name in ("-dash", "a b'c\"", "new\nline", "--version"):
+        (bench.workspace / name).write_text("needle\n")
+    assert set(await rows(bench, pattern="needle")) == {
+        "--version:1:needle",
+        "-dash:1:needle",
+        "a b'c\":1:needle",
+        "[Skipped: new␊line (its name has a line end)]",
+    }
+    assert "new␊line" in (await call(bench, glob, pattern="*")).content.split("\n")
+    assert "new␊line  7" in (await call(bench, ls)).content.split("\n")
+    assert await rows(bench, pattern="--version", path="--version") == ["No match."]
+
+
 def children() -> set[int]:
     found = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     return set(map(int, found))

@@ -37,28 +37,23 @@ def build_observers(
     `window` and `max_output` are the model's, in tokens, None where they are not known.
     """
     extractive = ExtractiveObserver(counter), ExtractiveReflector(counter)
-    wanted = settings.model or settings.observation.model
-    if provider is None or not model_name or not fit or wanted == EXTRACTIVE:
-        return extractive
     if window is not None:
         max_output = min(max_output or window, max(1_000, window // 4))
-    asker = Asker(
-        provider, model_name, counter, clock, settings=settings.observation.model_settings, max_output=max_output
-    )
-    observer = FallbackObserver(
-        ModelObserver(asker, previous_tokens=settings.observation.previous_observer_tokens, window=window),
-        extractive[0],
-        clock,
-    )
-    if settings.reflection.model == EXTRACTIVE:
+    wanted = settings.model or settings.observation.model
+    observes = provider is not None and model_name and fit and wanted != EXTRACTIVE
+    observer: Observer = extractive[0]
+    if provider is not None and model_name and observes:
+        told = settings.observation
+        asker = Asker(provider, model_name, counter, clock, settings=told.model_settings, max_output=max_output)
+        asked = ModelObserver(asker, previous_tokens=told.previous_observer_tokens, window=window)
+        observer = FallbackObserver(asked, extractive[0], clock)
+    # a Reflector that is named reflects, whoever observes; one that is not goes with the Observer
+    named = settings.reflection.model
+    if named == EXTRACTIVE or not (observes or named):
         return observer, extractive[1]
-    reflecting = Asker(
-        reflector_provider or provider,
-        reflector_model or model_name,
-        counter,
-        clock,
-        settings=settings.reflection.model_settings,
-        max_output=max_output,
-    )
-    same = reflector_model is None or (reflector_provider in (None, provider) and reflector_model == model_name)
-    return observer, FallbackReflector(ModelReflector(reflecting, window=window if same else None), extractive[1])
+    reflecting, name = reflector_provider or provider, reflector_model or model_name
+    if reflecting is None or not name:
+        return observer, extractive[1]
+    asker = Asker(reflecting, name, counter, clock, settings=settings.reflection.model_settings, max_output=max_output)
+    same = (reflecting, name) == (provider, model_name)
+    return observer, FallbackReflector(ModelReflector(asker, window=window if same else None), extractive[1])

@@ -48,10 +48,11 @@ async def test_what_was_sent_stays(store: Store, tmp_path: Path, api: str) -> No
         await run.ask(f"question {number}: what does it say? " + "and more of it " * 20)
         await run.session.engine.wait_idle()
     texts = [sent(RENDERS[api], r) for r in run.provider.requests]
-    common = [len(os.path.commonprefix(pair)) for pair in itertools.pairwise(texts)]
+    common = [len(os.path.commonprefix(pair)) for pair in itertools.pairwise(texts)]  # noqa: RUF071  texts, no paths
     breaks = sum(c < len(a) - 10 for c, a in zip(common, texts, strict=False))
     activations = len([e for e in run.events if type(e).__name__ == "MemoryActivation"])
     assert len(texts) > 60
+    assert sum(common) / sum(map(len, texts[:-1])) > 0.94
     assert breaks <= activations, "a prefix breaks only where memory changes what is sent"
     assert all("question" in json.dumps(last_user(RENDERS[api](r))) for r in run.provider.requests)
 

@@ -247,7 +247,7 @@ async def _failed(turn: Turn, call: Call, error: ProviderError) -> AsyncGenerato
         return
     other = None if call.fell_back or not error.retryable or error.code == "empty" else await turn.fallback()
     if other is None:
-        raise error
+        raise _not_waited_for(error) if error.retryable else error
     first, call.fell_back = turn.model.full_name, True
     if turn.streamed or turn.thinking:
         yield StepDiscarded(turn.step, error.message)
@@ -257,6 +257,14 @@ async def _failed(turn: Turn, call: Call, error: ProviderError) -> AsyncGenerato
     await _renew(turn, call)
     text = f"{first} does not answer ({error.message}) {turn.model.full_name} answers the rest of this turn."
     yield Notice("warning", "Another model", text)
+
+
+def _not_waited_for(error: ProviderError) -> ProviderError:
+    """`error` with why it was not tried again, where that is the wait that the provider asked for."""
+    if not error.retry_after:
+        return error
+    text = f"{error.message} It asks to wait {error.retry_after:,.0f} s: longer than is waited here."
+    return ProviderError(text, title=error.title, code=error.code, retry_after=error.retry_after, status=error.status)
 
 
 def _forget(_info: object) -> None:

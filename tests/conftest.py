@@ -7,11 +7,14 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import apsw
 import pytest
 
 from sakti.core.ids import TimeIds
 from sakti.store.database import Store
 from tests.fakes.clock import FakeClock
+from tests.fakes.statements import Product
+from tests.fakes.walks import WALKS
 
 _connect = socket.socket.connect
 
@@ -30,6 +33,27 @@ def _no_network() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket.socket, "connect", _loopback_only)
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _statements() -> Iterator[Product]:
+    """What the package asks of its databases from here on."""
+    product = Product()
+
+    def trace(connection: apsw.Connection) -> None:
+        connection.exec_trace = product.take
+
+    apsw.connection_hooks.append(trace)
+    yield product
+    apsw.connection_hooks.remove(trace)
+
+
+@pytest.fixture(autouse=True)
+def _each_statement_has_its_index(_statements: Product) -> Iterator[None]:
+    """A statement that goes through a whole table, and is not listed with the reason why it may, fails the test that
+    was the first to come to it."""
+    yield
+    assert _statements.unlisted(WALKS) == []
 
 
 @pytest.fixture(autouse=True)

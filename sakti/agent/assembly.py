@@ -139,6 +139,7 @@ def make_toolbox(session: Session) -> Toolbox:
         scrubbed(session.env, keys),
         session.config.agent.tool_output_bytes,
         session.config.agent.bash_timeout,
+        session.own_paths(),
     )
     approval = session.config.approval
     approvals = Approvals(session.emit, interactive=session.options.interactive)
@@ -157,8 +158,8 @@ def make_toolbox(session: Session) -> Toolbox:
         approvals,
         session.approval_mode,
         Rules(approval.allow, approval.ask, approval.deny),
-        session.own_paths(),
         lambda rule: _save_rule(session, rule),
+        lambda: session.models.info.name if session.models.info else "",
     )
     toolbox.count(session.counter, toolbox.specs(small=bool(session.model_info and session.model_info.small)))
     return toolbox

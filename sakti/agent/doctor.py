@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sakti import __version__
+from sakti.agent.tools.child import ripgrep
 from sakti.core import resources
 from sakti.core.programs import find_program
 from sakti.core.tokens import O200K_SHA256
@@ -43,7 +44,7 @@ async def examine(database: Path, env: Mapping[str, str], workspace: Path) -> li
         Line(
             "ripgrep",
             True,
-            find_program("rg", workspace, path) or "not installed: searching files is slower, the answers are the same",
+            ripgrep() or "not installed: searching files is slower, the answers are the same",
         )
     )
     bash = find_program("bash", workspace, path)

@@ -7,18 +7,23 @@ import itertools
 import time
 from pathlib import Path
 
+from sakti.agent.overview import overview
+from sakti.agent.permissions import Place, secret_filter
 from sakti.agent.workspace import git
 from sakti.core.text import sanitise
 
 LIMIT = 50_000
+PATIENCE = 3.0  # seconds that a first message waits for the list of its workspace
 FRESH = 20.0  # seconds that a list is good for
 
 
 class FileList:
-    """Paths below `root`, relative, with `/`; read when first wanted and again when they are old."""
+    """Paths below `root`, relative, with `/`, without what is secret (`own` are sakti's folders); read when first
+    wanted and again when they are old."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, own: tuple[Path, ...] = ()) -> None:
         self._root = root
+        self._place = Place(root, root, own)
         self._paths: list[str] = []
         self._read_at = float("-inf")
         self._lock = asyncio.Lock()
@@ -29,10 +34,21 @@ class FileList:
             if time.monotonic() - self._read_at > FRESH:
                 found = await _git_files(self._root)
                 if found is None:
-                    found = await asyncio.to_thread(_walk, self._root)
-                self._paths = [p for p in found[:LIMIT] if p and sanitise(p) == p and "\n" not in p]
+                    found = await _walk(self._root)
+                is_secret = secret_filter(self._root, self._place)
+                typed = (p for p in found if p and not is_secret(p) and sanitise(p) == p and "\n" not in p)
+                self._paths = list(itertools.islice(typed, LIMIT))
                 self._read_at = time.monotonic()
             return self._paths
+
+
+async def overview_of(root: Path) -> str:
+    """What a workspace holds (see `overview`); empty where that takes too long to find out."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return overview(await FileList(root).paths())
+    except TimeoutError:
+        return ""
 
 
 async def _git_files(root: Path) -> list[str] | None:
@@ -42,7 +58,7 @@ async def _git_files(root: Path) -> list[str] | None:
     return None if listed is None else listed.split("\0")
 
 
-def _walk(root: Path) -> list[str]:
-    from sakti.agent.tools.find import files  # slow to import, and only wanted outside a repository
+async def _walk(root: Path) -> list[str]:
+    from sakti.agent.tools.walk import listing  # slow to import, and only wanted outside a repository
 
-    return [path.relative_to(root).as_posix() for path in itertools.islice(files(root), LIMIT)]
+    return (await listing(root, Place(root, root))).paths

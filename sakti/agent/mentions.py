@@ -11,8 +11,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from sakti.agent.permissions import Place, secret_reason
+from sakti.agent.tools import textfile
 from sakti.core import images
 from sakti.core.errors import SaktiError
+from sakti.core.text import clean_surrogates
 from sakti.core.types import FilePart, ImagePart, Message, Part, TextPart
 
 MENTION = re.compile(r"(?<!\S)@((?:\\ |[^\s\\])+)")
@@ -30,15 +32,22 @@ def with_files(text: str, workspace: Path, own: tuple[Path, ...], *, blind: str 
     parts: list[Part] = [TextPart(text)]
     for name in dict.fromkeys(m.replace("\\ ", " ") for m in MENTION.findall(text)):
         path = place.resolve(name)
-        if not path.is_file() or secret_reason(path, place):
+        if not _is_file(path) or secret_reason(path, place):
             continue
         if (found := image_in(path)) is not None:
             parts.append(_image(path, place.show(path), found, blind))
         elif path.stat().st_size <= LIMIT:
-            data = path.read_bytes()
-            if b"\0" not in data:
-                parts.append(FilePart(place.show(path), data.decode("utf-8", "replace")))
+            found_text = textfile.decode(path.read_bytes())
+            if found_text is not None:
+                parts.append(FilePart(place.show(path), clean_surrogates(found_text.text)))
     return tuple(parts)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name too long for any file
+        return False
 
 
 def image_in(path: Path) -> tuple[str, int, int] | None:

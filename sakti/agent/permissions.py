@@ -7,17 +7,19 @@ Until commands are parsed, a command is never clearly a read: in every mode but 
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from sakti.core.config import ApprovalMode
+from sakti.core.text import clean_surrogates
 
 READS = frozenset({"read", "ls", "glob", "grep"})
-WRITES = frozenset({"write", "edit"})
+WRITES = frozenset({"write", "edit", "apply_patch"})
 SHELL_SAFE = frozenset({"bash_output", "kill"})
 
 # Files that hold secrets, by name or by a folder on the way.
@@ -88,17 +90,32 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a call would act. `own` are sakti's own folders: its data and its configuration."""
+    """Where a call would act. `own` are sakti's own folders: its data and its configuration. The files in `outputs` are
+    what tools printed, kept for the model to read on."""
 
     workspace: Path
     cwd: Path
     own: tuple[Path, ...] = ()
+    outputs: Path | None = None
 
     def resolve(self, path: str) -> Path:
-        return (self.cwd / Path(path).expanduser()).resolve()
+        return resolved(self.cwd, path)
 
     def show(self, path: Path) -> str:
         return str(path.relative_to(self.workspace)) if path.is_relative_to(self.workspace) else str(path)
+
+
+def resolved(folder: Path, path: str) -> Path:
+    """`path` against `folder`, with symlinks and `..` followed. Raises nothing, whatever a model writes: `~nosuch` is a
+    name as it is to a shell, and what no file system can hold stands there as a sign for it."""
+    try:
+        named = Path(path).expanduser()
+    except (RuntimeError, ValueError):
+        named = Path(path)
+    try:
+        return Path(os.path.realpath(folder / named))
+    except (ValueError, OSError):
+        return Path(os.path.realpath(folder / clean_surrogates(str(named))))
 
 
 def judge(
@@ -109,6 +126,8 @@ def judge(
         return Decision("allow", "")
     if tool == "bash":
         return _command(str(arguments.get("command", "")), mode, rules, place)
+    if tool == "apply_patch":
+        return _patch(arguments, mode, rules, place)
     if tool in READS | WRITES:
         return _path(tool, str(arguments.get("path", ".")), mode, rules, place)
     return Decision("ask", "unknown tool", tool, tool)
@@ -125,7 +144,7 @@ def _path(tool: str, text: str, mode: ApprovalMode, rules: Rules, place: Place) 
         return Decision("deny", "a rule of yours denies it", target)
     if tool in WRITES and mode == "plan":
         return Decision("deny", "plan mode changes nothing", target)
-    inside = path.is_relative_to(place.workspace)
+    inside = path.is_relative_to(place.workspace) or (tool in READS and _kept_output(path, place))
     if tool in WRITES and (guarded := _guarded(path)):
         return Decision("ask", guarded, target, "")
     if said == "ask":
@@ -137,6 +156,25 @@ def _path(tool: str, text: str, mode: ApprovalMode, rules: Rules, place: Place) 
     if tool in READS or mode in ("edits", "auto"):
         return Decision("allow", "", target)
     return Decision("ask", "changes a file", target, rule)
+
+
+def _patch(arguments: Mapping[str, Any], mode: ApprovalMode, rules: Rules, place: Place) -> Decision:
+    """A patch is judged as an edit of each of its files; the strictest decides for all."""
+    from sakti.agent.tools.patch import paths
+
+    folder = resolved(place.cwd, str(arguments.get("workdir") or "."))
+    named = paths(str(arguments.get("patch", "")))
+    judged = [_path("edit", str(resolved(folder, p)), mode, rules, place) for p in named]
+    if not judged:
+        return Decision("allow", "")  # it changes nothing: the tool says what is wrong with it
+    worst = max(judged, key=lambda d: ("allow", "ask", "deny").index(d.verdict))
+    target = ", ".join(dict.fromkeys(d.target for d in judged))
+    return Decision(worst.verdict, worst.reason, target, worst.rule if len(judged) == 1 else "")
+
+
+def _kept_output(path: Path, place: Place) -> bool:
+    """A file by its name: those of other conversations are not found out by listing."""
+    return place.outputs is not None and path.parent == place.outputs.resolve() and path.is_file()
 
 
 def _command(command: str, mode: ApprovalMode, rules: Rules, place: Place) -> Decision:
@@ -181,6 +219,29 @@ def secret_reason(path: Path, place: Place) -> str:
     if _matches(name, SECRET_NAMES) and not _matches(name, HARMLESS_NAMES):
         return "holds secrets"
     return ""
+
+
+def _secret_pattern() -> re.Pattern[str]:
+    """Finds, in lower-case relative paths with `/`, those that `secret_reason` would refuse by name."""
+    names = "|".join(_inside(n) for n in SECRET_NAMES)
+    harmless = "|".join(_inside(n) for n in HARMLESS_NAMES)
+    folders = "|".join(map(re.escape, sorted(SECRET_FOLDERS)))
+    return re.compile(rf"(?:^|/)(?:(?:{folders})(?:/|$)|(?!(?:{harmless})$)(?:{names})$)")
+
+
+def secret_filter(root: Path, place: Place) -> Callable[[str], bool]:
+    """Whether nobody may read the file at a path relative to `root`: by its name, or as sakti's own."""
+    pattern = _secret_pattern()
+    own = tuple(o.relative_to(root).as_posix() for o in place.own if o.is_relative_to(root))
+    if own:
+        inside = tuple(f"{o}/" for o in own)
+        return lambda path: bool(pattern.search(path.lower())) or path in own or path.startswith(inside)
+    return lambda path: bool(pattern.search(path.lower()))
+
+
+def _inside(pattern: str) -> str:
+    """A glob of a name as a regular expression, for a name in a longer path."""
+    return "".join("[^/]*" if c == "*" else re.escape(c) for c in pattern)
 
 
 def _guarded(path: Path) -> str:

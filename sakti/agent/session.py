@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from sakti.agent import assembly
+from sakti.agent import assembly, file_list, system_prompt
 from sakti.agent.models import Models
 from sakti.agent.turns import Turns
 from sakti.agent.views import Views
-from sakti.agent.workspace import GitState, describe, git_state, moving_facts
+from sakti.agent.workspace import GitState, git_state, moving_facts
 from sakti.core import resources
 from sakti.core.clock import Clock, SystemClock
 from sakti.core.config import APPROVAL_MODES, ApprovalMode, Config
@@ -411,9 +411,12 @@ class Session:
         assert self.thread is not None
         if self._thread_is_new:
             self._thread_is_new = False
-            thread = replace(self.thread, title=one_line(first_text.strip().split("\n")[0], TITLE_LENGTH))
-            await self.store.write(threads.create, thread)
-            self.emit(ThreadChanged(thread))
+            thread = replace(
+                self.thread,
+                title=one_line(first_text.strip().split("\n")[0], TITLE_LENGTH),
+                metadata={**self.thread.metadata, system_prompt.OVERVIEW: await file_list.overview_of(self.workspace)},
+            )
+            self.emit(ThreadChanged(await self.store.write(threads.create, thread)))
 
     # --- turns ----------------------------------------------------------------------------------------------
 
@@ -461,9 +464,11 @@ class Session:
         )
 
     def system(self) -> tuple[Block, ...]:
-        """The system prompt, the same for the life of the session."""
-        if not self._system_blocks:
-            text = f"{resources.read_prompt('system')}\n\n# Place\n\n{describe(self.workspace)}"
+        """The system prompt, the same for the life of the thread: what the workspace held when it began is stored with
+        it."""
+        small = bool(self.model_info and self.model_info.small)
+        text = system_prompt.build(self.workspace, self.thread, interactive=self.options.interactive, small=small)
+        if not self._system_blocks or self._system_blocks[0].text != text:
             self._system_blocks = (Block("system", text, edge=True, tokens=self.counter.count(text)),)
         return self._system_blocks
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,13 @@ from sakti.core.errors import ConfigError, SaktiError
 from sakti.core.events import ThreadChanged
 from sakti.core.text import one_line
 from sakti.core.types import Message, Thread
+from sakti.store.text_registry import leaving, leaving_all
 
 if TYPE_CHECKING:
     from sakti.agent.session import Session
     from sakti.store.connection import Database
     from sakti.store.memory_log import LogLine
+    from sakti.store.message_removal import Deleted
     from sakti.store.thread_removal import Contents
 
 TITLE_LIMIT = 200
@@ -78,6 +81,17 @@ class ThreadActions:
 
         return await self._session.store.write(thread_removal.restore, thread_id)
 
+    async def delete_message(self, message_id: str) -> Deleted:
+        """Delete one message for good; its call or result goes with it."""
+        from sakti.store import message_removal
+
+        session = self._session
+        gone = await session.store.write(message_removal.delete, message_id, session.clock.now())
+        await session.store.flush()
+        if self._is_open(gone.thread_id):
+            session.engine.forget(list(gone.message_ids))
+        return gone
+
     async def last_deleted(self) -> Thread | None:
         """The thread of this workspace that was deleted last."""
         from sakti.store import thread_removal
@@ -104,12 +118,22 @@ def checked(form: str) -> Format:
 
 
 def text_of(db: Database, thread_id: str, form: Format) -> str:
-    """A thread as text in that form, read at once. Raises `StoreError` where there is no such thread."""
-    from sakti.store import messages, thread_removal
+    """A thread as text in that form, read at once, secrets masked. Raises `StoreError` where there is none."""
+    from sakti.store import message_removal, messages, thread_removal
 
     thread = thread_removal.contents(db, thread_id).thread
-    said: list[Message] = [m for m in messages.after(db, thread_id, -1) if m.state != "provisional"]
-    return render(thread, said, own_log(db, thread_id), form)
+    thread = replace(thread, title=leaving(thread.title))
+    stored = message_removal.without(messages.after(db, thread_id, -1))
+    said = [_without_secrets(m) for m in stored if m.state != "provisional"]
+    log = [replace(x, content=leaving(x.content)) for x in own_log(db, thread_id)]
+    return render(thread, said, log, form)
+
+
+def _without_secrets(message: Message) -> Message:
+    from sakti.store import codec
+
+    parts = tuple(codec.decode(leaving_all(codec.encode(p))) for p in message.parts)
+    return message if parts == message.parts else replace(message, parts=parts)
 
 
 def own_log(db: Database, thread_id: str) -> list[LogLine]:

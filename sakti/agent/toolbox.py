@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 import logging
+import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from sakti.agent.approvals import Approvals
-from sakti.agent.permissions import Place, Rules, judge
+from sakti.agent.permissions import Rules, judge
+from sakti.agent.tools import arguments as forms
+from sakti.agent.tools import patch
 from sakti.agent.tools.base import Outcome, Tool, ToolRun, Workbench
-from sakti.agent.tools.files import preview_diff
+from sakti.agent.tools.changing import preview_diff
 from sakti.core.config import ApprovalMode
 from sakti.core.errors import SaktiError, ToolError
 from sakti.core.events import ApprovalRequested, Event, ToolFinished, ToolOutput, ToolStarted
 from sakti.core.tokens import Counter, count_tools
-from sakti.core.types import Json, Message, ToolCallPart, ToolResultPart, ToolSpec
+from sakti.core.types import ImagePart, Json, Message, ToolCallPart, ToolResultPart, ToolSpec
 
 log = logging.getLogger(__name__)
 
@@ -45,30 +48,46 @@ class Repetition:
 
 @dataclass(slots=True)
 class Toolbox:
-    """The tools of a session and what it takes to run them. `own` are folders that no tool may touch."""
+    """The tools of a session and what it takes to run them. `model` names the model that calls; `images` are those of
+    results, by call, until they are saved with them."""
 
     tools: dict[str, Tool]
     bench: Workbench
     approvals: Approvals
     mode: ApprovalMode = "ask"
     rules: Rules = field(default_factory=Rules)
-    own: tuple[Path, ...] = ()
     save_rule: Callable[[str], None] = lambda _rule: None
-    _specs: dict[bool, tuple[ToolSpec, ...]] = field(default_factory=dict[bool, tuple[ToolSpec, ...]])
+    model: Callable[[], str] = lambda: ""
+    images: dict[str, tuple[ImagePart, ...]] = field(default_factory=dict[str, tuple[ImagePart, ...]])
+    _specs: dict[tuple[bool, bool], tuple[ToolSpec, ...]] = field(
+        default_factory=dict[tuple[bool, bool], tuple[ToolSpec, ...]]
+    )
     _counted: tuple[tuple[ToolSpec, ...], int] = ((), 0)
 
     def specs(self, *, small: bool = False) -> tuple[ToolSpec, ...]:
-        """Sorted, so that the request's prefix never moves; a small model gets the six that matter most."""
-        if small not in self._specs:
-            names = sorted(SMALL_TOOLS & self.tools.keys()) if small else sorted(self.tools)
-            self._specs[small] = tuple(self.tools[n].spec() for n in names)
-        return self._specs[small]
+        """Sorted, so that the request's prefix never moves; a small model gets the six that matter most, one that was
+        trained to write patches `apply_patch` in the place of `edit`."""
+        patches = not small and knows_patches(self.model())
+        if (small, patches) not in self._specs:
+            names = (
+                SMALL_TOOLS & self.tools.keys() if small else self.tools.keys() - {"edit" if patches else "apply_patch"}
+            )
+            specs = tuple(self.tools[n].spec() for n in sorted(names))
+            self._specs[small, patches] = tuple(map(_short, specs)) if small else specs
+        return self._specs[small, patches]
 
     def count(self, counter: Counter, tools: tuple[ToolSpec, ...]) -> int:
         """Tokens of `tools`, counted once as long as they stay the same."""
         if self._counted[0] is not tools:
             self._counted = tools, count_tools(counter, tools)
         return self._counted[1]
+
+    def touched(self, call: ToolCallPart) -> list[str]:
+        """The paths that a call names, as the workspace writes them; raises nothing."""
+        known = self._known(call)
+        given = known.arguments or {}
+        named = [given.get("path"), *(patch.paths(str(given.get("patch"))) if known.name == "apply_patch" else ())]
+        return [self.bench.show(self.bench.resolve(p)) for p in named if isinstance(p, str) and p]
 
     async def run(
         self, message: Message, calls: Sequence[ToolCallPart], results: list[ToolResultPart], repetition: Repetition
@@ -80,7 +99,7 @@ class Toolbox:
         """
         done: dict[str, ToolResultPart] = {}
         try:
-            for number, batch in enumerate(_batches(self.tools, calls)):
+            for number, batch in enumerate(_batches(self.tools, [self._known(c) for c in calls])):
                 queue: asyncio.Queue[Event | None] = asyncio.Queue()
                 tasks = [
                     asyncio.create_task(
@@ -128,31 +147,43 @@ class Toolbox:
         content = outcome.content
         if repeated >= TOLD_AFTER:
             content += f"\n[This is the same call for the {repeated}th time in a row. Do something else.]"
+        if outcome.images:
+            self.images[call.id] = outcome.images
         duration = round((clock.monotonic() - started) * 1000)
         result = ToolResultPart(
             call.id, call.name, content, outcome.is_error, {**outcome.details, "duration_ms": duration}
         )
         emit(ToolFinished(result, duration))
 
+    def _known(self, call: ToolCallPart) -> ToolCallPart:
+        """`call` as one of our tools and with our names of its arguments, where what is meant is clear."""
+        arguments = call.arguments if call.arguments is not None else forms.reread(call.raw)
+        name = call.name if call.name in self.tools else forms.tool_name(call.name)
+        if arguments is not None:
+            with contextlib.suppress(SaktiError):  # what is wrong with it is said when it is run
+                name, arguments = forms.call(call.name, arguments, self.bench.cwd)
+        return dataclasses.replace(call, name=name if name in self.tools else call.name, arguments=arguments)
+
     async def _checked(self, message: Message, call: ToolCallPart, emit: Callable[[Event], None]) -> Outcome:
         found = self.tools.get(call.name)
         if found is None:
             raise ToolError(f"There is no tool {call.name}. There are: {', '.join(sorted(self.tools))}.")
         if call.arguments is None:
-            raise ToolError(f"The arguments of {call.name} are not a JSON object; write the call again.")
-        arguments = await self._approved(found, call, call.arguments)
+            raise ToolError(f"The arguments of {call.name} {_unreadable(call.raw)}; write the call again.")
+        _, given = forms.call(call.name, call.arguments, self.bench.cwd)  # raises where they cannot be read
+        arguments = await self._approved(found, call, given)
         run = ToolRun(self.bench, call.id, message.thread_id, message.id, lambda text: emit(ToolOutput(call.id, text)))
         return await found(run, arguments)
 
     async def _approved(self, found: Tool, call: ToolCallPart, arguments: Json) -> Json:
         """The arguments to run with. Raises `ToolError` where it is refused."""
-        place = Place(self.bench.workspace, self.bench.cwd, self.own)
+        place = self.bench.place()
         decision = judge(call.name, arguments, mode=self.mode, rules=self.rules, place=place, internal=found.internal)
         if decision.verdict == "allow":
             return arguments
         if decision.verdict == "deny":
             raise ToolError(f"Refused: {decision.target or call.name}: {decision.reason}.", code="refused")
-        diff = preview_diff(self.bench, call.name, arguments) if call.name in ("write", "edit") else ""
+        diff = preview_diff(self.bench, call.name, arguments) if call.name in CHANGING else ""
         answer = await self.approvals.ask(
             ApprovalRequested(
                 self.bench.ids.new(),
@@ -179,7 +210,40 @@ class Toolbox:
         return arguments
 
 
+CHANGING = ("write", "edit", "apply_patch")
 SMALL_TOOLS = frozenset({"bash", "edit", "grep", "ls", "read", "write"})
+SMALL_WITHOUT = {
+    "bash": frozenset({"timeout"}),
+    "grep": frozenset({"include", "literal", "files_only", "limit"}),
+}
+
+
+# Models that were trained on the `*** Begin Patch` envelope.
+_PATCHING = re.compile(r"(?:^|[/-])(?:gpt-(?:4\.1|[5-9]|\d\d|oss)|codex)")
+
+
+def knows_patches(model: str) -> bool:
+    """Whether a model writes `apply_patch` better than replacements."""
+    return _PATCHING.search(model.lower()) is not None
+
+
+def _short(spec: ToolSpec) -> ToolSpec:
+    """A tool for a small model: one sentence, and only the arguments that it needs."""
+    left_out = SMALL_WITHOUT.get(spec.name, frozenset())
+    properties = {k: v for k, v in spec.parameters["properties"].items() if k not in left_out}
+    sentence = re.split(r"(?<=[.!?])\s", spec.description, maxsplit=1)[0]
+    return ToolSpec(spec.name, sentence, {**spec.parameters, "properties": properties})
+
+
+def _unreadable(raw: str) -> str:
+    """What is wrong with arguments that could not be taken."""
+    try:
+        json.loads(raw)
+    except RecursionError:
+        return "are nested too deeply"
+    except ValueError as e:
+        return f"are not a JSON object ({e})"
+    return "are not a JSON object, are nested too deeply, or hold half of a surrogate pair (\\ud800 to \\udfff)"
 
 
 def _batches(tools: dict[str, Tool], calls: Sequence[ToolCallPart]) -> list[list[ToolCallPart]]:

@@ -189,8 +189,9 @@ async def save_results(turn: Turn) -> Message:
     results = [*turn.results, *(interrupted_result(c) for c in turn.open_calls if c.id not in have)]
     order = {c.id: i for i, c in enumerate(turn.open_calls)}
     results.sort(key=lambda r: order[r.call_id])
+    images = [image for r in results for image in turn.toolbox.images.pop(r.call_id, ())]
     turn.open_calls = ()
-    return await save(turn, "tool", results)
+    return await save(turn, "tool", [*results, *images])
 
 
 async def keep_unfinished(turn: Turn, marker: str = "interrupted") -> list[Message]:
@@ -216,9 +217,7 @@ def touched_paths(message: Message, turn: Turn) -> list[str]:
     """The paths that a message's calls name, as the workspace writes them."""
     out: dict[str, None] = {}
     for call in message.tool_calls:
-        path = (call.arguments or {}).get("path")
-        if isinstance(path, str) and path:
-            out[turn.toolbox.bench.show(turn.toolbox.bench.resolve(path))] = None
+        out |= dict.fromkeys(turn.toolbox.touched(call))
     return list(out)
 
 

@@ -142,11 +142,11 @@ class Views:
 
     async def sources(self, group_id: str) -> list[Message]:
         """The raw messages that an observation group was made from."""
-        from sakti.store import memory_log, messages
+        from sakti.store import memory_log, message_removal, messages
 
         store = self._session.store
         ids = await store.read(memory_log.sources_of_group, group_id)
-        return await store.read(messages.get_many, ids)
+        return message_removal.without(await store.read(messages.get_many, ids))
 
     async def board(self) -> Board:
         from sakti.tasks.board import board
@@ -252,7 +252,8 @@ class Views:
         from sakti.store import user_state
 
         session = self._session
-        await session.store.write(user_state.add_history, session.resource_id, text, session.clock.now())
+        thread = session.thread.id if session.thread is not None else None
+        await session.store.write(user_state.add_history, session.resource_id, text, session.clock.now(), thread)
 
     async def take_unsent(self) -> tuple[str, list[str]]:
         """The draft and the queued messages of windows of this workspace that are gone: this window's from now on."""
@@ -278,6 +279,7 @@ class Views:
                 tuple(queued),
                 session.clock.now(),
                 left=left,
+                thread_id=session.thread.id if session.thread is not None else None,
             )
 
     async def ui_state(self) -> dict[str, str]:

@@ -79,6 +79,10 @@ class BenchStore(Store):
     async def read(self, fn: Callable[Concatenate[Database, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await self._watched(super().read(fn, *args, **kwargs))
 
+    async def aside(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Compute something beside the acts: nothing goes on until it is done."""
+        return await self._watched(asyncio.to_thread(fn, *args, **kwargs))
+
     def _check(self) -> None:
         if self.dead:
             raise StoreError("The process has ended.", code="closed")

@@ -110,7 +110,8 @@ class Checker:
         observed = [g for g in new if g.kind == "observation"]
         self.makers |= {g.id: act.name for g in new}
         for group in observed:
-            yield from invariants.observation(group, before, after, self.ledger)
+            eye = self.eyes.get(act.window)
+            yield from invariants.observation(group, before, after, self.ledger, eye.asked if eye else None)
             yield from self._sealed(db, group)
             self._stored(act.window, group)
         for group in new:
@@ -210,17 +211,15 @@ class Checker:
                 self._holds.pop((record_id, group.thread_id), None)
 
     def held(self, record_id: str, thread_id: str) -> bool:
-        return (record_id, thread_id) in self._holds
+        """Whether so little is pending that a window may hold; one that has seen more before need not."""
+        hold = self._holds.get((record_id, thread_id))
+        return hold is not None and self.at[record_id].pending(thread_id, self.ledger) < hold.most
 
     def let_go(self, record_id: str, thread_id: str) -> None:
         """A step finds so much pending that the undo's wait is over."""
         hold = self._holds.get((record_id, thread_id))
-        if hold is None:
-            return
-        pending = self.at[record_id].pending(thread_id, self.ledger)
-        if pending >= hold.most:
-            del self._holds[record_id, thread_id]
-        elif pending >= hold.least:  # memory may observe now, and what it does lowers what is pending
+        if hold is not None and self.at[record_id].pending(thread_id, self.ledger) >= hold.least:
+            # memory may observe now, and what it does lowers what is pending
             self._holds[record_id, thread_id] = dataclasses.replace(hold, least=0)
 
     def _condensed_again(self, record_id: str, before: Snapshot, act: Act) -> Iterator[Finding]:
@@ -299,13 +298,16 @@ class Checker:
         since = self.paused.get(eye.record_id)
         if act is not None and act.name in OF_A_TURN and since is not None and act.number > since:
             self.find([(6, f"{event.operation} of {event.operation_type}s began although memory is paused")])
-        no_buffer = self.settings.observation.buffer_tokens is False
-        if (
-            no_buffer
-            and not eye.catching_up
-            and (event.operation, event.operation_type) == ("buffering", "observation")
-        ):
-            self.find([(6, "an observation began in the background, which the settings forbid")])
+        if (event.operation, event.operation_type) == ("buffering", "observation"):
+            behind = eye.catching_up or self.may_catch_up(eye, numbers(eye, self.settings, self.counter))
+            if self.settings.observation.buffer_tokens is False and not behind:
+                self.find([(6, "an observation began in the background, which the settings forbid")])
+
+    def may_catch_up(self, eye: Eye, ends: oracle.Numbers) -> bool:
+        """Whether so much is pending that what failed, or was held, is done in the background."""
+        held = (eye.record_id, eye.thread_id) in self._holds
+        pending = self.at[eye.record_id].pending(eye.thread_id, self.ledger)
+        return bool(eye.failures or held) and pending > oracle.BACKLOG * ends.block_after
 
     def _ended(self, eye: Eye, event: MemoryOperation) -> None:
         if event.kind == "end":
@@ -321,7 +323,7 @@ class Checker:
         """3 and 12: an Observer is asked about what nobody has observed, knows the log before it, and is told nothing
         of our own."""
         eye = self.eyes[window]
-        now = self.at[eye.record_id]
+        now = eye.asked = self.at[eye.record_id]
         first, last = request.messages[0].index, request.messages[-1].index
         said = {m.id: m for m in self.ledger.between(eye.thread_id, first, last)}
         for message in request.messages:

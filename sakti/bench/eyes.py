@@ -20,8 +20,8 @@ LONGEST_BACKOFF = 8  # minutes, and intervals, after which what failed must have
 class Eye:
     """`since`: the number of the snapshot from which on its requests must show the log. `ready` and `was_running` as
     the step found them; `claimed`: the status said that an observation runs, and no event has yet; `told`: the last one
-    that an event was of; `answered`: what its Observer has answered and nobody has stored yet; `room`: what a request
-    may hold since one was too long."""
+    that an event was of; `asked`: the memory when its Observer was asked last; `answered`: what its Observer has
+    answered and nobody has stored yet; `room`: what a request may hold since one was too long."""
 
     number: int
     engine: MemoryEngine
@@ -46,6 +46,7 @@ class Eye:
     failed_pending: int = 0
     room: int | None = None
     stopped: bool = False
+    asked: Snapshot | None = None
     answered: list[tuple[str, int, int]] = field(default_factory=list[tuple[str, int, int]])
     status: MemoryStatus | None = None
     removed: tuple[int, int] | None = None

@@ -138,8 +138,11 @@ def _may_move(old: GroupRow, new: GroupRow, after: Snapshot, undo: Undo) -> bool
     return move == ("observation", "active", "buffered") and old.id in undo.ready
 
 
-def observation(new: GroupRow, before: Snapshot | None, after: Snapshot, ledger: Ledger) -> Iterator[Finding]:
-    """1, 2, 3, 7 and 12: a new group of observations, with what its messages are and what they say."""
+def observation(
+    new: GroupRow, before: Snapshot | None, after: Snapshot, ledger: Ledger, asked: Snapshot | None = None
+) -> Iterator[Finding]:
+    """1, 2, 3, 7 and 12: a new group of observations, with what its messages are and what they say. `asked`: as the
+    memory was when its Observer was asked; what came back since then by an undo is observed later."""
     first, last, thread = new.first_index, new.last_index, new.thread_id
     if first is None or last is None or not ledger.knows(thread, first):
         return
@@ -168,7 +171,8 @@ def observation(new: GroupRow, before: Snapshot | None, after: Snapshot, ledger:
             yield 3, f"messages {first}–{last} of {thread} were observed twice"
             return
     if before is not None:
-        waiting = before.uncovered(thread, ledger)
+        then = {m.id for m in (asked or before).uncovered(thread, ledger)}
+        waiting = [m for m in before.uncovered(thread, ledger) if m.id in then]
         if waiting and first > waiting[0].index:
             yield 1, f"{name} leaves out {waiting[0].index}, which is not observed"
 

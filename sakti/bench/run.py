@@ -13,7 +13,8 @@ from sakti.bench.invariants import Violation
 @dataclass(slots=True)
 class Run:
     """The figures of one conversation. `cpu`: milliseconds of thread time of each step, from when memory is asked
-    for the request until it gives it, with the database's; without counting and without checking."""
+    for the request until it gives it, with the database's; without counting, without checking and without what is
+    computed in another thread meanwhile (marks and claims of new lines)."""
 
     name: str
     seed: int | None

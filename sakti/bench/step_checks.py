@@ -64,6 +64,7 @@ class StepChecks:
             if any(now.groups[i].state == "buffered" for i in eye.due_early):
                 self._all.find([(5, "nothing entered the log although the prompt cache is cold")])
             eye.due_early = ()
+        eye.catching_up |= self._all.may_catch_up(eye, numbers(eye, self._settings, self._counter))
         self._all.let_go(eye.record_id, eye.thread_id)
         under_way = eye.engine.observation.running() is not None
         if eye.claimed and not eye.begun and not eye.running() and not under_way:
@@ -112,8 +113,8 @@ class StepChecks:
         ends, size = numbers(eye, self._settings, self._counter, prepared), log_tokens(prepared, self._counter)
         pending = now.pending(eye.thread_id, self._ledger)
         paused = eye.record_id in self._all.paused
-        if eye.failures and pending > oracle.BACKLOG * ends.block_after:
-            eye.catching_up = True  # what failed is done again in the background
+        if self._all.may_catch_up(eye, ends):
+            eye.catching_up = True
         behind = eye.catching_up or paused  # as the step began
         eye.catching_up = behind and pending > ends.block_after
         resting = behind or prepared.status.phase in RESTS

@@ -154,6 +154,7 @@ class Window:
             owner=self._owner("memory"),
             timezone="UTC",
             failpoint=self._failpoint,
+            aside=self.store.aside,
         )
         await self.act("open", self.engine.open(self.thread))
         await self.store.read(self.stage.checker.opened, self.number, self.engine, self.thread.id)

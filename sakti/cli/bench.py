@@ -10,13 +10,13 @@ import typer
 
 from sakti.cli import common
 
-app = typer.Typer(help="Check sakti itself.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Check sakti itself, and models in it.", no_args_is_help=True, rich_markup_mode=None)
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 
 @app.callback()
 def group() -> None:
-    """Check sakti itself: exit 0 fine, 1 failed, 2 wrong usage or nothing found."""
+    """Check sakti itself, and models in it: exit 0 fine, 1 failed, 2 wrong usage or nothing found."""
 
 
 @app.command()
@@ -109,7 +109,7 @@ def replay(
     if json_:
         common.say_json({"violations": violations, "runs": [r.as_json() for r in runs]})
     else:
-        common.say(f"{violations} violations in {len(runs)} runs (step times are CPU)")
+        common.say(f"{violations} violations in {len(runs)} runs (step times: CPU of the step and its database)")
     raise SystemExit(common.FAILED if violations else common.OK)
 
 
@@ -276,3 +276,48 @@ def tui(json_: Json = False) -> None:
     ):
         common.say(f"{name:<30} {value}")
     common.say("wall time but for CPU, on a machine that should do nothing else meanwhile")
+
+
+@app.command()
+def repair(
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", metavar="NAME", help="Who repairs; chosen as by `sakti run` if not given."),
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="NAME", help="One repair; may be repeated.")
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Name the repairs and run none.")] = False,
+    max_steps: Annotated[
+        int, typer.Option("--max-steps", min=1, metavar="N", help="Model calls a repair may take.")
+    ] = 60,
+    max_seconds: Annotated[
+        int, typer.Option("--max-seconds", min=1, metavar="N", help="Time a repair may take.")
+    ] = 900,
+    log: Annotated[
+        Path | None, typer.Option("--log", metavar="FILE", help="Results so far; in sakti's state folder if left out.")
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Run those that the log has, too.")] = False,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("-o", metavar="KEY=VALUE", help="A setting, as agent.max_usd=1 for a limit of price."),
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """How many of 20 small real repairs a model solves, in Python, JavaScript, C, Java and Bash; the model is called.
+
+    Each runs as `sakti run` does, in a fresh copy of its workspace with approval `auto`: the model's commands run on
+    this machine, as you, without asking (what cannot be taken back is refused; ordinary network clients fail). Tests
+    that the model never saw judge the copy afterwards. What the log has is not run again, so a run that was broken off
+    goes on where it was. Exit 0: all that could be run are solved; 1: one is not, or the model failed; 2: none could
+    be run; 5: no model.
+    """
+    from sakti.bench.repair import catalog
+    from sakti.cli import repair as command
+
+    with common.plain_errors():
+        repairs = catalog.chosen(only or ())
+        if list_:
+            command.say_list(repairs, json_)
+            return
+        raise SystemExit(command.run(repairs, model, overrides or (), max_steps, max_seconds, log, again, json_))

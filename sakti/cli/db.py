@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +12,9 @@ import typer
 from sakti.cli import common
 
 app = typer.Typer(
-    help="The database: check, search index, statistics, backup.", no_args_is_help=True, rich_markup_mode=None
+    help="The database: check, recover, search index, statistics, backup, purge.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
@@ -121,28 +124,46 @@ def backup(
 def purge(
     days: Annotated[int, typer.Option("--days", help="Only what was deleted at least so many days ago.", min=0)] = 0,
     yes: Annotated[bool, typer.Option("--yes", help="Do it.")] = False,
+    keep_copies: Annotated[bool, typer.Option("--keep-copies", help="Leave copies of the database alone.")] = False,
     json_: Json = False,
 ) -> None:
-    """Remove deleted threads for good, of all workspaces. Without --yes it only says what would go."""
-    from sakti.store import thread_removal, upkeep
+    """Remove deleted threads and tasks for good, of all workspaces, with all that was taken from them: drafts, prompts,
+    lines of logs, copies of the database. Tasks that were worked on in a thread, its forks and the workspace's working
+    memory stay. Without --yes it only says what would go."""
+    from sakti.agent import removal
 
     before = int(time.time() * 1000) - days * 86_400_000
-
-    async def work(store: Any) -> Any:
-        found = await store.read(thread_removal.deleted, before=before)
-        for gone in found if yes else ():
-            await store.write(thread_removal.purge, gone.thread.id)
-        if found and yes:
-            await upkeep.optimize(store)  # until then the index keeps words of what went
-        return found
-
-    found = common.with_store(work)
+    found = common.with_store(lambda store: removal.purge(store, before=before, do=yes, keep_copies=keep_copies))
+    told = removal.wipe_free_space(found) if yes else ""
     if json_:
-        common.say_json({"removed": yes, "threads": [c.as_json() for c in found]})
+        common.say_json({"removed": yes, **found.as_json(), "left": told})
         return
-    for c in found:
-        common.say(f"{'removed' if yes else 'would go'}  {c.in_words()}")
-    if not found:
-        common.say("No deleted thread.")
+    for line in found.in_words():
+        common.say(f"{'removed' if yes else 'would go'}  {line}")
+    if found.empty:
+        common.say("Nothing is deleted.")
     elif not yes:
         common.say("Nothing was removed: --yes removes it for good.")
+    if told:
+        common.say(told)
+
+
+@app.command()
+def vacuum(
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    json_: Json = False,
+) -> None:
+    """Write the file anew, as small as what it holds; nothing else may have it open."""
+    from sakti.store import vacuuming
+
+    with common.plain_errors():
+        path = common.database_path()
+        if not yes:
+            if not sys.stdin.isatty():
+                common.fail("this takes a while and as much room as the database twice: --yes does it.", common.USAGE)
+            typer.confirm(f"Write {path} anew? No other sakti may use it meanwhile.", abort=True)
+        before, after = vacuuming.vacuum(path)
+    if json_:
+        common.say_json({"bytes_before": before, "bytes_after": after})
+    else:
+        common.say(f"{path} was written anew ({before:,} → {after:,} bytes).")

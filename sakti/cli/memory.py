@@ -366,8 +366,8 @@ async def _thread_id(store: Any, text: str) -> str:
 
 @app.command()
 def export(thread: Thread = None, set_: Set = None, json_: Json = False) -> None:
-    """Everything that memory holds of a thread: Markdown, or one JSON object."""
-    from dataclasses import asdict
+    """Everything that memory holds of a thread, secrets masked: Markdown, or one JSON object."""
+    from dataclasses import asdict, replace
 
     async def work(engine: Any, session: Any) -> Any:
         from sakti.store import memory, memory_log
@@ -379,24 +379,30 @@ def export(thread: Thread = None, set_: Set = None, json_: Json = False) -> None
         pages = [await session.pages().read(), await session.pages().own(session.thread.id)]
         return groups, await read(memory_log.log_lines, record, states=states), pages, engine.status(), session.thread
 
+    from sakti.store.text_registry import leaving, leaving_all
+
     groups, lines, (page, own_page), status, named = _with_engine(work, thread, set_)
     if json_:
         from sakti.core.events import to_json
 
         common.say_json(
-            {
-                "thread": asdict(named),
-                "status": to_json(status),
-                "working_memory": page,
-                "thread_working_memory": own_page,
-                "groups": [asdict(g) for g in groups],
-                "lines": [asdict(x) for x in lines],
-            }
+            leaving_all(
+                {
+                    "thread": asdict(named),
+                    "status": to_json(status),
+                    "working_memory": page,
+                    "thread_working_memory": own_page,
+                    "groups": [asdict(g) for g in groups],
+                    "lines": [asdict(x) for x in lines],
+                }
+            )
         )
         return
-    shown = "\n\n".join(p for p in (page, own_page) if p)
-    common.say(f"# {named.title or named.id}\n\n## Working memory\n\n{shown}\n\n## Observations")
-    _say_lines([x for x in lines if x.state == "active" and not x.forgotten], False)
+    shown = leaving("\n\n".join(p for p in (page, own_page) if p))
+    common.say(f"# {leaving(named.title) or named.id}\n\n## Working memory\n\n{shown}\n\n## Observations")
+    _say_lines(
+        [replace(x, content=leaving(x.content)) for x in lines if x.state == "active" and not x.forgotten], False
+    )
 
 
 @app.command()

@@ -12,6 +12,7 @@ import typer
 from sakti.cli import common
 
 app = typer.Typer(help="The conversations of this workspace.", no_args_is_help=True, rich_markup_mode=None)
+SHORTEST = 6  # signs of a message's id
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 Which = Annotated[str, typer.Argument(metavar="THREAD", help="Id, the end of it, or part of the title.")]
 
@@ -64,12 +65,12 @@ def _list_deleted(as_json: bool) -> None:
 def show(thread: Annotated[str, typer.Argument(help="Id, or part of the title.")], json_: Json = False) -> None:
     """The messages of a thread."""
     from sakti.core.types import plain_text
-    from sakti.store import messages, threads
+    from sakti.store import message_removal, messages, threads
 
     found = common.with_store(lambda s: s.read(threads.find, str(common.workspace()), thread))
     if not found:
         common.fail(f"No thread of this workspace matches {thread!r}. `sakti threads list` shows them.")
-    rows = common.with_store(lambda s: s.read(messages.after, found[0].id, -1))
+    rows = message_removal.without(common.with_store(lambda s: s.read(messages.after, found[0].id, -1)))
     if json_:
         from sakti.agent.thread_export import message_json
 
@@ -77,7 +78,7 @@ def show(thread: Annotated[str, typer.Argument(help="Id, or part of the title.")
         return
     for m in rows:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(m.created_at / 1000))
-        common.say(f"── {m.role} · {when}\n{plain_text(m.parts)}\n")
+        common.say(f"── {m.role} · {when} · {m.id[-8:]}\n{plain_text(m.parts)}\n")
 
 
 @app.command()
@@ -126,6 +127,32 @@ def delete(thread: Which, json_: Json = False) -> None:
     gone = common.with_store(lambda s: s.write(thread_removal.delete, found.id, now))
     back = f"`sakti threads restore {found.id[-8:]}` brings it back."
     _done(json_, f"Deleted {gone.in_words()}. {back}", **gone.as_json())
+
+
+@app.command("delete-message")
+def delete_message(
+    message: Annotated[str, typer.Argument(metavar="MESSAGE", help="Id, or the end of it: `threads show` has them.")],
+    json_: Json = False,
+) -> None:
+    """Remove one message for good, with a call its result: from the thread, search, exports and prompt history."""
+    from sakti.store import memory_log, message_removal
+
+    async def work(store: Any) -> Any:
+        found = await store.read(memory_log.find_message, str(common.workspace()), message)
+        if found is None:
+            common.fail(f"No message of this workspace has an id that ends with {message!r}.")
+        gone = await store.write(message_removal.delete, found[0], store.clock.now())
+        await store.flush()
+        return gone
+
+    if len(message) < SHORTEST:
+        common.fail(f"write at least the last {SHORTEST} signs of the message's id.", common.USAGE)
+    gone = common.with_store(work)
+    text = "Removed." if len(gone.message_ids) == 1 else "Removed, the call with its result."
+    if gone.lines:
+        text += f" {gone.lines} lines of the log were made of it and of what was said around it:"
+        text += " `sakti memory log` shows them, `sakti memory forget` takes one out."
+    _done(json_, text, **asdict(gone))
 
 
 @app.command()

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
+
+from sakti.core.text import clean_surrogates
+
+DEEPEST = 64  # levels of a call's arguments
 
 Json: TypeAlias = dict[str, Any]
 Role: TypeAlias = Literal["user", "assistant", "tool", "system"]
@@ -33,12 +38,50 @@ class ThinkingPart:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallPart:
-    """`arguments` is None where the model's JSON could not be read; `raw` is then what it wrote."""
+    """`arguments` is None where the model's JSON could not be read, or cannot be stored and sent again (half of a
+    surrogate pair, too deep a nesting); `raw` is then what it wrote."""
 
     id: str
     name: str
     arguments: Json | None
     raw: str = ""
+
+    def __post_init__(self) -> None:
+        if self.arguments is not None and not storable(self.arguments):
+            object.__setattr__(self, "raw", self.raw or _written(self.arguments))
+            object.__setattr__(self, "arguments", None)
+        for name in ("id", "name", "raw"):
+            object.__setattr__(self, name, clean_surrogates(getattr(self, name)))
+
+
+def storable(value: Any, depth: int = DEEPEST) -> bool:
+    """Whether a JSON value can be kept and sent again: it is not nested deeper than `depth`, and each text is one in
+    UTF-8."""
+    match value:
+        case str():
+            return value.isascii() or _encodes(value)
+        case dict():
+            entries = cast("Json", value).items()
+            return depth > 0 and all(storable(k, depth) and storable(v, depth - 1) for k, v in entries)
+        case list():
+            return depth > 0 and all(storable(v, depth - 1) for v in cast("list[Any]", value))
+        case _:
+            return True
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _written(value: Json) -> str:
+    try:
+        return json.dumps(value)  # in ASCII: half of a pair stays what it is, as an escape
+    except RecursionError:
+        return "(nested too deeply to be written)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from sakti.core.tokens import MESSAGE_OVERHEAD, Counter
 from sakti.core.types import Block, Message, TextPart, Thread
 from sakti.memory import dates, modes, shared
 from sakti.memory.render import render_group
+from sakti.store.carry_over import LINE, Piece
 from sakti.store.memory import Group
 from sakti.store.memory_log import CarryOver
 
@@ -127,27 +128,21 @@ def tail(current_task: str | None, suggested_response: str | None, gap_ms: int) 
     return out
 
 
-def carry_over_text(earlier: CarryOver, working_memory: str, counter: Counter, limit: int) -> str:
-    """The block that a new thread starts with, at most `limit` tokens: lines that do not fit are left out,
-    the newest and pinned ones first in."""
-    parts: list[str] = []
-    if working_memory:
-        parts.append(working_memory.strip())
-    head = [
-        f"Last thread: {one_line(earlier.title)}" if earlier.title else "",
-        f"Its task: {one_line(earlier.current_task, 300)}" if earlier.current_task else "",
-    ]
-    parts += [line for line in head if line]
-    parts += [f"Open task: {t}" for t in earlier.tasks]
-    parts += [f"* {line}" for line in earlier.lines]
-    out = read_prompt("memory-carry-over")
-    tokens = counter.count(out)
-    if len(parts) == 0 or tokens >= limit:
-        return ""
-    added = False
-    for part in parts:
-        size = counter.count(part) + 1
-        if tokens + size > limit:
-            continue
-        out, tokens, added = f"{out}\n{part}", tokens + size, True
-    return out if added else ""
+def carried_over(earlier: CarryOver, head: str, counter: Counter, limit: int) -> list[Piece]:
+    """The lines below `head` that a new thread starts with, at most `limit` tokens together: what does not fit is left
+    out, the newest and pinned lines first in."""
+    pieces: list[Piece] = []
+    if earlier.title:
+        pieces.append(Piece("thread", earlier.thread_id, f"Last thread: {one_line(earlier.title)}"))
+    if earlier.current_task:
+        pieces.append(Piece("thread", earlier.thread_id, f"Its task: {one_line(earlier.current_task, 300)}"))
+    pieces += [Piece("task", task_id, f"Open task: {text}") for task_id, text in earlier.tasks]
+    pieces += [Piece("line", line_id, f"{LINE}{text}") for line_id, text in earlier.lines]
+    tokens = counter.count(head)
+    kept: list[Piece] = []
+    for piece in pieces if tokens < limit else ():
+        size = counter.count(piece.text) + 1
+        if tokens + size <= limit:
+            tokens += size
+            kept.append(piece)
+    return kept

@@ -26,6 +26,7 @@ from sakti.core.events import (
     StaleLeases,
 )
 from sakti.core.ids import Ids
+from sakti.core.resources import read_prompt
 from sakti.core.tokens import Counter, count_part, message_tokens
 from sakti.core.types import Block, ContextPart, Message, Thread
 from sakti.memory import (
@@ -48,13 +49,13 @@ from sakti.memory.jobs.observation import Observation
 from sakti.memory.jobs.reflection import Reflection, ReflectionUndone
 from sakti.memory.pages import Pages
 from sakti.memory.protocol import Observer, Reflector
+from sakti.memory.slices import Aside
 from sakti.memory.state import NEVER_WAITS, MemoryState, Phase, ReflectionPhase, Trigger
 from sakti.memory.window import Window, load, newest_messages, newest_that_fit, sync_cut
 from sakti.memory.work import Worker
-from sakti.store import leases, memory_log
+from sakti.store import carry_over, leases, memory_log
 from sakti.store import memory as memory_store
 from sakti.store import messages as message_store
-from sakti.store import threads as thread_store
 from sakti.store.database import Database, Store
 from sakti.store.memory import Record, integrity
 from sakti.store.memory_corrections import Action, Corrected
@@ -97,6 +98,7 @@ class MemoryEngine:
         reason: str = "",
         failpoint: failpoints.Hook = failpoints.nothing,
         patience: float = PATIENCE_S,
+        aside: Aside = asyncio.to_thread,
     ) -> None:
         self._store, self._counter, self._clock, self._ids = store, counter, clock, ids
         self._mode = mode
@@ -114,6 +116,7 @@ class MemoryEngine:
             emit=emit,
             observer=observer,
             reflector=reflector,
+            aside=aside,
         )
         self._builder = context.ContextBuilder(counter, mode=mode, tagged=settings.retrieval)
         self._levels = levels.Levels(store, counter)
@@ -126,7 +129,7 @@ class MemoryEngine:
         self._actor = ""
         self._pages: Pages
         self._working_memory: tuple[str, ...] = ()
-        self._carried: str | None = None  # the carry-over, where it may not be stored
+        self._carried = ""
         self._last_message_at: int | None = None
         self._gap = 0
         self._room: int | None = None  # set when the provider found a request too long that memory thought fits
@@ -177,7 +180,6 @@ class MemoryEngine:
             await self.close()
             self._closed = False
         self._pages = Pages(self._store, self._counter, self._settings, thread.resource_id)
-        self._carried = None
         if self._settings.scope == "resource":
             self._builder.share(thread)
         record, stale, mended = await self._record(thread)
@@ -216,6 +218,7 @@ class MemoryEngine:
         await self._find_prompt(state)
         self._new_thread = not newest
         self._working_memory = await self._pages.sent(thread.id)
+        self._carried = await self._store.read(carry_over.text, thread.id)
 
     def _count_failures(self, state: MemoryState) -> None:
         """The Observer's failures in this log are counted over all processes."""
@@ -278,14 +281,17 @@ class MemoryEngine:
         """What a new thread starts with, made at its first turn and frozen from then on."""
         self._new_thread = False
         thread = state.window.thread
-        if "carry_over" in thread.metadata or not self._settings.carry_over or thread.parent_id:
+        if carry_over.KEY in thread.metadata or not self._settings.carry_over or thread.parent_id:
             return
         earlier = await self._store.read(memory_log.carry_over, thread.resource_id, thread.id)
-        text = "" if earlier is None else context.carry_over_text(earlier, "", self._counter, self._settings.carry_over)
-        self._carried = text
+        head = read_prompt("memory-carry-over")
+        pieces = context.carried_over(earlier, head, self._counter, self._settings.carry_over) if earlier else []
+        self._carried = "\n".join([head, *(p.text for p in pieces)]) if pieces else ""
         if self._writes or self._store.not_saved:
             with contextlib.suppress(StoreError):  # the block is made anew at the next start
-                await self._store.write(thread_store.update_metadata, thread.id, {"carry_over": text})
+                await self._store.write(carry_over.keep, thread.id, head if pieces else "", pieces)
+                kept = {**thread.metadata, carry_over.KEY: head if pieces else ""}
+                state.window.thread = dataclasses.replace(thread, metadata=kept)
 
     # --- a turn -----------------------------------------------------------------------------------------
 
@@ -298,6 +304,8 @@ class MemoryEngine:
             await self._carry_over(state)
         if self._settings.enabled:
             await state.refresh()
+        if carry_over.KEY in state.window.thread.metadata:
+            self._carried = await self._store.read(carry_over.text, state.window.thread.id)
         self._working_memory = await self._pages.sent(state.window.thread.id)
         if not self._settings.enabled:
             await self._levels.load(state.window.thread)
@@ -469,9 +477,8 @@ class MemoryEngine:
 
     def _blocks(self, state: MemoryState) -> tuple[Block, ...]:
         out = [self._builder.text("working_memory", text) for text in self._working_memory]
-        carried = str(state.window.thread.metadata.get("carry_over", self._carried) or "")
-        if carried and self._settings.enabled:
-            out.append(self._builder.text("carry_over", f"<carry-over>\n{carried}\n</carry-over>"))
+        if self._carried and self._settings.enabled:
+            out.append(self._builder.text("carry_over", f"<carry-over>\n{self._carried}\n</carry-over>"))
         log = self._builder.log(state.window.active, state.today) if self._settings.enabled else ()
         if not log and out:
             out[-1] = dataclasses.replace(out[-1], edge=True)
@@ -546,6 +553,7 @@ class MemoryEngine:
         exchange, and where even that is not to be had, send less of it. False when nothing can be made
         smaller."""
         state = self.state
+        await state.refresh()  # what another window has observed meanwhile is no part of the next request
         before = state.window.pending
         if self._observes:
             await self._observation.join()

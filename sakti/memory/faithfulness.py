@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
 
 from sakti.memory import lines
 from sakti.memory.claims import CLOCK, DATE, HASH, NUMBER, OF_UNIT, QUANTITY, WEEKDAY, WEEKDAYS, WORDS, Claim, claims
-from sakti.memory.slices import at_once
 from sakti.memory.speaking import Said, Voices, plain
 
 _QUOTES = '`"“”'
@@ -33,7 +32,7 @@ _FLOAT = re.compile(r"\d+(?:\.\d+)?")
 _LETTERS = re.compile(r"[^\W\d_]{2,60}")
 KEPT_SHARE = 0.7  # of a line's words: so many in one line of the reflection, and it was kept in other words
 LISTED = 100
-STEP = 1_000  # characters
+PIECE = 1_000  # characters that are read, and remembered, together
 NEAR, ROUGHLY = 0.02, 0.06  # shares by which figures may differ: of other units, of what is said to be rough
 ENDINGS = 3  # letters by which words for the same may differ at their ends
 _ROUGH = re.compile(
@@ -118,34 +117,30 @@ class Source:
         self._dates: set[tuple[int, int]] = {(d.month, d.day) for d in self._days}
         self._weekdays = {d.weekday() for d in self._days}
 
-    def ready(self) -> Generator[None, None, None]:
-        """Bring the texts into the form in which words are looked up, by steps."""
+    def ready(self) -> None:
+        """Bring the texts into the form in which words are looked up; once."""
         if self._ready:
             return
         self._text = plain("\n".join(self._raw))
-        yield
         self._close = self._text.replace(" ", "")
         words = set(self._text.split())
-        yield
         self._words = words | {w.strip(_MARKS) for w in words}  # most of what is looked up: no need to read all
-        yield
         self._letters = {word for piece in words for word in _LETTERS.findall(piece)}
         self._sorted = sorted(self._letters)
-        yield from self.voices.ready()
+        self.voices.ready()
         self._ready = True
 
-    def read(self) -> Generator[None, None, None]:
-        """Read figures and dates, by steps; once, and only where a line says something in words of its own."""
+    def read(self) -> None:
+        """Read figures and dates; once, and only where a line says something in words of its own."""
         if self._read:
             return
         self._figures |= {float(WORDS[w]) for w in self._letters & WORDS.keys()}
         for piece in (piece for text in self._raw for piece in _by_size(plain(text))):
-            yield
             self._add(_read_piece(piece))
         self._in_order = sorted(self._figures)
         for found in self._amounts.values():
             found.sort()
-        yield from self.voices.index()
+        self.voices.index()
         self._read = True
 
     def _add(self, piece: _Piece) -> None:
@@ -368,7 +363,7 @@ def _by_size(text: str) -> Iterator[str]:
     """Pieces of a text that end at a space where there is one."""
     at = 0
     while at < len(text):
-        end = at + STEP
+        end = at + PIECE
         if end < len(text) and (space := text.rfind(" ", at, end)) > at:
             end = space
         yield text[at:end]
@@ -377,17 +372,12 @@ def _by_size(text: str) -> Iterator[str]:
 
 def flags(content: str, source: Source) -> tuple[str, ...]:
     """What a line claims that its source does not have, as "path: src/auth.ts"; empty for a faithful line."""
-    return at_once(flagged(content, source))
-
-
-def flagged(content: str, source: Source) -> Generator[None, None, tuple[str, ...]]:
-    """As `flags`, by steps."""
-    yield from source.ready()
+    source.ready()
     open_claims = [claim for claim in claims(content) if not source.has_exactly(claim)]
     verbatim = source.voices.verbatim(content)
     if not open_claims and verbatim:
         return ()
-    yield from source.read()
+    source.read()
     out = {f"{c.kind}: {c.text.strip(_QUOTES)}": None for c in open_claims if not source.supports(c, content)}
     if not verbatim and (words := source.voices.wrong(content)):
         out[f"speaker: {words}"] = None
@@ -406,7 +396,7 @@ def dropped(inputs: Sequence[str], reflection: str) -> Dropped:
     """What a reflection lost of 🔴 lines (they count as kept when most of their words stand in one line) and
     of paths."""
     have = Source(reflection)
-    at_once(have.ready())
+    have.ready()
     kept = [set(_WORD.findall(plain(line))) for line in reflection.split("\n") if line.strip()]
     lost: dict[str, None] = {}
     paths: dict[str, None] = {}

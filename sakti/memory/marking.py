@@ -6,13 +6,12 @@ The text of older groups stays byte for byte what it was. What is shown of them 
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sakti.core.types import Json
 from sakti.memory import lines
-from sakti.memory.superseding import step_by_step
+from sakti.memory.superseding import replaced
 from sakti.memory.units import Speaker, Unit, speaker, units
 from sakti.store.memory_log import LogLine
 from sakti.store.replaced import KEY, Earlier, insert, mark, note, unmarked, with_marks
@@ -37,10 +36,9 @@ class Marked:
     metadata: dict[int, Json] = field(default_factory=dict[int, Json])
 
 
-def mark_new(text: str, before: Sequence[LogLine]) -> Generator[None, None, Marked]:
+def mark_new(text: str, before: Sequence[LogLine]) -> Marked:
     """The text of new observations: a line says what it replaces of the log before, and what it replaces of these very
-    lines is marked. Marks and notes that came with the text go: nobody but this function writes them. Yields between
-    the steps of its work."""
+    lines is marked. Marks and notes that came with the text go: nobody but this function writes them."""
     text = unmarked(text)
     new = list(lines.rows(text))
     stored = [x for x in before if not x.forgotten and x.depth == 0 and x.priority != "low"][-REMEMBERED:]
@@ -52,11 +50,7 @@ def mark_new(text: str, before: Sequence[LogLine]) -> Generator[None, None, Mark
     out = Marked(text)
     said: dict[int, list[Earlier]] = {}
     marks: dict[int, dict[int, str]] = {}
-    for step in _replaced(log):
-        if step is None:
-            yield
-            continue
-        old, words, end, newer = step
+    for old, words, end, newer in _replaced(log):
         if old.new >= 0:
             marks.setdefault(old.new, {})[end] = mark(newer.date, newer.time, old.date)
         else:
@@ -74,11 +68,10 @@ def mark_new(text: str, before: Sequence[LogLine]) -> Generator[None, None, Mark
     return out
 
 
-def _replaced(log: Sequence[_Line]) -> Iterator[tuple[_Line, str, int, _Line] | None]:
-    """(older line, the words of it that hold no more, where they end in it, newer line); None for each step."""
+def _replaced(log: Sequence[_Line]) -> Iterator[tuple[_Line, str, int, _Line]]:
+    """(older line, the words of it that hold no more, where they end in it, newer line)."""
     statements: list[tuple[_Line, Unit, Speaker]] = []
     for line in log:
-        yield None
         who = speaker(line.content, line.priority)
         for unit in units(line.content) if who else ():
             statements.append((line, unit, who))
@@ -89,10 +82,7 @@ def _replaced(log: Sequence[_Line]) -> Iterator[tuple[_Line, str, int, _Line] | 
         return whose[new] == "user" or whose[old] == "agent"
 
     texts = [unit.text for _, unit, _ in statements]
-    for one in itertools.chain.from_iterable((None, *s) for s in step_by_step(texts, since=first, may=may)):
-        if one is None:
-            yield None
-            continue
+    for one in replaced(texts, since=first, may=may):
         (old, unit, _), (newer, _, _) = statements[one.old], statements[one.new]
         words = unit.text[one.start : one.end].strip()
         if words and old.priority != "done":

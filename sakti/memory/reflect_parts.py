@@ -11,6 +11,7 @@ from sakti.memory import lines, parse
 from sakti.memory.marking import Known, mark_known
 from sakti.memory.protocol import ReflectInput, Reflector, ReflectResult
 from sakti.memory.shared import Part, joined, parts
+from sakti.memory.slices import Aside
 from sakti.store.memory import Group
 from sakti.store.memory.sections import Section, Span
 
@@ -20,7 +21,8 @@ async def reflect(
     groups: Sequence[Group],
     request: ReflectInput,
     counter: Counter,
-    replaced: Sequence[Known] = (),
+    replaced: Sequence[Known],
+    aside: Aside,
 ) -> tuple[ReflectResult, tuple[Section, ...]]:
     """The log condensed, and whose each part of it is. A part that cannot be made smaller stays as it is; raises as the
     Reflector does where none can. Task and response are those of a log of one thread alone."""
@@ -35,7 +37,7 @@ async def reflect(
             piece = _request(request, part, text, total)
             try:
                 results.append(await reflector.reflect(piece))
-                text = finished(results[-1].text, piece.pinned, replaced)
+                text = await aside(finished, results[-1].text, piece.pinned, replaced)
             except MemoryFailure as e:
                 failure = e
         texts.append((text, part.spans))

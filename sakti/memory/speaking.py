@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
@@ -21,7 +21,6 @@ Said: TypeAlias = tuple[Voice, str]
 
 COVERED = 0.6  # share of a sentence's words that another one said in one sentence
 SENTENCES = 20_000  # of each voice that are looked at
-STEP = 20  # sentences
 
 _STATES = re.compile(
     r"(?:the )?(?P<who>user|agent|assistant)(?: \([^)]{1,60}\))? (?:also |now |then |explicitly |always |never )*"
@@ -49,23 +48,20 @@ class Voices:
         self._plain: dict[Voice, str] = {}
         self._having: dict[Voice, dict[str, list[int]]] = {}
 
-    def ready(self) -> Generator[None, None, None]:
-        """Sort out who said what, by steps."""
+    def ready(self) -> None:
+        """Sort out who said what."""
         for voice, text in self._said:
-            yield
             self._texts[voice].append(text)
         self._plain = {voice: plain("\n".join(texts)) for voice, texts in self._texts.items()}
 
-    def index(self) -> Generator[None, None, None]:
-        """Read every sentence, by steps; once."""
+    def index(self) -> None:
+        """Read every sentence; once."""
         if self._having:
             return
         self._having = {voice: defaultdict(list) for voice in self._texts}
         for voice, texts in self._texts.items():
             sentences = (s for text in texts for s in _sentences(voice, text))
             for number, sentence in enumerate(itertools.islice(sentences, SENTENCES)):
-                if number % STEP == 0:
-                    yield
                 for word in _words(sentence):
                     self._having[voice][word].append(number)
 

@@ -270,6 +270,7 @@ class MemoryState:
             self.signal(Signal.HOLD)
         elif self.phase is Phase.HELD and not self.held:
             self.signal(Signal.GROWN)
+            self.overflow()
         if self.phase is Phase.CATCHING_UP and self.window.pending <= self.numbers().block_after:
             self.signal(Signal.CAUGHT_UP)
         if self.phase is Phase.BACKING_OFF and self.retry.due(self.window.pending, self.clock.now()):
@@ -277,7 +278,7 @@ class MemoryState:
             self.overflow()
 
     def overflow(self) -> None:
-        """A thread that is opened, resumed or tried again with so much pending is caught up with."""
+        """A thread that is opened, resumed, tried again or no longer held with so much pending is caught up with."""
         if self.phase is Phase.IDLE and self.window.pending > BACKLOG_FACTOR * self.numbers().block_after:
             self.signal(Signal.OVERFLOW)
 

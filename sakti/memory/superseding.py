@@ -19,7 +19,6 @@ NEAR = 6  # statements back that "make that 36px" may mean
 SHORT = 8  # words of a statement that may mean one before without naming it
 LISTED = 200  # older clauses of one word that are looked at, the newest
 COMPARED = 40  # of all that are looked at: those that have most in common with the new one
-STEP = 4  # comparisons
 CLOSE = 0.75  # share of the best score that others must have
 
 May: TypeAlias = Callable[[int, int], bool]
@@ -56,22 +55,12 @@ def is_gone(statement: str, parts: Iterable[Replaced]) -> bool:
 def replaced(statements: Sequence[str], *, since: int = 0, may: May = lambda _old, _new: True) -> Iterator[Replaced]:
     """All that the statements (oldest first) say and a later one, from place `since` on, replaces or may replace.
     `may(old, new)`: whether the one may take back what the other says."""
-    return itertools.chain.from_iterable(step_by_step(statements, since=since, may=may))
-
-
-def step_by_step(statements: Sequence[str], *, since: int, may: May) -> Iterator[list[Replaced]]:
-    """As `replaced`, statement by statement: each step takes a time that does not depend on how many there are."""
     index = _Index()
     for place, text in enumerate(statements):
         new = read(text)
-        step: list[Replaced] = []
-        for one in _judge(new, index, place, may) if place >= since and not new.asks else ():
-            if one is None:
-                yield []
-            else:
-                step.append(one)
-        index.gone |= {(one.old, one.start) for one in step if one.verdict == "replaced" and one.whole}
-        yield step
+        found = list(_judge(new, index, place, may)) if place >= since and not new.asks else []
+        index.gone |= {(one.old, one.start) for one in found if one.verdict == "replaced" and one.whole}
+        yield from found
         index.add(place, new)
 
 
@@ -101,14 +90,12 @@ class _Index:
         return itertools.islice((k for k in most if (k.place, k.clause.start) not in self.gone), COMPARED)
 
 
-def _judge(new: Statement, index: _Index, place: int, may: May) -> Iterator[Replaced | None]:
-    """What a statement replaces of those before; None between the steps."""
+def _judge(new: Statement, index: _Index, place: int, may: May) -> Iterator[Replaced]:
+    """What a statement replaces of those before."""
     out: dict[tuple[int, Clause], tuple[Found, frozenset[str]]] = {}
     for part in _parts(new):
         found: list[tuple[_Known, Found]] = []
-        for number, known in enumerate(index.sharing(part.keys | part.units)):
-            if number % STEP == 0:
-                yield None
+        for known in index.sharing(part.keys | part.units):
             confirmed = any(v.key in new.stays for v in known.clause.values)
             stays = new.stays and (confirmed or 2 * len(known.clause.words & new.stays) > len(known.clause.words))
             if stays or not may(known.place, place):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
@@ -15,10 +15,10 @@ from sakti.core.ids import Ids
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, Message, plain_text
 from sakti.memory import dates, lines, marking, parse, reflect_parts, speaking
-from sakti.memory.faithfulness import Source, dropped, flagged
+from sakti.memory.faithfulness import Source, dropped, flags
 from sakti.memory.protocol import ModelCall, ObserveInput, Observer, ReflectInput, Reflector
 from sakti.memory.shared import pieces
-from sakti.memory.slices import sliced
+from sakti.memory.slices import Aside
 from sakti.store import memory as memory_store
 from sakti.store import memory_log, messages
 from sakti.store.database import Database, Store
@@ -40,9 +40,10 @@ class Worker:
         emit: Callable[[Event], None],
         observer: Observer,
         reflector: Reflector,
+        aside: Aside,
     ) -> None:
         self.store, self.counter, self.clock, self.ids, self.emit = store, counter, clock, ids, emit
-        self.observer, self.reflector = observer, reflector
+        self.observer, self.reflector, self._aside = observer, reflector, aside
 
     async def observe(
         self,
@@ -60,7 +61,7 @@ class Worker:
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
         cleaned = with_zone(parse.clean(parse.sanitize_observation_lines(result.text)), request)
-        marked = await sliced(marking.mark_new(cleaned, before), self.clock.monotonic)
+        marked = await self._aside(marking.mark_new, cleaned, before)
         text = marked.text
         metadata: Json = {"timezone": request.timezone} if text else {}
         if title := parse.clean_line(result.title, 80):
@@ -109,11 +110,13 @@ class Worker:
         replaced = marking.known(lines_before)
         made: tuple[Section, ...] = ()
         if record.scope == "resource":
-            result, made = await reflect_parts.reflect(self.reflector, groups, request, self.counter, replaced)
+            result, made = await reflect_parts.reflect(
+                self.reflector, groups, request, self.counter, replaced, self._aside
+            )
             text = result.text
         else:
             result = await self.reflector.reflect(request)
-            text = reflect_parts.finished(result.text, request.pinned, replaced)
+            text = await self._aside(reflect_parts.finished, result.text, request.pinned, replaced)
         await self._record_calls(request.thread_id, "reflector", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
@@ -125,7 +128,7 @@ class Worker:
                 code="not_smaller",
             )
         inputs = [t for _, t in request.groups]
-        lost = dropped(inputs, text)
+        lost = await self._aside(dropped, inputs, text)
         # of several threads its own is the one with the newest notes
         own = groups[-1].thread_id if made else request.thread_id
         mine = [g for g in groups if g.thread_id == own]
@@ -170,7 +173,7 @@ class Worker:
             )
             for r in await self.rows(
                 [t for t, _ in pieces(group)],
-                Source(*inputs, said=[s for t in inputs for s in speaking.of_log(t)]),
+                Source(*inputs, said=(s for t in inputs for s in speaking.of_log(t))),
                 sections,
             )
         ]
@@ -186,17 +189,12 @@ class Worker:
         """The lines of a log of one or several parts, each marked with what it claims that its source does not have,
         and with the section of its mode that it stands in (`categories`, by content); `more` goes into their metadata,
         by number."""
-        return await sliced(self._rows(texts, source, categories, more or {}), self.clock.monotonic)
-
-    def _rows(
-        self, texts: Sequence[str], source: Source, categories: Mapping[str, str], more: Mapping[int, Json]
-    ) -> Generator[None, None, list[NewLine]]:
+        found = [r for text in texts for r in lines.rows(text)]
+        claimed = await self._aside(_flags, [unmarked(r.content) for r in found], source)
         sections = {unmarked(content): name for content, name in categories.items()}
         out: list[NewLine] = []
-        for number, r in enumerate(r for text in texts for r in lines.rows(text)):
+        for number, (r, doubts) in enumerate(zip(found, claimed, strict=True)):
             said = unmarked(r.content)
-            doubts = yield from flagged(said, source)
-            yield
             metadata = r.metadata | ({"mode_specific": lines.fields(said)} if said in sections else {})
             out.append(
                 NewLine(
@@ -207,7 +205,7 @@ class Worker:
                     r.time,
                     r.priority,
                     r.content,
-                    metadata | more.get(number, {}),
+                    metadata | (more or {}).get(number, {}),
                     flags=doubts,
                     category=sections.get(said, ""),
                 )
@@ -230,6 +228,10 @@ class Worker:
                 duration_ms=call.duration_ms,
                 stop_reason=call.stop_reason,
             )
+
+
+def _flags(contents: Sequence[str], source: Source) -> list[tuple[str, ...]]:
+    return [flags(content, source) for content in contents]
 
 
 def log(db: Database, record_id: str) -> list[memory_log.LogLine]:

@@ -164,7 +164,7 @@ def read_arguments(raw: str) -> dict[str, Any] | None:
         return {}
     try:
         value: Any = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 

@@ -9,20 +9,10 @@ import apsw
 
 from sakti.store import failures
 from sakti.store.opening import Way
-from sakti.store.search_index import TABLES, TASKS
+from sakti.store.search_index import TABLES as INDEXES
+from sakti.store.search_index import TASKS
+from sakti.store.text_registry import TABLES
 
-# Columns that are read as JSON, whatever is in them.
-JSON = {
-    "threads": ("metadata",),
-    "messages": ("parts", "paths", "part_tokens", "metadata"),
-    "observational_memory": ("metadata",),
-    "observation_groups": ("message_ids", "merged_group_ids", "metadata"),
-    "observations": ("metadata", "flags"),
-    "compaction_records": ("original_message_ids", "group_ids", "before"),
-    "tasks": ("original", "metadata"),
-    "task_events": ("before", "after"),
-    "unsent": ("queued",),
-}
 _OF_INDEX = re.compile(r"\bfts5\b.*\btable \"?(?:main\.)?(\w+)", re.IGNORECASE)
 
 
@@ -33,7 +23,7 @@ def sorted_out(rows: Sequence[str]) -> tuple[list[str], set[str]]:
     rest: list[str] = []
     for row in rows:
         found = _OF_INDEX.search(row)
-        if found and found[1] in (*TABLES, TASKS):
+        if found and found[1] in (*INDEXES, TASKS):
             broken.add(found[1])
         elif row != "ok":
             rest.append(row)
@@ -58,11 +48,11 @@ def find(way: Way) -> str | None:
 
 def unreadable(connection: apsw.Connection) -> str | None:
     """The first column with JSON that is none."""
-    for table, columns in JSON.items():
-        for column in columns:
+    for table in TABLES:
+        for column, _ in table.json:
             (count,) = connection.execute(
-                f"SELECT count(*) FROM {table} WHERE {column} IS NOT NULL AND NOT json_valid({column})"
+                f"SELECT count(*) FROM {table.name} WHERE {column} IS NOT NULL AND NOT json_valid({column})"
             ).fetchall()[0]
             if count:
-                return f"{count} of {table}: {column} cannot be read"
+                return f"{count} of {table.name}: {column} cannot be read"
     return None

@@ -35,6 +35,7 @@ R = TypeVar("R")
 
 Synchronous: TypeAlias = Literal["FULL", "NORMAL"]
 
+FLUSH_S = 5.0  # that other readers have to come to an end
 UPKEEP_EVERY = 32  # writes
 UPKEEP_S = 0.005
 UPKEEP_PIECE_S = 0.03  # as long the writer merges at a time, and then rests
@@ -164,6 +165,10 @@ class Store:
             self._reader, lambda: self._with_reader(fn, *args, **kwargs)
         )
 
+    async def flush(self) -> bool:
+        """Copy the write-ahead log into the file and empty it; False while another process reads what it held."""
+        return await self._loop.run_in_executor(self._writer, self._empty_log)
+
     async def close(self) -> None:
         self._closed = True
         if self._looking is not None:
@@ -291,6 +296,15 @@ class Store:
             return StoreError(reason, code="damaged")
         return error
 
+    def _reason(self, error: Exception, waiting: Waiting, *, saving: bool) -> Exception:
+        """What is to be raised for what went wrong in a transaction: itself where it was meant."""
+        if isinstance(error, SaktiError):
+            return error
+        if not isinstance(error, peewee.PeeweeException | apsw.Error):
+            return self._blamed(error)
+        explained = failures.explained(error, self.path, saving=saving, waited=waiting.waited)
+        return self._blamed(explained) if explained.code == "store" else explained
+
     # --- on the threads -----------------------------------------------------------------------------------
 
     def _unless(
@@ -315,18 +329,13 @@ class Store:
                 result = fn(self._db, *args, **kwargs)
             self._took = time.perf_counter() - began
             return result
-        except SaktiError:
-            raise
-        except (peewee.PeeweeException, apsw.Error) as e:
-            error = failures.explained(e, self.path, saving=True, waited=self._waiting.waited)
-            if error.code == "busy":
-                self._gave_up = time.monotonic()
-            raise (self._blamed(error) if error.code == "store" else error) from e
         except Exception as e:
-            blamed = self._blamed(e)
-            if blamed is e:
+            reason = self._reason(e, self._waiting, saving=True)
+            if isinstance(reason, StoreError) and reason.code == "busy":
+                self._gave_up = time.monotonic()
+            if reason is e:
                 raise
-            raise blamed from e
+            raise reason from e
         finally:
             self._waiting.over()
 
@@ -351,6 +360,16 @@ class Store:
 
         work.add_done_callback(go_on)
 
+    def _empty_log(self) -> bool:
+        self._waiting.limit = FLUSH_S
+        try:
+            busy, *_ = self._db.execute_sql("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            return not busy
+        except (peewee.PeeweeException, apsw.Error) as e:
+            raise failures.explained(e, self.path, saving=False) from e
+        finally:
+            self._waiting.over()
+
     def _upkeep(self, seconds: float) -> bool:
         """What SQLite would do within some write, which then takes fifty times as long: merge the index's newest
         pieces, for about so many seconds, and copy the write-ahead log into the file. Whether there is more to do."""
@@ -372,18 +391,13 @@ class Store:
         try:
             if self._seen.is_closed():
                 self._seen.connect()
-            with reading.snapshot(self._seen.connection()):
+            with reading.Snapshot(self._seen.connection()):
                 return fn(self._seen, *args, **kwargs)
-        except SaktiError:
-            raise
-        except (peewee.PeeweeException, apsw.Error) as e:
-            error = failures.explained(e, self.path, saving=False, waited=self._reading.waited)
-            raise (self._blamed(error) if error.code == "store" else error) from e
         except Exception as e:
-            blamed = self._blamed(e)
-            if blamed is e:
+            reason = self._reason(e, self._reading, saving=False)
+            if reason is e:
                 raise
-            raise blamed from e
+            raise reason from e
         finally:
             self._reading.over()
 

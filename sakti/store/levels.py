@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from sakti.core.types import Message
 from sakti.store import search_index, threads
 from sakti.store.connection import Database
+from sakti.store.text_registry import entering
 
 KEY = "levels"
 
@@ -52,7 +53,7 @@ def put(
     """Store the summary of some consecutive messages. `taken`: message id → what was taken from it."""
     first, last = messages[0], messages[-1]
     for message in messages:
-        part = taken.get(message.id, "")
+        part = entering("messages", "summary", taken.get(message.id, ""))
         db.execute_sql(
             "UPDATE messages SET compaction_level = ?, summary = ? WHERE id = ?", (level, part or None, message.id)
         )
@@ -60,7 +61,7 @@ def put(
     kept = {"last": last.index, "message_tokens": sum(m.tokens for m in messages)}
     db.execute_sql(
         "UPDATE messages SET injection_text = ?, metadata = json_set(metadata, '$.summary', json(?)) WHERE id = ?",
-        (text, json.dumps(kept), first.id),
+        (entering("messages", "injection_text", text), json.dumps(kept), first.id),
     )
     threads.update_metadata(db, first.thread_id, {KEY: list(marks)})
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sakti.core.errors import StoreError
-from sakti.store import damage, failures, index_upkeep, migrate, reading, search_index
+from sakti.store import copying, damage, failures, index_upkeep, migrate, reading, search_index
 from sakti.store.connection import Database
 from sakti.store.memory import integrity as memory_integrity
 from sakti.store.tasks import checks, deadlocks
@@ -149,7 +148,7 @@ def index_tasks(db: Database, ids: Sequence[str]) -> None:
 _UNINDEXED = (
     " FROM messages m WHERE m.state = 'saved' AND trim(coalesce(m.search_text, m.raw_content)) != ''"
     " AND NOT EXISTS (SELECT 1 FROM search_docs d WHERE d.kind = 'message' AND d.doc_id = m.id)"
-    " AND m.thread_id NOT IN (SELECT id FROM threads WHERE deleted_at IS NOT NULL)"
+    " AND NOT EXISTS (SELECT 1 FROM threads t WHERE t.id = m.thread_id AND t.deleted_at IS NOT NULL)"
 )
 
 
@@ -206,8 +205,6 @@ def stats(db: Database, path: Path) -> dict[str, int | str]:
 
 
 def backup(db: Database, target: Path) -> Path:
-    """A consistent copy of the database while it is in use. Raises `StoreError` where `target` exists."""
-    if target.exists():
-        raise StoreError(f"{target} exists already; name another file.")
-    migrate.copy(db, target)
+    """A copy of the database while it is in use; see `copying.copy`."""
+    copying.copy(db, target)
     return target

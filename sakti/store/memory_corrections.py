@@ -17,6 +17,7 @@ from sakti.core.types import Json
 from sakti.store import memory, search_index
 from sakti.store.connection import Database
 from sakti.store.memory_log import LogLine, lines_where, with_earlier
+from sakti.store.text_registry import entering
 
 Action: TypeAlias = Literal["pin", "unpin", "edit", "forget"]
 KEY = "corrections"
@@ -231,9 +232,9 @@ def _store(db: Database, row: Json, corrections: list[Json]) -> None:
         "UPDATE observations SET pinned = ?, edited = ?, forgotten = ?, metadata = ? WHERE id = ?",
         (
             state["pinned"],
-            state["edited"],
+            None if state["edited"] is None else entering("observations", "edited", state["edited"]),
             state["forgotten"],
-            json.dumps({**row["metadata"], KEY: corrections}, ensure_ascii=False),
+            entering("observations", "metadata", json.dumps({**row["metadata"], KEY: corrections}, ensure_ascii=False)),
             row["id"],
         ),
     )

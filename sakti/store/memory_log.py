@@ -178,13 +178,13 @@ def find_message(db: Database, resource_id: str, text: str) -> tuple[str, str, i
     row = (
         db.execute_sql(
             "SELECT id, thread_id, message_index FROM messages WHERE id = ? AND resource_id = ?"
-            " AND thread_id NOT IN (SELECT id FROM threads WHERE deleted_at IS NOT NULL)",
+            " AND NOT EXISTS (SELECT 1 FROM threads t WHERE t.id = thread_id AND t.deleted_at IS NOT NULL)",
             (text, resource_id),
         ).fetchone()
         or db.execute_sql(
             "SELECT id, thread_id, message_index FROM messages"
             " WHERE resource_id = ? AND id LIKE ? ESCAPE '\\'"
-            " AND thread_id NOT IN (SELECT id FROM threads WHERE deleted_at IS NOT NULL)"
+            " AND NOT EXISTS (SELECT 1 FROM threads t WHERE t.id = thread_id AND t.deleted_at IS NOT NULL)"
             " ORDER BY created_at DESC LIMIT 1",
             (resource_id, f"%{like}"),
         ).fetchone()
@@ -246,13 +246,14 @@ def actors(db: Database, thread_id: str) -> list[tuple[int, str]]:
 
 @dataclass(frozen=True, slots=True)
 class CarryOver:
-    """Earlier work in a workspace: the last thread's title and task, lines worth knowing (newest thread
-    first), open tasks."""
+    """Earlier work in a workspace: the last thread, its title and task; lines worth knowing (newest thread first) and
+    open tasks, each with its id."""
 
+    thread_id: str
     title: str
     current_task: str
-    lines: tuple[str, ...]
-    tasks: tuple[str, ...]
+    lines: tuple[tuple[str, str], ...]
+    tasks: tuple[tuple[str, str], ...]
 
 
 def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 5, limit: int = 60) -> CarryOver | None:
@@ -266,21 +267,23 @@ def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 
     ).fetchall()
     if not threads:
         return None
-    lines: list[str] = []
+    lines: dict[str, str] = {}  # text: where it was said last
     for identifier, _, _ in threads:
         log = with_earlier([x for x, _ in lines_where(db, "g.thread_id = ? AND g.state = 'active'", (identifier,))])
         worth = [x for x in reversed(log) if not x.forgotten and (x.pinned or (x.priority == "high" and not x.depth))]
         worth.sort(key=lambda x: not x.pinned)
-        lines += [x.marked for x in worth[:limit]]
+        for line in worth[:limit]:
+            lines.setdefault(line.marked, line.id)
     tasks = db.execute_sql(
-        "SELECT handle, title, status FROM tasks WHERE resource_id = ? AND status IN ('open', 'in_progress')"
+        "SELECT handle, title, status, id FROM tasks WHERE resource_id = ? AND status IN ('open', 'in_progress')"
         " AND deleted_at IS NULL ORDER BY status DESC, priority, created_at LIMIT 12",
         (resource_id,),
     ).fetchall()
-    _, title, metadata = threads[0]
+    last, title, metadata = threads[0]
     return CarryOver(
+        last,
         title,
         json.loads(metadata).get("current_task") or "",
-        tuple(dict.fromkeys(lines)),
-        tuple(f"{handle} {title} ({status})" for handle, title, status in tasks),
+        tuple((line_id, text) for text, line_id in lines.items()),
+        tuple((task_id, f"{handle} {title} ({status})") for handle, title, status, task_id in tasks),
     )

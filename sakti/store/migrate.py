@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import time
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import apsw
+from typing import TYPE_CHECKING, Any
 
 from sakti.store.connection import Connection, Database
 
@@ -42,6 +38,8 @@ def upgrade(db: Database, path: Path | None, clock: Clock) -> list[str]:
     files = _files()
     notices: list[str] = []
     version = current_version(db)
+    if version < LATEST:
+        lend_functions(db)
     if path is not None and 0 < version < LATEST:
         backup = _keep(db, path.with_name(f"{path.name}.before-{LATEST:04d}"))
         notices.append(f"The database was brought up to date; a copy of it as it was is {backup}.")
@@ -59,27 +57,21 @@ def upgrade(db: Database, path: Path | None, clock: Clock) -> list[str]:
     return notices
 
 
+def lend_functions(db: Database) -> None:
+    """What the scripts use of our code."""
+    from sakti.store import search_index, secrets
+
+    connection: Any = db.connection()
+    connection.create_scalar_function("sakti_masked", secrets.masked, 1, deterministic=True)
+    connection.create_scalar_function("sakti_identifiers", search_index.identifiers, 1, deterministic=True)
+
+
 def _keep(db: Database, backup: Path) -> Path:
     """A copy of the database as it is before migrating, at `backup`. Whoever starts at the same time makes one too:
-    each under a name of its own, and nobody migrates before one of them has its place."""
-    own = backup.with_name(f"{backup.name}.{os.getpid()}")
-    try:
-        copy(db, own)
-        if not backup.exists():
-            own.rename(backup)
-    finally:
-        own.unlink(missing_ok=True)
+    each under a name of its own until it is whole, and nobody migrates before one of them has its place. One that a
+    migration left which did not come to its end is replaced."""
+    from sakti.store import copying
+
+    before = current_version(db)
+    copying.copy(db, backup, replace=True, wanted=lambda copied: current_version(copied) == before)
     return backup
-
-
-def copy(db: Database, target: Path) -> None:
-    """A consistent copy of the open database at `target` (mode 0600), by SQLite's online backup."""
-    target.touch(mode=0o600, exist_ok=True)
-    destination = apsw.Connection(str(target))
-    try:
-        with destination.backup("main", db.connection(), "main") as backup:
-            while not backup.done:
-                backup.step(1000)
-                time.sleep(0)  # lets a waiting writer in between pages
-    finally:
-        destination.close()

@@ -9,13 +9,35 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from peewee import CompositeKey, FloatField, IntegerField, Model, TextField
+import peewee
+from peewee import CompositeKey, FloatField, IntegerField, Model
+
+from sakti.store import text_registry
+
+
+class TextField(peewee.TextField):
+    """Text. Where that is a user's words it passes the registry's door on its way in."""
+
+    _table = ""  # of words
+
+    def bind(self, model: type[Model], name: str, set_attribute: bool = True) -> None:
+        super().bind(model, name, set_attribute)
+        meta: Any = getattr(model, "_meta")  # noqa: B009
+        if text_registry.holds_words(meta.table_name, self.column_name):
+            self._table = meta.table_name
+
+    def db_value(self, value: Any) -> Any:
+        text = self._stored(value)
+        return text_registry.entering(self._table, self.column_name, text) if self._table and text else text
+
+    def _stored(self, value: Any) -> Any:
+        return super().db_value(value)
 
 
 class JsonField(TextField):
     """JSON kept as text; NULL stays None."""
 
-    def db_value(self, value: Any) -> str | None:
+    def _stored(self, value: Any) -> str | None:
         return None if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
     def python_value(self, value: Any) -> Any:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 WAL_SAFE_FROM = (3, 51, 3)
 APPLICATION_ID = int.from_bytes(b"sakt", "big")
 CACHE_KB = 8_000
+CLEAN = 1  # PRAGMA user_version of a file whose free space holds nothing: made, or written anew, since that is kept up
 COPY_LIMIT = 512 << 20  # bytes of a database that a copy is made of only to write to it
 JOURNAL_LIMIT = 8 << 20  # bytes that a write-ahead log keeps of what it once needed
 ANOTHER = "name another file with SAKTI_DB"
@@ -135,6 +136,7 @@ def build(path: Path, clock: Clock, *, wal: bool) -> None:
     try:
         connection.execute("PRAGMA synchronous = OFF").fetchall()
         migrate.upgrade(plain(connection), path, clock)
+        connection.execute(f"PRAGMA user_version = {CLEAN}")
         connection.execute(f"PRAGMA journal_mode = {'wal' if wal else 'delete'}").fetchall()
     finally:
         connection.close()

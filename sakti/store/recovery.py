@@ -162,15 +162,15 @@ def _fill(new: Path, path: Path, found: Recovered, clock: Clock) -> None:
             "synchronous = OFF",
             "journal_mode = MEMORY",
             "foreign_keys = 0",
+            "secure_delete = 1",
             "temp_store = MEMORY",
             "ignore_check_constraints = 1",
         ):  # they are put right afterwards
             connection.execute(f"PRAGMA {pragma}").fetchall()
         with _readable(path) as source:
-            if source is not None:
-                _copy_all(connection, source, found)
+            lacking = set[str]() if source is None else _copy_all(connection, source, found)
         db = plain(connection)
-        found.repaired += recovery_repairs.repair(db, clock)
+        found.repaired += recovery_repairs.repair(db, clock, lacking)
         for pragma in ("foreign_key_check", "integrity_check(1)"):
             wrong = [str(r) for r in connection.execute(f"PRAGMA {pragma}").fetchall() if r != ("ok",)]
             if wrong:
@@ -180,7 +180,10 @@ def _fill(new: Path, path: Path, found: Recovered, clock: Clock) -> None:
         connection.close()
 
 
-def _copy_all(connection: apsw.Connection, source: Path, found: Recovered) -> None:
+def _copy_all(connection: apsw.Connection, source: Path, found: Recovered) -> set[str]:
+    """Copy what can be read. Returns the columns (`tasks.claim_owner`) that tables which were there did not have: those
+    of newer schemas."""
+    lacking: set[str] = set()
     names = [
         str(n)
         for (n,) in connection.execute("SELECT name FROM main.sqlite_schema WHERE type = 'table' ORDER BY rowid")
@@ -194,16 +197,20 @@ def _copy_all(connection: apsw.Connection, source: Path, found: Recovered) -> No
         table = _Table(connection, name)
         if table.columns:
             found.rows[name] = table.copy()
+            lacking |= {f"{name}.{column}" for column in table.lacking}
     connection.execute("DETACH old")
     connection.config(apsw.SQLITE_DBCONFIG_WRITABLE_SCHEMA, 0)
+    return lacking
 
 
 class _Table:
-    """A table of the damaged file and its copy. `columns` are those that both have; empty where it cannot be read."""
+    """A table of the damaged file and its copy. `columns` are those that both have, empty where it cannot be read;
+    `lacking` those that only the copy has."""
 
     def __init__(self, connection: apsw.Connection, name: str) -> None:
         self._connection, self._name = connection, name
         self.columns = self._both()
+        self.lacking = [c for c in self._info("main") if c not in self.columns]
 
     def _both(self) -> list[str]:
         for _ in range(2):

@@ -4,11 +4,11 @@ refers to any more gets something to belong to, what code derives is derived aga
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from sakti.core.ids import TimeIds
-from sakti.store import damage, maintenance, search_index, thread_removal
+from sakti.store import maintenance, migrate, search_index, text_registry, thread_removal
 from sakti.store.connection import Database
 from sakti.store.memory import as_line, integrity
 from sakti.store.tasks import checks, questions
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 LOST = "This message could not be read: the file was damaged."
 TITLE = "Recovered thread"
 MOST_GAPS = 100_000  # messages that a thread may have lost
-_LISTS = ("paths", "part_tokens", "message_ids", "merged_group_ids", "flags", "queued",
-          "original_message_ids", "group_ids")  # fmt: skip
 # What refers to a row that is gone and says nothing without it.
 _LOOSE = (
     ("steps", "thread_id NOT IN (SELECT id FROM threads)"),
@@ -56,8 +54,22 @@ _STRANGE = (
 )
 
 
-def repair(db: Database, clock: Clock) -> list[str]:
-    """Put it in order; returns what was done that a user may want to know."""
+# What migrations do to rows, by a column that came with them: a file of an older schema has not seen it.
+_LATER: dict[str, tuple[str, ...]] = {
+    "tasks.claim_owner": (
+        "UPDATE tasks SET session_id = thread_id WHERE status = 'in_progress' AND thread_id IS NOT NULL"
+        " AND session_id IS NOT NULL AND session_id NOT LIKE 'shell:%' AND session_id NOT LIKE 'user:%'",
+    ),
+    "prompt_history.thread_id": (
+        "UPDATE threads SET metadata = json_remove(metadata, '$.carry_over')",
+        "UPDATE threads SET title = sakti_masked(title) WHERE title != sakti_masked(title)",
+    ),
+}
+
+
+def repair(db: Database, clock: Clock, lacking: Collection[str] = ()) -> list[str]:
+    """Put it in order; returns what was done that a user may want to know. `lacking`: columns that the damaged file's
+    tables did not have yet."""
     told: list[str] = []
 
     def tell(count: int, text: str) -> None:
@@ -70,6 +82,9 @@ def repair(db: Database, clock: Clock) -> list[str]:
         tell(_readable_texts(db), "texts had signs that could not be read: � stands for them")
         tell(_known_words(db), "rows had words in them that mean nothing: the usual ones stand for them")
         tell(_readable_json(db), "values could not be read: messages keep their plain text")
+        migrate.lend_functions(db)
+        for statement in (s for column, some in _LATER.items() if column in lacking for s in some):
+            db.execute_sql(statement)
         tell(_missing_threads(db), "threads were lost, their messages were not: they have new titles")
         _missing_records(db)
         tell(_missing_groups(db), "groups of observations were lost, their lines were not")
@@ -138,16 +153,15 @@ def _known_words(db: Database) -> int:
 
 def _readable_json(db: Database) -> int:
     mended = 0
-    for table, columns in damage.JSON.items():
-        for column in columns:
+    plain_text = "json_array(json_object('t', 'text', 'text', raw_content))"
+    for table in text_registry.TABLES:
+        for column, usual in table.json:
             wrong = f"{column} IS NOT NULL AND NOT json_valid({column})"
-            value = "'[]'" if column in _LISTS else "'{}'"
-            if (table, column) == ("messages", "parts"):
-                value = "json_array(json_object('t', 'text', 'text', raw_content))"
+            value = "NULL" if usual is None else f"'{usual}'"
+            if (table.name, column) == ("messages", "parts"):
+                value = plain_text
                 db.execute_sql(f"UPDATE messages SET part_tokens = json_array(token_count) WHERE {wrong}")
-            elif (table, column) in (("tasks", "original"), ("task_events", "before"), ("task_events", "after")):
-                value = "NULL"
-            db.execute_sql(f"UPDATE {table} SET {column} = {value} WHERE {wrong}")
+            db.execute_sql(f"UPDATE {table.name} SET {column} = {value} WHERE {wrong}")
             mended += db.execute_sql("SELECT changes()").fetchone()[0]
     return mended
 

@@ -451,7 +451,7 @@ def _filters(query: Query, scope: Scope) -> tuple[str, list[object]]:
             f"%{query.thread}%",
         )
     if query.task:
-        add("d.task_id IN (SELECT id FROM tasks WHERE id = ? OR handle = ?)", query.task, query.task)
+        add("EXISTS (SELECT 1 FROM tasks k WHERE k.id = d.task_id AND ? IN (k.id, k.handle))", query.task)
     if query.since is not None:
         add("d.created_at >= ?", query.since)
     if query.until is not None:

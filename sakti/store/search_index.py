@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sakti.store.connection import Database
-from sakti.store.secrets import masked
+from sakti.store.text_registry import entering
 
 TEXT_LIMIT = 100_000  # characters of one text that are indexed; what is stored has no limit
 PREVIOUS_LIMIT = 1_000
@@ -60,7 +60,7 @@ class Doc:
 
     def row(self) -> tuple[Any, ...]:
         """As the table has it, secrets masked."""
-        text = masked(self.text[:TEXT_LIMIT])
+        text = entering("search_docs", "text", self.text[:TEXT_LIMIT])
         return (
             self.kind,
             self.doc_id,
@@ -72,7 +72,7 @@ class Doc:
             self.created_at,
             text,
             identifiers(text),
-            masked(self.prev[:PREVIOUS_LIMIT]),
+            entering("search_docs", "prev", self.prev[:PREVIOUS_LIMIT]),
             "\n".join(self.paths),
         )
 
@@ -96,11 +96,19 @@ def put_all(db: Database, docs: Iterable[Doc]) -> None:
     connection.executemany(_PUT, [d.row() for d in docs])
 
 
+def set_previous(db: Database, kind: str, doc_id: str, prev: str) -> None:
+    """Let a text be found by what is said before it."""
+    db.execute_sql(
+        "UPDATE search_docs SET prev = ? WHERE kind = ? AND doc_id = ?",
+        (entering("search_docs", "prev", prev[:PREVIOUS_LIMIT]), kind, doc_id),
+    )
+
+
 def summarise(db: Database, kind: str, doc_id: str, text: str) -> None:
     """Let a text be found by what a summary took from it, too; a hit is the text itself all the same."""
+    text = entering("search_docs", "summary", text)
     db.execute_sql(
-        "UPDATE search_docs SET summary = ? WHERE kind = ? AND doc_id = ? AND summary != ?",
-        (masked(text), kind, doc_id, masked(text)),
+        "UPDATE search_docs SET summary = ? WHERE kind = ? AND doc_id = ? AND summary != ?", (text, kind, doc_id, text)
     )
 
 

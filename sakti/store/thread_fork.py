@@ -15,7 +15,7 @@ from typing import Any
 from sakti.core.errors import StoreError
 from sakti.core.ids import Ids
 from sakti.core.types import Json, Thread
-from sakti.store import memory, threads
+from sakti.store import carry_over, memory, threads
 from sakti.store.connection import Database
 from sakti.store.memory import Group
 from sakti.store.models import GroupRow
@@ -64,6 +64,7 @@ def fork(
         else:
             _covered_already(db, record_id, thread_id, made, last, ids)
     _copy_page(db, thread_id, made, ids)
+    carry_over.copy(db, thread_id, made.id)
     return made
 
 

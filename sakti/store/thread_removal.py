@@ -1,7 +1,7 @@
-"""Deleting threads: first out of sight, with everything kept; for good only by `purge`.
+"""Deleting threads: out of sight, with everything kept.
 
 A deleted thread is in no list and no search (a trigger keeps what is still written to it out of the index). What the
-log that a workspace shares took from it stays in that log.
+log that a workspace shares took from it stays in that log until it is purged (`purging`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from sakti.store import leases, maintenance, search_index, threads
 from sakti.store.connection import Database
 from sakti.store.models import ThreadRow
 
+PURGED = "purged"  # of a thread's metadata: what it held is going
 # The lines of the thread's own record; one that the workspace shares is not the thread's.
 _OWN_LINES = (
     " FROM observations o JOIN observation_groups g ON g.id = o.group_id JOIN observational_memory r"
-    " ON r.id = g.record_id WHERE r.scope = 'thread' AND r.thread_id = ?"
+    " ON r.id = g.record_id WHERE r.lookup_key = 'thread:' || ?"
 )
 
 
@@ -38,7 +39,7 @@ class Contents:
         """`'fix login': 12 messages (3,400 tokens) and 5 observations`."""
         text = f"{self.thread.title or 'untitled'!r}: {self.messages} message{'s' * (self.messages != 1)}"
         text += f" ({self.tokens:,} tokens) and {self.lines} observation{'s' * (self.lines != 1)}"
-        shared = f"; {self.shared_lines} lines stay in the log that the workspace shares"
+        shared = f"; {self.shared_lines} lines stay in the log that the workspace shares until it is purged"
         return text + (shared if self.shared_lines else "")
 
     def as_json(self) -> Json:
@@ -98,6 +99,8 @@ def restore(db: Database, thread_id: str) -> Thread:
     found = contents(db, thread_id)
     if found.deleted_at is None:
         raise StoreError(f"The thread {found.thread.title!r} is not deleted.")
+    if found.thread.metadata.get(PURGED):
+        raise StoreError("This thread is being removed for good: `sakti db purge` goes on with it.")
     ThreadRow.update(deleted_at=None).where(ThreadRow.id == thread_id).execute(db)
     maintenance.index_messages(db, maintenance.unindexed(db, thread_id))
     index_lines(db, thread_id)
@@ -166,32 +169,3 @@ def find_deleted(db: Database, resource_id: str, text: str) -> list[Thread]:
         for c in deleted(db, resource_id)
         if c.thread.id.endswith(text) or text.lower() in c.thread.title.lower()
     ]
-
-
-_RECORDS = "SELECT id FROM observational_memory WHERE scope = 'thread' AND thread_id = ?1"
-_GROUPS = f"SELECT id FROM observation_groups WHERE record_id IN ({_RECORDS})"
-_PURGE = (
-    "DELETE FROM search_docs WHERE kind IN ('message', 'observation', 'reflection', 'working_memory')"
-    " AND thread_id = ?1 AND doc_id NOT IN (SELECT o.id FROM observations o JOIN observation_groups g"
-    " ON g.id = o.group_id JOIN observational_memory r ON r.id = g.record_id"
-    " WHERE g.thread_id = ?1 AND r.scope = 'resource')",
-    f"DELETE FROM observations WHERE group_id IN ({_GROUPS})",
-    f"DELETE FROM observation_groups WHERE record_id IN ({_RECORDS})",
-    f"DELETE FROM leases WHERE record_id IN ({_RECORDS}) OR record_id = ?1",
-    "DELETE FROM observational_memory WHERE scope = 'thread' AND thread_id = ?1",
-    "DELETE FROM compaction_records WHERE thread_id = ?1",
-    "DELETE FROM working_memory WHERE scope = 'thread' AND owner_id = ?1",
-    "DELETE FROM task_messages WHERE message_id IN (SELECT id FROM messages WHERE thread_id = ?1)",
-    "DELETE FROM steps WHERE thread_id = ?1",
-    "DELETE FROM messages WHERE thread_id = ?1",
-    "DELETE FROM threads WHERE id = ?1 AND deleted_at IS NOT NULL",
-)
-
-
-def purge(db: Database, thread_id: str) -> None:
-    """Remove a deleted thread for good: its messages, its own log, what it cost. Raises `StoreError` where it is not
-    deleted. Tasks that were worked on in it stay; what a shared log says of it, too."""
-    if contents(db, thread_id).deleted_at is None:
-        raise StoreError("Only a deleted thread can be removed for good.")
-    for statement in _PURGE:
-        db.execute_sql(statement, (thread_id,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -10,6 +11,7 @@ from peewee import fn
 from sakti.core.types import Json, Thread
 from sakti.store.connection import Database
 from sakti.store.models import MessageRow, ThreadRow
+from sakti.store.text_registry import entering, leaving
 
 TITLE_LIMIT = 60
 HOLD = "hold_until"  # in a thread's metadata: pending tokens up to which nothing is observed by itself after an undo
@@ -17,10 +19,12 @@ HOLD_LIMITED = "hold_limited"  # … and whether requests take only the newest m
 
 
 def create(db: Database, thread: Thread) -> Thread:
+    """Store a new thread, and return it as it is stored: its title holds no secret."""
+    title = entering("threads", "title", thread.title)
     ThreadRow.insert(
         id=thread.id,
         resource_id=thread.resource_id,
-        title=thread.title,
+        title=title,
         title_pinned=int(thread.title_pinned),
         metadata=thread.metadata,
         parent_id=thread.parent_id,
@@ -28,7 +32,7 @@ def create(db: Database, thread: Thread) -> Thread:
         created_at=thread.created_at,
         updated_at=thread.updated_at,
     ).execute(db)
-    return thread
+    return dataclasses.replace(thread, title=title)
 
 
 _COLUMNS = "id", "resource_id", "title", "created_at", "updated_at", "title_pinned", "parent_id", "mode", "metadata"
@@ -55,12 +59,11 @@ def find(db: Database, resource_id: str, text: str) -> list[Thread]:
     return [t for (i,) in rows if (t := get(db, i)) is not None]
 
 
-def recent(db: Database, resource_id: str | None, limit: int = 50) -> list[Thread]:
-    """The newest threads of a workspace (of all where None) that hold at least one message."""
+def recent(db: Database, resource_id: str, limit: int = 50) -> list[Thread]:
+    """The newest threads of a workspace that hold at least one message."""
     newest = ThreadRow.updated_at.desc(), ThreadRow.pk.desc()
-    query = ThreadRow.select().where(ThreadRow.deleted_at.is_null()).order_by(*newest).limit(limit)
-    if resource_id is not None:
-        query = query.where(ThreadRow.resource_id == resource_id)
+    here = ThreadRow.deleted_at.is_null() & (ThreadRow.resource_id == resource_id)
+    query = ThreadRow.select().where(here).order_by(*newest).limit(limit)
     held = MessageRow.select(MessageRow.pk).where(MessageRow.thread_id == ThreadRow.id)
     return [from_row(r) for r in query.where(fn.EXISTS(held)).dicts().execute(db)]
 
@@ -89,7 +92,8 @@ def update_metadata(db: Database, thread_id: str, changes: Json) -> None:
     if row is None:
         return
     merged = {k: v for k, v in {**json.loads(row[0]), **changes}.items() if v is not None}
-    db.execute_sql("UPDATE threads SET metadata = ? WHERE id = ?", (json.dumps(merged, ensure_ascii=False), thread_id))
+    text = entering("threads", "metadata", json.dumps(merged, ensure_ascii=False))
+    db.execute_sql("UPDATE threads SET metadata = ? WHERE id = ?", (text, thread_id))
 
 
 def set_mode(db: Database, thread_id: str, mode: str) -> None:
@@ -122,5 +126,5 @@ def summaries(db: Database, resource_id: str, limit: int) -> list[tuple[Thread, 
             " ORDER BY message_index DESC LIMIT 1",
             (thread.id,),
         ).fetchone() or ("",)
-        out.append((thread, preview, count, tokens))
+        out.append((thread, leaving(preview), count, tokens))
     return out

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -70,31 +70,53 @@ async def check(store: Store) -> list[Finding]:
 
 async def mended(store: Store, finding: Finding) -> Finding:
     """What is to be said of a finding when it has been mended."""
-    if finding.name == "search":
-        pks = await store.read(maintenance.unindexed)
-        await each(store, pks, maintenance.index_messages)
-        return Finding("search", True, f"{len(pks)} messages were not searchable: added")
-    if finding.name == "memory":
-        wrong = await store.read(memory_integrity.check)
-        done = [await store.write(memory_integrity.mend, record, store.clock.now()) for record in wrong]
-        return Finding("memory", True, f"repaired: {'; '.join(filter(None, done))}")
-    if finding.name == "task counts":
-        stale = await store.read(checks.find_stale)
-        for resource_id in stale:
-            await each(store, await store.read(checks.task_ids, resource_id), graph.refresh)
-            await store.write(checks.tally, resource_id)
-        return Finding("task counts", True, f"{len(stale)} workspaces were out of step: counted again")
+    return await _MENDING[finding.name](store, finding)
+
+
+async def _add_messages(store: Store, _: Finding) -> Finding:
+    pks = await store.read(maintenance.unindexed)
+    await each(store, pks, maintenance.index_messages)
+    return Finding("search", True, f"{len(pks)} messages were not searchable: added")
+
+
+async def _mend_memory(store: Store, _: Finding) -> Finding:
+    wrong = await store.read(memory_integrity.check)
+    done = [await store.write(memory_integrity.mend, record, store.clock.now()) for record in wrong]
+    return Finding("memory", True, f"repaired: {'; '.join(filter(None, done))}")
+
+
+async def _count_tasks(store: Store, _: Finding) -> Finding:
+    stale = await store.read(checks.find_stale)
+    for resource_id in stale:
+        await each(store, await store.read(checks.task_ids, resource_id), graph.refresh)
+        await store.write(checks.tally, resource_id)
+    return Finding("task counts", True, f"{len(stale)} workspaces were out of step: counted again")
+
+
+async def _mend_task_index(store: Store, finding: Finding) -> Finding:
+    await store.write(index_upkeep.empty, finding.name)
+    await each(store, await store.read(maintenance.unindexed_tasks), maintenance.index_tasks)
+    return Finding(finding.name, True, f"was {finding.detail}; rebuilt")
+
+
+async def _mend_index(store: Store, finding: Finding) -> Finding:
     table = finding.name
-    if table == search_index.TASKS:
-        await store.write(index_upkeep.empty, table)
-        await each(store, await store.read(maintenance.unindexed_tasks), maintenance.index_tasks)
-        return Finding(table, True, f"was {finding.detail}; rebuilt")
     if await store.read(index_upkeep.strangers, table) or "damaged" in finding.detail or "others" in finding.detail:
         await rebuild(store, table)
         return Finding(table, True, f"was {finding.detail}; rebuilt")
     await _fill(store, table, await store.read(index_upkeep.missing, table))
     await _drop_replaced(store)
     return Finding(table, True, f"was {finding.detail}; filled")
+
+
+# What mends a finding of that name.
+_MENDING: dict[str, Callable[[Store, Finding], Awaitable[Finding]]] = {
+    "search": _add_messages,
+    "memory": _mend_memory,
+    "task counts": _count_tasks,
+    search_index.TASKS: _mend_task_index,
+    **dict.fromkeys(search_index.TABLES, _mend_index),
+}
 
 
 async def rebuild_index(store: Store) -> dict[str, int]:

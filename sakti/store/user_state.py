@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from sakti.store import leases
 from sakti.store.connection import Database
+from sakti.store.text_registry import entering
 
 HISTORY_KEPT = 5_000
 UNTOUCHED_MS = 24 * 3_600_000  # after this an owner's process id may belong to another program
@@ -20,13 +21,21 @@ def history(db: Database, resource_id: str, limit: int) -> list[str]:
     return [text for (text,) in reversed(rows)]
 
 
-def add_history(db: Database, resource_id: str, text: str, now: int) -> None:
-    """Remember a prompt; one that repeats the last is not kept twice."""
-    last = history(db, resource_id, 1)
-    if last == [text]:
+def add_history(db: Database, resource_id: str, text: str, now: int, thread_id: str | None = None) -> None:
+    """Remember a prompt and the thread in which it was typed; one that repeats the last is not kept twice."""
+    last = db.execute_sql(
+        "SELECT text, thread_id FROM prompt_history WHERE resource_id = ? ORDER BY pk DESC LIMIT 1", (resource_id,)
+    ).fetchone()
+    if last == (text, thread_id):
         return
+    if last and last[0] == text:
+        db.execute_sql(
+            "DELETE FROM prompt_history WHERE pk = (SELECT max(pk) FROM prompt_history WHERE resource_id = ?)",
+            (resource_id,),
+        )
     db.execute_sql(
-        "INSERT INTO prompt_history (resource_id, text, created_at) VALUES (?, ?, ?)", (resource_id, text, now)
+        "INSERT INTO prompt_history (resource_id, text, created_at, thread_id) VALUES (?, ?, ?, ?)",
+        (resource_id, entering("prompt_history", "text", text), now, thread_id),
     )
     db.execute_sql(
         "DELETE FROM prompt_history WHERE resource_id = ?1 AND pk <="
@@ -36,14 +45,30 @@ def add_history(db: Database, resource_id: str, text: str, now: int) -> None:
 
 
 def keep_unsent(
-    db: Database, resource_id: str, owner: str, draft: str, queued: Sequence[str], now: int, *, left: bool = False
+    db: Database,
+    resource_id: str,
+    owner: str,
+    draft: str,
+    queued: Sequence[str],
+    now: int,
+    *,
+    left: bool = False,
+    thread_id: str | None = None,
 ) -> None:
-    """What `owner`'s window holds that was not sent, in place of what it held before; `left`: the window closes."""
+    """What `owner`'s window holds that was not sent, in place of what it held before, and the thread that is open in
+    it; `left`: the window closes."""
     db.execute_sql("DELETE FROM unsent WHERE resource_id = ? AND owner = ?", (resource_id, owner))
     if draft.strip() or queued:
         db.execute_sql(
-            "INSERT INTO unsent (resource_id, owner, draft, queued, updated_at) VALUES (?, ?, ?, ?, ?)",
-            (resource_id, "" if left else owner, draft, json.dumps(list(queued)), now),
+            "INSERT INTO unsent (resource_id, owner, draft, queued, updated_at, thread_id) VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                resource_id,
+                "" if left else owner,
+                entering("unsent", "draft", draft),
+                json.dumps([entering("unsent", "queued", text) for text in queued]),
+                now,
+                thread_id,
+            ),
         )
 
 
@@ -51,14 +76,16 @@ def take_unsent(db: Database, resource_id: str, owner: str, now: int) -> tuple[s
     """What windows of this workspace that are gone had not sent: (draft, queued messages, oldest first). It is
     `owner`'s from now on."""
     rows = db.execute_sql(
-        "SELECT pk, owner, draft, queued, updated_at FROM unsent WHERE resource_id = ? ORDER BY pk", (resource_id,)
+        "SELECT pk, owner, draft, queued, updated_at, thread_id FROM unsent WHERE resource_id = ? ORDER BY pk",
+        (resource_id,),
     ).fetchall()
     gone = [r for r in rows if not r[1] or now - r[4] > UNTOUCHED_MS or not leases.alive(r[1])]
     for pk, *_ in gone:
         db.execute_sql("DELETE FROM unsent WHERE pk = ?", (pk,))
     draft = "\n\n".join(r[2] for r in gone if r[2].strip())
     queued: list[str] = [text for r in gone for text in json.loads(r[3])]
-    keep_unsent(db, resource_id, owner, draft, queued, now)
+    threads = {r[5] for r in gone}
+    keep_unsent(db, resource_id, owner, draft, queued, now, thread_id=threads.pop() if len(threads) == 1 else None)
     return draft, queued
 
 
@@ -71,7 +98,7 @@ def save_rule(db: Database, resource_id: str, rule: str, decision: str, now: int
     db.execute_sql(
         "INSERT INTO approval_rules (resource_id, rule, decision, created_at) VALUES (?, ?, ?, ?)"
         " ON CONFLICT (resource_id, rule) DO UPDATE SET decision = excluded.decision",
-        (resource_id, rule, decision, now),
+        (resource_id, entering("approval_rules", "rule", rule), decision, now),
     )
 
 
@@ -82,5 +109,5 @@ def ui_state(db: Database) -> dict[str, str]:
 def set_ui_state(db: Database, key: str, value: str) -> None:
     db.execute_sql(
         "INSERT INTO ui_state (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        (key, value),
+        (key, entering("ui_state", "value", value)),
     )

@@ -64,6 +64,8 @@ def _one(db: Database, actor: Actor, event: TaskEvent) -> Task | None:
         case "dep" if values["add"]:
             return task if edges.remove(db, task_id, values["on"], values["type"])[0] else None
         case "dep":
+            if not questions.is_known(db, values["on"]):
+                return None  # it was removed for good
             if questions.get(db, values["on"]) is not None:
                 refuse_cycle(db, task_id, values["on"], values["type"])
             return task if edges.add(db, task_id, values["on"], values["type"], actor.now) else None

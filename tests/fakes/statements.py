@@ -11,11 +11,18 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from sakti.store.connection import Connection
+import apsw
+
+import sakti
+from sakti.core.clock import SystemClock
+from sakti.store import migrate
+from sakti.store.connection import Connection, plain
 from sakti.store.database import Store
 
 _READS = re.compile(r"\s*(SELECT|WITH|INSERT|UPDATE|DELETE)\b", re.IGNORECASE)
@@ -38,7 +45,10 @@ class Plan:
         return [
             step
             for step, name in found
-            if name not in made and "VIRTUAL TABLE" not in step and not name.startswith(("(", "CONSTANT"))
+            if name not in made
+            and "VIRTUAL TABLE" not in step
+            and not name.startswith(("(", "CONSTANT"))
+            and "VALUES CLAUSE" not in step
         ]
 
 
@@ -58,16 +68,17 @@ async def captured(store: Store) -> AsyncIterator[Captured]:
     """What the writer and the reader of a store execute meanwhile."""
     out = Captured()
 
-    def listen(db: Connection, on: bool) -> None:
-        db.connection().exec_trace = out.take if on else None
+    def listen(db: Connection, trace: Any) -> Any:
+        connection = db.connection()
+        before, connection.exec_trace = connection.exec_trace, trace
+        return before
 
-    await store.write(listen, True)
-    await store.read(listen, True)
+    before = await store.write(listen, out.take), await store.read(listen, out.take)
     try:
         yield out
     finally:
-        await store.write(listen, False)
-        await store.read(listen, False)
+        await store.write(listen, before[0])
+        await store.read(listen, before[1])
 
 
 def explained(db: Connection, captured: Captured) -> list[Plan]:
@@ -86,3 +97,56 @@ def unlisted(plans: Sequence[Plan], allowed: dict[str, str]) -> list[str]:
         for plan in plans
         if plan.scans() and not any(part in plan.sql for part in allowed)
     ]
+
+
+# --- of the whole test run ----------------------------------------------------------------------------------
+
+_SAKTI = str(Path(sakti.__file__).parent)
+_TESTS = str(Path(__file__).parent.parent)
+_BETWEEN = ("connection.py", "database.py", "rows.py")  # of the store: what executes others' statements
+# They work on another schema; on what is left of a damaged file; look at memory for checks alone.
+_OUTSIDE = ("migrate.py", "recovery.py", "recovery_repairs.py", "memory_rows.py")
+
+
+@dataclass(slots=True)
+class Product:
+    """What functions of the package ask in this process, whichever test runs them; a test's own questions do not
+    count. `take` is a connection's trace; `fresh` are those that were not looked at yet: statement → (values, who)."""
+
+    known: set[str] = field(default_factory=set)
+    fresh: dict[str, tuple[Any, str]] = field(default_factory=dict)
+    _model: apsw.Connection | None = None
+
+    def take(self, _cursor: object, sql: str, values: Any) -> bool:
+        if sql not in self.known and _READS.match(sql) and (who := _asked_by()) is not None:
+            self.known.add(sql)
+            self.fresh[sql] = (values, who)
+        return True
+
+    def unlisted(self, allowed: dict[str, str]) -> list[str]:
+        """Of the fresh ones those that go through a table and that nothing allows, each with who asked."""
+        plans = [(Plan(sql, self._steps(sql, values)), who) for sql, (values, who) in self.fresh.items()]
+        self.fresh.clear()
+        return [f"{who}: {text}" for plan, who in plans for text in unlisted([plan], allowed)]
+
+    def _steps(self, sql: str, values: Any) -> tuple[str, ...]:
+        if self._model is None:
+            self._model = apsw.Connection(":memory:")
+            migrate.upgrade(plain(self._model), None, SystemClock())
+        try:
+            return tuple(str(row[3]) for row in self._model.execute(f"EXPLAIN QUERY PLAN {sql}", values))
+        except apsw.SQLError as e:
+            return (f"SCAN cannot be explained {e}",)
+
+
+def _asked_by() -> str | None:
+    """The function of the package that a statement is from; None where that is a test, or a migration."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        name, file = Path(frame.f_code.co_filename).name, frame.f_code.co_filename
+        if file.startswith(_TESTS) or name in _OUTSIDE:
+            return None
+        if file.startswith(_SAKTI) and name not in _BETWEEN:
+            return f"{name}:{frame.f_code.co_name}"
+        frame = frame.f_back
+    return None

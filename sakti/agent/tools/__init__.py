@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sakti.agent.tools.base import Tool
-from sakti.store.database import Store
+if TYPE_CHECKING:  # parts of this package are used where no tool is
+    from sakti.agent.tools.base import Tool
+    from sakti.store.database import Store
 
 
 def all_tools(store: Store, **of_session: Any) -> list[Tool]:
     """Every tool of a session; `of_session` goes to the memory tools (see `memory.make_tools`)."""
-    from sakti.agent.tools.files import edit, ls, read, write
+    from sakti.agent.tools.changing import apply_patch, edit, write
+    from sakti.agent.tools.files import ls, read
     from sakti.agent.tools.find import glob, grep
     from sakti.agent.tools.memory import make_tools
     from sakti.agent.tools.shell import bash, bash_output, kill
 
-    return [read, write, edit, ls, glob, grep, bash, bash_output, kill, *make_tools(store, **of_session)]
+    return [read, write, edit, apply_patch, ls, glob, grep, bash, bash_output, kill, *make_tools(store, **of_session)]

@@ -11,42 +11,41 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import typing
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pydantic
 
+from sakti.agent.permissions import Place, resolved
+from sakti.agent.tools import arguments as forms
+from sakti.agent.tools.seen import SeenFiles
 from sakti.core.clock import Clock
 from sakti.core.errors import ToolError
 from sakti.core.ids import Ids
 from sakti.core.resources import has_prompt, read_prompt
 from sakti.core.text import clean_surrogates, head_and_tail
-from sakti.core.types import Json, ToolSpec
+from sakti.core.types import ImagePart, Json, ToolSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the model is told, and what only the screen shows (`details`: diff, exit code, …)."""
+    """What the model is told, the images that go with it, and what only the screen shows (`details`: diff, exit code,
+    …; `characters`: how long the content was before it was cut)."""
 
     content: str
     is_error: bool = False
     details: Json = field(default_factory=dict[str, Any])
-
-
-@dataclass(frozen=True, slots=True)
-class FileSeen:
-    """A file as the model last saw it."""
-
-    mtime_ns: int
-    size: int
+    images: tuple[ImagePart, ...] = ()
 
 
 @dataclass(slots=True)
 class Workbench:
-    """What the tools of one session share: where they work, what was read, what runs in the background."""
+    """What the tools of one session share: where they work, what was read, what runs in the background. `secret` says
+    why the content of a file is nobody's to see, empty where it may be read."""
 
     workspace: Path
     cwd: Path
@@ -56,12 +55,18 @@ class Workbench:
     env: Mapping[str, str]
     output_bytes: int = 30_000
     bash_timeout: int = 120
-    seen: dict[Path, FileSeen] = field(default_factory=dict[Path, FileSeen])
+    own: tuple[Path, ...] = ()
+    files: SeenFiles = field(default_factory=SeenFiles)
     background: dict[str, Any] = field(default_factory=dict[str, Any])
+    started: int = 0  # commands that ever went to the background: no number is given twice
 
     def resolve(self, path: str) -> Path:
-        """`path` against the current folder, with symlinks and `..` followed."""
-        return Path(os.path.realpath(self.cwd / Path(path).expanduser()))
+        """`path` against the current folder, with symlinks and `..` followed; raises nothing."""
+        return resolved(self.cwd, path)
+
+    def place(self) -> Place:
+        """Where calls act, as they are judged."""
+        return Place(self.workspace, self.cwd, self.own, self.output_folder)
 
     def show(self, path: Path) -> str:
         """`path` as people write it: relative to the workspace where it is inside."""
@@ -70,36 +75,44 @@ class Workbench:
         except ValueError:
             return str(path)
 
-    def saw(self, path: Path) -> None:
-        stat = path.stat()
-        self.seen[path] = FileSeen(stat.st_mtime_ns, stat.st_size)
+    def saw(self, path: Path, data: bytes | None = None) -> None:
+        """The model knows what is in the file; `data` is its content where the caller has it at hand."""
+        self.files.saw(path, data)
 
-    def check_unchanged(self, path: Path) -> None:
-        """Raises `ToolError` where the file was never read here or is not as it was then."""
-        seen = self.seen.get(path)
-        if seen is None:
-            raise ToolError(f"{self.show(path)} has not been read yet. Read it, then change it.")
-        stat = path.stat()
-        if (stat.st_mtime_ns, stat.st_size) != (seen.mtime_ns, seen.size):
-            raise ToolError(f"{self.show(path)} has changed since it was read. Read it again, then change it.")
+    def check_unchanged(self, path: Path, *, whole: bool = False) -> None:
+        """Raises `ToolError` where the model does not know what is in the file: it was never read or written here, or
+        is not as it was then. `whole` is for what replaces all of it."""
+        match self.files.state(path, whole=whole):
+            case "unknown":
+                raise ToolError(f"{self.show(path)} has not been read yet. Read it, then change it.")
+            case "changed":
+                raise ToolError(f"{self.show(path)} has changed since it was read. Read it again, then change it.")
+            case _:
+                pass
 
     def keep_whole(self, text: str, call_id: str) -> Path:
         """Write a long output where the model can read on; returns the file."""
         self.output_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = self.output_folder / f"{call_id[-12:]}-{self.ids.new()[-8:]}.txt"
+        path = self.output_folder / self.output_name(call_id)
         with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w", encoding="utf-8") as f:
             f.write(clean_surrogates(text))
         return path
+
+    def output_name(self, call_id: str) -> str:
+        """A file name of its own; what a model calls its call is no path."""
+        return f"{re.sub(r'[^0-9A-Za-z_-]', '', call_id)[-12:]}-{self.ids.new()[-8:]}.txt"
 
     def bounded(self, outcome: Outcome, call_id: str) -> Outcome:
         """`outcome` with at most `output_bytes` for the model; the whole is kept in a file."""
         content = clean_surrogates(outcome.content)
         if len(content) <= self.output_bytes:
-            return Outcome(content, outcome.is_error, outcome.details)
+            return replace(outcome, content=content)
+        size = max(len(content), outcome.details.get("characters", 0))
         path = outcome.details.get("output_file") or str(self.keep_whole(content, call_id))
         short, _ = head_and_tail(content, self.output_bytes - 200)
-        note = f"\n[The whole output of {len(content)} characters is in {path}; read it with offset and limit.]"
-        return Outcome(short + note, outcome.is_error, {**outcome.details, "output_file": str(path)})
+        what = "The beginning of the output" if outcome.details.get("cut") else "The whole output"
+        note = f"\n[{what} of {size:,} characters is in {path}: read it with offset and limit, or grep it.]"
+        return replace(outcome, content=short + note, details={**outcome.details, "output_file": str(path)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,16 +141,19 @@ class Tool:
 
     def spec(self) -> ToolSpec:
         schema = self.arguments.model_json_schema()
-        return ToolSpec(self.name, self.description, _plain_schema(schema))
+        return ToolSpec(self.name, self.description, _plain_schema(schema, schema.get("$defs", {})))
 
     async def __call__(self, run: ToolRun, arguments: Json) -> Outcome:
         """Validate and run. Raises `ToolError` with a sentence for the model where the arguments do not fit and the
         tool has no answer of its own to that."""
+        if forms.known(self.name):
+            arguments = forms.repaired(self.name, arguments, run.bench.cwd)
         try:
             checked = self.arguments.model_validate(arguments)
         except pydantic.ValidationError as e:
             problems = "; ".join(f"{'.'.join(str(p) for p in x['loc'])}: {x['msg']}" for x in e.errors())
-            sentence = f"{self.name} was called with wrong arguments: {problems}."
+            taken = ", ".join(n if f.is_required() else f"{n}?" for n, f in self.arguments.model_fields.items())
+            sentence = f"{self.name} was called with wrong arguments: {problems}. It takes {taken}."
             if self.refuse is not None:
                 return self.refuse(sentence)
             raise ToolError(sentence) from e
@@ -174,15 +190,24 @@ def tool(
     return make
 
 
-def _plain_schema(schema: Any) -> Any:
-    """A pydantic schema without titles, which only cost tokens."""
-    if isinstance(schema, dict):
-        table = typing.cast("dict[str, Any]", schema)
-        return {
-            k: ({n: _plain_schema(s) for n, s in v.items()} if k == "properties" else _plain_schema(v))
-            for k, v in table.items()
-            if k != "title"
-        }
+def _plain_schema(schema: Any, shared: Mapping[str, Any]) -> Any:
+    """A pydantic schema as every server and grammar takes it: nothing shared (`$ref`), no choice with null (a field
+    that may be left out needs none), no titles, which only cost tokens."""
     if isinstance(schema, list):
-        return [_plain_schema(v) for v in typing.cast("list[Any]", schema)]
-    return schema
+        return [_plain_schema(v, shared) for v in typing.cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    table = typing.cast("dict[str, Any]", schema)
+    if "$ref" in table:
+        here = {k: v for k, v in table.items() if k != "$ref"}
+        whole = shared[table["$ref"].rpartition("/")[2]]  # its description is for who reads the code
+        table = {k: v for k, v in whole.items() if k != "description"} | here
+    if "anyOf" in table:
+        some = [each for each in table["anyOf"] if each.get("type") != "null"]
+        if len(some) == 1:
+            table = {k: v for k, v in table.items() if k not in ("anyOf", "default")} | some[0]
+    return {
+        k: ({n: _plain_schema(s, shared) for n, s in v.items()} if k == "properties" else _plain_schema(v, shared))
+        for k, v in table.items()
+        if k not in ("title", "$defs")
+    }

@@ -1,4 +1,4 @@
-"""read, write, edit, ls: files as the model sees and changes them."""
+"""read and ls: files and folders as the model sees them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,27 @@ import asyncio
 import difflib
 import os
 import stat
-import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import pydantic
 
+from sakti.agent.permissions import secret_reason
+from sakti.agent.tools import pictures, textfile
 from sakti.agent.tools.base import Outcome, ToolRun, Workbench, tool
+from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
 
-MAX_FILE_BYTES = 20_000_000
+MAX_FILE_BYTES = 20_000_000  # of a file that is held in memory; larger ones are read line by line
 MAX_LINE = 2_000
+MAX_ENTRIES = 1_000
+ROOM_FOR_NOTE = 300  # characters that stay free for what is said about the rest
 
 
-def _regular(bench: Workbench, path: str) -> Path:
+def regular(bench: Workbench, path: str) -> Path:
+    """The file that a path means. Raises `ToolError` for what is no regular file."""
     found = bench.resolve(path)
     try:
         mode = found.stat().st_mode
@@ -43,180 +50,107 @@ def _near_names(path: Path) -> str:
     return f" Near it: {', '.join(names)}." if names else ""
 
 
-def read_text(path: Path) -> str:
-    """The file's text; raises `ToolError` for binary or over-large files."""
-    if path.stat().st_size > MAX_FILE_BYTES:
-        raise ToolError(f"{path.name} has {path.stat().st_size:,} bytes, too many to read; use grep or bash.")
+def read_file(path: Path) -> tuple[bytes, FileText]:
+    """The file's bytes and text; raises `ToolError` for binary or over-large files."""
+    size = path.stat().st_size
+    if size > MAX_FILE_BYTES:
+        raise ToolError(f"{path.name} has {size:,} bytes, too many to hold at once; use grep or bash.")
     data = path.read_bytes()
-    if b"\0" in data[:8192]:
+    found = textfile.decode(data)
+    if found is None:
         raise ToolError(f"{path.name} is a binary file of {len(data):,} bytes.")
-    return data.decode("utf-8", "replace")
+    return data, found
 
 
 @tool(read_only=True)
 async def read(
     run: ToolRun,
     path: Annotated[str, "file, relative to the current folder or absolute"],
-    offset: Annotated[int, pydantic.Field(ge=1), "first line, counted from 1"] = 1,
-    limit: Annotated[int, pydantic.Field(ge=1), "how many lines"] = 2000,
+    offset: Annotated[int, pydantic.Field(ge=1), "first line (of a PDF: page), counted from 1"] = 1,
+    limit: Annotated[int | None, pydantic.Field(ge=1), "how many lines; 2000 where none are given"] = None,
 ) -> Outcome:
-    """Read a text file. Lines come numbered; the numbers are not part of the file."""
-    found = _regular(run.bench, path)
-    text = await asyncio.to_thread(read_text, found)
-    run.bench.saw(found)
-    lines = text.splitlines()
-    if not lines:
-        return Outcome(f"{run.bench.show(found)} is empty.", details={"path": run.bench.show(found), "lines": "0"})
-    if offset > len(lines):
-        raise ToolError(f"{path} has {len(lines)} lines; line {offset} is behind its end.")
-    chosen = lines[offset - 1 : offset - 1 + limit]
-    width = len(str(offset + len(chosen) - 1))
-    body = "\n".join(
-        f"{n:>{width}}\t{line if len(line) <= MAX_LINE else line[:MAX_LINE] + ' […]'}"
-        for n, line in enumerate(chosen, offset)
-    )
-    last = offset + len(chosen) - 1
-    rest = f"\n[{len(lines) - last} more lines, from line {last + 1}]" if last < len(lines) else ""
-    return Outcome(body + rest, details={"path": run.bench.show(found), "lines": f"{offset}-{last}"})
-
-
-@tool()
-async def write(
-    run: ToolRun,
-    path: Annotated[str, "file to create or replace"],
-    content: Annotated[str, "the whole new content"],
-) -> Outcome:
-    """Create a file, or replace one that was read before, with the given content."""
-    found = run.bench.resolve(path)
-    before = ""
-    if found.exists():
-        _regular(run.bench, path)
-        run.bench.check_unchanged(found)
-        before = await asyncio.to_thread(read_text, found)
-    await asyncio.to_thread(replace_file, found, content)
-    run.bench.saw(found)
+    """Read a text file, an image, or pages of a PDF."""
+    if run.bench.resolve(path).is_dir():
+        return await ls(run, {"path": path})
+    found = regular(run.bench, path)
     name = run.bench.show(found)
-    what = "replaced" if before else "created"
-    return Outcome(f"{name} {what}: {len(content.splitlines())} lines.", details=_diff_details(name, before, content))
+    with await asyncio.to_thread(found.open, "rb") as file:
+        head = file.read(textfile.HEAD)
+    if (kind := pictures.kind(head)) is not None:
+        return await pictures.show(found, name, kind, offset, limit)
+    if await asyncio.to_thread(lambda: found.stat().st_size) > MAX_FILE_BYTES:
+        return await asyncio.to_thread(_read_large, run.bench, found, head, offset, limit or 2000)
+    data, text = await asyncio.to_thread(read_file, found)
+    await asyncio.to_thread(run.bench.saw, found, data)
+    bodies = [line.body for line in textfile.lines(text.text)]
+    if not bodies:
+        return Outcome(f"{name} is empty.", details={"path": name, "lines": "0"})
+    if offset > len(bodies):
+        raise ToolError(f"{path} has {len(bodies)} lines; line {offset} is behind its end.")
+    wanted = bodies[offset - 1 : offset - 1 + (limit or 2000)]
+    rows = _rows(wanted, offset, len(str(offset + len(wanted) - 1)), run.bench.output_bytes - ROOM_FOR_NOTE)
+    last = offset + len(rows) - 1
+    left = len(bodies) - last
+    more = f"\n[{left} more line{'s' * (left > 1)} of {len(bodies)}: read on with offset={last + 1}.]" if left else ""
+    return Outcome("\n".join(rows) + more + _written(text), details={"path": name, "lines": f"{offset}-{last}"})
 
 
-class Edit(pydantic.BaseModel):
-    """One replacement."""
-
-    model_config = pydantic.ConfigDict(extra="forbid")
-    old: Annotated[str, pydantic.Field(description="text that stands in the file, exactly, without line numbers")]
-    new: Annotated[str, pydantic.Field(description="text to put there")]
-    all: Annotated[bool, pydantic.Field(description="replace every occurrence, not only a unique one")] = False
-
-
-@tool()
-async def edit(
-    run: ToolRun,
-    path: Annotated[str, "file that was read before"],
-    edits: Annotated[list[Edit], "replacements, made in order; either all are made or none"],
-) -> Outcome:
-    """Change parts of a file by exact replacement. `old` must occur exactly once, unless `all` is set."""
-    found = _regular(run.bench, path)
-    run.bench.check_unchanged(found)
-    before = await asyncio.to_thread(read_text, found)
-    after = apply_edits(before, edits, run.bench.show(found))
-    await asyncio.to_thread(replace_file, found, after)
-    run.bench.saw(found)
-    name = run.bench.show(found)
-    details = _diff_details(name, before, after)
-    return Outcome(f"{name} changed (+{details['added']} −{details['removed']} lines).", details=details)
+def _written(text: FileText) -> str:
+    """How the file is written, where that is not the usual."""
+    what = [] if text.encoding == "utf-8" else [text.encoding]
+    end = textfile.usual_end(textfile.lines(text.text))
+    what += [{"\r\n": "CRLF line ends", "\r": "CR line ends"}[end]] if end != "\n" else []
+    return f"\n[Written with {' and '.join(what)}, which edit and write keep.]" if what else ""
 
 
-def apply_edits(text: str, edits: list[Edit], name: str) -> str:
-    """`text` after all `edits`; raises `ToolError` naming the first that does not fit, with the nearest match."""
-    if not edits:
-        raise ToolError("edit needs at least one replacement.")
-    for number, change in enumerate(edits, 1):
-        which = f"Edit {number} of {len(edits)}: " if len(edits) > 1 else ""
-        if change.old == change.new:
-            raise ToolError(f"{which}old and new are the same; nothing was changed.")
-        if not change.old:
-            raise ToolError(f"{which}old is empty; say which text is to be replaced.")
-        count = text.count(change.old)
-        if count == 0:
-            raise ToolError(f"{which}that text is not in {name}; nothing was changed.{_nearest(text, change.old)}")
-        if count > 1 and not change.all:
-            raise ToolError(
-                f"{which}that text occurs {count} times in {name}; nothing was changed. "
-                "Give more lines round it, or set all."
-            )
-        text = text.replace(change.old, change.new)
-    return text
+def _rows(bodies: Iterable[str], first: int, width: int, room: int) -> list[str]:
+    """Numbered lines, as many whole ones as `room` characters hold, one at least."""
+    out: list[str] = []
+    for n, body in enumerate(bodies, first):
+        cut = f" [… {len(body) - MAX_LINE:,} more characters]" if len(body) > MAX_LINE else ""
+        row = f"{n:>{width}}\t{body[:MAX_LINE]}{cut}"
+        room -= len(row) + 1
+        if room < 0 and out:
+            break
+        out.append(row)
+    return out
 
 
-def _nearest(text: str, wanted: str) -> str:
-    """Where something like `wanted` stands, for the error message."""
-    lines, size = text.splitlines(), max(1, len(wanted.splitlines()))
-    first = next((line.strip() for line in wanted.splitlines() if line.strip()), "")
-    if not first:
-        return ""
-    starts = difflib.get_close_matches(first, [line.strip() for line in lines], 1, 0.6)
-    if not starts:
-        return ""
-    at = next(i for i, line in enumerate(lines) if line.strip() == starts[0])
-    shown = "\n".join(lines[at : at + size])
-    return f" The nearest, at line {at + 1}, is:\n{shown[:2000]}"
+def _read_large(bench: Workbench, path: Path, head: bytes, offset: int, limit: int) -> Outcome:
+    """Lines of a file that is not held in memory: how many it has is not known."""
+    if b"\0" in head:
+        raise ToolError(f"{path.name} is a binary file of {path.stat().st_size:,} bytes.")
+    with path.open("rb") as file:
+        wanted = _lines(file, offset, limit + 1)
+        rows = _rows(wanted, offset, len(str(offset + limit)), bench.output_bytes - ROOM_FOR_NOTE)
+    if not rows:
+        raise ToolError(f"{path.name} has fewer than {offset} lines.")
+    name, last = bench.show(path), offset + min(len(rows), limit) - 1
+    more = f"\n[More lines follow: read on with offset={last + 1}.]" if len(rows) > limit or next(wanted, None) else ""
+    return Outcome("\n".join(rows[:limit]) + more, details={"path": name, "lines": f"{offset}-{last}"})
 
 
-def replace_file(path: Path, content: str) -> None:
-    """Write beside the file and rename over it, so that a crash leaves the old or the new one, whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o666 & ~_umask()
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape", newline="") as f:
-            f.write(content)
-        Path(temporary).chmod(mode)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+def _lines(file: BinaryIO, offset: int, limit: int) -> Iterator[str]:
+    """Lines from the `offset`-th on, of each no more than is shown and one piece."""
+    number = 1
+    while number < offset + limit and not file.closed:
+        line = file.readline(MAX_LINE * 4)
+        if not line:
+            return
+        rest = line
+        while rest and not rest.endswith(b"\n"):
+            rest = file.readline(1 << 20)
+        if number >= offset:
+            yield line.decode("utf-8", "replace").rstrip("\r\n")
+        number += 1
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def unified_diff(name: str, before: str, after: str) -> str:
-    return "\n".join(
-        line.rstrip("\n")
-        for line in difflib.unified_diff(
-            before.splitlines(), after.splitlines(), f"a/{name}", f"b/{name}", lineterm="", n=3
-        )
-    )
-
-
-def _diff_details(name: str, before: str, after: str) -> dict[str, object]:
-    diff = unified_diff(name, before, after)
-    body = diff.splitlines()[2:]
-    return {
-        "path": name,
-        "diff": diff,
-        "added": sum(line.startswith("+") for line in body),
-        "removed": sum(line.startswith("-") for line in body),
-    }
-
-
-def preview_diff(bench: Workbench, name: str, arguments: dict[str, object]) -> str:
-    """The diff that a write or edit call would make, for the approval; empty where it cannot be made."""
-    try:
-        path = bench.resolve(str(arguments["path"]))
-        before = read_text(path) if path.is_file() else ""
-        if name == "write":
-            after = str(arguments["content"])
-        else:
-            edits = pydantic.TypeAdapter(list[Edit]).validate_python(arguments["edits"])
-            after = apply_edits(before, edits, bench.show(path))
-        return unified_diff(bench.show(path), before, after)
-    except (ToolError, KeyError, OSError, pydantic.ValidationError):
-        return ""
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    name: str
+    folder: bool
+    row: str
+    secret: bool
 
 
 @tool(read_only=True)
@@ -224,14 +158,36 @@ async def ls(run: ToolRun, path: Annotated[str, "folder"] = ".") -> Outcome:
     """List a folder: folders end with a slash, files show their size in bytes."""
     found = run.bench.resolve(path)
     if not found.is_dir():
+        if found.exists():
+            raise ToolError(f"{path} is a file, not a folder; use read.")
         raise ToolError(f"{path} is not a folder.")
-    rows: list[str] = []
-    for entry in sorted(os.scandir(found), key=lambda e: (not e.is_dir(follow_symlinks=False), e.name)):
-        if entry.is_dir(follow_symlinks=False):
-            rows.append(f"{entry.name}/")
-        elif entry.is_symlink():
-            rows.append(f"{entry.name} -> {Path(entry.path).readlink()}")
-        else:
-            rows.append(f"{entry.name}  {entry.stat(follow_symlinks=False).st_size}")
+    entries = sorted(await asyncio.to_thread(_entries, run.bench, found), key=lambda e: (not e.folder, e.name))
+    rows = [e.row for e in entries if not e.secret]
+    secret = [e.name for e in entries if e.secret]
+    more = [f"[{len(rows) - MAX_ENTRIES} more; use glob with a pattern]"] if len(rows) > MAX_ENTRIES else []
+    hidden = [not_shown(secret)] if secret else []
     name = run.bench.show(found)
-    return Outcome("\n".join(rows) or f"{name} is empty.", details={"path": name, "entries": len(rows)})
+    text = "\n".join([*rows[:MAX_ENTRIES], *more, *hidden])
+    return Outcome(text or f"{name} is empty.", details={"path": name, "entries": len(rows)})
+
+
+def _entries(bench: Workbench, folder: Path) -> list[_Entry]:
+    place = bench.place()
+    out: list[_Entry] = []
+    with os.scandir(folder) as found:
+        for entry in found:
+            secret = bool(secret_reason(place.resolve(entry.path), place) or secret_reason(Path(entry.path), place))
+            is_folder = entry.is_dir(follow_symlinks=False)
+            try:
+                size = "" if is_folder else f"  {entry.stat(follow_symlinks=False).st_size}"
+                row = f"{entry.name} -> {Path(entry.path).readlink()}" if entry.is_symlink() else f"{entry.name}{size}"
+            except OSError:  # gone meanwhile
+                continue
+            out.append(_Entry(entry.name, is_folder, f"{entry.name}/" if is_folder else row, secret))
+    return out
+
+
+def not_shown(secret: list[str]) -> str:
+    """A line that names what was left out because nobody may read it."""
+    names = ", ".join(secret[:5]) + (f" and {len(secret) - 5} more" if len(secret) > 5 else "")
+    return f"[Left out, as what is in them is secret: {names}]"

@@ -3,153 +3,285 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import pathspec
 import pydantic
 
+from sakti.agent.permissions import secret_reason
+from sakti.agent.tools import child
 from sakti.agent.tools.base import Outcome, ToolRun, tool
+from sakti.agent.tools.files import not_shown
+from sakti.agent.tools.walk import Listing, listing
 from sakti.core.errors import ToolError
-from sakti.core.programs import find_program
 
 MAX_RESULTS = 200
-MAX_LINE = 300
-SKIPPED = frozenset({".git", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache"})
+MAX_LINE = 500  # bytes of a line that are shown
+SECONDS = 20.0  # for one search
+ARGUMENTS = 100_000  # bytes of file names in one command
+
+_LOOK = re.compile(r"(?<!\\)(?:\\\\)*\(\?<?[=!]")
+_BACK = re.compile(r"(?<!\\)(?:\\\\)*\\(?:[1-9]|k<)")
+_BINARY = re.compile(rb"(.*): binary file matches \(found")
 
 
 @tool(read_only=True)
 async def glob(
     run: ToolRun,
-    pattern: Annotated[str, "such as src/**/*.py or *.toml"],
+    pattern: Annotated[str, "such as src/**/*.py, *.{ts,tsx}; without a slash it is a name at any depth"],
     path: Annotated[str, "folder to look in"] = ".",
 ) -> Outcome:
-    """Find files by name, newest first. What .gitignore names is left out."""
+    """Find files by name, newest first."""
     root = _folder(run, path)
-    spec = pathspec.GitIgnoreSpec.from_lines([pattern])
-    found = await asyncio.to_thread(lambda: [p for p in files(root) if spec.match_file(p.relative_to(root).as_posix())])
-    found.sort(key=lambda p: -_mtime(p))
-    names = [run.bench.show(p) for p in found[:MAX_RESULTS]]
-    more = f"\n[{len(found) - MAX_RESULTS} more]" if len(found) > MAX_RESULTS else ""
-    return Outcome("\n".join(names) + more if names else "No file matches.", details={"matches": len(found)})
+    found = await listing(root, run.bench.place(), seconds=SECONDS)
+    fits = matcher(pattern, root)
+    names = await asyncio.to_thread(lambda: sorted(filter(fits, found.paths), key=lambda p: -_mtime(root / p)))
+    secret = [p for p in found.secret if fits(p)]
+    rows = [run.bench.show(root / p) for p in names[:MAX_RESULTS]] or ["No file matches."]
+    rows += [f"[{len(names) - MAX_RESULTS} more; narrow the pattern]"] if len(names) > MAX_RESULTS else []
+    return Outcome("\n".join([*rows, *_notes(found, secret)]), details={"matches": len(names)})
+
+
+def _notes(found: Listing, secret: list[str]) -> list[str]:
+    late = [] if found.complete else [f"[Stopped after {SECONDS:.0f} s: not every folder was looked into]"]
+    return [*late, *([not_shown(secret)] if secret else [])]
+
+
+@dataclass(slots=True)
+class Search:
+    """What is looked for, and what was found so far."""
+
+    pattern: str
+    ignore_case: bool
+    literal: bool
+    context: int
+    files_only: bool
+    limit: int
+    rows: list[str] = field(default_factory=list[str])
+    matches: int = 0
+    more: bool = False
+    skipped: list[str] = field(default_factory=list[str])
+
+    @property
+    def multiline(self) -> bool:
+        return not self.literal and r"\n" in self.pattern.replace(r"\\", "")
 
 
 @tool(read_only=True)
 async def grep(
     run: ToolRun,
-    pattern: Annotated[str, "regular expression"],
+    pattern: Annotated[str, "regular expression (Rust syntax: no look-around, no backreferences)"],
     path: Annotated[str, "file or folder to search"] = ".",
-    include: Annotated[str | None, "only files whose name matches this, such as *.py"] = None,
+    include: Annotated[str | None, "only these files, such as *.py, src/**/*.{ts,tsx} or !*.min.js"] = None,
     ignore_case: bool = False,
+    literal: Annotated[bool, "the pattern is plain text"] = False,
     context: Annotated[int, pydantic.Field(ge=0, le=10), "lines shown round each match"] = 0,
+    files_only: Annotated[bool, "only the files, each with its number of matching lines"] = False,
+    limit: Annotated[int, pydantic.Field(ge=1, le=1000), "matches shown"] = MAX_RESULTS,
 ) -> Outcome:
-    """Search file contents. Each result is file:line:text; what .gitignore names is left out."""
-    try:
-        re.compile(pattern)
-    except re.error as e:
-        raise ToolError(f"{pattern!r} is not a regular expression: {e}.") from e
+    """Search file contents."""
     root = run.bench.resolve(path)
-    if not root.exists():
-        raise ToolError(f"There is no {path}.")
-    if program := find_program("rg", run.bench.workspace, run.bench.env.get("PATH")):
-        lines, total = await _ripgrep(program, run, root, pattern, include, ignore_case, context)
+    search = Search(pattern, ignore_case, literal, context, files_only, limit)
+    deadline = asyncio.get_running_loop().time() + SECONDS
+    place = run.bench.place()
+    if root.is_dir():
+        found = await listing(root, place, seconds=SECONDS)
+        base, fits = root, matcher(include, root) if include else None
+        names = await asyncio.to_thread(lambda: [p for p in found.paths if fits is None or fits(p)])
+        secret = [p for p in found.secret if fits is None or fits(p)]
+    elif root.is_file():
+        found, base, names, secret = Listing(), root.parent, [root.name], list[str]()
+        if reason := secret_reason(root, place):
+            raise ToolError(f"{path} cannot be searched: {reason}.")
     else:
-        lines, total = await asyncio.to_thread(_scan, run, root, pattern, include, ignore_case, context)
-    more = f"\n[{total - MAX_RESULTS} more matches; narrow the pattern or the path]" if total > MAX_RESULTS else ""
-    return Outcome("\n".join(lines) + more if lines else "No match.", details={"matches": total})
-
-
-async def _ripgrep(
-    program: str, run: ToolRun, root: Path, pattern: str, include: str | None, ignore_case: bool, context: int
-) -> tuple[list[str], int]:
-    arguments = [
-        program,
-        "--no-config",
-        "--no-heading",
-        "--with-filename",
-        "--line-number",
-        "--color=never",
-        "--sort=path",
-        "--hidden",
-        "--glob=!.git",
-        f"--context={context}",
-        "--max-columns=2000",
-    ]
-    arguments += ["--ignore-case"] if ignore_case else []
-    arguments += [f"--glob={include}"] if include else []
-    process = await asyncio.create_subprocess_exec(
-        *arguments,
-        "--regexp",
-        pattern,
-        "--",
-        str(root),
-        cwd=run.bench.workspace,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        limit=1 << 20,
-    )
-    out, err = await process.communicate()
-    if process.returncode == 2 and not out:
-        raise ToolError(f"grep failed: {err.decode('utf-8', 'replace').strip()}")
-    rows = out.decode("utf-8", "replace").splitlines()
-    prefix = f"{run.bench.workspace}/"
-    matches = [r for r in rows if r != "--"]
-    shown = [r.removeprefix(prefix)[: MAX_LINE + 200] for r in rows[:MAX_RESULTS]]
-    return shown, len(matches) if context == 0 else max(len(shown), 1)
-
-
-def _scan(
-    run: ToolRun, root: Path, pattern: str, include: str | None, ignore_case: bool, context: int
-) -> tuple[list[str], int]:
-    expression = re.compile(pattern, re.IGNORECASE if ignore_case else 0)
-    wanted = pathspec.GitIgnoreSpec.from_lines([include]) if include else None
-    shown: list[str] = []
-    total = 0
-    for path in sorted(files(root)) if root.is_dir() else [root]:
-        if wanted and not wanted.match_file(path.name):
-            continue
-        try:
-            data = path.read_bytes() if path.stat().st_size <= 5_000_000 else b"\0"
-        except OSError:
-            continue
-        if b"\0" in data[:8192]:
-            continue
-        lines = data.decode("utf-8", "replace").splitlines()
-        hits = [i for i, line in enumerate(lines) if expression.search(line)]
-        total += len(hits)
-        name = run.bench.show(path)
-        for i in sorted({j for h in hits for j in range(h - context, h + context + 1) if 0 <= j < len(lines)}):
-            if len(shown) >= MAX_RESULTS:
+        raise ToolError(f"There is no {path}." if not root.exists() else f"{path} is not a regular file.")
+    show = _shower(run, base)
+    timed_out = False
+    async with contextlib.aclosing(_output(search, base, names, deadline)) as rows:
+        async for row in rows:
+            if row is None:
+                timed_out = True
+            elif not _take(search, row, show):
                 break
-            sign = ":" if i in hits else "-"
-            shown.append(f"{name}{sign}{i + 1}{sign}{lines[i][:MAX_LINE]}")
-    return shown, total
+    return _told(search, show, found, secret, timed_out)
 
 
-def files(root: Path) -> Iterator[Path]:
-    """Every file below `root` that no .gitignore on the way names, without following links out of it."""
-    specs: list[tuple[Path, pathspec.GitIgnoreSpec]] = []
-    for folder, names, filenames in os.walk(root):
-        here = Path(folder)
-        specs = [(base, spec) for base, spec in specs if here.is_relative_to(base)]
-        ignore = here / ".gitignore"
-        if ".gitignore" in filenames and ignore.is_file():
-            specs.append((here, pathspec.GitIgnoreSpec.from_lines(ignore.read_text("utf-8", "replace").splitlines())))
-
-        names[:] = sorted(n for n in names if n not in SKIPPED and not _ignored(specs, here / n, folder=True))
-        for name in sorted(filenames):
-            path = here / name
-            if not _ignored(specs, path) and path.is_file():
-                yield path
+def _shower(run: ToolRun, base: Path) -> Callable[[str], str]:
+    prefix = run.bench.show(base)
+    return lambda name: name if prefix == "." else f"{prefix.rstrip('/')}/{name}"
 
 
-def _ignored(specs: list[tuple[Path, pathspec.GitIgnoreSpec]], path: Path, *, folder: bool = False) -> bool:
-    end = "/" if folder else ""
-    return any(spec.match_file(path.relative_to(base).as_posix() + end) for base, spec in specs)
+def _take(search: Search, row: bytes, show: Callable[[str], str]) -> bool:
+    """Add one row of output; False where there are enough."""
+    name, separator, rest = row.partition(b"\0")
+    if not separator:
+        if found := _BINARY.match(row):
+            search.skipped.append(f"{show(_name(found[1]))} (binary, it matches)")
+        return True
+    if search.files_only:
+        number, sign, text = rest.rstrip(b"\r"), b":", b""
+    else:
+        numbered = re.match(rb"(\d+)([:-])", rest)
+        if numbered is None:
+            return True
+        number, sign, text = numbered[1], numbered[2], rest[numbered.end() :]
+    if sign == b":":
+        if search.matches >= search.limit:
+            search.more = True
+            return False
+        search.matches += 1
+    mark = sign.decode()
+    shown = text.rstrip(b"\r").decode("utf-8", "surrogateescape")
+    if not shown.isascii() and any("\udc80" <= c <= "\udcff" for c in shown):
+        shown = text.rstrip(b"\r").decode("latin-1")
+    line = f"{show(_name(name))}{mark}{number.decode()}"
+    search.rows.append(line if search.files_only else f"{line}{mark}{shown}")
+    return True
+
+
+def _name(name: bytes) -> str:
+    text = os.fsdecode(name)
+    return text.removeprefix("./")
+
+
+def _told(search: Search, show: Callable[[str], str], found: Listing, secret: list[str], timed_out: bool) -> Outcome:
+    rows = search.rows or ["No match."]
+    if search.more:
+        what = "files" if search.files_only else "matches"
+        rows += [f"[The first {search.limit} {what}, there are more: narrow pattern, path or include]"]
+    if timed_out:
+        rows += [f"[Stopped after {SECONDS:.0f} s: not everything was searched. Narrow pattern, path or include]"]
+    if search.skipped:
+        rest = len(search.skipped) - 5
+        rows += [f"[Skipped: {', '.join(search.skipped[:5])}{f' and {rest} more' if rest > 0 else ''}]"]
+    rows += _notes(found, [show(p) for p in secret])
+    return Outcome("\n".join(rows), details={"matches": search.matches})
+
+
+async def _output(
+    search: Search, base: Path, names: Sequence[str], deadline: float
+) -> AsyncGenerator[bytes | None, None]:
+    """Rows of output over all files, in their order; None where time was up."""
+    program = child.ripgrep()
+    if program is None:
+        _check(search)
+    for command, data in _commands(program, search, names):
+        ended = child.Ended()
+        rest = b""
+        stream = child.chunks(command, base, ended, data=data, deadline=deadline)
+        async with contextlib.aclosing(stream) as pieces:
+            async for piece in pieces:
+                *whole, rest = (rest + piece).split(b"\n")
+                for row in whole:
+                    yield row
+        if ended.code is None:
+            yield None
+            return
+        if "regex parse error" in ended.errors or "error: " in ended.errors:
+            raise _wrong(search.pattern, ended.errors)
+        search.skipped += _unread(ended.errors)
+
+
+def _commands(program: str | None, search: Search, names: Sequence[str]) -> Iterator[tuple[list[str], bytes]]:
+    """The commands that search all files, each with what it reads on standard input."""
+    if not names:
+        names = [os.devnull]  # a wrong pattern is told even where there is nothing to search
+    if program is None:
+        wanted = {
+            "pattern": re.escape(search.pattern) if search.literal else search.pattern,
+            "ignore_case": search.ignore_case,
+            "multiline": search.multiline,
+            "context": search.context,
+            "files_only": search.files_only,
+            "columns": MAX_LINE,
+            "files": [n if n == os.devnull else f"./{n}" for n in names],
+        }
+        yield child.script("scan.py"), json.dumps(wanted).encode()
+        return
+    command = [program, "--no-config", "--null", "--with-filename", "--color=never", "--threads=1", "--crlf"]
+    command += ["--count"] if search.files_only else ["--line-number", "--no-heading", f"--context={search.context}"]
+    command += [f"--max-columns={MAX_LINE}", "--max-columns-preview", f"--max-count={search.limit + 1}"]
+    command += ["--ignore-case"] if search.ignore_case else []
+    command += ["--fixed-strings"] if search.literal else []
+    command += ["--multiline"] if search.multiline else []
+    if search.files_only:
+        command = [c for c in command if not c.startswith("--max-count")]
+    command += [f"--regexp={search.pattern}", "--"]
+    part: list[str] = []
+    size = 0
+    for name in names:
+        part.append(name if name == os.devnull else f"./{name}")
+        size += len(os.fsencode(name)) + 3
+        if size > ARGUMENTS:
+            yield [*command, *part], b""
+            part, size = [], 0
+    if part:
+        yield [*command, *part], b""
+
+
+def _check(search: Search) -> None:
+    """Refuse what ripgrep would: an expression means the same on every platform."""
+    if search.literal:
+        return
+    for sign, what in ((_LOOK, "look-around"), (_BACK, "backreferences")):
+        if sign.search(search.pattern):
+            raise _wrong(search.pattern, f"{what} is not supported")
+
+
+def _wrong(pattern: str, errors: str) -> ToolError:
+    if "look-around" in errors or "backreferences" in errors:
+        return ToolError(
+            f"{pattern!r} uses look-around or backreferences, which grep here does not know. Search for the plain part "
+            "and pick from the matches, or use bash with perl -ne or git grep -P."
+        )
+    reason = next((r.removeprefix("error: ") for r in reversed(errors.strip().split("\n")) if "error: " in r), errors)
+    return ToolError(
+        f"{pattern!r} is not a regular expression: {reason.removeprefix('regex parse error: ').strip()}. Escape its "
+        "signs with a backslash, or set literal."
+    )
+
+
+def _unread(errors: str) -> list[str]:
+    """The files that could not be read, with the reason."""
+    found = re.findall(r"^rg: (?:\./)?(.+?): (.+?)(?: \(os error \d+\))?$", errors, re.MULTILINE)
+    return [f"{name} ({reason})" for name, reason in found]
+
+
+# --- globs ------------------------------------------------------------------------------------------------------------
+
+
+def matcher(pattern: str, root: Path) -> Callable[[str], bool]:
+    """Whether a path relative to `root` fits a glob: braces, `./`, `!` and absolute patterns as models write them; a
+    pattern without a slash is one of names."""
+    no = pattern.startswith("!")
+    wanted: list[str] = []
+    for each in braces(pattern.removeprefix("!")):
+        one = each.removeprefix("./")
+        if one.startswith(f"{root.as_posix()}/"):
+            one = "/" + one[len(root.as_posix()) + 1 :]
+        wanted.append(one.replace("#", r"\#", 1) if one.startswith("#") else one)
+    spec = pathspec.GitIgnoreSpec.from_lines(wanted)
+    return (lambda p: not spec.match_file(p)) if no else spec.match_file
+
+
+def braces(pattern: str, most: int = 200) -> list[str]:
+    """`*.{ts,tsx}` is `*.ts` and `*.tsx`."""
+    out, todo = list[str](), [pattern]
+    while todo and len(out) + len(todo) <= most:
+        one = todo.pop(0)
+        inner = re.search(r"\{([^{}]*,[^{}]*)\}", one)
+        if inner is None:
+            out.append(one)
+        else:
+            todo += [one[: inner.start()] + choice + one[inner.end() :] for choice in inner[1].split(",")]
+    return list(dict.fromkeys([*out, *todo]))
 
 
 def _folder(run: ToolRun, path: str) -> Path:

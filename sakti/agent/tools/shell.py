@@ -1,132 +1,94 @@
-"""bash: commands in a process group of their own, streamed, bounded, stopped as a whole."""
+"""bash: commands in a process group of their own, streamed, bounded, ended as a whole."""
 
 from __future__ import annotations
 
 import asyncio
-import codecs
-import contextlib
-import os
+import shlex
 import signal
 import tempfile
-from dataclasses import dataclass, field
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import pydantic
 
+from sakti.agent.tools import textfile
 from sakti.agent.tools.base import Outcome, ToolRun, Workbench, tool
+from sakti.agent.tools.changing import unified_diff
+from sakti.agent.tools.processes import Output, Running, spawn
+from sakti.agent.tools.seen import OwnCommand
 from sakti.core.errors import ToolError
 from sakti.core.programs import find_program
 
-MEMORY_LIMIT = 200_000  # characters of an output kept in memory: its head and its tail
-FILE_LIMIT = 64_000_000  # bytes of an output kept in its file
 STREAM_INTERVAL = 0.1  # seconds between two pieces for the screen
-GRACE = 2.0  # seconds between TERM and KILL
+LINGER = 0.3  # seconds that what a command started has to end with it
+DIFF_ROWS, DIFF_CHARACTERS = 60, 4_000  # of the files that a command changed
+LONGEST_ARGUMENT = 100_000  # bytes; Linux takes no argument of more than 128 KiB
+
+# The folder is noted at each change and at the end, so that a trap or an `exec` of the command's own does not lose it.
+_PRELUDE = """\
+__sakti() {{ [ "$BASHPID" != "$$" ] || builtin pwd -P >|{file}; }}
+cd() {{ builtin cd "$@" || return; __sakti; }}
+pushd() {{ builtin pushd "$@" || return; __sakti; }}
+popd() {{ builtin popd "$@" || return; __sakti; }}
+trap __sakti EXIT
+"""
 
 
-@dataclass(slots=True)
-class Output:
-    """What a command prints: the head and the tail in memory, all of it (up to a limit) in a file."""
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A command, and the folder in which it says where it is: its files go with it."""
 
-    path: Path
-    head: str = ""
-    tail: str = ""
-    total: int = 0
-    unread: str = ""
-    _written: int = field(default=0)
+    running: Running
+    notes: tempfile.TemporaryDirectory[str]
 
-    def add(self, text: str) -> None:
-        self.total += len(text)
-        room = MEMORY_LIMIT // 2 - len(self.head)
-        if room > 0:
-            self.head, text_rest = self.head + text[:room], text[room:]
-        else:
-            text_rest = text
-        self.tail = (self.tail + text_rest)[-MEMORY_LIMIT // 2 :]
-        self.unread = (self.unread + text)[-MEMORY_LIMIT // 2 :]
-        if self._written < FILE_LIMIT:
-            data = text.encode("utf-8", "replace")[: FILE_LIMIT - self._written]
-            handle = os.open(self.path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
-            try:
-                self._written += os.write(handle, data)
-            finally:
-                os.close(handle)
-
-    def text(self) -> str:
-        left_out = self.total - len(self.head) - len(self.tail)
-        gap = f"\n[… {left_out} characters left out …]\n" if left_out > 0 else ""
-        return self.head + gap + self.tail
-
-    def take_unread(self) -> str:
-        text, self.unread = self.unread, ""
-        return text
+    @property
+    def folder(self) -> Path:
+        """The file that holds the current folder."""
+        return Path(self.notes.name) / "cwd"
 
 
-@dataclass(slots=True)
-class Running:
-    """A command that goes on in the background."""
-
-    command: str
-    process: asyncio.subprocess.Process
-    output: Output
-    reader: asyncio.Task[None]
-
-
-async def start(bench: Workbench, command: str, call_id: str) -> tuple[asyncio.subprocess.Process, Output, Path]:
+def start(bench: Workbench, command: str, call_id: str, *, track: bool = True) -> Started:
+    """Start a command. Raises `ToolError` where that cannot be done. Without `track` its folder is its own affair."""
     program = find_program("bash", bench.workspace, bench.env.get("PATH"))
     if program is None:
         raise ToolError("bash was not found on PATH outside the workspace: install it.")
     bench.output_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    output = Output(bench.output_folder / f"{call_id[-12:]}-{bench.ids.new()[-8:]}.txt")
-    handle, cwd_file = tempfile.mkstemp(prefix="sakti-cwd-")
-    os.close(handle)
+    output = Output(bench.output_folder / bench.output_name(call_id))
+    notes = tempfile.TemporaryDirectory(prefix="sakti-bash-", ignore_cleanup_errors=True)
+    folder = Path(notes.name)
+    (folder / "cwd").touch()
+    given = command
+    if len(command.encode("utf-8", "replace")) > LONGEST_ARGUMENT:
+        (folder / "command").write_text(command, "utf-8", "replace")
+        given = f". {shlex.quote(str(folder / 'command'))}"
+    prelude = _PRELUDE.format(file=shlex.quote(str(folder / "cwd"))).replace("\n", "; ") if track else ""
+    # on one line, and the command evaluated: its lines are counted from 1 in what bash complains of
+    script = f'{prelude}__command=$1; shift; eval "$__command"'
     cwd = bench.cwd if bench.cwd.is_dir() else bench.workspace
-    script = f"trap 'pwd -P >\"$SAKTI_CWD_FILE\"' EXIT\n{command}\n"
     try:
-        process = await asyncio.create_subprocess_exec(
-            program,
-            "-c",
-            script,
-            cwd=cwd,
-            env={**bench.env, "SAKTI_CWD_FILE": cwd_file},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
-    except OSError as e:
-        Path(cwd_file).unlink(missing_ok=True)
-        raise ToolError(f"bash cannot be started: {e.strerror}.") from e
-    return process, output, Path(cwd_file)
-
-
-async def pump(process: asyncio.subprocess.Process, output: Output) -> None:
-    """Read until the pipe closes; whole UTF-8 sequences only."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    assert process.stdout is not None
-    while data := await process.stdout.read(1 << 16):
-        output.add(decoder.decode(data))
-    output.add(decoder.decode(b"", final=True))
-
-
-async def stop(process: asyncio.subprocess.Process) -> None:
-    """End the whole process group: TERM, a moment, KILL; also what ignored TERM and outlived its parent."""
-    group = process.pid  # start_new_session made it the leader
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(group, signal.SIGTERM)
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(process.wait(), GRACE)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(group, signal.SIGKILL)
-    await process.wait()
+        process = spawn([program, "-c", script, program, given], cwd, bench.env)
+    except (OSError, ValueError) as e:
+        notes.cleanup()
+        raise ToolError(f"bash cannot be started: {getattr(e, 'strerror', None) or e}.") from e
+    return Started(Running(command, process, output), notes)
 
 
 async def stop_all(bench: Workbench) -> None:
     """Stop everything in the background: the session ends."""
     for running in list(bench.background.values()):
-        await stop(running.process)
-        running.reader.cancel()
+        await running.stop()
     bench.background.clear()
+
+
+def _keep(bench: Workbench, running: Running) -> str:
+    """Go on with a command in the background; returns its number, which is never given again."""
+    bench.started += 1
+    number = str(bench.started)
+    bench.background[number] = running
+    return number
 
 
 @tool()
@@ -137,52 +99,117 @@ async def bash(
     background: Annotated[bool, "return at once; read on with bash_output, end with kill"] = False,
 ) -> Outcome:
     """Run a command. The current folder carries over to the next command; there is no terminal and no input."""
-    process, output, cwd_file = await start(run.bench, command, run.call_id)
-    reader = asyncio.create_task(pump(process, output))
+    if "\0" in command:
+        raise ToolError("bash was called with wrong arguments: command holds a NUL character. Leave it out.")
+    bench = run.bench
     if background:
-        number = str(len(run.bench.background) + 1)
-        run.bench.background[number] = Running(command, process, output, reader)
-        cwd_file.unlink(missing_ok=True)
+        started = start(bench, command, run.call_id, track=False)
+        started.running.notes = started.notes
+        number = _keep(bench, started.running)
         return Outcome(f"Running in the background as {number}.", details={"background": number})
-    limit = timeout or run.bench.bash_timeout
-    timed_out = False
+    before = bench.files.unchanged()
+    started = start(bench, command, run.call_id)
+    running, limit = started.running, timeout or bench.bash_timeout
+    begin = started.folder.stat().st_ctime_ns  # by the clock that files are dated with
+    timed_out, left, changed = False, "", ""
+    try:
+        timed_out = not await _streamed(run, running, limit)
+        if not timed_out:
+            left = await _left(bench, running)
+    finally:
+        if not left:
+            await running.stop()
+        changed = _changes(bench, OwnCommand(command, begin, time.time_ns()), before)
+        _follow(bench, started)
+    if piece := running.output.take_unread():
+        run.stream(piece)
+    return _result(run, running, limit if timed_out else None, [left, changed])
+
+
+async def _streamed(run: ToolRun, running: Running, limit: int) -> bool:
+    """Show what a command prints until it ends; False where its time was up before."""
+    ended = asyncio.ensure_future(running.exited())
     try:
         async with asyncio.timeout(limit):
-            ended = asyncio.create_task(process.wait())
             while not ended.done():
                 await asyncio.wait({ended}, timeout=STREAM_INTERVAL)
-                if piece := output.take_unread():
+                if piece := running.output.take_unread():
                     run.stream(piece)
-            # what it left running may hold the pipe open: read what is there, wait no longer
-            await asyncio.wait({reader}, timeout=STREAM_INTERVAL * 3)
+        running.drain()
+        return True
     except TimeoutError:
-        timed_out = True
+        return False
     finally:
-        await stop(process)
-        reader.cancel()
-        if (where := cwd_file.read_text().strip()) and Path(where).is_dir():
-            run.bench.cwd = Path(where)
-        cwd_file.unlink(missing_ok=True)
-    if piece := output.take_unread():
-        run.stream(piece)
-    return _result(run, output, process.returncode, timed_out, limit)
+        ended.cancel()
+        await asyncio.wait({ended})
 
 
-def _result(run: ToolRun, output: Output, code: int | None, timed_out: bool, limit: int) -> Outcome:
+async def _left(bench: Workbench, running: Running) -> str:
+    """What to say of what a command left running: it goes on in the background. Empty where all has ended."""
+    waited = 0.0
+    while (members := running.members()) and waited < LINGER:
+        await asyncio.sleep(LINGER / 6)
+        waited += LINGER / 6
+        running.drain()
+    if not members:
+        running.drain()  # what ends closes its end of the pipe first
+        held = not running.closed.is_set()
+        running.close()
+        note = "[something that it started left its process group and may still run; its output is no longer read]"
+        return note if held else ""
+    number = _keep(bench, running)
+    names = [f"{name} (process {pid})" for pid, name in members.items()]
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return f"[left running, in the background as {number}: {shown}. bash_output reads on, kill ends it]"
+
+
+def _follow(bench: Workbench, started: Started) -> None:
+    """Go where the command went."""
+    where = started.folder.read_bytes().decode("utf-8", "surrogateescape").removesuffix("\n")
+    if where and Path(where).is_dir():
+        bench.cwd = Path(where)
+    started.notes.cleanup()
+
+
+def _changes(bench: Workbench, command: OwnCommand, before: Sequence[Path]) -> str:
+    """What a command changed of files that the model knows: it may go on editing them."""
+    parts: list[str] = []
+    rows = size = 0
+    for path, old, new in bench.files.ran(command, before):
+        name = bench.show(path)
+        was, now = (textfile.decode(data) if data is not None else None for data in (old, new))
+        diff = unified_diff(name, was.text, now.text) if was and now else ""
+        rows, size = rows + diff.count("\n"), size + len(diff)
+        short = diff and rows <= DIFF_ROWS and size <= DIFF_CHARACTERS
+        parts.append(diff if short else f"{name}: too much to show; read it again before you rely on it")
+    return "[changed by this command, of the files that you have read:]\n" + "\n".join(parts) if parts else ""
+
+
+def _result(run: ToolRun, running: Running, stopped_after: int | None, notes: Sequence[str]) -> Outcome:
+    output, code = running.output, running.process.returncode
     text = output.text().rstrip("\n")
     details: dict[str, object] = {"exit_code": code}
     if output.total > run.bench.output_bytes:
-        details["output_file"] = str(output.path)
-        details["characters"] = output.total
-    else:
+        details |= {"output_file": str(output.path), "characters": output.total, "cut": output.cut}
+    elif run.bench.background.get(str(run.bench.started)) is not running:
         output.path.unlink(missing_ok=True)
-    if timed_out:
-        return Outcome(
-            f"{text}\n[stopped after {limit} s]".lstrip(), is_error=True, details={**details, "timeout": limit}
-        )
-    if code:
-        return Outcome(f"{text}\n[exit code {code}]".lstrip(), is_error=True, details=details)
-    return Outcome(text or "[no output]", details=details)
+    if stopped_after is not None:
+        end = f"[stopped after {stopped_after} s, with everything that it had started]"
+        details["timeout"] = stopped_after
+    else:
+        end = _end(code or 0)
+    body = "\n".join(part for part in (text, end, *notes) if part)
+    return Outcome(body or "[no output]", is_error=bool(code) or stopped_after is not None, details=details)
+
+
+def _end(code: int) -> str:
+    """How a command ended, where that is worth a word."""
+    if code >= 0:
+        return f"[exit code {code}]" if code else ""
+    try:
+        return f"[ended by {signal.Signals(-code).name}]"
+    except ValueError:
+        return f"[ended by signal {-code}]"
 
 
 def _running(run: ToolRun, number: str) -> Running:
@@ -196,16 +223,20 @@ def _running(run: ToolRun, number: str) -> Running:
 async def bash_output(run: ToolRun, id: Annotated[str, "number that bash gave"]) -> Outcome:
     """What a background command has printed since it was last asked, and whether it still runs."""
     running = _running(run, id)
+    running.drain()
     text = running.output.take_unread().rstrip("\n") or "[nothing new]"
+    members = running.members()
     code = running.process.returncode
-    state = "[still running]" if code is None else f"[ended with exit code {code}]"
-    return Outcome(f"{text}\n{state}", details={"exit_code": code})
+    state = "[still running]" if members else f"[ended with exit code {code}]"
+    return Outcome(f"{text}\n{state}", details={"exit_code": None if members else code})
 
 
 @tool(read_only=True)
 async def kill(run: ToolRun, id: Annotated[str, "number that bash gave"]) -> Outcome:
     """End a background command."""
     running = _running(run, id)
-    await stop(running.process)
-    del run.bench.background[id]
-    return Outcome(f"Command {id} ended.", details={"exit_code": running.process.returncode})
+    over = not running.members()
+    await running.stop()
+    run.bench.background.pop(id, None)
+    told = f"Command {id} had ended already." if over else f"Command {id} ended."
+    return Outcome(told, details={"exit_code": running.process.returncode})

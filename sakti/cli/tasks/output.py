@@ -50,10 +50,12 @@ def change(fn: Callable[..., Any], as_json: bool, name: str | None, *args: Any, 
 
 
 def ask(fn: Callable[..., Any], as_json: bool, *args: Any, **kwargs: Any) -> Any:
-    """Ask one question; a refusal is printed and ends the program with 1."""
+    """Ask one question; a refusal is printed and ends the program with 1. Secrets are masked in the answer."""
+    from sakti.store.text_registry import leaving_all
+
     with common.plain_errors():
         try:
-            return common.ask(fn, str(common.workspace()), *args, **kwargs)
+            return leaving_all(common.ask(fn, str(common.workspace()), *args, **kwargs))
         except TaskError as e:
             refuse(e, as_json)
 
@@ -76,9 +78,10 @@ def children(count: int) -> str:
 
 def show(task: Task, as_json: bool, more: Json | None = None) -> None:
     """Print a task that was changed."""
+    from sakti.store.text_registry import leaving_all
     from sakti.tasks.queries import describe
 
-    values = describe(task)
+    values = leaving_all(describe(task))
     if as_json:
         common.say_json({"success": True, "task": values, **(more or {})})
     else:

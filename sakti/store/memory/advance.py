@@ -27,6 +27,7 @@ from sakti.store.memory.group_rows import Group
 from sakti.store.memory.moves import Activate, Add, Advanced, Move, UndoCompaction, UndoReflection
 from sakti.store.memory.records import HOLD_REFLECTION, revision
 from sakti.store.memory.states import all_in_state, discard, figures, messages_between, transition
+from sakti.store.text_registry import entering
 from sakti.store.threads import HOLD
 
 
@@ -172,7 +173,7 @@ def _condense(
     before |= _task_of(db, waiting, merged, thread_id) if alone else {}
     db.execute_sql(
         "UPDATE observation_groups SET metadata = json_set(metadata, '$.before', json(?)) WHERE id = ?",
-        (json.dumps(before, ensure_ascii=False), waiting.id),
+        (entering("observation_groups", "metadata", json.dumps(before, ensure_ascii=False)), waiting.id),
     )
     transition(db, [waiting.id], "buffered", "active", now)
     transition(db, waiting.merged_group_ids, "active", "superseded", now)

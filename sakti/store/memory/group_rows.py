@@ -17,6 +17,7 @@ from sakti.store.connection import Database
 from sakti.store.models import GroupRow
 from sakti.store.rows import insert
 from sakti.store.search_index import Doc
+from sakti.store.text_registry import entering
 
 GroupState: TypeAlias = Literal["buffered", "active", "superseded", "discarded"]
 
@@ -168,11 +169,11 @@ def insert_group(db: Database, group: Group, lines: Sequence[NewLine], resource_
                 line.date,
                 line.time,
                 line.priority,
-                line.category,
-                line.content,
-                json.dumps(line.metadata, ensure_ascii=False),
+                entering("observations", "category", line.category),
+                entering("observations", "content", line.content),
+                entering("observations", "metadata", json.dumps(line.metadata, ensure_ascii=False)),
                 int(line.pinned),
-                json.dumps(line.flags, ensure_ascii=False),
+                entering("observations", "flags", json.dumps(line.flags, ensure_ascii=False)),
                 group.created_at,
             )
             for line in lines

@@ -15,6 +15,7 @@ from sakti.store.memory.group_rows import Group
 from sakti.store.memory.moves import Advanced, UndoCompaction, UndoReflection
 from sakti.store.memory.records import HOLD_REFLECTION, set_record_metadata
 from sakti.store.memory.states import discard_stale, transition
+from sakti.store.text_registry import entering
 from sakti.store.threads import HOLD
 
 CORRECTIONS = "corrections"  # in a record's metadata how often its log was corrected, in a line's by what
@@ -91,9 +92,10 @@ def reflection(db: Database, record_id: str, move: UndoReflection, now: int) -> 
         raise MemoryFailure("The log has changed meanwhile.", code="conflict")
     for group in merged:
         away = [*group.metadata.get("away", ()), [group.superseded_at, now]]
+        metadata = json.dumps({**group.metadata, "away": away}, ensure_ascii=False)
         db.execute_sql(
             "UPDATE observation_groups SET state = 'active', superseded_at = NULL, metadata = ? WHERE id = ?",
-            (json.dumps({**group.metadata, "away": away}, ensure_ascii=False), group.id),
+            (entering("observation_groups", "metadata", metadata), group.id),
         )
     before = target.metadata.get("before", {})
     db.execute_sql(

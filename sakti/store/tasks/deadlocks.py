@@ -10,7 +10,7 @@ Status does not count: what is closed can be opened again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -134,10 +134,58 @@ def _first_order(edges: Iterable[Edge]) -> dict[Node, int]:
     return rank
 
 
+def _components(edges: Iterable[Edge]) -> dict[Node, int]:
+    """Return for each node the number of its strongly connected component: nodes of one wait for each other, if only
+    by way of others (Kosaraju's two walks)."""
+    ahead, rank = _graph(edges), _first_order(edges)
+    behind: dict[Node, list[Node]] = {}
+    for node, others in ahead.items():
+        for other in others:
+            behind.setdefault(other, []).append(node)
+    component: dict[Node, int] = {}
+    for start in sorted(rank, key=rank.__getitem__, reverse=True):
+        if start in component:
+            continue
+        component[start], stack = rank[start], [start]
+        while stack:
+            for node in behind.get(stack.pop(), ()):
+                if node not in component:
+                    component[node] = rank[start]
+                    stack.append(node)
+    return component
+
+
 def cycles(edges: Iterable[Edge]) -> list[tuple[str, ...]]:
-    """Return the cycles of waiting among edges that are there already, one for each edge that closes one."""
-    waiting = Waiting(())
-    return [cycle for edge in edges if (cycle := waiting.add(edge)) is not None]
+    """Return the cycles of waiting among edges that are there already, one for each edge that closes one. Only edges
+    within a component can; what has no edge in common is looked at alone, so that many rings take time in proportion.
+    """
+    edges = list(edges)
+    component = _components(edges)
+    within = {e: {component[a] for a, b in waits(e) if component[a] == component[b]} for e in edges}
+    place = _joined(within.values())
+    apart: dict[int, Waiting] = {}
+    found: list[tuple[str, ...]] = []
+    for edge in (e for e in edges if within[e]):
+        waiting = apart.setdefault(place(min(within[edge])), Waiting(()))
+        if (cycle := waiting.add(edge)) is not None:
+            found.append(cycle)
+    return found
+
+
+def _joined(sets: Iterable[set[int]]) -> Callable[[int], int]:
+    """Return a function that tells for each number one that stands for it and for all that share sets with it."""
+    above: dict[int, int] = {}
+
+    def top(number: int) -> int:
+        while (higher := above.get(number, number)) != number:
+            above[number] = number = above.get(higher, higher)
+        return number
+
+    for numbers in sets:
+        first, *others = numbers or {-1}
+        for other in others:
+            above[top(other)] = top(first)
+    return top
 
 
 # --- in a database ----------------------------------------------------------------------------------------

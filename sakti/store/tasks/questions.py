@@ -28,6 +28,11 @@ def get(db: Connection, task_id: str) -> Task | None:
     return None if row is None else task_of(row)
 
 
+def is_known(db: Connection, task_id: str) -> bool:
+    """Whether a task is there, deleted or not."""
+    return db.execute_sql("SELECT 1 FROM tasks WHERE id = ?", (task_id,)).fetchone() is not None
+
+
 def get_many(db: Connection, task_ids: Iterable[str]) -> dict[str, Task]:
     """Return live tasks by id, in the order asked for."""
     rows = db.execute_sql(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from sakti.store import search_index, search_query
 from sakti.store.connection import Connection
-from sakti.store.secrets import masked
+from sakti.store.text_registry import entering
 
 COMMON = 1_000
 COMMON_WORDS = 4  # of a query that has no other words
@@ -20,7 +20,8 @@ COMMON_WORDS = 4  # of a query that has no other words
 
 def put(db: Connection, task_id: str, title: str, text: str) -> None:
     """Index a task, secrets masked, replacing what was indexed for it."""
-    title, body = masked(title), masked(text[: search_index.TEXT_LIMIT])
+    title = entering("task_words", "title", title)
+    body = entering("task_words", "body", text[: search_index.TEXT_LIMIT])
     db.execute_sql(
         "INSERT OR REPLACE INTO task_words (rowid, title, body, idents) SELECT pk, ?, ?, ? FROM tasks WHERE id = ?",
         (title, body, search_index.identifiers(f"{title}\n{body}"), task_id),

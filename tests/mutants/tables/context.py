@@ -40,7 +40,7 @@ MUTANTS = (
         "if gap := dates.format_temporal_gap(gap_ms):",
         "if gap := None:",
     ),
-    M("context-carry-over-limit", "sakti.memory.context:carry_over_text", "if tokens + size > limit:", "if False:"),
+    M("context-carry-over-limit", "sakti.memory.context:carried_over", "if tokens + size <= limit:", "if True:"),
     M("render-minor-marks", "sakti.memory.render:for_actor", '_MINOR.sub(r"\\1", text)', "text"),
     M("render-arrow", "sakti.memory.render:for_actor", "_ARROW.sub(", "re.sub('->', '', "),
     M("render-no-tag", "sakti.memory.render:render_group", "if not tagged or", "if True or"),

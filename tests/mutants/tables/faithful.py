@@ -44,14 +44,14 @@ MUTANTS = (
     ),
     M(
         "faithful-never-doubts",
-        f"{FAITHFUL}:flagged",
+        f"{FAITHFUL}:flags",
         "if not source.supports(c, content)}",
         "if False}",
         by="tests/unit/memory/test_faithfulness.py::test_what_the_source_does_not_have_is_marked",
     ),
     M(
         "faithful-always-doubts",
-        f"{FAITHFUL}:flagged",
+        f"{FAITHFUL}:flags",
         "if not source.supports(c, content)}",
         "if True}",
         by="tests/unit/memory/test_faithfulness.py::test_a_faithful_line_has_no_flag",
@@ -79,7 +79,7 @@ MUTANTS = (
     ),
     M(
         "speaking-not-marked",
-        f"{FAITHFUL}:flagged",
+        f"{FAITHFUL}:flags",
         'out[f"speaker: {words}"] = None',
         "pass",
         by="tests/unit/memory/test_faithfulness.py::test_words_in_the_wrong_mouth_are_marked",

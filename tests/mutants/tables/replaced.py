@@ -17,16 +17,16 @@ MUTANTS = (
     ),
     M(
         "superseding-again",
-        f"{SUPERSEDING}:step_by_step",
+        f"{SUPERSEDING}:replaced",
         "index.gone |= {",
         "_ = {",
         by="tests/unit/memory/test_superseding.py::test_what_is_replaced_already_is_not_replaced_again",
     ),
     M(
         "superseding-questions",
-        f"{SUPERSEDING}:step_by_step",
-        " and not new.asks else ()",
-        " else ()",
+        f"{SUPERSEDING}:replaced",
+        " and not new.asks else []",
+        " else []",
         by="tests/unit/memory/test_superseding.py::test_a_question_replaces_nothing",
     ),
     M(
@@ -277,8 +277,8 @@ MUTANTS = (
     M(
         "carry-over-marks",
         "sakti.store.memory_log:carry_over",
-        "x.marked for x in",
-        "x.content for x in",
+        "(line.marked, line.id)",
+        "(line.content, line.id)",
         by="tests/unit/memory/test_marking.py::test_a_new_thread_is_not_told_what_was_replaced_as_if_it_held",
     ),
 )

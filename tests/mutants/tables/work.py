@@ -81,7 +81,7 @@ MUTANTS = (
     ),
     M(
         "work-no-flags",
-        f"{WORK}:Worker._rows",
+        f"{WORK}:Worker.rows",
         "flags=doubts",
         "flags=()",
         by="tests/unit/memory/test_faithfulness.py::test_flags_are_stored_with_the_line",

@@ -476,12 +476,12 @@ async def test_what_filters_change_is_sent_but_not_stored(store: Store, tmp_path
 
 
 async def test_no_request_is_above_the_window(store: Store, tmp_path: Path) -> None:
-    run = await start(store, tmp_path / "w", lambda _r: "word " * 300, window=6_000)
+    run = await start(store, tmp_path / "w", lambda _r: "word " * 300, window=7_000)
     for n in range(12):
         assert (await run.ask(f"question {n} " + "text " * 200)).status == "answered"
         assert run.provider.requests[-1].messages[-1].text.startswith(f"question {n} ")
     for started in run.of(StepStarted):
-        assert started.request_tokens <= 6_000
+        assert started.request_tokens <= 7_000
 
 
 async def test_usage_and_cost_come_from_the_store(store: Store, tmp_path: Path) -> None:

@@ -232,3 +232,16 @@ def test_metadata_and_assignee_are_set_and_shown(run: Any) -> None:
     assert "branch: a=b" in run("show", task["handle"])
     assert "is not KEY=VALUE" in run("create", "x", "--meta", "pr", code=2)
     assert "Say what to search for" in run("search", " ", code=1)
+
+
+def test_nothing_that_is_printed_or_exported_holds_a_secret(run: Any) -> None:
+    key = "AKIA" + "ABCDEFGH12345678"
+    made = run("create", f"rotate {key}", "-d", f"password = {key}", "-l", "x", "--json")["task"]
+    run("create", "after", "--depends-on", made["handle"])
+    told = [made, *(run(c, "--json") for c in ("ready", "list", "board")), run("show", made["handle"], "--json")]
+    told += [run(c) for c in ("ready", "list", "board", "export")] + [
+        run("search", "rotate"),
+        run("tree", made["handle"]),
+    ]
+    told += [run("update", made["handle"], "-p", "1"), run("explain", run("list", "--json")["tasks"][1]["handle"])]
+    assert key not in json.dumps(told) and json.dumps(told).count("[secret]") > 9

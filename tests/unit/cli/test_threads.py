@@ -65,7 +65,7 @@ def test_a_thread_from_its_fork_to_its_end(run):
     assert "No thread of this workspace" in run("threads", "delete", made["id"], code=1)
     assert "is back" in run("threads", "restore", made["id"])
     assert "matches 0 deleted" in run("threads", "restore", made["id"], code=1)
-    assert "No deleted thread" in run("db", "purge")
+    assert "Nothing is deleted" in run("db", "purge")
     assert "brings it back" in run("threads", "delete", made["id"])
     assert "Nothing was removed" in run("db", "purge")
     assert run("db", "purge", "--yes", "--days", "1", "--json")["threads"] == []
@@ -82,3 +82,65 @@ def test_export(run, tmp_path):
     assert "exists already" in run("threads", "export", "fence", "-o", str(page), code=1)
     run("threads", "export", "fence", "--format", "pdf", code=2)
     run("threads", "rename", "fence", " ", code=2)
+
+
+def test_a_message_is_removed_by_the_end_of_its_id(run):
+    shown = run("threads", "show", "login")
+    assert "── user · 1970-01-01" in shown and "· m00" in shown
+    run("threads", "delete-message", "m00", code=2)
+    found = run("threads", "delete-message", "000m00", code=1)
+    assert "No message of this workspace" in found
+
+
+def test_purge_shows_what_goes_and_vacuum_asks(run, tmp_path):
+    run("tasks", "create", "a task")
+    (tmp_path / "x.db.backup-1").write_bytes(b"a copy")
+    assert "would go  copy" not in run("db", "purge")
+    run("threads", "delete", "fence")
+    run("tasks", "delete", run("tasks", "list", "--json")["tasks"][0]["handle"])
+    told = run("db", "purge")
+    assert "would go  'paint the fence'" in told and "would go  task" in told and "x.db.backup-1" in told
+    assert (tmp_path / "x.db.backup-1").exists()
+    done = run("db", "purge", "--yes", "--json")
+    assert [t["title"] for t in done["tasks"]] == ["a task"] and done["left"] == ""
+    assert not (tmp_path / "x.db.backup-1").exists()
+    assert "--yes does it" in run("db", "vacuum", code=2)
+    assert run("db", "vacuum", "--yes", "--json")["bytes_after"] > 0
+    assert run("db", "check", "--json")["ok"]
+
+
+def test_a_damaged_database_is_recovered(run, tmp_path):
+    path = tmp_path / "x.db"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    assert "✗ integrity" in run("db", "check", code=1)
+    assert "is damaged" in run("threads", "list", code=1)
+    assert "is damaged" in run("db", "backup", code=1)
+    done = run("db", "recover", "--json")
+    assert done["path"] == str(path) and (tmp_path / done["kept"]).read_bytes() == whole[: len(whole) // 2]
+    assert run("db", "check", "--json")["ok"]
+    path.write_bytes(b"")
+    assert "it is empty" in run("db", "check", code=1)
+    assert "Nothing in the file could be read" in run("db", "recover")
+    assert run("threads", "list", "--json") == {"threads": []}
+
+
+def test_exports_hold_no_secret(run, tmp_path):
+    key = "AKIA" + "ABCDEFGH12345678"
+
+    async def say() -> None:
+        store = await Store.open(tmp_path / "x.db", synchronous="NORMAL")
+        said = Message(
+            "long-id-secret", "thread-0", str(tmp_path / "w"), "user", (TextPart(f'"password": "{key}\\""'),), 9
+        )
+        await store.write(messages.append, said)
+        await store.close()
+
+    asyncio.run(say())
+    for form in ("md", "json", "html"):
+        text = run("threads", "export", "login", "--format", form)
+        assert key not in text and "[secret]" in text
+    json.loads(run("threads", "export", "login", "--format", "json"))
+    assert key not in run("memory", "export", "--thread", "thread-0")
+    assert run("threads", "delete-message", "id-secret", "--json")["message_ids"] == ["long-id-secret"]
+    assert "secret" not in run("threads", "export", "login") + run("threads", "show", "login")

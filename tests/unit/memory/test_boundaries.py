@@ -124,6 +124,20 @@ async def test_after_an_undo_it_rests_up_to_an_interval(driver: Driver, more: in
     assert (driver.engine.state.phase is Phase.HELD) is held
 
 
+@pytest.mark.parametrize(("more", "behind"), [(1, True), (0, False)])
+async def test_far_more_than_a_request_takes_is_caught_up_with_when_the_rest_ends(
+    driver: Driver, more: int, behind: bool
+) -> None:
+    size = pending(driver)
+    await driver.store.write(threads.update_metadata, "t1", {threads.HOLD: size + 1})
+    await under(driver, observing(1_000, block=(size + 2 - more) / 2))
+    assert driver.engine.state.phase is Phase.HELD
+    limit = 2 * driver.engine.state.numbers().block_after
+    driver.engine.state.window.pending = limit + more
+    driver.engine.state.settle()
+    assert driver.engine.state.phase is (Phase.CATCHING_UP if behind else Phase.IDLE)
+
+
 @pytest.mark.parametrize(("less", "entered"), [(0, True), (1, False)])
 async def test_idle_time_is_over_when_it_has_passed(driver: Driver, less: int, entered: bool) -> None:
     await under(driver, observing(pending(driver) + 500, buffer=100, block=2.0))

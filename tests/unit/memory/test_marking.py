@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sakti.cli import memory as command
 from sakti.core.tokens import Estimator
-from sakti.memory import marking
+from sakti.memory import marking, work
 from sakti.memory.condensing import ExtractiveReflector
 from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
-from sakti.memory.slices import at_once
 from sakti.plain import words
 from sakti.store import memory_log, replaced
 from sakti.store.memory_log import LogLine
@@ -32,7 +33,7 @@ def line(content: str, time: str = "12:00", date: str = "Jan 15, 2026", **more: 
 
 
 def marked(text: str, *before: LogLine) -> marking.Marked:
-    return at_once(marking.mark_new(text, before))
+    return marking.mark_new(text, before)
 
 
 # --- new lines ----------------------------------------------------------------------------------------------
@@ -271,14 +272,15 @@ async def test_a_new_thread_is_not_told_what_was_replaced_as_if_it_held(tmp_path
     await talk(driver, SAID)
     carried = await driver.store.read(memory_log.carry_over, "workspace", "t2")
     assert carried is not None
-    assert any("8080 [earlier" in x for x in carried.lines)
-    assert not any("8080" in x and "[earlier" not in x and "[replaces" not in x for x in carried.lines)
+    texts = [text for _, text in carried.lines]
+    assert any("8080 [earlier" in x for x in texts)
+    assert not any("8080" in x and "[earlier" not in x and "[replaces" not in x for x in texts)
     lines = await driver.store.read(memory_log.log_lines, driver.engine.record_id)
     (region,) = [x for x in lines if "the region is eu-2" in x.content]
-    assert any("eu-2" in x for x in carried.lines)
+    assert any("eu-2" in x for x in texts)
     await driver.engine.correct(region.id, "forget")
     carried = await driver.store.read(memory_log.carry_over, "workspace", "t2")
-    assert carried is not None and not any("eu-2" in x for x in carried.lines), "what is forgotten is not told again"
+    assert carried is not None and not any("eu-2" in x for _, x in carried.lines), "what is forgotten is not told again"
     await driver.close()
 
 
@@ -288,3 +290,25 @@ def test_the_command_and_the_plain_chat_print_the_marks(capsys: pytest.CaptureFi
     command._say_lines(lines, False)
     assert "The port is 8080 [earlier; see 12:30]" in capsys.readouterr().out
     assert "The port is 8080 [earlier; see 12:30]" in next(words.log_lines(lines))
+
+
+async def test_marks_and_claims_are_computed_beside_the_programs_own_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: dict[str, int] = {}
+
+    def noted(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            threads[name] = threading.get_ident()
+            return fn(*args)
+
+        return call
+
+    monkeypatch.setattr(marking, "mark_new", noted("marks", marking.mark_new))
+    monkeypatch.setattr(work, "flags", noted("claims", work.flags))
+    driver = await Driver.make(tmp_path / "t.db", settings(900, 20_000))
+    await talk(driver, SAID)
+    assert driver.engine.state.window.active
+    await driver.close()
+    assert threads.keys() == {"marks", "claims"}
+    assert threading.get_ident() not in threads.values()

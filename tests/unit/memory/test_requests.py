@@ -191,6 +191,16 @@ async def test_what_people_do_by_hand_is_done_to_memory_as_it_is(driver: Driver,
     assert (await other.engine.undo_reflection()).generation == 1
 
 
+async def test_a_request_that_is_too_long_is_made_of_what_another_window_observed(tmp_path: Path) -> None:
+    driver = await Driver.make(tmp_path / "m.db", settings(NEVER, NEVER))
+    other = await talked(tmp_path / "m.db", observer=ScriptedObserver())
+    await observe(other, 6)
+    await driver.engine.observe_now()
+    assert driver.engine.state.window.active[0].id == other.engine.state.window.active[0].id
+    await other.close()
+    await driver.close()
+
+
 async def test_no_model_is_asked_for_what_another_window_observed(driver: Driver, other: Driver) -> None:
     await observe(other, 4)
     found = driver.engine.state.window.uncovered()[:4]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import re
 from pathlib import Path
@@ -64,7 +65,7 @@ async def test_a_pinned_line_goes_with_the_part_that_has_it_not_with_one_that_qu
     groups = [group("a", "t1", mine, 0, 4), group("b", "t2", quotes, 0, 4)]
     reflector = ScriptedReflector()
     whole = ReflectInput("t1", tuple((g.id, g.text) for g in groups), 100, 0, (pinned,), "default")
-    await reflect_parts.reflect(reflector, groups, whole, Estimator())
+    await reflect_parts.reflect(reflector, groups, whole, Estimator(), (), asyncio.to_thread)
     assert [part.pinned for part in reflector.inputs] == [(pinned,), ()]
 
 
@@ -121,7 +122,7 @@ async def test_a_pinned_line_comes_back_in_its_own_part_alone() -> None:
     groups = [group("a", "t1", lines_of("a", 9), 0, 9), group("b", "t2", lines_of("b", 9), 0, 4)]
     pinned = "* 🟡 (10:03) b line 3"
     request = ReflectInput("t1", tuple((g.id, g.text) for g in groups), 100, pinned=(pinned,))
-    result, _ = await reflect_parts.reflect(Short(), groups, request, Estimator())
+    result, _ = await reflect_parts.reflect(Short(), groups, request, Estimator(), (), asyncio.to_thread)
     assert result.text.split("\n") == ["* 🟡 in short", pinned, "* 🟡 in short"]
 
 

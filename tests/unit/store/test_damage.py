@@ -17,13 +17,25 @@ import pytest
 from sakti.core.clock import SystemClock
 from sakti.core.errors import StoreError
 from sakti.core.types import Message, TextPart, Thread
-from sakti.store import failures, files, inspection, maintenance, messages, opening, recovery, threads, user_state
+from sakti.store import (
+    failures,
+    files,
+    inspection,
+    maintenance,
+    messages,
+    migrate,
+    opening,
+    recovery,
+    threads,
+    user_state,
+)
 from sakti.store.database import Store
 from sakti.store.search import Scope, search
 from sakti.store.tasks import questions
 from sakti.tasks import service
 from sakti.tasks.service import Actor
 from tests.fakes.clock import FakeClock
+from tests.unit.store.test_migrate import as_of
 
 PAGE = 4096
 TABLES = {"threads": "id", "messages": "id", "observation_groups": "id", "observations": "id", "tasks": "id",
@@ -471,3 +483,24 @@ async def test_a_file_of_the_users_own_that_others_can_read_is_made_private(path
     await store.close()
     path.parent.chmod(0o777)
     assert f"chmod 700 {path.parent}" in next(f.mend for f in inspection.inspect(path) if not f.ok)
+
+
+@pytest.mark.parametrize("version", range(1, migrate.LATEST))
+async def test_what_migrations_do_to_rows_is_done_to_an_older_one(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "s.db"
+    as_of(path, version)
+    db = apsw.Connection(str(path))
+    key = "AKIA" + "ABCDEFGH12345678"
+    db.execute("UPDATE threads SET title = ?, metadata = json_set(metadata, '$.carry_over', 'of old')", (key,))
+    db.execute("UPDATE tasks SET own_blockers = 7, open_children = 5, held = 1 - held")
+    db.close()
+    recovery.recover(path, SystemClock())
+    store = await Store.open(path)
+    assert all(f.ok for f in await store.read(maintenance.check))
+    claims = await store.read(
+        lambda db: db.execute_sql("SELECT id, session_id FROM tasks WHERE status = 'in_progress'").fetchall()
+    )
+    assert dict(claims) == {"of-a-chat": "t", "of-a-shell": "shell:ann"}
+    (thread,) = await store.read(threads.recent, "/w")
+    assert key not in thread.title and "carry_over" not in thread.metadata
+    await store.close()

@@ -15,7 +15,7 @@ from typing import Any
 import apsw
 import pytest
 
-from sakti.store import maintenance, memory, migrate, search, threads
+from sakti.store import maintenance, memory, migrate, opening, search, threads
 from sakti.store.database import Store
 from sakti.store.memory import integrity
 from sakti.store.tasks import questions
@@ -168,6 +168,7 @@ async def test_an_older_database_is_brought_up_to_date_and_copied_first(old: Pat
     await again.close()
 
 
+@pytest.mark.parametrize("old", range(1, 5), indirect=True)  # the fifth counts them
 async def test_what_was_kept_of_the_graph_is_counted_again(old: Path) -> None:
     db = apsw.Connection(str(old))
     db.execute("UPDATE tasks SET own_blockers = 1 - own_blockers, open_children = 5, held = 1 - held")
@@ -177,6 +178,16 @@ async def test_what_was_kept_of_the_graph_is_counted_again(old: Path) -> None:
     kept = await store.read(lambda db: db.execute_sql("SELECT id FROM tasks WHERE held = 1 ORDER BY id").fetchall())
     assert kept == [("done",), ("waiting",)]  # what is below waits too, though nothing shows it while it is closed
     await store.close()
+
+
+async def test_a_copy_that_an_unfinished_migration_left_is_made_anew(old: Path, tmp_path: Path) -> None:
+    stale = tmp_path / f"s.db.before-{migrate.LATEST:04d}"
+    stale.write_text("of another day")
+    before = opening.version_of(opening.Way(str(old)))
+    await (await whole(old)).close()
+    backup = apsw.Connection(str(stale))
+    assert backup.execute("SELECT max(version) FROM schema_migrations").get == before
+    backup.close()
 
 
 async def test_killed_in_the_middle_it_begins_again(old: Path) -> None:

@@ -1,4 +1,5 @@
-"""What panes and memory ask for at every step or keystroke is found by an index."""
+"""What panes and memory ask for at every step or keystroke is found by an index; and whatever else the package asks in
+the test run, by what `conftest` has listened to."""
 
 from __future__ import annotations
 
@@ -8,10 +9,21 @@ from typing import Any
 
 import pytest
 
-from sakti.store import levels, memory, memory_corrections, memory_events, memory_figures, memory_log, messages
+from sakti.store import (
+    levels,
+    memory,
+    memory_corrections,
+    memory_events,
+    memory_figures,
+    memory_log,
+    messages,
+    user_state,
+)
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from tests.fakes.clock import FakeClock
+from tests.fakes.statements import Product
+from tests.fakes.walks import WALKS
 
 QUERIES: dict[str, Callable[[Any], object]] = {
     "the log": lambda db: memory_log.log_lines(db, "r"),
@@ -56,3 +68,16 @@ async def test_no_table_is_walked_through(name: str, tmp_path: Path) -> None:
     assert steps
     assert not [s for s in steps if s.startswith("SCAN") and "VIRTUAL TABLE" not in s and s != "SCAN CONSTANT ROW"]
     await store.close()
+
+
+async def test_a_walk_of_the_package_fails_the_test_that_came_to_it(store: Store) -> None:
+    product = Product()
+    await store.read(lambda db: setattr(db.connection(), "exec_trace", product.take))
+    await store.read(lambda db: db.execute_sql("SELECT id FROM tasks WHERE title = 'a'").fetchall())
+    assert product.fresh == {}  # a test's own
+    await store.read(user_state.ui_state)
+    (found,) = product.unlisted({})
+    assert found.startswith("user_state.py:ui_state: SCAN ui_state: SELECT key, value")
+    await store.read(user_state.ui_state)
+    assert product.unlisted({}) == []  # told once
+    assert all(reason for reason in WALKS.values())

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from sakti.core.errors import SaktiError, StoreError
-from sakti.store import leases, maintenance, memory_log, search, thread_removal, threads, working_memory
+from sakti.core.types import Thread
+from sakti.store import (
+    carry_over,
+    leases,
+    maintenance,
+    memory_log,
+    purging,
+    search,
+    thread_removal,
+    threads,
+    working_memory,
+)
 from tests.fakes.memory import Driver, settings
 
 LONG = "the scheduler drops jobs when the clock jumps and nobody notices until monday " * 6
@@ -69,7 +82,7 @@ async def test_refusals(driver):
     with pytest.raises(StoreError, match="not deleted"):
         await store.write(thread_removal.restore, "t1")
     with pytest.raises(StoreError, match="Only a deleted thread"):
-        await store.write(thread_removal.purge, "t1")
+        await purging.purge_thread(store, "t1")
     lease = {"record_id": "t1", "kind": "turn", "owner": leases.new_owner(), "operation_id": "o", "thread_id": "t1"}
     assert await store.write(leases.acquire, now=now, **lease)
     with pytest.raises(SaktiError, match="at work in this thread"):
@@ -96,7 +109,7 @@ async def test_purged_is_gone_and_nothing_else(driver):
     driver.said = []
     await driver.turn("the bassoon", [{"text": "in the cellar"}])
     await store.write(thread_removal.delete, "t1", driver.clock.now())
-    await store.write(thread_removal.purge, "t1")
+    await purging.purge_thread(store, "t1")
     left = await everything(store)
     assert not [n for n, rows in left.items() for row in rows if "'t1'" in row or "xylophone" in row]
     assert await found(store, "bassoon")
@@ -104,7 +117,7 @@ async def test_purged_is_gone_and_nothing_else(driver):
     assert await store.read(thread_removal.deleted, "workspace") == []
 
 
-async def test_a_log_that_the_workspace_shares_keeps_its_lines(tmp_path):
+async def test_a_log_that_the_workspace_shares_keeps_its_lines_until_the_purge(tmp_path):
     driver = await Driver.make(tmp_path / "y.db", settings(700, 10_000, buffer_tokens=0.3, scope="resource"))
     for n in range(8):
         await driver.turn(f"question {n}", [{"text": f"answer {n} {LONG}"}])
@@ -113,8 +126,101 @@ async def test_a_log_that_the_workspace_shares_keeps_its_lines(tmp_path):
     log = await store.read(memory_log.log_lines, record)
     gone = await store.write(thread_removal.delete, "t1", driver.clock.now())
     assert (gone.lines, gone.shared_lines) == (0, len(log))
-    await store.write(thread_removal.purge, "t1")
     assert await store.read(memory_log.log_lines, record) == log
     hits = (await store.read(search.search, "scheduler", search.Scope("workspace"))).hits
     assert {h.kind for h in hits} == {"observation"}
+    await purging.purge_thread(store, "t1")
+    assert await store.read(memory_log.log_lines, record) == []
+    assert (await store.read(search.search, "scheduler", search.Scope("workspace"))).total == 0
     await driver.close()
+
+
+def shared_log(db):
+    """Two threads in one log: groups a1 a2 of one, b1 b2 of the other; R1 of a1 and b1, R2 of R1 and b2, R3 of b3."""
+    db.execute_sql(
+        "INSERT INTO observational_memory (id, lookup_key, scope, resource_id, observation_token_count,"
+        " generation_count, created_at, updated_at) VALUES ('r', 'resource:/w', 'resource', '/w', 99, 2, 1, 1)"
+    )
+    rows = [
+        ("a1", "a", "observation", "superseded", "[]", 0),
+        ("b1", "b", "observation", "superseded", "[]", 0),
+        ("R1", "b", "reflection", "superseded", '["a1", "b1"]', 1),
+        ("b2", "b", "observation", "superseded", "[]", 0),
+        ("R2", "b", "reflection", "active", '["R1", "b2"]', 2),
+        ("b3", "b", "observation", "superseded", "[]", 0),
+        ("R3", "a", "reflection", "active", '["b3"]', 1),
+        ("a2", "a", "observation", "active", "[]", 0),
+        ("b4", "b", "observation", "active", "[]", 0),
+    ]
+    for group, thread, kind, state, merged, generation in rows:
+        db.execute_sql(
+            "INSERT INTO observation_groups (id, record_id, thread_id, kind, state, merged_group_ids, generation, text,"
+            " observation_tokens, created_at) VALUES (?, 'r', ?, ?, ?, ?, ?, ?, 10, 1)",
+            (group, thread, kind, state, merged, generation, f"said in {group}"),
+        )
+        db.execute_sql(
+            "INSERT INTO observations (id, group_id, thread_id, resource_id, line, content, created_at)"
+            " VALUES (?, ?, ?, '/w', 0, ?, 1)",
+            (f"line-{group}", group, thread, f"said in {group}"),
+        )
+
+
+async def test_what_a_shared_log_made_of_it_and_of_others_is_taken_back_for_the_others(store):
+    for name in "ab":
+        await store.write(threads.create, Thread(name, "/w", name, 1, 1))
+    await store.write(shared_log)
+    await store.write(thread_removal.delete, "a", 5)
+    await purging.purge_thread(store, "a")
+
+    def rows(db):
+        groups = db.execute_sql("SELECT id, thread_id, state FROM observation_groups ORDER BY pk").fetchall()
+        record = db.execute_sql("SELECT observation_token_count, generation_count FROM observational_memory")
+        return groups, [i for (i,) in db.execute_sql("SELECT id FROM observations ORDER BY pk")], record.fetchone()
+
+    groups, lines, record = await store.read(rows)
+    assert groups == [
+        ("b1", "b", "active"),
+        ("b2", "b", "active"),
+        ("b3", "b", "superseded"),
+        ("R3", "b", "active"),
+        ("b4", "b", "active"),
+    ]
+    assert lines == [f"line-{g}" for g, _, _ in groups]
+    assert record == (40, 1)
+    assert all(f.ok for f in await store.read(maintenance.check))
+
+
+def says(db, group, text, **metadata):
+    db.execute_sql(
+        "UPDATE observations SET content = ?, observed_date = 'Jan 16, 2026', metadata = ? WHERE group_id = ?",
+        (text, json.dumps(metadata), group),
+    )
+    db.execute_sql("UPDATE observation_groups SET text = ? WHERE id = ?", (f"* {text}", group))
+
+
+async def test_others_no_longer_say_which_of_its_words_they_replace(store):
+    for name in "ab":
+        await store.write(threads.create, Thread(name, "/w", name, 1, 1))
+    await store.write(shared_log)
+    first, second = (
+        {"text": "the xylophone is red", "date": "Jan 15, 2026", "time": "9:00"},
+        {"text": "the port is 8080", "date": "Jan 16, 2026", "time": "9:05"},
+    )
+    notes = " [replaces Jan 15, 9:00: the xylophone is red] [replaces 9:05: the port is 8080]"
+
+    def say(db):
+        says(db, "a2", "User: The xylophone is red and the port is 8080")
+        says(db, "b2", "the port is 8080, says the manual")
+        says(db, "b4", f"it is blue{notes}", replaces=[first, second], files=["a.py"])
+
+    await store.write(say)
+    await store.write(carry_over.keep, "b", "head", [carry_over.Piece("line", "line-b4", f"* it is blue{notes}")])
+    await store.write(thread_removal.delete, "a", 5)
+    await purging.purge_thread(store, "a")
+    left = await everything(store)
+    assert not [n for n, rows in left.items() for row in rows if "xylophone" in row]
+    (line,) = await store.read(memory_log.lines_where, "g.id = ?", ("b4",))
+    assert line[0].content == "it is blue [replaces 9:05: the port is 8080]"
+    assert line[0].metadata == {"replaces": [second], "files": ["a.py"]}
+    assert await store.read(carry_over.text, "b") == f"head\n* {line[0].content}"
+    assert (await store.read(search.search, "blue", search.Scope("/w"))).hits

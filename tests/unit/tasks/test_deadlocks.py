@@ -211,3 +211,25 @@ async def test_counts_that_are_out_of_step_are_found_and_made_anew(store: Store,
         assert await store.read(checks.find_stale) == []
         assert await store.read(questions.counts, "/w") == right
     assert await store.read(graph.reasons, ["b"]) == {"b": [("b", "a")]}
+
+
+def one_by_one(edges: list[Edge]) -> list[tuple[str, ...]]:
+    """What `cycles` says, in the time of the square."""
+    waiting = Waiting(())
+    return [cycle for edge in edges if (cycle := waiting.add(edge)) is not None]
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_the_cycles_of_components_are_those_of_the_whole(seed: int) -> None:
+    rng = random.Random(seed)
+    names = [f"t{n}" for n in range(rng.randint(2, 12))]
+    kinds = ("blocks", "parent-child")
+    drawn = sorted({(rng.choice(names), rng.choice(names), rng.choice(kinds)) for _ in range(rng.randint(1, 25))})
+    edges = rng.sample(drawn, len(drawn))
+    assert [cycle[0] for cycle in cycles(edges)] == [cycle[0] for cycle in one_by_one(edges)]
+
+
+def test_each_of_many_rings_is_found() -> None:
+    rings = [(f"{n}-{i}", f"{n}-{(i + 1) % 3}", "blocks") for n in range(2_000) for i in range(3)]
+    random.Random(1).shuffle(rings)
+    assert {cycle[0].split("-")[0] for cycle in cycles(rings)} == {str(n) for n in range(2_000)}

@@ -2,57 +2,26 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from sakti.agent.tools import shell
-from sakti.agent.tools.base import Outcome, Tool, ToolRun, Workbench
-from sakti.agent.tools.files import edit, ls, read, write
+from sakti.agent.tools import child, shell
+from sakti.agent.tools.base import Workbench
+from sakti.agent.tools.changing import edit, write
+from sakti.agent.tools.files import ls, read
 from sakti.agent.tools.find import glob, grep
 from sakti.agent.workspace import scrubbed
-from sakti.core.clock import SystemClock
 from sakti.core.errors import ToolError
-from sakti.core.ids import TimeIds
-
-Call = Callable[..., object]
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Workbench:
-    workspace = tmp_path / "w"
-    workspace.mkdir()
-    clock = SystemClock()
-    return Workbench(
-        workspace, workspace, tmp_path / "out", clock, TimeIds(clock), scrubbed(os.environ, frozenset({"SECRET_KEY"}))
-    )
-
-
-async def call(bench: Workbench, tool: Tool, **arguments: object) -> Outcome:
-    streamed: list[str] = []
-    run = ToolRun(bench, "call-123456789012", "t", "m", streamed.append)
-    return bench.bounded(await tool(run, arguments), run.call_id)
-
-
-async def ended(pid: int) -> bool:
-    """Whether a process is gone, or a zombie that only waits to be collected."""
-    for _ in range(200):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        except OSError:
-            return True
-        if state == "Z":
-            return True
-        await asyncio.sleep(0.01)
-    return False
+from tests.fakes.tools import call, ended
 
 
 async def test_read_numbers_lines_and_says_what_is_left(bench: Workbench) -> None:
     (bench.workspace / "a.txt").write_text("one\ntwo\nthree\n")
-    assert (await call(bench, read, path="a.txt", offset=2, limit=1)).content == "2\ttwo\n[1 more lines, from line 3]"
-    for path, words in (("b.txt", "no file"), (".", "folder")):
+    assert (
+        await call(bench, read, path="a.txt", offset=2, limit=1)
+    ).content == "2\ttwo\n[1 more line of 3: read on with offset=3.]"
+    for path, words in (("b.txt", "no file"), ("a.txt/b", "cannot be read")):
         with pytest.raises(ToolError, match=words):
             await call(bench, read, path=path)
     (bench.workspace / "bin").write_bytes(b"\0\1")
@@ -119,9 +88,10 @@ async def test_finding_respects_gitignore_with_and_without_ripgrep(
     found = (await call(bench, glob, pattern="**/*.py")).content.split("\n")
     assert sorted(found) == ["src/a.py", "src/deep/b.py"]
     expected = ["src/a.py:1:needle here", "src/deep/b.py:1:needle here"]
-    if shutil.which("rg"):
+    if child.ripgrep():
         assert (await call(bench, grep, pattern="needle")).content.split("\n") == expected
-    monkeypatch.setattr("sakti.agent.tools.find.find_program", lambda *_: None)
+    monkeypatch.setattr("sakti.agent.tools.child.ripgrep", lambda: None)
+    monkeypatch.setattr("sakti.agent.tools.walk.ripgrep", lambda: None)
     assert (await call(bench, grep, pattern="needle")).content.split("\n") == expected
     assert (await call(bench, grep, pattern="NEEDLE", ignore_case=True, include="b.*")).content == expected[1]
     assert (await call(bench, grep, pattern="nowhere")).content == "No match."

@@ -1,0 +1,424 @@
+"""Calls as models know them from other programs, as calls of our tools: names of tools and arguments, and their forms.
+
+A call that says clearly what it wants must not cost a step. What is decided here is decided before a call is judged, so
+that no spelling gets round the approvals. Pure: nothing is looked up but what the call says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from sakti.agent.permissions import resolved
+from sakti.core.errors import ToolError
+from sakti.core.types import Json
+
+LONGEST = 3_600  # seconds that a command may have; a larger number is one of milliseconds
+
+
+def plain(name: str) -> str:
+    """`file_path`, `filePath` and `file-path` are one name."""
+    return name.replace("_", "").replace("-", "").lower()
+
+
+def _table(lists: Mapping[str, str]) -> dict[str, str]:
+    return {name: ours for ours, names in lists.items() for name in (plain(ours), *names.split())}
+
+
+TOOLS = _table(
+    {
+        "bash": "shell execute executecommand executebash runshellcommand runterminalcmd runterminalcommand runcommand"
+        " execcommand exec terminal localshell",
+        "bash_output": "getoutput shelloutput readshell",
+        "kill": "killshell killbash killprocess",
+        "read": "readfile view viewfile openfile viewimage cat",
+        "write": "writefile writetofile createfile newfile savefile",
+        "edit": "editfile multiedit strreplace replace replaceinfile searchreplace applydiff editblock",
+        "ls": "list listdir listdirectory listfiles tree",
+        "glob": "findfiles filesearch globfilesearch find",
+        "grep": "search searchfiles searchfilecontent grepsearch grepfiles searchcode rg ripgrep",
+        "apply_patch": "patch applypatches",
+    }
+)
+EDITORS = frozenset({"strreplacebasededittool", "strreplaceeditor", "texteditor", "strreplaceeditortool"})
+
+_PATH = "filepath file filename absolutepath targetfile targetpath"
+_FOLDER = "directory dir dirpath folder targetdirectory relativeworkspacepath searchdirectory root cwd directorypath"
+_NAMES = {
+    "bash": _table({"command": "cmd script commands input code", "timeout": "timeoutseconds timeoutsec",
+                    "background": "runinbackground isbackground detach"}),
+    "bash_output": _table({"id": "bashid shellid sessionid processid taskid pid"}),
+    "kill": _table({"id": "bashid shellid sessionid processid taskid pid"}),
+    "read": _table({"path": _PATH, "offset": "startline linestart startlineoneindexed firstline fromline line",
+                    "limit": "maxlines numlines lines count linelimit"}),
+    "write": _table({"path": _PATH, "content": "contents filetext text code data body filecontent filecontents"}),
+    "edit": _table({"path": _PATH, "edits": "changes replacements blocks", "old": "", "new": "", "all": ""}),
+    "ls": _table({"path": f"{_PATH} {_FOLDER}"}),
+    "glob": _table({"pattern": "globpattern query name filepattern include glob patterns", "path": _FOLDER}),
+    "grep": _table({
+        "pattern": "regex regexp query search searchterm expression q", "path": f"{_PATH} {_FOLDER} searchpath",
+        "include": "glob filepattern includepattern fileglob globpattern includes", "context": "contextlines c",
+        "ignore_case": "i caseinsensitive", "files_only": "fileswithmatches l",
+        "limit": "headlimit maxresults maxcount", "literal": "fixedstrings f isliteral",
+    }),
+    "apply_patch": _table({"patch": "input patchtext diff content"}),
+}  # fmt: skip
+_OLD = frozenset("old oldstring oldtext oldstr search find original before oldcontent oldcode".split())
+_NEW = frozenset("new newstring newtext newstr replace replacement updated after newcontent newcode".split())
+_ALL = frozenset("all replaceall allowmultiple multiple allowmultiplereplacements global".split())
+
+# Arguments that change nothing of what is done here: they are for the other program's screen, limits or approvals.
+_DROPPED = frozenset(
+    "description explanation instruction instructions purpose reason requiresapproval thought summary title comment"
+    " shouldreadentirefile respectgitignore filefilteringoptions ignore offset depth limit n multiline excludepattern"
+    " exclude filter yieldtimems maxoutputtokens maxtokens block wait sandboxpermissions withescalatedpermissions"
+    " justification login tty shell ismultiline mode indentation fuzzy encoding createdirs taskprogress issandboxed"
+    " casesensitive recursive sortby sort expectedreplacements restart".split()
+)
+_WRAPPERS = frozenset("arguments args params parameters input kwargs toolinput".split())
+
+_SCRIPTS = {"js": "*.{js,jsx,mjs,cjs}", "ts": "*.{ts,tsx,mts,cts}"}
+_TYPES = {
+    **_SCRIPTS, "javascript": _SCRIPTS["js"], "typescript": _SCRIPTS["ts"], "python": "*.py", "rust": "*.rs",
+    "markdown": "*.md", "cpp": "*.{cc,cpp,cxx,h,hh,hpp,hxx}", "c": "*.{c,h}", "yaml": "*.{yaml,yml}",
+    "html": "*.{html,htm}", "ruby": "*.rb", "kotlin": "*.{kt,kts}", "shell": "*.{sh,bash}",
+}  # fmt: skip
+
+
+def tool_name(called: str) -> str:
+    """Our name of the tool that a model means, `called` itself where there is none."""
+    if called in _NAMES:
+        return called
+    return TOOLS.get(_bare(called), called)
+
+
+def known(name: str) -> bool:
+    """Whether the forms of this tool's arguments are known here; other tools read their own."""
+    return name in _NAMES
+
+
+def _bare(called: str) -> str:
+    return plain(re.split(r"__|[.:/]", called)[-1])
+
+
+def call(name: str, arguments: Json, cwd: Path) -> tuple[str, Json]:
+    """The tool of ours that a call means, and its arguments by our names, in our forms. Raises `ToolError` where they
+    cannot be read."""
+    tool = tool_name(name)
+    given = _unwrapped(arguments)
+    if _bare(name) in EDITORS:
+        tool, given = _editor(given)
+    if tool not in _NAMES:
+        return tool, arguments
+    if tool == "ls" and _truth(given.get("recursive")):
+        tool, given = "glob", {**given, "pattern": "**/*"}
+    if tool == "glob" and _bare(name) == "filesearch":
+        given = {"pattern" if plain(k) == "query" else k: f"**/*{v}*" if plain(k) == "query" else v
+                 for k, v in given.items()}  # fmt: skip
+    out = repaired(tool, given, cwd)
+    if tool == "bash" and (found := heredoc(str(out.get("command", "")))):
+        return "apply_patch", {"patch": found[1], **({"workdir": found[0]} if found[0] else {})}
+    return tool, out
+
+
+def repaired(tool: str, arguments: Json, cwd: Path) -> Json:
+    """The arguments of one of our tools by our names and in our forms; unknown ones stay, to be refused. What is right
+    already comes back as it is."""
+    given = {k: v for k, v in _unwrapped(arguments).items() if v is not None}
+    special = _SPECIAL.get(tool)
+    names = _NAMES[tool]
+    exact = {k for k in given if k in names.values()}
+    named: Json = {}
+    rest: Json = {}
+    for key, value in given.items():
+        ours = key if key in exact else names.get(plain(key).lstrip("-"))
+        if ours is not None and ours not in named and (key in exact or ours not in exact):
+            named[ours] = value
+        else:
+            rest[key] = value
+    if special is not None:
+        special(named, rest, cwd)
+    _check_text(tool, named)
+    return named | {k: v for k, v in rest.items() if plain(k) not in _DROPPED}
+
+
+def _unwrapped(arguments: Json) -> Json:
+    """What a model wrapped once more: `{"arguments": {…}}`."""
+    if len(arguments) == 1:
+        ((key, value),) = arguments.items()
+        if plain(key) in _WRAPPERS and isinstance(value, dict):
+            return cast("Json", value)
+    return arguments
+
+
+def _check_text(tool: str, named: Json) -> None:
+    for key in ("path", "command", "pattern", "include", "id"):
+        value = named.get(key)
+        if isinstance(value, str) and "\0" in value:
+            raise ToolError(f"{tool} was called with wrong arguments: {key} holds a NUL character. Leave it out.")
+
+
+def _truth(value: Any) -> bool:
+    return value is True or (isinstance(value, str) and value.strip().lower() in ("true", "yes", "1"))
+
+
+def _take(rest: Json, *names: str) -> Any:
+    """The first of `names` (in plain form) that is there, taken out."""
+    for key in list(rest):
+        if plain(key).lstrip("-") in names:
+            return rest.pop(key)
+    return None
+
+
+def _whole(value: Any) -> int | None:
+    try:
+        return int(float(value))
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _one(named: Json, key: str) -> None:
+    """A list of one text is that text."""
+    value = named.get(key)
+    if isinstance(value, list) and len(cast("list[Any]", value)) == 1:
+        named[key] = value[0]
+
+
+# --- each tool --------------------------------------------------------------------------------------------------------
+
+
+def _bash(named: Json, rest: Json, cwd: Path) -> None:
+    command = named.get("command")
+    if isinstance(command, list):
+        words = [str(w) for w in cast("list[Any]", command)]
+        shell = len(words) == 3 and Path(words[0]).name in ("bash", "sh", "zsh") and words[1] in ("-c", "-lc", "-ic")
+        named["command"] = words[2] if shell else shlex.join(words)
+    if command is None and _truth(_take(rest, "restart")):
+        named["command"] = ":"
+    folder = _take(rest, "workdir", "workingdirectory", "cwd", "directory", "dir", "dirpath", "path")
+    if isinstance(folder, str) and folder.strip() and resolved(cwd, folder) != cwd and "command" in named:
+        named["command"] = f"(cd {shlex.quote(folder)} && {{\n{named['command']}\n}})"
+    millis = _whole(_take(rest, "timeoutms", "timeoutmillis", "timeoutmilliseconds"))
+    given = _whole(named["timeout"]) if "timeout" in named else None
+    seconds = -(-millis // 1000) if millis is not None else given
+    if seconds is None:
+        return
+    named["timeout"] = min(LONGEST, -(-seconds // 1000) if seconds > LONGEST else seconds)
+    if named["timeout"] < 1:
+        del named["timeout"]
+
+
+def _read(named: Json, rest: Json, _cwd: Path) -> None:
+    for key in ("paths", "filepaths", "files"):
+        if "path" not in named and (found := _take(rest, key)) is not None:
+            named["path"] = found
+    _one(named, "path")
+    offset, last = _whole(named.get("offset")), _whole(_take(rest, "endline", "lineend", "lastline", "toline",
+                                                            "endlineoneindexedinclusive"))  # fmt: skip
+    view = _take(rest, "viewrange", "linerange", "range")
+    if isinstance(view, list) and len(cast("list[Any]", view)) == 2:
+        offset, last = _whole(view[0]), _whole(view[1])
+    pages = _take(rest, "pages", "page")
+    if pages is not None and (found := re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", str(pages))):
+        offset, last = int(found[1]), int(found[2] or found[1])
+    if offset is not None:
+        named["offset"] = max(1, offset)
+    if last is not None and last >= (start := named.get("offset", 1)):
+        named["limit"] = last - start + 1
+    if (limit := _whole(named.get("limit"))) is not None and limit < 1:
+        del named["limit"]
+
+
+def _write(named: Json, _rest: Json, _cwd: Path) -> None:
+    _one(named, "path")
+    content = named.get("content")
+    if isinstance(content, dict | list):  # the object itself where the text of a JSON file was meant
+        named["content"] = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def _edit(named: Json, rest: Json, _cwd: Path) -> None:
+    _one(named, "path")
+    edits = named.get("edits")
+    if isinstance(edits, str):
+        edits = blocks(edits) if "<<<<" in edits else _loaded(edits)
+    listed: Any = [edits] if isinstance(edits, dict) else edits
+    if isinstance(listed, list):
+        named["edits"] = [_change(e) for e in cast("list[Any]", listed)]
+    diff = _take(rest, "diff", "patch", "searchreplace")
+    if edits is None and isinstance(diff, str):
+        named["edits"] = blocks(diff) or hunks(diff)
+    single = {k: named.pop(k) for k in ("old", "new", "all") if k in named}
+    line = _whole(_take(rest, "insertline"))
+    text = _take(rest, "inserttext") if line is not None else None
+    single |= {k: rest.pop(k) for k in list(rest) if plain(k) in _OLD | _NEW | _ALL}
+    if (_whole(_take(rest, "expectedreplacements", "count")) or 1) > 1:
+        single["all"] = True
+    if line is not None:
+        named["edits"] = [{"old": "", "new": str(text or _change(single).get("new", "")), "after": line}]
+    elif "edits" not in named and single.keys() - {"all"}:
+        named["edits"] = [_change(single)]
+    elif single.get("all") and len(named.get("edits", ())) == 1:
+        named["edits"] = [{**named["edits"][0], "all": single["all"]}]
+
+
+def _change(value: Any) -> Any:
+    """One replacement by our names."""
+    if isinstance(value, list) and len(pair := cast("list[Any]", value)) == 2:
+        return {"old": pair[0], "new": pair[1]}
+    if not isinstance(value, dict):
+        return cast("Any", value)
+    out: Json = {}
+    for key, each in cast("Json", value).items():
+        name = plain(key)
+        ours = "old" if name in _OLD else "new" if name in _NEW else "all" if name in _ALL else key
+        ours = "after" if name == "after" and isinstance(each, int) else ours  # a line to insert behind, not a text
+        if each is not None and ours not in out and (ours == key or name not in _DROPPED):
+            out[ours] = each
+    return out
+
+
+def _glob(named: Json, _rest: Json, _cwd: Path) -> None:
+    _one(named, "pattern")
+    pattern = named.get("pattern")
+    if not isinstance(pattern, str):
+        return
+    fixed: list[str] = []
+    parts = pattern.split("/")
+    while len(parts) > 1 and not re.search(r"[*?\[{]", parts[0]) and (fixed or parts[0] in ("", ".", "..", "~")):
+        fixed.append(parts.pop(0))
+    if fixed:  # an absolute pattern, or one with ./ or ../ before it, says where to look
+        folder = "/".join(fixed) or "/"
+        base = str(named.get("path", "."))
+        named["path"] = folder if folder[0] in "/~" else f"{base}/{folder}"
+        named["pattern"] = "/".join(parts)
+
+
+def _grep(named: Json, rest: Json, _cwd: Path) -> None:
+    for key in ("path", "pattern", "include"):
+        _one(named, key)
+    if isinstance(named.get("include"), list):
+        named["include"] = "{" + ",".join(map(str, named["include"])) + "}"
+    around = [
+        n for n in (_whole(_take(rest, "a", "aftercontext", "before")), _whole(_take(rest, "b", "beforecontext"))) if n
+    ]
+    if around and "context" not in named:
+        named["context"] = max(around)
+    if (context := _whole(named.get("context"))) is not None:
+        named["context"] = min(max(0, context), 10)
+    if (limit := _whole(named.get("limit"))) is not None:
+        if limit < 1:
+            del named["limit"]
+        else:
+            named["limit"] = min(limit, 1_000)
+    sensitive = _take(rest, "casesensitive")
+    if sensitive is not None and "ignore_case" not in named:
+        named["ignore_case"] = not _truth(sensitive)
+    shape = _take(rest, "outputmode")
+    if isinstance(shape, str) and "files_only" not in named:
+        named["files_only"] = shape != "content"
+    kind = _take(rest, "type", "filetype", "language")
+    if isinstance(kind, str) and kind and "include" not in named:
+        named["include"] = _TYPES.get(kind.lower(), f"*.{kind.lower()}")
+
+
+def _id(named: Json, _rest: Json, _cwd: Path) -> None:
+    if isinstance(named.get("id"), int | float):
+        named["id"] = str(_whole(named["id"]))
+
+
+def _patch(named: Json, _rest: Json, _cwd: Path) -> None:
+    patch = named.get("patch")
+    if isinstance(patch, list):  # ["apply_patch", "*** Begin Patch …"]
+        words = [str(word) for word in cast("list[Any]", patch)]
+        named["patch"] = next((word for word in words if "*** Begin Patch" in word), "\n".join(words))
+
+
+def _ls(named: Json, _rest: Json, _cwd: Path) -> None:
+    _one(named, "path")
+
+
+_SPECIAL: dict[str, Callable[[Json, Json, Path], None]] = {
+    "bash": _bash, "read": _read, "write": _write, "edit": _edit, "ls": _ls, "glob": _glob, "grep": _grep,
+    "bash_output": _id, "kill": _id, "apply_patch": _patch,
+}  # fmt: skip
+
+
+def _editor(given: Json) -> tuple[str, Json]:
+    """A tool that does several things, named by `command`."""
+    rest = dict(given)
+    command = plain(str(rest.pop("command", "view")))
+    tool = {"create": "write", "write": "write", "strreplace": "edit", "insert": "edit", "edit": "edit"}.get(command)
+    if tool is None and command not in ("view", "read"):
+        raise ToolError(f"There is no command {command} here; use read, write or edit.")
+    wanted = {"write": ("oldstr", "newstr", "viewrange", "insertline"), "edit": ("filetext", "viewrange")}
+    dropped = wanted.get(tool or "", ("filetext", "oldstr", "newstr", "insertline"))
+    return tool or "read", {k: v for k, v in rest.items() if plain(k) not in dropped}
+
+
+# --- texts that hold a call -------------------------------------------------------------------------------------------
+
+_HEREDOC = re.compile(
+    r"\s*(?:cd\s+(?P<dir>'[^'\n]*'|\"[^\"\n$`]*\"|[^\s;&|<>$`'\"]+)\s*&&\s*)?apply_?patch\s*<<-?\s*"
+    r"(?P<q>['\"]?)(?P<word>\w+)(?P=q)[ \t]*\n(?P<body>.*?)\n(?P=word)\s*",
+    re.DOTALL,
+)
+_ARGUMENT = re.compile(
+    r"\s*apply_?patch\s+(?P<q>['\"])(?P<body>\*\*\* Begin Patch\n.*?\*\*\* End Patch)\s*(?P=q)\s*", re.DOTALL
+)
+
+
+def heredoc(command: str) -> tuple[str, str] | None:
+    """(folder, patch) of a command that does nothing but hand a patch to `apply_patch`."""
+    found = _HEREDOC.fullmatch(command)
+    if found is not None and "*** Begin Patch" in found["body"]:
+        return (found["dir"] or "").strip("'\""), found["body"]
+    found = _ARGUMENT.fullmatch(command)
+    return ("", found["body"]) if found is not None else None
+
+
+_BLOCK = re.compile(
+    r"^(?:<{5,9}|-{5,9}) ?SEARCH[^\n]*\n(.*?)^={5,9}[ \t]*\n(.*?)^(?:>{5,9}|\+{5,9}) ?REPLACE[^\n]*$",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+def blocks(text: str) -> list[Json]:
+    """The replacements of `<<<<<<< SEARCH … ======= … >>>>>>> REPLACE` blocks."""
+    return [{"old": old, "new": new} for old, new in _BLOCK.findall(text.replace("\r\n", "\n"))]
+
+
+def hunks(text: str) -> list[Json]:
+    """The replacements of a unified diff: of each hunk what stands there and what shall."""
+    out: list[Json] = []
+    for hunk in re.split(r"^@@[^\n]*\n", text.replace("\r\n", "\n"), flags=re.MULTILINE)[1:]:
+        rows = [r for r in hunk.split("\n") if r and not r.startswith(("\\", "--- ", "+++ ", "diff "))]
+        old = "".join(r[1:] + "\n" for r in rows if r[0] in " -")
+        new = "".join(r[1:] + "\n" for r in rows if r[0] in " +")
+        out.append({"old": old, "new": new})
+    return out
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return json.loads(text, strict=False)
+    except (ValueError, RecursionError) as e:
+        raise ToolError(f"edits is not a list but text that is no JSON: {e}. Give a list of objects.") from e
+
+
+def reread(raw: str) -> Json | None:
+    """The arguments that a model wrote as text which is not quite a JSON object: line breaks inside strings, a code
+    fence round it, a JSON text of it. None where it is not one; what was cut off is never completed."""
+    text = raw.strip()
+    if fenced := re.fullmatch(r"```\w*\n(.*)\n```", text, re.DOTALL):
+        text = fenced[1]
+    try:
+        value: Any = json.loads(text, strict=False)
+        if isinstance(value, str):
+            value = json.loads(value, strict=False)
+    except (ValueError, RecursionError):
+        return None
+    return cast("Json", value) if isinstance(value, dict) else None

@@ -1,0 +1,310 @@
+"""write, edit and apply_patch: files as the model changes them, their encoding, line ends and rights kept."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+import stat
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import pydantic
+from pydantic.json_schema import SkipJsonSchema
+
+from sakti.agent.permissions import resolved
+from sakti.agent.tools import matching, merging, patch, textfile
+from sakti.agent.tools.base import Outcome, ToolRun, Workbench, tool
+from sakti.agent.tools.files import read_file, regular
+from sakti.agent.tools.textfile import FileText
+from sakti.core.errors import ToolError
+
+
+class Edit(pydantic.BaseModel):
+    """One replacement. `after` (not offered, but known from other programs) puts `new` behind that line."""
+
+    model_config = pydantic.ConfigDict(extra="forbid")
+    old: Annotated[str, pydantic.Field(description="text that stands in the file, without line numbers")]
+    new: Annotated[str, pydantic.Field(description="text to put there")]
+    all: Annotated[bool, pydantic.Field(description="replace every occurrence, not only a unique one")] = False
+    after: SkipJsonSchema[int | None] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """One file before and after: texts for the diff, and the new bytes. `data` None: it is deleted; `before` None: it
+    is new."""
+
+    path: Path
+    name: str
+    before: str | None
+    after: str
+    data: bytes | None
+
+
+@tool()
+async def write(
+    run: ToolRun,
+    path: Annotated[str, "file to create or replace"],
+    content: Annotated[str, "the whole new content"],
+) -> Outcome:
+    """Create a file, or replace one that was read before, with the given content."""
+    change = await asyncio.to_thread(_written, run.bench, path, content)
+    await asyncio.to_thread(_put, run.bench, [change])
+    what = "created" if change.before is None else "replaced"
+    number = len(textfile.lines(content))
+    return Outcome(f"{change.name} {what}: {number} line{'s' * (number != 1)}.", details=_details([change]))
+
+
+def _written(bench: Workbench, path: str, content: str, *, check: bool = True) -> Changed:
+    found = bench.resolve(path)
+    name = bench.show(found)
+    if not os.path.lexists(found):
+        return Changed(found, name, None, content, _encoded(FileText(""), content))
+    regular(bench, path)
+    if check:
+        bench.check_unchanged(found, whole=True)
+        writable(found, name)
+    try:
+        _, there = read_file(found)
+    except ToolError:  # binary or very large: replaced as it was asked for, without a diff
+        return Changed(found, name, "", content, _encoded(FileText(""), content))
+    return Changed(found, name, there.text, content, there.encode(_kept_ends(there.text, content)))
+
+
+def _kept_ends(before: str, content: str) -> str:
+    """`content` as a replacement of a whole file: with its line ends, and lines that are the same as they were. A text
+    that has other line ends than \\n means them."""
+    old = textfile.lines(before)
+    if "\r" in content or not any("\r" in line.end for line in old):
+        return content
+    new = [textfile.Line(line.body, line.end) for line in textfile.lines(content)]
+    plain = [textfile.Line(line.body, "\n" if line.end else "") for line in old]
+    return merging.merged(old, plain, new, textfile.usual_end(old))
+
+
+def _encoded(there: FileText, text: str) -> bytes:
+    return there.encode(text)
+
+
+@tool()
+async def edit(
+    run: ToolRun,
+    path: Annotated[str, "file that was read or written before"],
+    edits: Annotated[list[Edit], "replacements, made in order; either all are made or none"],
+) -> Outcome:
+    """Change parts of a file by replacing text."""
+    change = await asyncio.to_thread(_edited, run.bench, path, edits)
+    await asyncio.to_thread(_put, run.bench, [change])
+    details = _details([change])
+    verb = "created" if change.before is None else "changed"
+    return Outcome(f"{change.name} {verb} (+{details['added']} −{details['removed']} lines).", details=details)
+
+
+def _edited(bench: Workbench, path: str, edits: Sequence[Edit], *, check: bool = True) -> Changed:
+    if len(edits) == 1 and not edits[0].old and edits[0].after is None and not os.path.lexists(bench.resolve(path)):
+        return _written(bench, path, edits[0].new)  # how other programs make a file by their edit tool
+    found = regular(bench, path)
+    name = bench.show(found)
+    if check:
+        bench.check_unchanged(found)
+        writable(found, name)
+    _, there = read_file(found)
+    after = apply_edits(there.text, edits, name)
+    return Changed(found, name, there.text, after, there.encode(after))
+
+
+def apply_edits(text: str, edits: Sequence[Edit], name: str) -> str:
+    """`text` after all `edits`; raises `ToolError` naming the first that does not fit, with the nearest match."""
+    if not edits:
+        raise ToolError("edit needs at least one replacement: edits is a list of objects with old and new.")
+    for number, change in enumerate(edits, 1):
+        try:
+            if change.after is not None:
+                text = _inserted(text, change.after, change.new)
+            else:
+                text = matching.apply(text, matching.Change(change.old, change.new, change.all), name)
+        except ToolError as e:
+            if len(edits) == 1:
+                raise ToolError(e.message[0].upper() + e.message[1:]) from e
+            raise ToolError(f"Edit {number} of {len(edits)}: {e.message}") from e
+    return text
+
+
+def _inserted(text: str, after: int, new: str) -> str:
+    lines = textfile.lines(text)
+    if not 0 <= after <= len(lines):
+        raise ToolError(f"the file has {len(lines)} lines; there is no line {after} to insert behind.")
+    end = textfile.usual_end(lines)
+    put = [textfile.Line(line.body, end) for line in textfile.lines(new)]
+    head = lines[:after]
+    if head and not head[-1].end:
+        head[-1] = textfile.Line(head[-1].body, end)
+    return "".join(line.body + line.end for line in [*head, *put, *lines[after:]])
+
+
+@tool()
+async def apply_patch(
+    run: ToolRun,
+    patch: Annotated[str, "the whole patch, from *** Begin Patch to *** End Patch"],
+    workdir: SkipJsonSchema[str | None] = None,
+) -> Outcome:
+    """Change, add, move and delete files by a patch."""
+    changes = await asyncio.to_thread(_patched, run.bench, patch, workdir)
+    await asyncio.to_thread(_put, run.bench, changes)
+    rows = [f"{_sign(c)} {c.name}" for c in changes]
+    return Outcome("\n".join(["Done:", *rows]), details=_details(changes))
+
+
+def _sign(change: Changed) -> str:
+    return "D" if change.data is None else "A" if change.before is None else "M"
+
+
+def _patched(bench: Workbench, text: str, workdir: str | None, *, check: bool = True) -> list[Changed]:
+    """What a patch makes of the files that it names; either all of it fits or nothing is done."""
+    folder = resolved(bench.cwd, workdir or ".")
+    out: dict[Path, Changed] = {}
+    for change in patch.parse(text):
+        path = str(resolved(folder, change.path))
+        found = bench.resolve(path)
+        if change.kind == "add":
+            if os.path.lexists(found) and found not in out:
+                bench.check_unchanged(regular(bench, path), whole=True)
+            out[found] = _written(bench, path, change.content, check=check)
+            continue
+        there = _current(bench, out, path, found, check=check)
+        if change.kind == "delete":
+            out[found] = Changed(found, there.name, there.before, "", None)
+            continue
+        before, encoded = there.after, textfile.decode(there.data or b"") or FileText("")
+        after = patch.patched(before, change, there.name)
+        goal = bench.resolve(str(resolved(folder, change.move_to))) if change.move_to else found
+        if goal != found:
+            if os.path.lexists(goal):
+                raise ToolError(f"{bench.show(goal)} is there already; nothing was changed.")
+            out[found] = Changed(found, there.name, there.before, "", None)
+            out[goal] = Changed(goal, bench.show(goal), None, after, encoded.encode(after))
+        else:
+            out[found] = Changed(found, there.name, there.before, after, encoded.encode(after))
+    return list(out.values())
+
+
+def _current(bench: Workbench, done: dict[Path, Changed], path: str, found: Path, *, check: bool) -> Changed:
+    """A file as it is, or as an earlier part of the patch leaves it."""
+    if found in done:
+        return done[found]
+    regular(bench, path)
+    name = bench.show(found)
+    if check:
+        writable(found, name)
+        if bench.files.state(found) == "changed":
+            bench.check_unchanged(found)
+    data, there = read_file(found)
+    return Changed(found, name, there.text, there.text, data)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def writable(path: Path, name: str) -> None:
+    """Raises `ToolError` for a file that is marked read-only: replacing it would not even be noticed."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if not mode & 0o222:
+        raise ToolError(f"{name} is read-only (mode {mode:04o}); nothing was changed: make it writable.")
+
+
+def _put(bench: Workbench, changes: Sequence[Changed]) -> None:
+    for change in changes:
+        if change.data is None:
+            change.path.unlink()
+            bench.files.forget(change.path)
+        else:
+            replace_file(change.path, change.data)
+            bench.saw(change.path, change.data)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write beside the file and rename over it, so that a crash leaves the old or the new one, whole. A file with
+    several names, of another owner, or in a folder that takes no new file is written in place: it stays one file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        there = None
+    if there is not None and (there.st_nlink > 1 or _of_another(there) or not os.access(path.parent, os.W_OK)):
+        _overwrite(path, data)
+        return
+    mode = stat.S_IMODE(there.st_mode) if there else 0o666 & ~_umask()
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
+    try:
+        with os.fdopen(handle, "wb") as f:
+            f.write(data)
+            f.flush()
+            os.fsync(f.fileno())
+        Path(temporary).chmod(mode)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _of_another(there: os.stat_result) -> bool:
+    return hasattr(os, "geteuid") and there.st_uid != os.geteuid()
+
+
+def _overwrite(path: Path, data: bytes) -> None:
+    with path.open("r+b") as f:
+        f.write(data)
+        f.truncate()
+        f.flush()
+        os.fsync(f.fileno())
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+# --- what changed, for people -----------------------------------------------------------------------------------------
+
+
+def unified_diff(name: str, before: str, after: str) -> str:
+    """Both texts compared line by line; a line end that changed shows as ␍ at the end of its line."""
+    old, new = _bodies(before), _bodies(after)
+    if old == new and before != after:
+        old, new = _bodies(before, ends=True), _bodies(after, ends=True)
+    return "\n".join(difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", lineterm="", n=3))
+
+
+def _bodies(text: str, *, ends: bool = False) -> list[str]:
+    return [line.body + ("␍" if ends and "\r" in line.end else "") for line in textfile.lines(text)]
+
+
+def _details(changes: Sequence[Changed]) -> dict[str, Any]:
+    diffs = [unified_diff(c.name, c.before or "", c.after) for c in changes]
+    bodies = [row for diff in diffs for row in diff.split("\n")[2:]]
+    return {
+        "path": ", ".join(c.name for c in changes),
+        "diff": "\n".join(d for d in diffs if d),
+        "added": sum(row.startswith("+") for row in bodies),
+        "removed": sum(row.startswith("-") for row in bodies),
+    }
+
+
+def preview_diff(bench: Workbench, name: str, arguments: dict[str, Any]) -> str:
+    """The diff that a call of write, edit or apply_patch would make, for the approval; empty where none can be made."""
+    try:
+        if name == "write":
+            changes = [_written(bench, str(arguments["path"]), str(arguments["content"]), check=False)]
+        elif name == "edit":
+            edits = pydantic.TypeAdapter(list[Edit]).validate_python(arguments["edits"])
+            changes = [_edited(bench, str(arguments["path"]), edits, check=False)]
+        else:
+            changes = _patched(bench, str(arguments["patch"]), arguments.get("workdir"), check=False)
+        return str(_details(changes)["diff"])
+    except (ToolError, KeyError, OSError, pydantic.ValidationError):
+        return ""

@@ -1,0 +1,76 @@
+"""Draw images and pages of PDFs at the size that models see, as a program of its own.
+
+Reads a JSON object on standard input and prints one: `images` (base64), and of a PDF its number of `pages` and the
+`texts` of those drawn; `error` where it cannot be done.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import io
+import json
+import sys
+from typing import Any
+
+
+def main() -> int:
+    wanted = json.load(sys.stdin)
+    try:
+        done = pdf(wanted) if "pdf" in wanted else {"images": [image(wanted)]}
+    except ImportError as e:
+        done = {"error": f"{e.name} is not installed"}
+    except Exception as e:  # the root of a program: whatever a damaged file brings up is told, not raised
+        done = {"error": str(e) or type(e).__name__}
+    sys.stdout.write(json.dumps(done))
+    return 0
+
+
+def image(wanted: dict[str, Any]) -> dict[str, Any]:
+    from PIL import Image, ImageOps
+
+    with Image.open(wanted["image"]) as found:
+        if found.format == "JPEG":
+            found.draft("RGB", (wanted["edge"], wanted["edge"]))
+        return encoded(ImageOps.exif_transpose(found), wanted)
+
+
+def encoded(picture: Any, wanted: dict[str, Any]) -> dict[str, Any]:
+    """A picture scaled to the longest edge, as PNG where it is small enough, else as JPEG."""
+    from PIL import Image
+
+    picture = picture.convert(
+        "RGBA" if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info else "RGB"
+    )
+    picture.thumbnail((wanted["edge"], wanted["edge"]), Image.Resampling.LANCZOS)
+    out = io.BytesIO()
+    picture.save(out, "PNG", optimize=False)
+    kind = "image/png"
+    if out.tell() > min(wanted["bytes"], 1_000_000):
+        out = io.BytesIO()
+        flat = Image.new("RGB", picture.size, "white")
+        flat.paste(picture, mask=picture.getchannel("A") if picture.mode == "RGBA" else None)
+        flat.save(out, "JPEG", quality=85)
+        kind = "image/jpeg"
+    data = base64.b64encode(out.getvalue()).decode("ascii")
+    return {"type": kind, "data": data, "width": picture.width, "height": picture.height}
+
+
+def pdf(wanted: dict[str, Any]) -> dict[str, Any]:
+    pypdfium2: Any = importlib.import_module("pypdfium2")  # it has no types
+    document = pypdfium2.PdfDocument(wanted["pdf"])
+    total = len(document)
+    first = wanted["first"] - 1
+    drawn: list[dict[str, Any]] = []
+    texts: list[str] = []
+    for number in range(first, min(total, first + wanted["number"])):
+        page = document[number]
+        width, height = page.get_size()
+        scale = min(4.0, wanted["edge"] / max(width, height, 1.0))
+        drawn.append(encoded(page.render(scale=scale).to_pil(), wanted))
+        texts.append(page.get_textpage().get_text_bounded())
+    return {"pages": total, "images": drawn, "texts": texts}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,317 @@
+"""Find the text that a model wants to replace, as exactly as it can be found, and replace it.
+
+Tried in this order, and taken only where it is unique: the text itself; without blanks at line ends; with another
+indentation (the new lines get it, too); with plain signs for typographic ones and characters composed (NFC). Line
+numbers that were copied along with the text are dropped. What is the same in old and new keeps its bytes (`merging`).
+"""
+
+from __future__ import annotations
+
+import bisect
+import difflib
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from sakti.agent.tools import textfile
+from sakti.agent.tools.merging import folded, merged, unfold
+from sakti.agent.tools.textfile import Line
+from sakti.core.errors import ToolError
+
+NEAR_LINES = 5_000  # lines among which a similar one is looked for
+SHOWN = 2_000  # characters of the nearest match
+
+_NUMBER = re.compile(r" {0,8}(\d{1,7})(?:\t|→|\| ?|: )")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One replacement; `all` replaces every occurrence."""
+
+    old: str
+    new: str
+    all: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a match stands: from a column of one line to a column of another; a column behind a line's body is behind
+    its end, too. `indents` is its own indentation for each one in the text that was looked for."""
+
+    first: int
+    start: int
+    last: int
+    end: int
+    indents: Mapping[str, str] | None = None
+
+
+class Text:
+    """The lines of a file, and the same with \\n for every line end."""
+
+    def __init__(self, text: str) -> None:
+        self.lines = textfile.lines(text)
+        self.end = textfile.usual_end(self.lines)
+
+    def places(self, old: str, fold: Callable[[str], str], back: Callable[[str, int], int]) -> list[Place]:
+        """Where `old` stands, both seen through `fold` line by line; `back` is the column that one of a folded line
+        has in the line itself."""
+        wanted = "\n".join(map(fold, old.split("\n")))
+        if fold is not str and not wanted.strip():
+            return []
+        found = self._found(wanted, [fold(line.body) for line in self.lines], back)
+        if old[-1:] not in " \t" or fold is str:
+            return found
+        # blanks at its end were dropped: it may not end inside a word
+        return [p for p in found if p.end >= len(fold(self.lines[p.last].body))]
+
+    def _found(self, wanted: str, bodies: list[str], back: Callable[[str, int], int]) -> list[Place]:
+        whole = "\n".join(bodies) + ("\n" if bodies else "")  # as if the last line ended: edits are merged with care
+        starts = list(itertools.accumulate((len(b) + 1 for b in bodies), initial=0))[: len(bodies)]
+        out: list[Place] = []
+        at = whole.find(wanted)
+        while at >= 0:
+            stop = at + len(wanted)
+            first, last = bisect.bisect_right(starts, at) - 1, bisect.bisect_right(starts, stop - 1) - 1
+            begin, end = at - starts[first], stop - starts[last]
+            out.append(
+                Place(
+                    first,
+                    back(self.lines[first].body, begin),
+                    last,
+                    len(self.lines[last].body) + 1 if end > len(bodies[last]) else back(self.lines[last].body, end),
+                )
+            )
+            at = whole.find(wanted, stop)
+        if len(out) > 1 and not self.lines[-1].end and out[-1].end > len(self.lines[-1].body):
+            out.pop()  # it needs a line end that is not there, and others do not
+        return out
+
+    def indented(self, old: str, fold: Callable[[str], str]) -> list[Place]:
+        """Where the lines of `old` stand with another indentation, the same everywhere for the same one."""
+        wanted = old.removesuffix("\n").split("\n")
+        bare = [fold(w).strip() for w in wanted]
+        if not any(bare):
+            return []
+        bodies = [fold(line.body).strip() for line in self.lines]
+        out: list[Place] = []
+        behind = 0
+        for i in _runs(bodies, bare):
+            indents = _indents(wanted, [line.body for line in self.lines[i : i + len(bare)]])
+            if i < behind or indents is None:
+                continue
+            behind = i + len(bare)
+            body = self.lines[behind - 1].body
+            out.append(Place(i, 0, behind - 1, len(body) + (1 if old.endswith("\n") else 0), indents))
+        return out
+
+    def replaced(self, places: Sequence[Place], change: Change) -> str:
+        """The whole text after the change at all `places`, which are in order."""
+        old, new = _pieces(change.old), _pieces(change.new)
+        out: list[str] = []
+        line = column = 0
+        for place in places:
+            out.append(self._between(line, column, place.first, place.start))
+            there = self._cut(place)
+            adapt = _reindent(place.indents) if place.indents else str
+            out.append(merged(there, old, new, self._end_near(place), adapt))
+            line, column = place.last, place.end
+            if column > len(self.lines[line].body):
+                line, column = line + 1, 0
+        out.append(self._between(line, column, len(self.lines), 0))
+        return "".join(out)
+
+    def _cut(self, place: Place) -> list[Line]:
+        out = self.lines[place.first : place.last + 1]
+        final = out[-1]
+        if place.end <= len(final.body):
+            final = Line(final.body[: place.end], "")
+            out[-1] = final
+        out[0] = Line(out[0].body[place.start :], out[0].end)
+        return [*out[:-1], *([final if len(out) > 1 else out[0]] if out[-1].body or out[-1].end else [])]
+
+    def _between(self, line: int, column: int, last: int, end: int) -> str:
+        if line > last or line >= len(self.lines):
+            return ""
+        if line == last:
+            return self.lines[line].body[column:end]
+        pieces = [self.lines[line].body[column:] + self.lines[line].end]
+        pieces += [each.body + each.end for each in self.lines[line + 1 : last]]
+        return "".join(pieces) + (self.lines[last].body[:end] if last < len(self.lines) else "")
+
+    def _end_near(self, place: Place) -> str:
+        """The line end of lines that are put in: as the first that is replaced, else as the line before."""
+        near = [*self.lines[place.first : place.last + 1], *self.lines[max(0, place.first - 1) : place.first]]
+        return next((line.end for line in near if line.end), self.end)
+
+
+def _pieces(text: str) -> list[Line]:
+    pieces = text.split("\n")
+    last = pieces.pop()
+    return [*(Line(p, "\n") for p in pieces), *([Line(last, "")] if last else [])]
+
+
+def _same(_body: str, column: int) -> int:
+    return column
+
+
+def _trimmed(body: str) -> str:
+    return body.rstrip(" \t")
+
+
+def _folded(body: str) -> str:
+    return folded(body).rstrip(" \t")
+
+
+def levels(text: Text, old: str) -> Iterator[list[Place]]:
+    """The matches of each level, the most exact first."""
+    yield text.places(old, str, _same)
+    yield text.places(old, _trimmed, _same)
+    yield text.indented(old, _trimmed)
+    yield text.places(old, _folded, unfold)
+    yield text.indented(old, _folded)
+
+
+def apply(text: str, change: Change, name: str) -> str:
+    """`text` after one change, line ends as they are in it. Raises `ToolError` where the old text is not there, or more
+    than once: `name` is the file's for the sentence."""
+    if change.old == change.new:
+        raise ToolError("the old and the new text are the same; nothing was changed.", code="same")
+    if not change.old:
+        raise ToolError("the old text is empty; say which text is to be replaced. To make a new file use write.")
+    if "\r" in change.old + change.new and (count := text.count(change.old)):
+        if count > 1 and not change.all:
+            raise _too_often(count, [], name)
+        return text.replace(change.old, change.new)  # who writes line ends means them
+    whole = Text(text)
+    wanted = Change(textfile.plain(change.old), textfile.plain(change.new), change.all)
+    for each in (wanted, unnumbered(wanted)):
+        for places in levels(whole, each.old) if each is not None else ():
+            if len(places) > 1 and not change.all:
+                raise _too_often(len(places), [p.first + 1 for p in places], name)
+            if places:
+                assert each is not None
+                return whole.replaced(places, each)
+    raise ToolError(f"that text is not in {name}; nothing was changed.{_hint(whole, wanted)}")
+
+
+def _too_often(count: int, at: Sequence[int], name: str) -> ToolError:
+    where = f" (lines {', '.join(map(str, at[:8]))}{' …' if len(at) > 8 else ''})" if at else ""
+    return ToolError(
+        f"that text occurs {count} times in {name}{where}; nothing was changed. Give more lines round it, or set all."
+    )
+
+
+def unnumbered(change: Change) -> Change | None:
+    """`change` without the line numbers that `read` shows, where each line of the old text has one."""
+    numbers: list[int] = []
+    for line in change.old.removesuffix("\n").split("\n"):
+        found = _NUMBER.match(line)
+        if found is None:
+            return None
+        numbers.append(int(found[1]))
+    if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+        return None
+    bare = [_NUMBER.sub("", line, count=1) for line in change.old.split("\n")]
+    new = [_NUMBER.sub("", line, count=1) for line in change.new.split("\n")]
+    return Change("\n".join(bare), "\n".join(new), change.all)
+
+
+# --- indentation ------------------------------------------------------------------------------------------------------
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _runs(bodies: Sequence[str], wanted: Sequence[str]) -> Iterator[int]:
+    anchor = next(i for i, w in enumerate(wanted) if w)
+    for i, body in enumerate(bodies):
+        start = i - anchor
+        if body == wanted[anchor] and start >= 0 and list(bodies[start : start + len(wanted)]) == list(wanted):
+            yield start
+
+
+def _indents(wanted: Sequence[str], there: Sequence[str]) -> dict[str, str] | None:
+    """The indentation in the file for each one in `wanted`; None where one stands for two."""
+    out: dict[str, str] = {}
+    for theirs, ours in zip(wanted, there, strict=True):
+        if theirs.strip() and out.setdefault(_indent(theirs), _indent(ours)) != _indent(ours):
+            return None
+    return out
+
+
+def _reindent(indents: Mapping[str, str]) -> Callable[[str], str]:
+    """What gives a new line the file's indentation: that of a line which was indented alike, else of the nearest one
+    that is shorter, with what it has more in the file's own unit."""
+    tabs = any("\t" in there for there in indents.values())
+    unit = _unit(indents)
+
+    def more(extra: str) -> str:
+        if tabs and "\t" not in extra:
+            return "\t" * round(len(extra) / unit)
+        return extra if tabs else extra.replace("\t", " " * unit)
+
+    def adapt(line: str) -> str:
+        indent = _indent(line)
+        if not line.strip() or indent in indents:
+            return indents.get(indent, indent) + line[len(indent) :]
+        shorter = [known for known in indents if indent.startswith(known)]
+        if shorter:
+            known = max(shorter, key=len)
+            return indents[known] + more(indent[len(known) :]) + line[len(indent) :]
+        known = min(indents, key=len)
+        less = more(known[len(indent) :]) if known.startswith(indent) else ""
+        return indents[known].removesuffix(less) + line[len(indent) :]
+
+    return adapt
+
+
+def _unit(indents: Mapping[str, str]) -> int:
+    """How many blanks a tab stands for, by the pairs that are known; 4 where they do not tell."""
+    pairs = [(a, b) if "\t" in b else (b, a) for a, b in indents.items()]
+    told = [len(blanks) // tabs.count("\t") for blanks, tabs in pairs if "\t" in tabs and "\t" not in blanks]
+    return max([t for t in told if t], default=4)
+
+
+# --- what to say where nothing is found -------------------------------------------------------------------------------
+
+
+def _hint(text: Text, change: Change) -> str:
+    done = text.places(change.new, str, _same) if change.new.strip() else []
+    already = f" The new text stands there already, at line {done[0].first + 1}." if len(done) == 1 else ""
+    return already + _nearest(text, change.old)
+
+
+def _nearest(text: Text, old: str) -> str:
+    """Where something like `old` stands, with the first difference made visible."""
+    wanted = old.removesuffix("\n").split("\n")
+    bodies = [line.body.strip() for line in text.lines]
+    for i in sorted(range(len(wanted)), key=lambda i: -len(wanted[i].strip()))[:3]:
+        anchor = wanted[i].strip()
+        if not anchor:
+            break
+        alike = [anchor] if anchor in bodies else difflib.get_close_matches(anchor[:300], bodies[:NEAR_LINES], 1, 0.6)
+        if alike:
+            return _shown(text, wanted, max(0, bodies.index(alike[0]) - i))
+    return ""
+
+
+def _shown(text: Text, wanted: Sequence[str], at: int) -> str:
+    there = [line.body for line in text.lines[at : at + len(wanted)]]
+    body = "\n".join(there)[:SHOWN]
+    differs = next(((n, a, b) for n, (a, b) in enumerate(zip(there, wanted, strict=False)) if a != b), None)
+    if differs is None:
+        return f" The nearest, at line {at + 1}, is:\n{body}"
+    n, ours, theirs = differs
+    return (
+        f" The nearest, at line {at + 1}, is:\n{body}\n"
+        f"[First difference, in line {at + n + 1}; · is a blank, → a tab:\n"
+        f"file:  {visible(ours)}\nyours: {visible(theirs)}]"
+    )
+
+
+def visible(line: str) -> str:
+    """A line with its white space and what is not ASCII made visible, at most 300 characters."""
+    out = line[:300].replace(" ", "·").replace("\t", "→").replace("\r", "␍")
+    return "".join(c if c.isprintable() or c in "·→␍" else f"\\u{ord(c):04x}" for c in out)

@@ -1,0 +1,140 @@
+"""Put new lines in the place of old ones and leave alone what did not change: its bytes, line ends, odd signs.
+
+A model writes a text as it was shown it: line ends as \\n, perhaps without trailing blanks, with plain quotes for curly
+ones. Whatever is the same in the text to replace and in the one to put there is therefore kept as the file has it.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from difflib import SequenceMatcher
+
+from sakti.agent.tools.textfile import Line
+
+LARGEST = 4_000_000  # pairs of lines that are compared; beyond it only the common beginning and end are kept
+
+_SIGNS = str.maketrans(
+    {
+        **dict.fromkeys("‘’‚‛′", "'"),
+        **dict.fromkeys("“”„‟″«»", '"'),
+        **dict.fromkeys("‐‑‒–—―−", "-"),
+        **dict.fromkeys(
+            "\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", " "
+        ),
+        **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff", ""),
+        "…": "...",
+    }
+)
+
+
+def clusters(text: str) -> Iterator[str]:
+    """Each character with the marks that combine with it."""
+    start = 0
+    for i in range(1, len(text)):
+        if not unicodedata.combining(text[i]):
+            yield text[start:i]
+            start = i
+    if text:
+        yield text[start:]
+
+
+def folded(text: str) -> str:
+    """`text` composed (NFC), with plain quotes, dashes and blanks for typographic ones."""
+    if text.isascii():
+        return text
+    return "".join(_fold(c) for c in clusters(text))
+
+
+def _fold(cluster: str) -> str:
+    return unicodedata.normalize("NFC", cluster).translate(_SIGNS)
+
+
+def _boundaries(text: str) -> dict[int, int]:
+    """Where clusters begin and end: offset in the folded text → offset in `text`."""
+    out = {0: 0}
+    there = here = 0
+    for cluster in clusters(text):
+        there, here = there + len(_fold(cluster)), here + len(cluster)
+        out[there] = here
+    return out
+
+
+def unfold(text: str, offset: int) -> int:
+    """Where the character at `offset` of the folded text stands in `text` itself."""
+    if text.isascii():
+        return offset
+    at = _boundaries(text)
+    return at[max(o for o in at if o <= offset)]
+
+
+def carry(old: str, new: str, there: str) -> str:
+    """`new`, with its beginning and end as they stand `there` as far as they are those of `old`: `there` is `old` as
+    the file writes it, but for the indentation, which is the one of `new`."""
+    before, after, found = old.lstrip(" \t"), new.lstrip(" \t"), there.lstrip(" \t")
+    if before == found or folded(before) != folded(found):
+        return new
+    return new[: len(new) - len(after)] + _carried(before, after, found)
+
+
+def _carried(old: str, new: str, there: str) -> str:
+    shared = 0
+    while shared < min(len(old), len(new)) and old[shared] == new[shared]:
+        shared += 1
+    back = 0
+    while back < min(len(old), len(new)) - shared and old[-1 - back] == new[-1 - back]:
+        back += 1
+    ours, theirs = {h: t for t, h in _boundaries(old).items()}, _boundaries(there)
+    head = max(h for h, t in ours.items() if h <= shared and t in theirs)
+    tail = min(h for h, t in ours.items() if h >= max(head, len(old) - back) and t in theirs)
+    return there[: theirs[ours[head]]] + new[head : len(new) - (len(old) - tail)] + there[theirs[ours[tail]] :]
+
+
+def merged(
+    there: Sequence[Line],
+    old: Sequence[Line],
+    new: Sequence[Line],
+    end: str,
+    adapt: Callable[[str], str] = str,
+) -> str:
+    """What is to stand in the place of `there`, which is `old` as the file has it, line by line.
+
+    `end` is the line end of lines that are new, `adapt` what is made of them (indentation).
+    """
+    assert len(there) == len(old)
+    out: list[Line] = []
+    for tag, i, i_end, j, j_end in _opcodes(old, new):
+        if tag == "equal":
+            out += there[i:i_end]
+            continue
+        for k in range(j, j_end):
+            at = i + k - j
+            paired = at < i_end
+            body = adapt(carry(old[at].body, new[k].body, there[at].body) if paired else new[k].body)
+            kept = there[at].end if paired and old[at].end and new[k].end else ""
+            out.append(Line(body, kept or (end if new[k].end else "")))
+    for n, line in enumerate(out[:-1]):
+        if not line.end:  # the last line of the file is no longer the last
+            out[n] = Line(line.body, end)
+    if out and there and old[-1].end and not there[-1].end:  # a file without a last line end stays one
+        out[-1] = Line(out[-1].body, "")
+    return "".join(line.body + line.end for line in out)
+
+
+def _opcodes(old: Sequence[Line], new: Sequence[Line]) -> Iterator[tuple[str, int, int, int, int]]:
+    head = 0
+    while head < min(len(old), len(new)) and old[head] == new[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(old), len(new)) - head and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    if head:
+        yield "equal", 0, head, 0, head
+    before, after = old[head : len(old) - tail], new[head : len(new) - tail]
+    if len(before) * len(after) > LARGEST:
+        yield "replace", head, len(old) - tail, head, len(new) - tail
+    else:
+        for tag, i, i_end, j, j_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+            yield tag, head + i, head + i_end, head + j, head + j_end
+    if tail:
+        yield "equal", len(old) - tail, len(old), len(new) - tail, len(new)

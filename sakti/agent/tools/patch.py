@@ -1,0 +1,238 @@
+"""The `*** Begin Patch` envelope: what it says, and a file's text after it. Pure.
+
+*** Begin Patch
+*** Update File: src/app.py
+*** Move to: src/main.py
+@@ class App
+ def run(self):
+-    return 1
++    return 2
+*** Add File: notes.txt
++first line
+*** Delete File: old.py
+*** End Patch
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sakti.agent.tools import textfile
+from sakti.agent.tools.matching import visible
+from sakti.agent.tools.merging import folded, merged
+from sakti.agent.tools.textfile import Line
+from sakti.core.errors import ToolError
+
+BEGIN, END = "*** Begin Patch", "*** End Patch"
+_FILE = re.compile(r"\*\*\* (Add|Update|Delete) File: ?(.+)")
+_MOVE = re.compile(r"\*\*\* Move to: ?(.+)")
+_EOF = "*** End of File"
+
+
+@dataclass(frozen=True, slots=True)
+class Hunk:
+    """Lines to replace. `context` names lines that stand before, the outer first; `at_end`: it is the file's end."""
+
+    context: tuple[str, ...]
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+    at_end: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """What happens to one file. `content` is that of a new one."""
+
+    kind: Literal["add", "update", "delete"]
+    path: str
+    move_to: str | None = None
+    content: str = ""
+    hunks: tuple[Hunk, ...] = ()
+
+
+def paths(text: str) -> list[str]:
+    """Every path that a patch names, however broken the rest of it is."""
+    rows = textfile.plain(text).split("\n")
+    found = [m[m.lastindex or 1].strip() for row in rows if (m := _FILE.match(row.strip()) or _MOVE.match(row.strip()))]
+    return list(dict.fromkeys(found))
+
+
+def parse(text: str) -> list[FileChange]:
+    """The changes of a patch. Raises `ToolError` naming the line that does not fit."""
+    rows = textfile.plain(text).split("\n")
+    marks = [i for i, row in enumerate(rows) if row.strip() == BEGIN]
+    if not marks:
+        raise ToolError(f"The patch does not begin with {BEGIN!r}; nothing was changed.")
+    start = marks[0] + 1
+    stop = next((i for i in range(start, len(rows)) if rows[i].strip() == END), None)
+    if stop is None:
+        raise ToolError(f"The patch has no {END!r}: its end may be cut off. Nothing was changed.")
+    out: list[FileChange] = []
+    at = start
+    while at < stop:
+        if not rows[at].strip():
+            at += 1
+            continue
+        head = _FILE.fullmatch(rows[at].strip())
+        if head is None:
+            raise ToolError(
+                f"Line {at + 1} of the patch is {rows[at][:80]!r}, where '*** Add File: ', '*** Update File: ' or "
+                "'*** Delete File: ' is expected; nothing was changed."
+            )
+        end = next((i for i in range(at + 1, stop) if _FILE.fullmatch(rows[i].strip()) and rows[i][0] == "*"), stop)
+        out.append(_file(head[1], head[2].strip(), rows[at + 1 : end]))
+        at = end
+    if not out:
+        raise ToolError("The patch names no file; nothing was changed.")
+    return out
+
+
+def _file(kind: str, path: str, rows: Sequence[str]) -> FileChange:
+    if kind == "Delete":
+        return FileChange("delete", path)
+    if kind == "Add":
+        lines = list(rows)
+        while lines and not lines[-1]:
+            lines.pop()
+        wrong = next((row for row in lines if row and not row.startswith("+")), None)
+        if wrong is not None:
+            raise ToolError(f"In the new file {path} the line {wrong[:80]!r} does not begin with '+'.")
+        return FileChange("add", path, content="".join(row[1:] + "\n" for row in lines))
+    move = _MOVE.fullmatch(rows[0].strip()) if rows else None
+    hunks = _hunks(path, rows[1:] if move else rows)
+    if not hunks and move is None:
+        raise ToolError(f"The patch changes nothing in {path}.")
+    return FileChange("update", path, move[1].strip() if move else None, hunks=tuple(hunks))
+
+
+def _hunks(path: str, rows: Sequence[str]) -> list[Hunk]:
+    out: list[Hunk] = []
+    context: list[str] = []
+    old: list[str] = []
+    new: list[str] = []
+
+    def close(at_end: bool = False) -> None:
+        if old or new:
+            out.append(Hunk(tuple(context), tuple(old), tuple(new), at_end))
+            context.clear()
+            old.clear()
+            new.clear()
+
+    lines = list(rows)
+    while lines and not lines[-1]:
+        lines.pop()
+    for row in lines:
+        if row == "@@" or row.startswith("@@ "):
+            close()
+            if name := re.sub(r"^-\d+(,\d+)? \+\d+(,\d+)? @@ ?", "", row[3:]):
+                context.append(name)
+        elif row.strip() == _EOF:
+            close(at_end=True)
+        elif row[:1] in ("", " ", "-", "+"):
+            if row[:1] != "+":
+                old.append(row[1:])
+            if row[:1] != "-":
+                new.append(row[1:])
+        elif not row.startswith("\\"):  # "\ No newline at end of file"
+            raise ToolError(
+                f"In the patch of {path} the line {row[:80]!r} begins with neither ' ', '+', '-' nor '@@'; nothing was "
+                "changed."
+            )
+    close()
+    return out
+
+
+def patched(text: str, change: FileChange, name: str) -> str:
+    """The text of a file after an update, untouched lines as they are in it. Raises `ToolError` where a hunk does not
+    fit."""
+    lines = textfile.lines(text)
+    end = textfile.usual_end(lines)
+    spots: list[tuple[int, Hunk]] = []
+    at = 0
+    for number, hunk in enumerate(change.hunks, 1):
+        start = _located(lines, hunk, at, f"Hunk {number} of {name}")
+        spots.append((start, hunk))
+        at = start + len(hunk.old)
+    out: list[Line] = []
+    at = 0
+    for start, hunk in spots:
+        out += lines[at:start]
+        at = start + len(hunk.old)
+        out += _replaced(lines[start:at], hunk, end if not out or not out[-1].end else out[-1].end)
+    out += lines[at:]
+    for n, line in enumerate(out[:-1]):
+        if not line.end:
+            out[n] = Line(line.body, end)
+    return "".join(line.body + line.end for line in out)
+
+
+def _replaced(there: list[Line], hunk: Hunk, end: str) -> list[Line]:
+    old = [Line(body, "\n") for body in hunk.old]
+    new = [Line(body, "\n") for body in hunk.new]
+    near = next((line.end for line in there if line.end), end)
+    return textfile.lines(merged(there, old, new, near)) if there else [Line(line.body, near) for line in new]
+
+
+# What is compared, the strictest first: the line, without blanks at its end, without blanks round it, plain signs.
+_LOOKS: tuple[Callable[[str], str], ...] = (str, str.rstrip, str.strip, lambda body: folded(body).strip())
+
+
+def _located(lines: Sequence[Line], hunk: Hunk, at: int, what: str) -> int:
+    """The index of the first line that a hunk replaces, not before `at`."""
+    bodies = [line.body for line in lines]
+    for name in hunk.context:
+        found = _find(bodies, [name], at)
+        if found is None:
+            raise ToolError(f"{what}: the line {name!r} of its '@@' is not there; nothing was changed.")
+        at = found + 1
+    if not hunk.old:
+        return at if hunk.context else len(bodies)
+    if hunk.at_end:
+        tail = len(bodies) - len(hunk.old)
+        if tail >= at and _find(bodies[tail:], hunk.old, 0) is not None:
+            return tail
+    found = _find(bodies, hunk.old, at)
+    if found is None and hunk.context and hunk.old[0].strip() == hunk.context[-1].strip():
+        found = _find(bodies, hunk.old, max(0, at - 1))  # a context line that is given twice, as name and as line
+    if found is None:
+        raise ToolError(
+            f"{what} does not fit: its lines are not in the file{_after(at)}; nothing was changed."
+            f"{_near(bodies, hunk.old)}"
+        )
+    return found
+
+
+def _find(bodies: Sequence[str], wanted: Sequence[str], at: int) -> int | None:
+    for look in _LOOKS:
+        sought = [look(w) for w in wanted]
+        there = [look(b) for b in bodies]
+        for i in range(at, len(there) - len(sought) + 1):
+            if there[i] == sought[0] and there[i : i + len(sought)] == sought:
+                return i
+    return None
+
+
+def _after(at: int) -> str:
+    return f" after line {at}" if at else ""
+
+
+def _near(bodies: Sequence[str], wanted: Sequence[str]) -> str:
+    """Where most of the lines stand, and the first that differs."""
+    best, score = 0, 0
+    folded_there = [b.strip() for b in bodies]
+    folded_wanted = [w.strip() for w in wanted]
+    for i in range(len(bodies)):
+        same = sum(a == b and bool(a) for a, b in zip(folded_there[i:], folded_wanted, strict=False))
+        if same > score:
+            best, score = i, same
+    if not score:
+        return " Read the file again."
+    n = next((n for n, w in enumerate(folded_wanted) if folded_there[best + n : best + n + 1] != [w]), 0)
+    there = bodies[best + n] if best + n < len(bodies) else "(the end of the file)"
+    return (
+        f" It comes nearest at line {best + 1}; line {best + n + 1} there is\n{visible(there)}\n"
+        f"and the patch has\n{visible(wanted[n])}"
+    )

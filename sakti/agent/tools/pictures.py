@@ -1,0 +1,101 @@
+"""Images and pages of PDFs for a model to look at: as they are where they fit, else scaled; drawn in a process of
+their own, which a damaged file can bring down without harm."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+from sakti.agent.tools import child
+from sakti.agent.tools.base import Outcome
+from sakti.core import images
+from sakti.core.errors import ToolError
+from sakti.core.types import ImagePart
+
+LONG_EDGE = 1_568  # pixels; models see no more of an image (Anthropic's documentation, "Vision")
+PAGES = 4  # of a PDF in one call, where none are asked for
+MOST_PAGES = 10
+SECONDS = 30.0
+LARGEST = 100_000_000  # bytes of a file
+TEXT = 20_000  # characters of the text of PDF pages
+
+
+def kind(head: bytes) -> str | None:
+    """`image` or `pdf` by a file's first bytes; None for anything else."""
+    if images.look(head) is not None:
+        return "image"
+    return "pdf" if b"%PDF-" in head[:1024] else None
+
+
+async def show(path: Path, name: str, what: str, offset: int, limit: int | None) -> Outcome:
+    """An image, or the pages `offset`… of a PDF, with what to say of them."""
+    size = path.stat().st_size
+    if size > LARGEST:
+        raise ToolError(f"{name} has {images.in_words(size)}: too large to be shown.")
+    return await (_image(path, name) if what == "image" else _pdf(path, name, offset, limit))
+
+
+async def _image(path: Path, name: str) -> Outcome:
+    data = await asyncio.to_thread(path.read_bytes)
+    found = images.look(data[: images.HEAD])
+    assert found is not None
+    media_type, width, height = found
+    told = f"{name}: {media_type}, {width} × {height} pixels, {images.in_words(len(data))}"
+    fits = 0 < max(width, height) <= LONG_EDGE and len(data) <= images.LIMIT
+    if fits:
+        part = ImagePart(media_type, base64.b64encode(data).decode("ascii"), name, width, height)
+        return Outcome(f"{told}; it is shown below.", details={"path": name}, images=(part,))
+    drawn = await _drawn({"image": str(path), "edge": LONG_EDGE, "bytes": images.LIMIT}, name)
+    part = _part(drawn["images"][0], name)
+    note = f"; it is shown below at {part.width} × {part.height}."
+    return Outcome(told + note, details={"path": name}, images=(part,))
+
+
+async def _pdf(path: Path, name: str, offset: int, limit: int | None) -> Outcome:
+    number = min(limit or PAGES, MOST_PAGES)
+    request = {"pdf": str(path), "first": offset, "number": number, "edge": LONG_EDGE, "bytes": images.LIMIT}
+    drawn = await _drawn(request, name)
+    total = int(drawn["pages"])
+    if offset > total:
+        raise ToolError(f"{name} has {total} page{'s' * (total != 1)}; there is no page {offset}.")
+    pages = range(offset, offset + len(drawn["images"]))
+    parts = tuple(_part(i, f"{name}, page {n}") for n, i in zip(pages, drawn["images"], strict=True))
+    last = pages[-1]
+    rows = [f"{name}: pages {offset} to {last} of {total}, shown below. Their text:"]
+    room = TEXT
+    for n, text in zip(pages, drawn["texts"], strict=True):
+        body = text.strip()[:room]
+        room -= len(body)
+        rows.append(f"--- page {n} ---\n{body or '(no text)'}")
+    if last < total:
+        rows.append(f"[{total - last} more page{'s' * (total - last > 1)}: read on with offset={last + 1}.]")
+    return Outcome("\n".join(rows), details={"path": name, "lines": f"{offset}-{last}"}, images=parts)
+
+
+def _part(drawn: dict[str, Any], name: str) -> ImagePart:
+    return ImagePart(drawn["type"], drawn["data"], name, drawn["width"], drawn["height"])
+
+
+async def _drawn(request: dict[str, Any], name: str) -> dict[str, Any]:
+    ended = child.Ended()
+    deadline = asyncio.get_running_loop().time() + SECONDS
+    stream = child.chunks(
+        child.script("draw.py"), Path("/"), ended, data=json.dumps(request).encode(), deadline=deadline
+    )
+    out: list[bytes] = []
+    async with contextlib.aclosing(stream) as pieces:
+        async for piece in pieces:
+            out.append(piece)
+    if ended.code is None:
+        raise ToolError(f"{name} could not be drawn within {SECONDS:.0f} s.")
+    try:
+        drawn: dict[str, Any] = json.loads(b"".join(out))
+    except ValueError as e:
+        raise ToolError(f"{name} cannot be shown: its drawing ended with exit code {ended.code}.") from e
+    if "error" in drawn:
+        raise ToolError(f"{name} cannot be shown: {drawn['error']}.")
+    return drawn

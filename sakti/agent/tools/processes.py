@@ -1,0 +1,203 @@
+"""Commands as processes: a group of their own, output read as it comes, the end waited for without the pipe.
+
+What a command leaves running may hold its pipe open for ever, so the process itself is waited for. The group is how
+all that a command started is ended, and how what it left running is found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sakti.core.text import one_line
+
+MEMORY_LIMIT = 200_000  # characters of an output kept in memory: its head and its tail
+FILE_LIMIT = 64_000_000  # bytes of an output kept in its file
+GRACE = 2.0  # seconds between TERM and KILL
+POLL = 0.05  # seconds between two looks where the system cannot tell by itself
+CHUNK = 1 << 16
+
+
+@dataclass(slots=True)
+class Output:
+    """What a command prints: the head and the tail in memory, all of it (up to a limit) in a file."""
+
+    path: Path
+    head: str = ""
+    tail: str = ""
+    total: int = 0
+    unread: str = ""
+    cut: bool = False  # the file does not hold all of it
+    _written: int = field(default=0)
+
+    def add(self, text: str) -> None:
+        if not text:
+            return
+        self.total += len(text)
+        room = MEMORY_LIMIT // 2 - len(self.head)
+        if room > 0:
+            self.head, text_rest = self.head + text[:room], text[room:]
+        else:
+            text_rest = text
+        self.tail = (self.tail + text_rest)[-MEMORY_LIMIT // 2 :]
+        self.unread = (self.unread + text)[-MEMORY_LIMIT // 2 :]
+        if self._written >= FILE_LIMIT:
+            self.cut = True
+            return
+        data = text.encode("utf-8", "replace")
+        self.cut = len(data) > FILE_LIMIT - self._written
+        handle = os.open(self.path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+        try:
+            self._written += os.write(handle, data[: FILE_LIMIT - self._written])
+        finally:
+            os.close(handle)
+
+    def text(self) -> str:
+        left_out = self.total - len(self.head) - len(self.tail)
+        gap = f"\n[… {left_out:,} characters left out …]\n" if left_out > 0 else ""
+        return self.head + gap + self.tail
+
+    def take_unread(self) -> str:
+        text, self.unread = self.unread, ""
+        return text
+
+
+class Running:
+    """A command that runs or ran, with everything that it started and that stayed in its group."""
+
+    def __init__(self, command: str, process: subprocess.Popen[bytes], output: Output) -> None:
+        self.command = command
+        self.process = process
+        self.output = output
+        self.group = process.pid  # start_new_session made it the leader
+        self.over = False  # seen without a member: the number may be another group's by now
+        self.notes: tempfile.TemporaryDirectory[str] | None = None  # a folder that goes when it is closed
+        self.closed = asyncio.Event()
+        assert process.stdout is not None
+        self._pipe = process.stdout.fileno()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        os.set_blocking(self._pipe, False)
+        asyncio.get_running_loop().add_reader(self._pipe, self._read)
+
+    def _read(self) -> bool:
+        """Take what the pipe holds now; False where it holds nothing more."""
+        if self.closed.is_set():
+            return False
+        try:
+            data = os.read(self._pipe, CHUNK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return False
+        self.output.add(self._decoder.decode(data))
+        return True
+
+    def drain(self) -> None:
+        """Take what stands in the pipe, without waiting for more."""
+        for _ in range(64):
+            if not self._read():
+                return
+
+    def close(self) -> None:
+        """Read no more."""
+        if not self.closed.is_set():
+            self.closed.set()
+            asyncio.get_running_loop().remove_reader(self._pipe)
+            assert self.process.stdout is not None
+            self.process.stdout.close()
+            self.output.add(self._decoder.decode(b"", final=True))
+        if self.notes is not None:
+            self.notes.cleanup()
+            self.notes = None
+
+    async def exited(self) -> int:
+        """Wait for the command itself; returns its exit code."""
+        try:
+            handle = os.pidfd_open(self.process.pid)
+        except (AttributeError, OSError):
+            while self.process.poll() is None:  # noqa: ASYNC110 - nothing tells of its end
+                await asyncio.sleep(POLL)
+            return self.process.returncode
+        ended = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.add_reader(handle, ended.set)
+        try:
+            if self.process.poll() is None:
+                await ended.wait()
+        finally:
+            loop.remove_reader(handle)
+            os.close(handle)
+        return self.process.wait()
+
+    def members(self) -> dict[int, str]:
+        """The processes of the group that still run: number and command line."""
+        self.process.poll()
+        if self.over:
+            return {}
+        try:
+            os.killpg(self.group, 0)
+        except (ProcessLookupError, PermissionError):
+            self.over = True
+            return {}
+        found = _members(self.group)
+        self.over = not found
+        return found
+
+    async def stop(self) -> None:
+        """End the whole group: TERM, a moment, KILL; also what ignored TERM and outlived its parent."""
+        self._signal(signal.SIGTERM)
+        for _ in range(round(GRACE / POLL)):
+            if not self.members():
+                break
+            await asyncio.sleep(POLL)
+        self._signal(signal.SIGKILL)
+        await self.exited()
+        self.drain()
+        self.close()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.members():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.group, number)
+
+
+def _members(group: int) -> dict[int, str]:
+    """The living processes of a group, by /proc; where there is none the group itself stands for them."""
+    if not Path("/proc/self/stat").exists():
+        return {group: "what it started"}
+    out: dict[int, str] = {}
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdecimal():
+            continue
+        try:
+            state, _, of = Path(entry.path, "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[:3]
+            if int(of) == group and state not in "ZX":
+                line = Path(entry.path, "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+                out[int(entry.name)] = one_line(line.strip() or "?", 100)
+        except (OSError, ValueError):
+            continue
+    return out
+
+
+def spawn(command: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a program in a session of its own, without input. Raises OSError."""
+    return subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )

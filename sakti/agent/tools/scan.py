@@ -1,0 +1,103 @@
+"""Search files for a regular expression, as a program of its own, for platforms that have no ripgrep.
+
+Reads a JSON object on standard input and prints as `rg --null --line-number` does. Python's expressions may need
+exponential time and hold the interpreter meanwhile: whoever starts this ends it at a deadline.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator
+
+HEAD = 8_192
+AT_ONCE = 50_000_000  # bytes of a file that is held in memory
+ANCHOR = re.compile(r"[\^$]|\\[AZ]")  # what may hold for a line but not in the text of all
+ENCODED = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"), (b"\xef\xbb\xbf", "utf-8"))
+
+
+def main() -> int:
+    wanted = json.load(sys.stdin)
+    flags = (re.IGNORECASE if wanted["ignore_case"] else 0) | (re.MULTILINE if wanted["multiline"] else 0)
+    try:
+        expression = re.compile(wanted["pattern"], flags)
+    except re.error as e:
+        sys.stderr.write(f"regex parse error: {e}\n")
+        return 2
+    out = sys.stdout.buffer
+    for name in wanted["files"]:
+        try:
+            for row in search(name, expression, wanted):
+                out.write(row)
+        except OSError as e:
+            sys.stderr.write(f"rg: {name}: {e.strerror}\n")
+        out.flush()
+    return 0
+
+
+def search(name: str, expression: re.Pattern[str], wanted: dict[str, object]) -> Iterator[bytes]:
+    """The rows of one file."""
+    path, multiline = os.fsencode(name), bool(wanted["multiline"])
+    with open(name, "rb") as file:  # noqa: PTH123 - a program of few imports
+        head = file.read(HEAD)
+        mark, encoding = next(((m, e) for m, e in ENCODED if head.startswith(m)), (b"", "utf-8"))
+        file.seek(len(mark))
+        if multiline or encoding != "utf-8" or os.fstat(file.fileno()).st_size <= AT_ONCE:
+            errors = "surrogateescape" if encoding == "utf-8" else "replace"
+            text = file.read().decode(encoding, errors)
+            if not ANCHOR.search(expression.pattern) and not expression.search(text):
+                return  # what matches a line matches in the text of all lines
+            rows: Iterator[str] = iter(text.removesuffix("\n").split("\n"))
+        else:
+            rows = (line.decode("utf-8", "surrogateescape").removesuffix("\n") for line in file)
+        if multiline:
+            lines = list(rows)
+            hits = set(of_text("\n".join(lines), expression))
+            found = ((i, line.rstrip("\r"), i in hits) for i, line in enumerate(lines))
+        else:
+            found = ((i, line, bool(expression.search(line))) for i, line in enumerate(r.rstrip("\r") for r in rows))
+        if encoding == "utf-8" and b"\0" in head:
+            if any(hit for _, _, hit in found):
+                yield path + b': binary file matches (found "\\0" byte)\n'
+        elif wanted["files_only"]:
+            count = sum(hit for _, _, hit in found)
+            if count:
+                yield path + b"\0" + str(count).encode() + b"\n"
+        else:
+            yield from shown(path, found, int(str(wanted["context"])), int(str(wanted["columns"])))
+
+
+def of_text(text: str, expression: re.Pattern[str]) -> Iterator[int]:
+    """The lines that matches in the whole text touch."""
+    for match in expression.finditer(text):
+        first = text.count("\n", 0, match.start())
+        yield from range(first, first + match[0].removesuffix("\n").count("\n") + 1)
+
+
+def shown(path: bytes, found: Iterator[tuple[int, str, bool]], context: int, columns: int) -> Iterator[bytes]:
+    """Matches and the lines round them."""
+    before: list[tuple[int, str]] = []
+    after = 0
+    for i, line, hit in found:
+        if hit:
+            for n, text in before:
+                yield row(path, n, text, b"-", columns)
+            before.clear()
+            yield row(path, i, line, b":", columns)
+            after = context
+        elif after:
+            yield row(path, i, line, b"-", columns)
+            after -= 1
+        elif context:
+            before = [*before[-context + 1 :], (i, line)] if context > 1 else [(i, line)]
+
+
+def row(path: bytes, index: int, line: str, sign: bytes, columns: int) -> bytes:
+    text = line[:columns] + (" [... omitted end of long line]" if len(line) > columns else "")
+    return b"%s\0%d%s%s\n" % (path, index + 1, sign, text.encode("utf-8", "surrogateescape"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""What the model knows of files: it may change what it has read, and what it or its own commands wrote.
+
+A file is known as it was last read or written here. Of a command that the agent ran, what the command changed is known,
+too: files known before are compared (and the model is told the difference), other files are taken for the command's
+where their status changed while it ran.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+TEXT_LIMIT = 200_000  # bytes of a file that is kept to show later what a command changed in it
+TEXTS_LIMIT = 20_000_000  # bytes of all of them
+HASH_LIMIT = 20_000_000  # bytes of a file whose content is compared, not only its size and times
+COMMANDS = 200  # commands that are remembered
+
+
+@dataclass(frozen=True, slots=True)
+class FileSeen:
+    """A file as the model last saw it. `data` is None where it was too large to keep."""
+
+    mtime_ns: int
+    size: int
+    digest: bytes = b""
+    data: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCommand:
+    """A command of the agent, and between which times (ns) it ran."""
+
+    text: str
+    begin: int
+    end: int
+
+
+@dataclass(slots=True)
+class SeenFiles:
+    known: dict[Path, FileSeen] = field(default_factory=dict[Path, FileSeen])
+    commands: list[OwnCommand] = field(default_factory=list[OwnCommand])
+    _kept: int = 0
+
+    def saw(self, path: Path, data: bytes | None = None) -> None:
+        """Remember `path` as it is now; `data` is its content where the caller has it."""
+        stat = path.stat()
+        if data is None and stat.st_size <= HASH_LIMIT:
+            data = path.read_bytes()
+        self._drop(path)
+        keep = data if data is not None and len(data) <= TEXT_LIMIT else None
+        digest = hashlib.sha256(data).digest() if data is not None else b""
+        self.known[path] = FileSeen(stat.st_mtime_ns, stat.st_size, digest, keep)
+        self._kept += len(keep or b"")
+        self._shed()
+
+    def forget(self, path: Path) -> None:
+        """Drop what is known of a file that is gone."""
+        self._drop(path)
+
+    def _drop(self, path: Path) -> None:
+        before = self.known.pop(path, None)
+        self._kept -= len(before.data or b"") if before else 0
+
+    def _shed(self) -> None:
+        """Forget the content of what was seen longest ago, as far as all of it is too much."""
+        for path, seen in list(self.known.items()):
+            if self._kept <= TEXTS_LIMIT:
+                return
+            self._kept -= len(seen.data or b"")
+            self.known[path] = FileSeen(seen.mtime_ns, seen.size, seen.digest)
+
+    def state(self, path: Path, *, whole: bool = False) -> Literal["known", "changed", "unknown"]:
+        """Whether the model knows what is in `path` now. `whole`: it means to replace all of it."""
+        seen = self.known.get(path)
+        if seen is not None:
+            return "known" if self._same(path, seen) else "changed"
+        return "known" if self._by_command(path, whole) else "unknown"
+
+    @staticmethod
+    def _same(path: Path, seen: FileSeen) -> bool:
+        stat = path.stat()
+        if stat.st_size != seen.size:
+            return False
+        if not seen.digest or stat.st_size > HASH_LIMIT:
+            return stat.st_mtime_ns == seen.mtime_ns
+        # equal size and times are no proof, and a new time alone is no change
+        return hashlib.sha256(path.read_bytes()).digest() == seen.digest
+
+    def _by_command(self, path: Path, whole: bool) -> bool:
+        changed = path.stat().st_ctime_ns
+        return any(c.begin <= changed <= c.end and (not whole or path.name in c.text) for c in self.commands)
+
+    def unchanged(self) -> list[Path]:
+        """The files that are known and as they were: what a command changes of them is its own doing."""
+        return [path for path, seen in self.known.items() if self._looks_same(path, seen)]
+
+    @staticmethod
+    def _looks_same(path: Path, seen: FileSeen) -> bool:
+        try:
+            stat = path.stat()
+        except OSError:
+            return False
+        return (stat.st_mtime_ns, stat.st_size) == (seen.mtime_ns, seen.size)
+
+    def ran(self, command: OwnCommand, before: Sequence[Path]) -> list[tuple[Path, bytes | None, bytes | None]]:
+        """Note a command that has ended. Returns what it changed of the files `before` it: path, old and new content
+        (None where it was or is too large to compare); what it deleted is forgotten."""
+        self.commands = [*self.commands[-COMMANDS:], command]
+        out: list[tuple[Path, bytes | None, bytes | None]] = []
+        for path in before:
+            seen = self.known[path]
+            if self._looks_same(path, seen):
+                continue
+            try:
+                data = path.read_bytes() if path.stat().st_size <= HASH_LIMIT else None
+                self.saw(path, data)
+            except OSError:
+                self._drop(path)
+                continue
+            if data is None or self.known[path].digest != seen.digest:
+                out.append((path, seen.data, data))
+        return out

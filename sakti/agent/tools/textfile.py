@@ -1,0 +1,155 @@
+"""The bytes of a text file as text and back again: encoding, byte order mark and line ends stay what they are.
+
+Whatever a file is written in, `decode(data).encode(decode(data).text) == data`. What is read wrongly (a file in Shift
+JIS taken for Latin-1) looks odd, but what an edit does not touch still keeps its bytes.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sakti.core.errors import ToolError
+
+HEAD = 8_192  # bytes in which a sign of a binary file is looked for
+
+_MARKS = (  # the longer first: the mark of UTF-32 begins as that of UTF-16
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+# PEP 263, XML and HTML; each says it in ASCII
+_DECLARED = re.compile(rb"(?:coding[:=]\s*|encoding\s*=\s*[\"']|charset\s*=\s*[\"']?)([-\w.]{2,30})")
+# Encodings without a state: what stands before and behind a change is written as it was.
+_STATELESS = re.compile(r"latin|iso8859|cp\d|koi8|mac|ptcp|kz1048|tis|shift_jis|euc_|gbk|gb18030|gb2312|big5|johab")
+_MANY = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+
+
+@dataclass(frozen=True, slots=True)
+class FileText:
+    """A file's text, line ends as they stand in it, and how it is written: `mark` is its byte order mark, `errors` how
+    bytes that the encoding has not are carried through."""
+
+    text: str
+    encoding: str = "utf-8"
+    mark: bytes = b""
+    errors: str = "strict"
+
+    def encode(self, text: str) -> bytes:
+        """`text` as it stands in this file. Raises `ToolError` where its encoding has no such character."""
+        try:
+            return self.mark + text.encode(self.encoding, self.errors)
+        except UnicodeEncodeError as e:
+            sign = text[e.start]
+            raise ToolError(
+                f"The file is written in {self.encoding}, which has no {sign!r} (U+{ord(sign):04X}); nothing was "
+                "changed. Use other characters, or convert the file first."
+            ) from e
+
+
+def decode(data: bytes) -> FileText | None:
+    """The text of `data`; None for a binary file."""
+    for mark, encoding in _MARKS:
+        if data.startswith(mark) and (found := _exact(data[len(mark) :], encoding, mark=mark)):
+            return found
+    wide = _wide(data)
+    if wide is not None:
+        return wide
+    if b"\0" in data[:HEAD]:
+        return None
+    if found := _exact(data, "utf-8"):
+        return found
+    return _declared(data) or _guessed(data)
+
+
+def _exact(data: bytes, encoding: str, *, mark: bytes = b"", errors: str = "strict") -> FileText | None:
+    """`data` by an encoding, if it comes back as the same bytes."""
+    try:
+        text = data.decode(encoding, errors)
+        same = text.encode(encoding, errors) == data
+    except (UnicodeError, LookupError):
+        return None
+    return FileText(text, encoding, mark, errors) if same else None
+
+
+def _wide(data: bytes) -> FileText | None:
+    """UTF-16 without a mark, known by every second byte of its ASCII being zero."""
+    head = data[:HEAD]
+    if len(data) < 4 or len(data) % 2 or b"\0" not in head:
+        return None
+    even, odd = head[::2].count(0), head[1::2].count(0)
+    if min(even, odd) or max(even, odd) * 5 < len(head):  # two fifths of its characters at least
+        return None
+    found = _exact(data, "utf-16-le" if odd else "utf-16-be")
+    return found if found and not _CONTROL.search(found.text[:HEAD]) else None
+
+
+def _declared(data: bytes) -> FileText | None:
+    """By the encoding that the file names in its first lines."""
+    named = _DECLARED.search(b"\n".join(data[:1024].split(b"\n", 5)[:5]))
+    if named is None:
+        return None
+    try:
+        info = codecs.lookup(named[1].decode("ascii"))
+    except (LookupError, ValueError):
+        return None
+    return (
+        _exact(data, info.name)
+        if _STATELESS.match(info.name.replace("-", "_").replace("iso8859_", "iso8859"))
+        else None
+    )
+
+
+def _guessed(data: bytes) -> FileText:
+    """By what the bytes look like: UTF-8 with a few wrong bytes, cp1252, else Latin-1, which every byte has."""
+    many = sum(len(m) for m in _MANY.findall(data))
+    if many > sum(b >= 0x80 for b in data) // 2 and (found := _exact(data, "utf-8", errors="surrogateescape")):
+        return found
+    if any(0x80 <= b <= 0x9F for b in data) and (found := _exact(data, "cp1252")):
+        return found
+    return FileText(data.decode("latin-1"), "latin-1")
+
+
+# --- lines: they end with \n, \r\n, or, in a file that has no \n at all, with \r --------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line without its end, and the end: empty for the last one of a file that does not end with a line end."""
+
+    body: str
+    end: str
+
+
+def lines(text: str) -> list[Line]:
+    """The lines of `text`. Form feeds, U+2028 and the like are characters of a line, as compilers and grep see it."""
+    return list(_lines(text))
+
+
+def _lines(text: str) -> Iterator[Line]:
+    only = "\r" if "\r" in text and "\n" not in text else "\n"
+    pieces = text.split(only)
+    last = pieces.pop()
+    for piece in pieces:
+        if only == "\n" and piece.endswith("\r"):
+            yield Line(piece[:-1], "\r\n")
+        else:
+            yield Line(piece, only)
+    if last:
+        yield Line(last, "")
+
+
+def usual_end(of: list[Line]) -> str:
+    """The line end that most lines have, \\n where there is none."""
+    ends = [line.end for line in of if line.end]
+    return max(("\n", "\r\n", "\r"), key=ends.count) if ends else "\n"
+
+
+def plain(text: str) -> str:
+    """`text` with every line end as \\n: how models are shown it and write it."""
+    return "".join(line.body + ("\n" if line.end else "") for line in lines(text))

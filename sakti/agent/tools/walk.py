@@ -1,0 +1,161 @@
+"""The files below a folder, as glob, grep and `@` know them: without what .gitignore names, without what is secret.
+
+One meaning, whoever walks: ripgrep where it is installed, else a walk of our own. Only `.gitignore` files count, those
+above the folder too (up to the repository's root, else the workspace); links are not followed; folders of caches and
+foreign packages are left out. A folder that is named is searched, even if it is ignored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pathspec
+
+from sakti.agent.permissions import Place, secret_filter
+from sakti.agent.tools.child import Ended, chunks, ripgrep
+
+SKIPPED = (".git", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache")
+LIMIT = 500_000  # files of one listing
+
+
+@dataclass(slots=True)
+class Listing:
+    """Paths relative to the folder, with `/`, sorted; those that were left out because they are secret; and whether
+    there was time for all."""
+
+    paths: list[str] = field(default_factory=list[str])
+    secret: list[str] = field(default_factory=list[str])
+    complete: bool = True
+
+
+async def listing(root: Path, place: Place, *, seconds: float = 20) -> Listing:
+    """The files below `root` that may be read."""
+    program = ripgrep()
+    if program is not None:
+        found, complete = await _ripgrep(program, root, place.workspace, seconds)
+    else:
+        found, complete = await _walked(root, place.workspace, seconds)
+    secret = await asyncio.to_thread(_split, found, root, place)
+    return Listing(sorted(found), sorted(secret), complete)
+
+
+def _split(found: list[str], root: Path, place: Place) -> list[str]:
+    """Take what is secret out of `found`; returns it."""
+    is_secret = secret_filter(root, place)
+    secret = [p for p in found if is_secret(p)]
+    if secret:
+        found[:] = [p for p in found if not is_secret(p)]
+    return secret
+
+
+async def _ripgrep(program: str, root: Path, workspace: Path, seconds: float) -> tuple[list[str], bool]:
+    top = _top(root, workspace)
+    below = root.relative_to(top).as_posix()
+    command = [program, "--no-config", "--files", "--null", "--hidden", "--no-messages", "--no-require-git"]
+    command += ["--no-ignore-parent", "--no-ignore-global", "--no-ignore-exclude", "--no-ignore-dot"]
+    command += [f"--glob=!{name}" for name in SKIPPED]
+    with tempfile.TemporaryDirectory(prefix="sakti-ignore-") as folder:
+        if lines := [row for base, rows in _above(root, top) for row in _moved(base.relative_to(top), rows)]:
+            file = Path(folder) / "ignore"
+            file.write_text("\n".join(lines) + "\n", "utf-8", "surrogateescape")
+            command.append(f"--ignore-file={file}")
+        ended = Ended()
+        deadline = asyncio.get_running_loop().time() + seconds
+        out: list[bytes] = []
+        # ignore files hold for what is below the current folder; so it is the top one, and the search goes on from it
+        start = "./" if below == "." else f"./{below}/"
+        stream = chunks([*command, "--", start], top, ended, deadline=deadline)
+        async with contextlib.aclosing(stream) as pieces:
+            async for piece in pieces:
+                out.append(piece)
+    names = b"".join(out).split(b"\0")[:-1][:LIMIT]
+    return [os.fsdecode(name).removeprefix(start) for name in names], ended.code is not None
+
+
+async def _walked(root: Path, workspace: Path, seconds: float) -> tuple[list[str], bool]:
+    stop = threading.Event()
+    work = asyncio.ensure_future(asyncio.to_thread(lambda: list(files(root, workspace, stop))))
+    try:
+        await asyncio.wait({work}, timeout=seconds)
+    finally:
+        complete = work.done()
+        stop.set()
+    return await work, complete
+
+
+def files(root: Path, workspace: Path | None = None, stop: threading.Event | None = None) -> Iterator[str]:
+    """Every file below `root`, relative to it, found without a program."""
+    top = _top(root, workspace or root)
+    specs = [(base, pathspec.GitIgnoreSpec.from_lines(rows)) for base, rows in _above(root, top)]
+    if _ignored(specs, root, folder=True):
+        specs = []
+    count = 0
+    for folder, names, filenames in os.walk(root):
+        if stop is not None and stop.is_set():
+            return
+        here = Path(folder)
+        specs = [(base, spec) for base, spec in specs if here.is_relative_to(base)]
+        if here != root or not specs or specs[-1][0] != here:
+            rows = _gitignore(here)
+            specs += [(here, pathspec.GitIgnoreSpec.from_lines(rows))] if rows else []
+        names[:] = sorted(n for n in names if n not in SKIPPED and not _ignored(specs, here / n, folder=True))
+        for name in sorted(filenames):
+            path = here / name
+            if not _ignored(specs, path) and path.is_file() and not path.is_symlink():
+                yield path.relative_to(root).as_posix()
+                count += 1
+                if count >= LIMIT:
+                    return
+
+
+def _gitignore(folder: Path) -> list[str]:
+    file = folder / ".gitignore"
+    try:
+        return file.read_text("utf-8", "surrogateescape").splitlines() if file.is_file() else []
+    except OSError:
+        return []
+
+
+def _top(root: Path, workspace: Path) -> Path:
+    """From where ignore files hold: the repository's root above, else the workspace, else `root` itself."""
+    for folder in (root, *root.parents):
+        if (folder / ".git").exists():
+            return folder
+    return workspace if root.is_relative_to(workspace) else root
+
+
+def _above(root: Path, top: Path) -> list[tuple[Path, list[str]]]:
+    """The ignore files from `top` down to the folder that `root` is in, the outer first."""
+    on_the_way = [folder for folder in reversed(root.parents) if folder.is_relative_to(top)]
+    return [(folder, rows) for folder in on_the_way if (rows := _gitignore(folder))]
+
+
+def _moved(base: Path, rows: list[str]) -> Iterator[str]:
+    """Rules of an ignore file in a folder `base`, as they are written in one at the top."""
+    prefix = base.as_posix()
+    for row in rows:
+        if prefix == "." or not row.strip() or row.startswith("#"):
+            yield row
+            continue
+        sign, rule = ("!", row[1:]) if row.startswith("!") else ("", row)
+        anchored = "/" in rule.rstrip().rstrip("/")
+        escaped = re.sub(r"([*?\[\\])", r"\\\1", prefix)
+        yield f"{sign}/{escaped}/{rule.lstrip('/')}" if anchored else f"{sign}/{escaped}/**/{rule}"
+
+
+def _ignored(specs: list[tuple[Path, pathspec.GitIgnoreSpec]], path: Path, *, folder: bool = False) -> bool:
+    """By the nearest ignore file that says anything of the path."""
+    end = "/" if folder else ""
+    for base, spec in reversed(specs):
+        said = spec.check_file(path.relative_to(base).as_posix() + end).include
+        if said is not None:
+            return said
+    return False

@@ -1,0 +1,38 @@
+"""Running many repairs one after the other: what the log has is taken from there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sakti.bench.repair.catalog import Repair
+from sakti.bench.repair.play import Contestant, Limits, play
+from sakti.bench.repair.results import Log, Result
+
+
+async def run(
+    repairs: Sequence[Repair],
+    contestant: Contestant,
+    limits: Limits,
+    log: Log,
+    *,
+    again: bool = False,
+    tell: Callable[[Result], None] = lambda _: None,
+) -> list[Result]:
+    """Play `repairs` in order, each told by `tell` when it has ended. `again`: those that the log has, too.
+
+    A result is in the log before the next one begins; what was not run, or not to an end of its own, is not, and comes
+    again the next time. A model that gives no answer at all ends the run: the others would fail like this one.
+    """
+    known = {} if again else log.read(repairs)
+    results: list[Result] = []
+    for repair in repairs:
+        result = known.get(repair.name)
+        if result is None:
+            result = await play(repair, contestant, limits)
+            if result.outcome in ("solved", "unsolved"):
+                log.add(repair, result)
+        results.append(result)
+        tell(result)
+        if result.outcome == "error" and not result.steps:
+            break
+    return results

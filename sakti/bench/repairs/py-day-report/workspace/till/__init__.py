@@ -1,0 +1,1 @@
+"""What was sold on each day."""

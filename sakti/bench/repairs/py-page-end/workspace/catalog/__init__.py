@@ -1,0 +1,1 @@
+"""Orders of a customer, page by page."""

@@ -1,0 +1,1 @@
+"""Prices in the customer's currency."""

@@ -1,0 +1,1 @@
+"""Copies the index of an upstream package server."""

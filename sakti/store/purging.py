@@ -1,0 +1,188 @@
+"""Removing for good: every row that goes with a deleted thread or task, by the registry of texts, and every copy.
+
+Rows go in pieces, so that other windows write in between; a purge that was killed goes on when it is asked for again.
+What is removed is overwritten in the file (`secure_delete`, FTS5 'secure-delete'); then the indexes are made one piece,
+the write-ahead log is emptied, and an older file, which may hold words in its free space, is written anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sakti.core.errors import StoreError
+from sakti.store import files, opening, thread_removal, upkeep
+from sakti.store.connection import Database
+from sakti.store.database import Store
+from sakti.store.memory import shared_logs
+from sakti.store.text_registry import TABLES
+
+ROWS = 10  # that go between two looks at the clock
+COPIES = ("before", "backup", "damaged")
+
+
+def is_clean(db: Database) -> bool:
+    """Whether nothing of what was removed is left in indexes and free space of the file."""
+    return db.execute_sql("PRAGMA user_version").fetchone()[0] == opening.CLEAN
+
+
+def begin(db: Database) -> bool:
+    """From here on until `finish` something may be left, however the purge ends. Whether nothing was."""
+    clean = is_clean(db)
+    db.execute_sql("PRAGMA user_version = 0")
+    return clean
+
+
+def finish(db: Database) -> None:
+    db.execute_sql(f"PRAGMA user_version = {opening.CLEAN}")
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedTask:
+    id: str
+    handle: str
+    title: str
+    deleted_at: int
+
+
+def deleted_tasks(db: Database, *, before: int) -> list[DeletedTask]:
+    """The deleted tasks of all workspaces, those that were deleted by then (Unix ms); the last deleted first."""
+    rows = db.execute_sql(
+        "SELECT id, handle, title, deleted_at FROM tasks WHERE deleted_at <= ? ORDER BY deleted_at DESC, pk DESC",
+        (before,),
+    ).fetchall()
+    return [DeletedTask(*r) for r in rows]
+
+
+def copies(path: Path) -> list[Path]:
+    """Copies of the whole database beside it: before migrations, backups, damaged ones. They hold what goes, too."""
+    found = [p for kind in COPIES for p in path.parent.glob(f"{path.name}.{kind}-*")]
+    return sorted(p for p in found if not p.name.endswith(files.SIDES))
+
+
+def remove(found: Iterable[Path]) -> list[Path]:
+    """Remove copies with what lies beside them; returns those that went."""
+    gone: list[Path] = []
+    for copy in found:
+        for file in files.all_of(copy):
+            with contextlib.suppress(OSError):
+                file.unlink()
+        if not copy.exists():
+            gone.append(copy)
+    return gone
+
+
+def named_files(db: Database, thread_id: str) -> list[str]:
+    """Files that the messages of a thread name as their own: whole outputs of tools, pasted images."""
+    found: set[str] = set()
+    for (parts,) in db.execute_sql(
+        "SELECT parts FROM messages WHERE thread_id = ? AND (instr(parts, '\"output_file\"') OR instr(parts,"
+        " '/pasted/'))",
+        (thread_id,),
+    ).fetchall():
+        for part in json.loads(parts):
+            found.update(_strings(part))
+    return sorted(found)
+
+
+def _strings(value: Any) -> Iterable[str]:
+    if isinstance(value, str):
+        for word in value.split():
+            if word.startswith("/"):
+                yield word
+    elif isinstance(value, dict):
+        for one in value.values():  # pyright: ignore[reportUnknownVariableType]
+            yield from _strings(one)
+    elif isinstance(value, list):
+        for one in value:  # pyright: ignore[reportUnknownVariableType]
+            yield from _strings(one)
+
+
+async def purge_thread(store: Store, thread_id: str) -> None:
+    """Remove a deleted thread for good, with what logs, drafts and other threads took from it. Tasks that were worked
+    on in it stay. Raises `StoreError` where it is not deleted."""
+    resource_id = await store.write(_begin, thread_id, store.clock.now())
+    numbered = await store.read(_numbered)
+    for table in TABLES:
+        if table.thread and table.name in numbered:
+            step = partial(_remove_some, table=table.name, where=table.thread, key=thread_id)
+            await upkeep.until_done(store, step)
+        elif table.thread:
+            await store.write(_remove_all, table.name, table.thread, thread_id)
+    await store.write(shared_logs.count_again, resource_id, store.clock.now())
+
+
+async def purge_task(store: Store, task_id: str) -> None:
+    """Remove a deleted task for good, with its history. Raises `StoreError` where it is not deleted."""
+    await store.write(_remove_task, task_id, store.clock.now())
+
+
+def _begin(db: Database, thread_id: str, now: int) -> str:
+    """From here on it cannot be restored. Returns its workspace."""
+    found = thread_removal.contents(db, thread_id)
+    if found.deleted_at is None:
+        raise StoreError("Only a deleted thread can be removed for good.")
+    # its title goes with it: until then it is still in the list of what is deleted
+    db.execute_sql(
+        "UPDATE threads SET metadata = json_object(?, json('true')) WHERE id = ?", (thread_removal.PURGED, thread_id)
+    )
+    shared_logs.take_out(db, thread_id, now)
+    return found.thread.resource_id
+
+
+def _remove_task(db: Database, task_id: str, now: int) -> None:
+    row = db.execute_sql("SELECT resource_id, deleted_at FROM tasks WHERE id = ?", (task_id,)).fetchone()
+    if row is None or row[1] is None:
+        raise StoreError("Only a deleted task can be removed for good.")
+    db.execute_sql(
+        "UPDATE search_docs SET task_id = NULL WHERE kind = 'message'"
+        " AND doc_id IN (SELECT id FROM messages WHERE task_id = ?)",
+        (task_id,),
+    )
+    db.execute_sql("UPDATE messages SET task_id = NULL WHERE task_id = ?", (task_id,))
+    db.execute_sql(
+        "UPDATE threads SET metadata = json_remove(metadata, '$.active_task_id') WHERE resource_id = ?"
+        " AND json_extract(metadata, '$.active_task_id') = ?",
+        (row[0], task_id),
+    )
+    for table in TABLES:
+        if table.task:
+            _remove_all(db, table.name, table.task, task_id)
+    # a board that is looked at knows that something changed by the number of the newest event
+    db.execute_sql(
+        "INSERT INTO task_events (task_id, resource_id, action, created_at) VALUES ('', ?, 'purge', ?)", (row[0], now)
+    )
+
+
+def _remove_some(db: Database, *, table: str, where: str, key: str) -> bool:
+    """Remove some rows; False when none is left."""
+    db.execute_sql(f"DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE {where} LIMIT {ROWS})", (key,))
+    return db.execute_sql("SELECT changes()").fetchone()[0] == ROWS
+
+
+def _remove_all(db: Database, table: str, where: str, key: str) -> None:
+    db.execute_sql(f"DELETE FROM {table} WHERE {where}", (key,))
+
+
+def _numbered(db: Database) -> set[str]:
+    """The tables whose rows have numbers; of the others there are few rows for one thread."""
+    return {name for (name,) in db.execute_sql("SELECT name FROM pragma_table_list WHERE wr = 0").fetchall()}
+
+
+def forget_samples(db: Database) -> None:
+    """SQLite's statistics hold samples of what is indexed, labels among it."""
+    if db.execute_sql("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_stat4'").fetchone():
+        db.execute_sql("DELETE FROM sqlite_stat4")
+
+
+async def clean(store: Store) -> bool:
+    """After a purge: nothing of what went is left in the indexes or the write-ahead log. False while another window
+    reads what the log held before."""
+    await store.write(forget_samples)
+    await upkeep.optimize(store)
+    return await store.flush()

@@ -1,0 +1,30 @@
+"""The statements of the package that go through a whole table, each with the reason why it may."""
+
+from __future__ import annotations
+
+_ALL = "`db check`, `db recover` and the look after a crash read everything there is"
+_FEW = "a table of few rows: one for each window, each rule of the user's, each thing that a pane keeps"
+_INDEX = "an index that is made anew or put in step is compared with all texts"
+
+# A piece of the statement: why.
+WALKS: dict[str, str] = {
+    "NOT json_valid(": _ALL,
+    "task_dependencies d CROSS JOIN tasks a": _ALL,
+    "FROM tasks t WHERE t.own_blockers != (": _ALL,
+    "SELECT id, lookup_key FROM observational_memory": _ALL,
+    "HAVING max(message_index) - min(message_index) + 1": _ALL,
+    "FROM messages m WHERE m.state = 'saved' AND trim(": _ALL,
+    "FROM tasks t WHERE deleted_at IS NULL AND NOT EXISTS (SELECT 1 FROM task_words_docsize": _ALL,
+    "SELECT pk FROM search_docs d WHERE NOT EXISTS": _INDEX,
+    "WHERE NOT EXISTS (SELECT 1 FROM search_docs d WHERE d.pk = s.id)": _INDEX,
+    "SELECT count(*) FROM search_docs": _INDEX,
+    "SELECT id, sz FROM": _INDEX,
+    "_old_": "what is left of an index that another one took the place of goes piece by piece",
+    "sqlite_schema": "the tables there are",
+    "sqlite_stat4": "statistics, there where SQLite made some",
+    "IN ()": "none is asked for, and SQLite knows that beforehand",
+    "UPDATE leases SET": _FEW,
+    "DELETE FROM unsent": _FEW,
+    "SELECT key, value FROM ui_state": _FEW,
+    "SELECT id FROM threads WHERE deleted_at IS NOT NULL": "by an index of those that are deleted",
+}

@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+import base64
+import os
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sakti.agent.permissions import Rules, judge
+from sakti.agent.tools.base import Workbench
+from sakti.agent.tools.changing import edit, write
+from sakti.agent.tools.files import ls, read
+from sakti.agent.tools.shell import bash
+from sakti.core import images
+from sakti.core.errors import ToolError
+from tests.fakes.tools import call
+
+# --- reading on -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_long_file_is_read_on_to_its_end_without_a_gap(bench: Workbench) -> None:
+    lines = [f"line {n} {'x' * 70}" for n in range(1, 1330)]
+    (bench.workspace / "long.txt").write_text("\n".join(lines) + "\n")
+    seen: list[str] = []
+    offset = 1
+    for _ in range(20):
+        done = await call(bench, read, path="long.txt", offset=offset)
+        assert len(done.content) <= bench.output_bytes
+        assert "output_file" not in done.details
+        *rows, note = done.content.split("\n")
+        if "\t" in note:
+            rows, note = [*rows, note], ""
+        seen += [row.split("\t", 1)[1] for row in rows]
+        if not note:
+            break
+        offset = len(seen) + 1
+        assert note.endswith(f"of 1329: read on with offset={offset}.]")
+    assert seen == lines
+
+
+async def test_a_long_line_is_cut_and_said_to_be(bench: Workbench) -> None:
+    (bench.workspace / "min.js").write_text("a" * 60_000 + "\nb\n")
+    assert (await call(bench, read, path="min.js")).content == f"1\t{'a' * 2000} [… 58,000 more characters]\n2\tb"
+
+
+async def test_files_beyond_memory_are_read_in_pieces(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sakti.agent.tools.files.MAX_FILE_BYTES", 10_000)
+    path = bench.workspace / "big"
+    path.write_text("".join(f"{n}{' ' * 3_000 if n == 7 else ''}\n" for n in range(1, 5_001)))
+    first = await call(bench, read, path="big", limit=3)
+    assert first.content == "1\t1\n2\t2\n3\t3\n[More lines follow: read on with offset=4.]"
+    assert (await call(bench, read, path="big", offset=4_999)).content == "4999\t4999\n5000\t5000"
+    with pytest.raises(ToolError, match="fewer than 6000 lines"):
+        await call(bench, read, path="big", offset=6_000)
+    with pytest.raises(ToolError, match="not been read"):
+        await call(bench, edit, path="big", old="1", new="2")
+
+
+async def test_line_numbers_do_not_drift(bench: Workbench) -> None:
+    (bench.workspace / "a.c").write_bytes("a\x0cb\u2028c\x85\nint b\r\nint c\n".encode())
+    rows = (await call(bench, read, path="a.c")).content.split("\n")
+    assert rows[1:3] == ["2\tint b", "3\tint c"]
+
+
+async def test_kept_outputs_are_read_without_a_question(bench: Workbench, tmp_path: Path) -> None:
+    done = await call(bench, bash, command="seq 1 100000")
+    path = str(done.details["output_file"])
+    for tool in ("read", "grep"):
+        assert judge(tool, {"path": path}, mode="ask", rules=Rules(), place=bench.place()).verdict == "allow"
+    assert judge("write", {"path": path}, mode="auto", rules=Rules(), place=bench.place()).verdict == "ask"
+    for other in (str(bench.output_folder), f"{bench.output_folder}/../x", f"{bench.output_folder}/none"):
+        assert judge("read", {"path": other}, mode="ask", rules=Rules(), place=bench.place()).verdict == "ask"
+    assert (await call(bench, read, path=path, offset=5_000, limit=1)).content.startswith("5000\t5000\n")
+
+
+async def test_a_folder_is_listed_and_encodings_are_named(bench: Workbench) -> None:
+    (bench.workspace / "latin.txt").write_bytes(b"M\xfcller\r\n")
+    assert "latin.txt  8" in (await call(bench, read, path=".")).content
+    assert (await call(bench, read, path="latin.txt")).content == (
+        "1\tMüller\n[Written with latin-1 and CRLF line ends, which edit and write keep.]"
+    )
+    with pytest.raises(ToolError, match="is a file"):
+        await call(bench, ls, path="latin.txt")
+
+
+# --- changing ---------------------------------------------------------------------------------------------------------
+
+
+async def test_an_edit_leaves_latin_1_as_it_is(bench: Workbench) -> None:
+    path = bench.workspace / "a.py"
+    path.write_bytes(b"name = 'M\xfcller'\nx = 1\n")
+    await call(bench, read, path="a.py")
+    await call(bench, edit, path="a.py", old="x = 1", new="x = 2  # für")
+    assert path.read_bytes() == b"name = 'M\xfcller'\nx = 2  # f\xfcr\n"
+    with pytest.raises(ToolError, match="latin-1, which has no '→'"):
+        await call(bench, edit, path="a.py", old="x = 2", new="x → 3")
+    assert b"x = 2" in path.read_bytes()
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    st.sampled_from(["latin-1", "cp1252", "utf-8", "utf-8-sig", "utf-16", "utf-16-be"]),
+    st.lists(
+        st.tuples(st.text("aäöü \t\x0c", max_size=6), st.sampled_from(["\n", "\r\n", "\r"])), min_size=2, max_size=7
+    ),
+    st.booleans(),
+    st.data(),
+)
+async def test_whatever_a_file_is_written_in_only_the_edited_line_changes(
+    bench: Workbench, encoding: str, lines: list[tuple[str, str]], ended: bool, data: st.DataObject
+) -> None:
+    rows = [f"{body}#{n}#" for n, (body, _) in enumerate(lines)]
+    ends = [end for _, end in lines]
+    if not ended:
+        ends[-1] = ""
+    number = data.draw(st.integers(0, len(rows) - 1))
+    path = bench.workspace / "f"
+
+    def whole(changed: str) -> bytes:
+        text = "".join(
+            (changed if n == number else row) + end for n, (row, end) in enumerate(zip(rows, ends, strict=True))
+        )
+        return (b"\xfe\xff" if encoding == "utf-16-be" else b"") + text.encode(encoding)
+
+    path.write_bytes(whole(rows[number]))
+    bench.saw(path)
+    await call(bench, edit, path="f", old=rows[number], new=f"{rows[number]}neu")
+    assert path.read_bytes() == whole(f"{rows[number]}neu")
+
+
+async def test_a_replaced_file_keeps_encoding_and_line_ends(bench: Workbench) -> None:
+    path = bench.workspace / "a"
+    for before, content, after in (
+        (b"a\r\nb\r\n", "a\nc\nd\n", b"a\r\nc\r\nd\r\n"),
+        (b"a\r\nb\nc\r\n", "a\nb\nC\n", b"a\r\nb\nC\r\n"),
+        (b"\xef\xbb\xbfa\r\n", "b\n", b"\xef\xbb\xbfb\r\n"),
+        (b"M\xfcller\n", "Jürgen\n", b"J\xfcrgen\n"),
+        ("a\n".encode("utf-16"), "b\n", "b\n".encode("utf-16")),
+        (b"a\r\nb\r\n", "a\r\nx\n", b"a\r\nx\n"),
+        (b"a\nb\n", "a", b"a"),
+        (b"", "a\n", b"a\n"),
+    ):
+        path.write_bytes(before)
+        bench.saw(path)
+        await call(bench, write, path="a", content=content)
+        assert path.read_bytes() == after
+
+
+async def test_rights_names_and_marks_of_a_file_are_kept(bench: Workbench) -> None:
+    path, other = bench.workspace / "a", bench.workspace / "b"
+    path.write_text("x = 1\n")
+    path.chmod(0o750)
+    other.hardlink_to(path)
+    bench.saw(path)
+    await call(bench, edit, path="a", old="1", new="2")
+    assert other.read_text() == "x = 2\n"
+    assert path.stat().st_mode & 0o7777 == 0o750
+    assert path.stat().st_nlink == 2
+    link = bench.workspace / "link"
+    link.symlink_to(path)
+    await call(bench, edit, path="link", old="2", new="3")
+    assert link.is_symlink()
+    assert path.read_text() == "x = 3\n"
+    path.chmod(0o444)
+    for tool, arguments in ((edit, {"old": "3", "new": "4"}), (write, {"content": "y"})):
+        with pytest.raises(ToolError, match=r"read-only \(mode 0444\)"):
+            await call(bench, tool, path="a", **arguments)
+    assert path.read_text() == "x = 3\n"
+
+
+async def test_a_new_file_gets_the_usual_rights(bench: Workbench) -> None:
+    before = os.umask(0o027)
+    try:
+        await call(bench, write, path="new", content="x")
+    finally:
+        os.umask(before)
+    assert (bench.workspace / "new").stat().st_mode & 0o7777 == 0o640
+    assert list(bench.workspace.iterdir()) == [bench.workspace / "new"]
+
+
+# --- images and pages -------------------------------------------------------------------------------------------------
+
+
+def png(width: int, height: int) -> bytes:
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = b"".join(b"\0" + b"\x10\x80\xf0" * width for _ in range(height))
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def pdf(pages: int) -> bytes:
+    """A document whose pages say their number."""
+    objects = ["<< /Type /Catalog /Pages 2 0 R >>"]
+    kids = " ".join(f"{4 + 2 * n} 0 R" for n in range(pages))
+    objects.append(f"<< /Type /Pages /Count {pages} /Kids [{kids}] >>")
+    objects.append("<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>")
+    for n in range(pages):
+        objects.append(
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {5 + 2 * n} 0 R "
+            "/Resources << /Font << /F 3 0 R >> >> >>"
+        )
+        text = f"BT /F 24 Tf 72 700 Td (Page number {n + 1}) Tj ET"
+        objects.append(f"<< /Length {len(text)} >>\nstream\n{text}\nendstream")
+    out = b"%PDF-1.4\n"
+    places: list[int] = []
+    for number, body in enumerate(objects, 1):
+        places.append(len(out))
+        out += f"{number} 0 obj\n{body}\nendobj\n".encode()
+    table = len(out)
+    out += f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n".encode()
+    out += b"".join(f"{place:010d} 00000 n \n".encode() for place in places)
+    return out + f"trailer << /Size {len(objects) + 1} /Root 1 0 R >>\nstartxref\n{table}\n%%EOF".encode()
+
+
+async def test_an_image_that_fits_is_shown_as_it_is(bench: Workbench) -> None:
+    data = png(40, 30)
+    (bench.workspace / "a.dat").write_bytes(data)
+    done = await call(bench, read, path="a.dat")
+    (image,) = done.images
+    assert (image.media_type, image.width, image.height) == ("image/png", 40, 30)
+    assert base64.b64decode(image.data) == data
+    assert done.content.startswith("a.dat: image/png, 40 × 30 pixels")
+
+
+async def test_a_large_image_is_scaled(bench: Workbench) -> None:
+    (bench.workspace / "a.png").write_bytes(png(3_000, 1_500))
+    done = await call(bench, read, path="a.png")
+    (image,) = done.images
+    assert (image.width, image.height) == (1568, 784)
+    assert images.look(base64.b64decode(image.data)) == (image.media_type, 1568, 784)
+    assert "3000 × 1500" in done.content
+
+
+async def test_pages_of_a_pdf_are_shown_with_their_text(bench: Workbench) -> None:
+    (bench.workspace / "a.pdf").write_bytes(pdf(6))
+    first = await call(bench, read, path="a.pdf")
+    assert [image.name for image in first.images] == [f"a.pdf, page {n}" for n in (1, 2, 3, 4)]
+    assert {image.height for image in first.images} == {1568}
+    assert "--- page 4 ---\nPage number 4" in first.content
+    assert first.content.endswith("[2 more pages: read on with offset=5.]")
+    last = await call(bench, read, path="a.pdf", pages="6-6")
+    assert len(last.images) == 1
+    assert "more page" not in last.content
+    with pytest.raises(ToolError, match="has 6 pages; there is no page 7"):
+        await call(bench, read, path="a.pdf", offset=7)
+
+
+async def test_what_cannot_be_drawn_is_a_sentence(bench: Workbench) -> None:
+    (bench.workspace / "a.pdf").write_bytes(b"%PDF-1.4\nnothing")
+    (bench.workspace / "a.png").write_bytes(png(2_000, 20)[:60])
+    for name in ("a.pdf", "a.png"):
+        with pytest.raises(ToolError, match=f"{name} cannot be shown"):
+            await call(bench, read, path=name)

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from sakti.agent.tools.base import Workbench
+from sakti.agent.tools.changing import edit, write
+from sakti.agent.tools.files import read
+from sakti.agent.tools.processes import Output
+from sakti.agent.tools.shell import bash, bash_output, kill, stop_all
+from sakti.core.errors import ToolError
+from tests.fakes.tools import call, ended
+
+
+@pytest.fixture(autouse=True)
+async def stopped(bench: Workbench) -> AsyncIterator[None]:
+    """Nothing that a test started outlives it."""
+    yield
+    await stop_all(bench)
+
+
+async def test_the_process_is_waited_for_not_its_pipe(bench: Workbench) -> None:
+    done = await call(bench, bash, command="sleep 600 & echo started; echo $! > pid")
+    assert not done.is_error
+    pid = (bench.workspace / "pid").read_text().strip()
+    assert done.content == (
+        f"started\n[left running, in the background as 1: sleep 600 (process {pid}). "
+        "bash_output reads on, kill ends it]"
+    )
+    assert (await call(bench, bash_output, id="1")).content == "[nothing new]\n[still running]"
+    assert (await call(bench, kill, id="1")).content == "Command 1 ended."
+    assert await ended(int(pid))
+
+
+async def test_what_was_left_running_is_read_on(bench: Workbench) -> None:
+    await call(bench, bash, command="(while [ ! -e go ]; do sleep 0.05; done; echo later; exec sleep 600) & echo now")
+    (bench.workspace / "go").touch()
+    running = bench.background["1"]
+    while "later" not in running.output.tail + running.output.head:
+        await asyncio.sleep(0.01)
+    assert (await call(bench, bash_output, id="1")).content == "later\n[still running]"
+
+
+async def test_what_left_its_group_is_told_of(bench: Workbench) -> None:
+    done = await call(bench, bash, command="setsid sleep 600 & echo $! > pid; echo started")
+    pid = int((bench.workspace / "pid").read_text())
+    os.kill(pid, 15)
+    assert done.content == (
+        "started\n[something that it started left its process group and may still run; its output is no longer read]"
+    )
+
+
+async def test_what_ends_with_the_command_is_not_spoken_of(bench: Workbench) -> None:
+    assert (await call(bench, bash, command="sleep 0.01 & echo started")).content == "started"
+    assert bench.background == {}
+
+
+async def test_a_timeout_says_what_was_ended(bench: Workbench) -> None:
+    done = await call(bench, bash, command="sleep 600 & echo $! > pid; sleep 600", timeout=1)
+    assert done.is_error
+    assert done.content == "[stopped after 1 s, with everything that it had started]"
+    assert await ended(int((bench.workspace / "pid").read_text()))
+    assert bench.background == {}
+
+
+async def test_background_numbers_are_never_given_twice(bench: Workbench) -> None:
+    for _ in range(2):
+        await call(bench, bash, command="exec sleep 600", background=True)
+    await call(bench, kill, id="1")
+    third = await call(bench, bash, command="exec sleep 600", background=True)
+    assert third.details["background"] == "3"
+    second = bench.background["2"].process.pid
+    assert set(bench.background) == {"2", "3"}
+    await stop_all(bench)
+    assert await ended(second)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cd sub; trap 'echo bye' EXIT",
+        "cd sub && exec true",
+        "pushd sub >/dev/null",
+        "cd sub; set -C; set -eu",
+        "set -e; cd sub; false",
+        "cd sub; exit 3",
+        "cd sub; kill -9 $$",
+        "builtin cd sub",
+        "( cd / ); cd sub; ( cd / ) | cat",
+    ],
+)
+async def test_the_folder_is_not_lost(bench: Workbench, command: str) -> None:
+    (bench.workspace / "sub").mkdir()
+    await call(bench, bash, command=command)
+    assert bench.cwd == bench.workspace / "sub"
+
+
+async def test_a_folder_that_is_gone_or_odd(bench: Workbench) -> None:
+    odd = bench.workspace / "a\n b'\"$x"
+    odd.mkdir()
+    await call(bench, bash, command="cd a*")
+    assert bench.cwd == odd
+    await call(bench, bash, command="cd ..; rmdir a*; mkdir gone; cd gone; rmdir ../gone")
+    assert (await call(bench, bash, command="pwd")).content == str(bench.workspace)
+
+
+async def test_lines_and_errors_are_those_of_the_command(bench: Workbench) -> None:
+    failed = await call(bench, bash, command="true\nno-such-command\n")
+    assert re.search(r"bash: line 2: no-such-command: command not found", failed.content)
+    wrong = await call(bench, bash, command="echo )")
+    assert "__" not in wrong.content
+    assert wrong.is_error
+    assert (await call(bench, bash, command='echo "$# [$@] $-"')).content.startswith("0 [] ")
+
+
+async def test_a_very_long_command_runs(bench: Workbench) -> None:
+    text = "x" * 300_000
+    done = await call(bench, bash, command=f"cat > big <<'EOF'\n{text}\nEOF\nwc -c < big; cd /")
+    assert done.content == "300001"
+    assert str(bench.cwd) == "/"
+
+
+async def test_nothing_is_left_in_the_temporary_folder(bench: Workbench, tmp_path: Path) -> None:
+    before = set(Path("/tmp").glob("sakti-bash-*"))
+    bench.env = {**bench.env}
+    await call(bench, bash, command="true")
+    await call(bench, bash, command="exec sleep 600", background=True)
+    await call(bench, kill, id="1")
+    assert set(Path("/tmp").glob("sakti-bash-*")) <= before
+
+
+async def test_files_that_its_commands_wrote_may_be_edited(bench: Workbench) -> None:
+    await call(bench, bash, command="echo 'a = 1' > new.py; python3 -c \"open('made.py','w').write('m = 1')\"")
+    await call(bench, edit, path="new.py", old="a = 1", new="a = 2")
+    assert (bench.workspace / "new.py").read_text() == "a = 2\n"
+    (bench.workspace / "other.py").write_text("x = 1\n")
+    with pytest.raises(ToolError, match="not been read"):
+        await call(bench, edit, path="other.py", old="x", new="y")
+
+
+async def test_files_that_its_commands_changed_are_known_with_the_difference(bench: Workbench) -> None:
+    path = bench.workspace / "a.py"
+    path.write_text("one\ntwo\n")
+    await call(bench, read, path="a.py")
+    done = await call(bench, bash, command="sed -i s/two/2/ a.py")
+    assert "changed by this command" in done.content
+    assert "-two\n+2" in done.content
+    await call(bench, edit, path="a.py", old="2", new="II")
+    assert path.read_text() == "one\nII\n"
+    assert "changed by" not in (await call(bench, bash, command="touch a.py")).content
+    await call(bench, write, path="a.py", content="all\n")
+    await call(bench, bash, command="rm a.py")
+    path.write_text("by someone else\n")
+    with pytest.raises(ToolError, match="not been read"):
+        await call(bench, write, path="a.py", content="x")
+
+
+async def test_what_the_user_changed_before_a_command_is_not_its_doing(bench: Workbench) -> None:
+    path = bench.workspace / "a.py"
+    path.write_text("one\n")
+    await call(bench, read, path="a.py")
+    path.write_text("by the user\n")
+    await call(bench, bash, command="true")
+    with pytest.raises(ToolError, match="has changed since"):
+        await call(bench, edit, path="a.py", old="user", new="x")
+
+
+async def test_a_great_change_is_only_named(bench: Workbench) -> None:
+    (bench.workspace / "a.py").write_text("".join(f"line {n}\n" for n in range(900)))
+    await call(bench, read, path="a.py")
+    done = await call(bench, bash, command="sed -i s/line/row/ a.py")
+    assert "a.py: too much to show" in done.content
+    assert len(done.content) < 300
+
+
+async def test_equal_size_and_time_are_no_proof(bench: Workbench) -> None:
+    path = bench.workspace / "a.py"
+    path.write_text("one\n")
+    await call(bench, read, path="a.py")
+    before = path.stat()
+    path.write_text("two\n")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(ToolError, match="has changed since"):
+        await call(bench, edit, path="a.py", old="two", new="x")
+
+
+async def test_the_size_that_is_told_is_the_true_one(bench: Workbench) -> None:
+    done = await call(bench, bash, command="head -c 348894 /dev/zero | tr '\\0' x")
+    assert "The whole output of 348,894 characters is in " in done.content
+    whole = Path(done.details["output_file"])
+    assert whole.stat().st_size == 348_894
+
+
+def test_an_output_beyond_its_file_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sakti.agent.tools.processes.FILE_LIMIT", 10)
+    output = Output(tmp_path / "o")
+    output.add("12345678")
+    assert not output.cut
+    output.add("9abc")
+    assert output.cut
+    assert (tmp_path / "o").read_text() == "123456789a"

@@ -1,0 +1,176 @@
+"""Every column with a user's words is in the registry; what goes through its door is masked as it says."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from sakti.core.types import Message, TextPart, Thread
+from sakti.store import carry_over, messages, models, text_registry, threads
+from sakti.store.connection import Database
+from sakti.store.database import Store
+from sakti.store.secrets import MASK
+from sakti.tasks import service
+from sakti.tasks.service import Actor
+
+SHADOW = re.compile(r"(search_words|search_trigrams|task_words)_(data|idx|docsize|config|content)$|sqlite_")
+SECRET = "AKIA" + "ABCDEFGH12345678"
+
+
+def columns(db: Database) -> dict[str, dict[str, str]]:
+    """Of every table but what SQLite and FTS5 keep for themselves: column → type."""
+    rows = db.execute_sql("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+    return {
+        name: {c: kind for _, c, kind, *_ in db.execute_sql(f"PRAGMA table_xinfo({name})").fetchall()}
+        for (name,) in rows
+        if not SHADOW.match(name)
+    }
+
+
+def unknown(found: dict[str, dict[str, str]]) -> list[str]:
+    out: list[str] = []
+    for name, kinds in found.items():
+        table = text_registry.BY_NAME.get(name)
+        known = {*table.texts, *table.plain} if table else set()
+        hidden = {name, "rank", "doc", "cnt"}  # of FTS5 tables, beside their columns
+        out += [
+            f"{name}.{c}" for c, kind in kinds.items() if kind not in ("INTEGER", "REAL") and c not in known | hidden
+        ]
+    return out
+
+
+async def test_every_column_with_text_is_known(store: Store) -> None:
+    assert unknown(await store.read(columns)) == []
+    await store.write(lambda db: db.execute_sql("CREATE TABLE letters (pk INTEGER PRIMARY KEY, body TEXT)"))
+    await store.write(lambda db: db.execute_sql("ALTER TABLE steps ADD COLUMN remark TEXT"))
+    assert unknown(await store.read(columns)) == ["steps.remark", "letters.body"]
+
+
+async def test_what_it_names_is_there_and_its_conditions_are_queries(store: Store) -> None:
+    found = await store.read(columns)
+    for table in text_registry.TABLES:
+        names = {*table.texts, *table.masked, *table.plain, *(c for c, _ in table.json)}
+        assert names <= set(found[table.name]), table.name
+        assert set(table.masked) <= set(table.texts), table.name
+        for where in filter(None, (table.thread, table.task)):
+            rows = await store.read(
+                lambda db, t=table.name, w=where: db.execute_sql(f"SELECT 1 FROM {t} WHERE {w}", ("x",)).fetchall()
+            )
+            assert rows == []
+
+
+_WRITES = re.compile(
+    r"INSERT (?:OR \w+ )?INTO (\w+) \(([^)]*)\) (?:VALUES|SELECT [^\"]*\?)|UPDATE (\w+) SET (.*?) WHERE", re.S
+)
+
+
+def past_the_door(source: str) -> list[str]:
+    """Columns with words that a module's SQL writes by itself, without the registry being asked."""
+    out: list[str] = []
+    texts = [n.value for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    for found in (m for text in texts for m in _WRITES.finditer(text)):
+        table = found[1] or found[3]
+        if table not in text_registry.BY_NAME:
+            continue
+        written = re.split(r",\s*", found[2]) if found[1] else re.findall(r"(\w+) = \?", found[4])
+        out += [
+            f"{table}.{column}"
+            for column in written
+            if column in text_registry.BY_NAME[table].texts and f'entering("{table}", "{column}"' not in source
+        ]
+    return out
+
+
+# What these write was in the database before: it is derived, moved or said by us.
+_WITHIN = {
+    "search_index.py": ["search_docs.idents", "search_docs.paths"],
+    "tasks/search.py": ["task_words.idents"],
+    "message_removal.py": ["messages.parts"],
+    "recovery_repairs.py": ["observation_groups.text", "messages.parts", "messages.raw_content"],
+    "thread_fork.py": ["observational_memory.metadata", "working_memory.content"],
+}
+
+
+def test_whatever_writes_words_goes_through_the_door() -> None:
+    root = Path(text_registry.__file__).parent
+    found = {str(f.relative_to(root)): past_the_door(f.read_text("utf-8")) for f in root.rglob("*.py")}
+    assert {name: columns for name, columns in found.items() if columns} == _WITHIN
+    assert past_the_door('db.execute_sql("UPDATE tasks SET handle = ?, title = ? WHERE id = ?")') == ["tasks.title"]
+    assert past_the_door('"INSERT OR IGNORE INTO unsent (owner, draft) VALUES (?, ?)"') == ["unsent.draft"]
+    for model in models.MODELS:
+        for field in model._meta.sorted_fields:
+            words = text_registry.holds_words(model._meta.table_name, field.column_name)
+            assert not words or isinstance(field, models.TextField), f"{model.__name__}.{field.name}"
+
+
+def test_a_model_lets_words_in_through_the_door() -> None:
+    assert models.ThreadRow.title.db_value(f"key {SECRET}") == f"key {MASK}"
+    assert models.ThreadRow.id.db_value(SECRET) == SECRET
+
+
+def test_the_door_lets_no_text_into_a_column_that_has_none() -> None:
+    assert text_registry.entering("threads", "title", f"key {SECRET}") == f"key {MASK}"
+    assert text_registry.entering("prompt_history", "text", SECRET) == SECRET
+    with pytest.raises(KeyError):
+        text_registry.entering("steps", "model", "x")
+
+
+async def test_titles_lists_and_every_index_hold_no_secret(store: Store) -> None:
+    now = store.clock.now()
+    text = f"use {SECRET} and password=hunter2secret99 there"
+    thread = await store.write(threads.create, Thread("t", "/w", text, now, now))
+    assert SECRET not in thread.title and MASK in thread.title
+    await store.write(messages.append, Message("m", "t", "/w", "user", (TextPart(text),), now))
+    await store.write(threads.rename, "t", f"now {SECRET}", now, by_user=True)
+    await store.write(service.create, Actor("/w", "s", now), "k", f"task {SECRET}", description=text)
+    await store.write(carry_over.keep, "t", "head", [carry_over.Piece("thread", "t", text)])
+    ((shown, preview, _, _),) = await store.read(threads.summaries, "/w", 9)
+    assert "hunter2secret99" not in f"{shown} {preview}" and SECRET not in f"{shown} {preview}"
+
+    def indexed(db: Database) -> str:
+        rows = [
+            db.execute_sql(f"SELECT {', '.join(t.masked)} FROM {t.name}").fetchall()
+            for t in text_registry.TABLES
+            if t.masked and t.name != "task_words"
+        ]
+        db.execute_sql("SELECT 1")
+        return json.dumps(rows)
+
+    def terms(db: Database) -> str:
+        db.execute_sql("CREATE VIRTUAL TABLE temp.task_terms USING fts5vocab(main, task_words, row)")
+        return json.dumps(db.execute_sql("SELECT term FROM task_terms").fetchall())
+
+    for held in (await store.read(indexed), await store.write(terms)):
+        assert SECRET.lower() not in held.lower() and "hunter2secret99" not in held
+
+
+OLD = """
+INSERT INTO threads (id, resource_id, title, metadata, created_at, updated_at)
+  VALUES ('old', '/w', 'key {secret}', '{{"carry_over": "Last thread: {secret}", "current_task": "go on"}}', 1, 1);
+INSERT INTO tasks (id, resource_id, handle, title, created_at, updated_at) VALUES ('k', '/w', 'h', 'do {secret}', 1, 1);
+INSERT INTO task_words (rowid, title, body, idents) SELECT pk, title, '', '' FROM tasks WHERE id = 'k';
+"""
+
+
+async def test_what_an_earlier_sakti_stored_is_masked_when_it_is_brought_up_to_date(tmp_path) -> None:
+    import apsw
+
+    from tests.unit.store.test_migrate import first_version
+
+    path = tmp_path / "s.db"
+    first_version(path)
+    connection = apsw.Connection(str(path))
+    connection.execute(OLD.format(secret=SECRET))
+    connection.close()
+    store = await Store.open(path)
+    thread = await store.read(threads.get, "old")
+    assert thread is not None and thread.title == f"key {MASK}" and thread.metadata == {"current_task": "go on"}
+    rows = await store.read(
+        lambda db: db.execute_sql("SELECT rowid FROM task_words WHERE task_words MATCH ?", (SECRET,)).fetchall()
+    )
+    assert rows == []
+    await store.close()

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import tempfile
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,24 +58,30 @@ def output_folder(session: Session) -> Path:
 
 
 def make_observers(session: Session) -> tuple[Observer, Reflector]:
-    """The Observer and the Reflector that the settings and the model allow."""
+    """The Observer and the Reflector that the settings and the model allow: a model that nobody named has to be fit."""
+    from sakti.core.config import model_choices
     from sakti.memory import factory
 
     memory, models = session.config.memory, session.models
-    named = memory.model or memory.observation.model
-    observing = named or models.observing()
-    provider, model = models.background(observing)
-    reflecting = models.background(memory.model or memory.reflection.model or observing)
-    return factory.build_observers(
+    usual = models.observing()
+    own = ((usual, None),) if usual and models.fit(usual) else ()
+
+    def candidates(names: Iterable[tuple[str, int | None]]) -> list[factory.Candidate]:
+        info = models.info
+        out: list[factory.Candidate] = []
+        for name, up_to in names:
+            window = info.context_window if info is not None and name == info.full_name else None
+            out.append(factory.Candidate(*models.background(name), up_to, window))
+        return out
+
+    observing = model_choices(memory.model or memory.observation.model) or own
+    reflecting = model_choices(memory.model or memory.reflection.model) or observing
+    return factory.build(
         memory,
-        provider,
-        model,
-        fit=bool(named) or models.fit(observing),
+        candidates(observing),
+        candidates((name, None) for name, _ in reflecting) if reflecting is observing else candidates(reflecting),
         counter=session.counter,
         clock=session.clock,
-        reflector_provider=reflecting[0],
-        reflector_model=reflecting[1],
-        window=models.info.context_window if models.info and observing == models.info.full_name else None,
     )
 
 

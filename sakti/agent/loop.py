@@ -29,6 +29,7 @@ from sakti.core.errors import ProviderError, SaktiError
 from sakti.core.events import (
     Event,
     MessageSaved,
+    Notice,
     QueueChanged,
     StepDiscarded,
     StepFinished,
@@ -126,6 +127,9 @@ async def _steps(turn: Turn, user: Message) -> AsyncGenerator[Event, None]:
     for processor in turn.before:
         start = await processor.process_input(start)
     repetition = Repetition()
+    if turn.settings.max_usd is not None and turn.model.input_price is None:
+        text = f"What {turn.model.full_name} costs is not known: agent.max_usd holds only as far as its server tells."
+        yield Notice("warning", "No price", text)
     while True:
         turn.step += 1
         async with contextlib.aclosing(_take_queued(turn)) as events:

@@ -29,7 +29,7 @@ from sakti.core.events import (
     ToolCallDelta,
 )
 from sakti.core.types import Request, TextPart, ToolCallPart
-from sakti.providers import retry
+from sakti.providers import limits, retry
 from sakti.providers.protocol import Completed, StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
 from sakti.store import messages as message_store
 
@@ -39,7 +39,6 @@ GO_ON = (
     "middle of the sentence if it ended there."
 )
 QUOTED = 2_000  # characters of the user's words above it
-LONGEST_ANSWER = 4_000_000  # characters: beyond what any model writes in one answer
 LOWERED = 3  # times that a maximum of output is lowered for one call
 
 
@@ -203,12 +202,7 @@ def _shown(turn: Turn, call: Call, chunk: StreamEvent) -> Event | None:
 
 def _must_end(turn: Turn, written: int) -> None:
     """Raises where an answer goes on beyond what any model writes, or beyond the turn's time."""
-    if written > LONGEST_ANSWER:
-        raise ProviderError(
-            f"The answer went beyond {LONGEST_ANSWER:,} characters, which no model writes: it was stopped. Look at the "
-            "server, or choose another model with /model.",
-            code="endless",
-        )
+    limits.must_end(written)
     if budget.seconds_left(turn.settings, turn.seconds()) == 0.0:
         reached = budget.spent(turn.settings, turn.usage, turn.seconds())
         assert reached is not None
@@ -253,7 +247,7 @@ async def _failed(turn: Turn, call: Call, error: ProviderError) -> AsyncGenerato
         return
     other = None if call.fell_back or not error.retryable or error.code == "empty" else await turn.fallback()
     if other is None:
-        raise error
+        raise _not_waited_for(error) if error.retryable else error
     first, call.fell_back = turn.model.full_name, True
     if turn.streamed or turn.thinking:
         yield StepDiscarded(turn.step, error.message)
@@ -263,6 +257,14 @@ async def _failed(turn: Turn, call: Call, error: ProviderError) -> AsyncGenerato
     await _renew(turn, call)
     text = f"{first} does not answer ({error.message}) {turn.model.full_name} answers the rest of this turn."
     yield Notice("warning", "Another model", text)
+
+
+def _not_waited_for(error: ProviderError) -> ProviderError:
+    """`error` with why it was not tried again, where that is the wait that the provider asked for."""
+    if not error.retry_after:
+        return error
+    text = f"{error.message} It asks to wait {error.retry_after:,.0f} s: longer than is waited here."
+    return ProviderError(text, title=error.title, code=error.code, retry_after=error.retry_after, status=error.status)
 
 
 def _forget(_info: object) -> None:

@@ -147,7 +147,7 @@ def message_json(message: Message) -> dict[str, Any]:
         "role": message.role,
         "time": message.created_at,
         "tokens": message.tokens,
-        "parts": [encode(p) for p in message.parts],
+        "parts": [encode(p) for p in message.parts if not isinstance(p, ContextPart)],
     }
 
 

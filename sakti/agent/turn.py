@@ -131,7 +131,7 @@ def was_cut(said: Message) -> bool:
 
 
 def message(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
-    counted = count_parts(turn.counter, parts)
+    counted = count_parts(turn.counter, parts, turn.model.image_rule)
     return Message(
         id=turn.store.ids.new(),
         thread_id=turn.thread_id,

@@ -42,16 +42,30 @@ class ModelSettings:
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
+def model_choices(value: str | tuple[str, ...] | None) -> tuple[tuple[str, int | None], ...]:
+    """(model, tokens that its inputs have at most, None: any) of a setting that names one model or several. Raises
+    `ConfigError` for a limit that is none."""
+    out: list[tuple[str, int | None]] = []
+    for text in (value,) if isinstance(value, str) else value or ():
+        name, sep, limit = (part.strip() for part in text.partition("<="))
+        digits = limit.replace("_", "").replace(",", "")
+        if not name or (sep and not (digits.isdecimal() and int(digits) > 0)):
+            raise ConfigError(f'{text!r} is no model: write "provider/name", or "provider/name <= 20_000" (tokens).')
+        out.append((name, int(digits) if sep else None))
+    return tuple(out)
+
+
 @dataclass(frozen=True, slots=True)
 class ObservationSettings:
-    """Numbers as in docs; fractions are of the message threshold."""
+    """Numbers as in docs; fractions are of the message threshold. `model`: one, or several that are tried in order,
+    each also as "provider/name <= TOKENS": for inputs of at most so many."""
 
     message_tokens: int = 30_000
     buffer_tokens: float | Literal[False] = 0.2
     buffer_activation: float = 0.8
     block_after: float = 1.2
     previous_observer_tokens: int = 2_000
-    model: str | None = None
+    model: str | tuple[str, ...] | None = None
     model_settings: ModelSettings = ModelSettings(temperature=0.3, thinking_tokens=215)
 
 
@@ -60,7 +74,7 @@ class ReflectionSettings:
     observation_tokens: int = 40_000
     buffer_activation: float = 0.5
     block_after: float = 1.2
-    model: str | None = None
+    model: str | tuple[str, ...] | None = None
     model_settings: ModelSettings = ModelSettings(temperature=0.0, thinking_tokens=1_024)
 
 
@@ -322,7 +336,8 @@ def _coerce(value: Any, hint: Any, name: str, origin: str) -> Any:
         if any(value == option and type(value) is type(option) for option in typing.get_args(hint)):
             return value
     elif origin_type is tuple:
-        return tuple(str(v) for v in _as_list(value))
+        if all(isinstance(v, str) for v in _as_list(value)):
+            return tuple(str(v) for v in _as_list(value))
     elif origin_type is Mapping:
         if isinstance(value, dict):
             return typing.cast("dict[str, Any]", value)
@@ -387,6 +402,7 @@ def check(config: Config) -> None:
             "JSON, a template is Markdown; keep one of them."
         )
     for name, model in (("observation", observation.model), ("reflection", reflection.model)):
+        model_choices(model)
         if memory.model is not None and model is not None:
             raise ConfigError(
                 f"memory.model and memory.{name}.model are both set: memory.model sets both roles, keep one of them."

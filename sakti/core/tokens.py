@@ -21,6 +21,7 @@ from sakti.core.types import (
     ContextPart,
     FilePart,
     ImagePart,
+    ImageRule,
     MarkerPart,
     Part,
     TextPart,
@@ -42,6 +43,9 @@ CALL_OVERHEAD = 12
 # edge is fitted to 1568 (docs, "Vision").
 OPENAI_IMAGE_BASE, OPENAI_IMAGE_TILE = 85, 170
 ANTHROPIC_PIXELS_PER_TOKEN, ANTHROPIC_LONG_EDGE = 750, 1568
+# Gemini: 258 for an image of at most 384 pixels a side, else for each tile of 768 (API docs, "Understand and count
+# tokens").
+GEMINI_SMALL, GEMINI_TILE, GEMINI_TILE_TOKENS = 384, 768, 258
 IMAGE_UNKNOWN = 1105  # 1024 × 1024 by OpenAI's rule and the whole of it by Anthropic's differ by less than a third
 
 O200K_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
@@ -172,8 +176,8 @@ def _estimate_segment(segment: str) -> int:
 # --- parts and tools ------------------------------------------------------------------------------------
 
 
-def count_part(counter: Counter, part: Part) -> int:
-    """Tokens of one part as it is sent; a marker is never sent and costs nothing."""
+def count_part(counter: Counter, part: Part, rule: ImageRule = "") -> int:
+    """Tokens of one part as it is sent; a marker is never sent and costs nothing. `rule`: whose way to count images."""
     match part:
         case TextPart(text) | ThinkingPart(text):
             return counter.count(text)
@@ -187,13 +191,13 @@ def count_part(counter: Counter, part: Part) -> int:
         case FilePart(path, text):
             return counter.count(path) + counter.count(text) + MESSAGE_OVERHEAD
         case ImagePart(width=width, height=height):
-            return image_tokens(width, height)
+            return image_tokens(width, height, rule)
         case MarkerPart():
             return 0
 
 
-def count_parts(counter: Counter, parts: Sequence[Part]) -> tuple[int, ...]:
-    return tuple(count_part(counter, part) for part in parts)
+def count_parts(counter: Counter, parts: Sequence[Part], rule: ImageRule = "") -> tuple[int, ...]:
+    return tuple(count_part(counter, part, rule) for part in parts)
 
 
 def message_tokens(part_tokens: Sequence[int]) -> int:
@@ -212,14 +216,35 @@ def count_tools(counter: Counter, tools: Sequence[ToolSpec]) -> int:
     )
 
 
-def image_tokens(width: int, height: int) -> int:
-    """The larger of what OpenAI and Anthropic charge for an image of that size in pixels."""
+def image_tokens(width: int, height: int, rule: ImageRule = "") -> int:
+    """What an image of that size in pixels costs by a provider's formula; without one the larger of what OpenAI and
+    Anthropic charge. A size that is not known costs as much as a usual one."""
     if width <= 0 or height <= 0:
-        return IMAGE_UNKNOWN
+        return GEMINI_TILE_TOKENS * 4 if rule == "gemini" else IMAGE_UNKNOWN
+    match rule:
+        case "openai":
+            return _openai_image(width, height)
+        case "anthropic":
+            return _anthropic_image(width, height)
+        case "gemini":
+            return _gemini_image(width, height)
+        case _:
+            return max(_openai_image(width, height), _anthropic_image(width, height))
+
+
+def _openai_image(width: int, height: int) -> int:
     shrink = min(1.0, 2048 / max(width, height))
     w, h = width * shrink, height * shrink
     shrink = min(1.0, 768 / min(w, h))
-    openai = OPENAI_IMAGE_BASE + OPENAI_IMAGE_TILE * math.ceil(w * shrink / 512) * math.ceil(h * shrink / 512)
+    return OPENAI_IMAGE_BASE + OPENAI_IMAGE_TILE * math.ceil(w * shrink / 512) * math.ceil(h * shrink / 512)
+
+
+def _anthropic_image(width: int, height: int) -> int:
     shrink = min(1.0, ANTHROPIC_LONG_EDGE / max(width, height))
-    anthropic = math.ceil(width * shrink * height * shrink / ANTHROPIC_PIXELS_PER_TOKEN)
-    return max(openai, anthropic)
+    return math.ceil(width * shrink * height * shrink / ANTHROPIC_PIXELS_PER_TOKEN)
+
+
+def _gemini_image(width: int, height: int) -> int:
+    if max(width, height) <= GEMINI_SMALL:
+        return GEMINI_TILE_TOKENS
+    return GEMINI_TILE_TOKENS * math.ceil(width / GEMINI_TILE) * math.ceil(height / GEMINI_TILE)

@@ -13,6 +13,7 @@ from sakti.core.errors import MemoryFailure, ProviderError
 from sakti.core.tokens import Counter, count_parts, message_tokens
 from sakti.core.types import Block, ImagePart, Message, Part, Request, TextPart
 from sakti.memory.protocol import ModelCall
+from sakti.providers import limits
 from sakti.providers.accepts import accepted
 from sakti.providers.facts import takes_images
 from sakti.providers.protocol import Completed, Provider, TextChunk
@@ -105,10 +106,14 @@ class Asker:
     async def _once(self, request: Request, counted: int) -> tuple[str, ModelCall]:
         started = self.clock.monotonic()
         chunks: list[str] = []
+        written = 0
         done: Completed | None = None
         stream = self.provider.stream(request)
         try:
             async for event in stream:
+                if not isinstance(event, Completed):
+                    written += len(event.text)
+                    limits.must_end(written)
                 if isinstance(event, TextChunk):
                     chunks.append(event.text)
                 elif isinstance(event, Completed):

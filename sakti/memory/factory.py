@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from sakti.core.clock import Clock
 from sakti.core.config import MemorySettings
 from sakti.core.tokens import Counter
 from sakti.memory.asking import Asker
+from sakti.memory.choosing import Choice, ChosenObserver, ChosenReflector
 from sakti.memory.condensing import ExtractiveReflector
 from sakti.memory.extractive import ExtractiveObserver
 from sakti.memory.fallback import FallbackObserver, FallbackReflector
@@ -15,6 +19,17 @@ from sakti.memory.reflector import ModelReflector
 from sakti.providers.protocol import Provider
 
 EXTRACTIVE = "extractive"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A model that may work for memory; no provider: code does. `up_to`: tokens of the inputs that it is for, `window`
+    its own, None where they are not known."""
+
+    provider: Provider | None
+    model: str | None
+    up_to: int | None = None
+    window: int | None = None
 
 
 def build_observers(
@@ -36,29 +51,57 @@ def build_observers(
 
     `window` and `max_output` are the model's, in tokens, None where they are not known.
     """
-    extractive = ExtractiveObserver(counter), ExtractiveReflector(counter)
     wanted = settings.model or settings.observation.model
-    if provider is None or not model_name or not fit or wanted == EXTRACTIVE:
-        return extractive
-    if window is not None:
-        max_output = min(max_output or window, max(1_000, window // 4))
-    asker = Asker(
-        provider, model_name, counter, clock, settings=settings.observation.model_settings, max_output=max_output
-    )
-    observer = FallbackObserver(
-        ModelObserver(asker, previous_tokens=settings.observation.previous_observer_tokens, window=window),
-        extractive[0],
-        clock,
-    )
-    if settings.reflection.model == EXTRACTIVE:
+    observes = provider is not None and bool(model_name) and fit and wanted != EXTRACTIVE
+    observers = (Candidate(provider, model_name, None, window),) if observes else ()
+    # a Reflector that is named reflects, whoever observes; one that is not goes with the Observer
+    named = settings.reflection.model
+    reflecting = (reflector_provider or provider, reflector_model or model_name)
+    reflects = named != EXTRACTIVE and bool(observes or named) and None not in reflecting
+    same = reflecting == (provider, model_name)
+    reflectors = (Candidate(*reflecting, None, window if same else None),) if reflects else ()
+    return build(settings, observers, reflectors, counter=counter, clock=clock, max_output=max_output)
+
+
+def build(
+    settings: MemorySettings,
+    observers: Sequence[Candidate],
+    reflectors: Sequence[Candidate],
+    *,
+    counter: Counter,
+    clock: Clock,
+    max_output: int | None = None,
+) -> tuple[Observer, Reflector]:
+    """Observer and Reflector of the candidates, each tried in order; extractive ones behind the last and where there
+    are none."""
+    extractive = ExtractiveObserver(counter), ExtractiveReflector(counter)
+
+    def asker(one: Candidate, *, observes: bool) -> Asker:
+        assert one.provider is not None and one.model is not None
+        part = settings.observation if observes else settings.reflection
+        most = max_output if one.window is None else min(max_output or one.window, max(1_000, one.window // 4))
+        return Asker(one.provider, one.model, counter, clock, settings=part.model_settings, max_output=most)
+
+    def observing(one: Candidate) -> Observer:
+        if one.provider is None:
+            return extractive[0]
+        shown = settings.observation.previous_observer_tokens
+        return ModelObserver(asker(one, observes=True), previous_tokens=shown, window=one.window)
+
+    def reflecting(one: Candidate) -> Reflector:
+        if one.provider is None:
+            return extractive[1]
+        return ModelReflector(asker(one, observes=False), window=one.window)
+
+    observer: Observer = extractive[0]
+    if observers:
+        chosen = [Choice(observing(c), c.up_to) for c in observers]
+        asked = chosen[0].worker if len(chosen) == 1 else ChosenObserver(chosen)
+        observer = asked if asked is extractive[0] else FallbackObserver(asked, extractive[0], clock)
+    if not reflectors:
         return observer, extractive[1]
-    reflecting = Asker(
-        reflector_provider or provider,
-        reflector_model or model_name,
-        counter,
-        clock,
-        settings=settings.reflection.model_settings,
-        max_output=max_output,
-    )
-    same = reflector_model is None or (reflector_provider in (None, provider) and reflector_model == model_name)
-    return observer, FallbackReflector(ModelReflector(reflecting, window=window if same else None), extractive[1])
+    condensing = [Choice(reflecting(c), c.up_to) for c in reflectors]
+    condenser = condensing[0].worker if len(condensing) == 1 else ChosenReflector(condensing, counter.count)
+    if condenser is extractive[1]:
+        return observer, extractive[1]
+    return observer, FallbackReflector(condenser, extractive[1])

@@ -1,11 +1,15 @@
-"""The limits that a server states when it refuses a request, read from its words. Pure."""
+"""The limits that a server states when it refuses a request, read from its words, and that of any answer. Pure."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
+from sakti.core.errors import ProviderError
+
 LEAST = 256  # tokens: with less room than that for an answer the conversation is what is too long
+
+LONGEST_ANSWER = 4_000_000  # characters: beyond what any model writes in one answer
 
 _NUMBER = r"`?(\d[\d,_]*)`?"
 # The most that the model can write, as Anthropic, OpenAI, Groq and DeepSeek say it.
@@ -50,6 +54,16 @@ def stated(said: str) -> Stated:
     window, prompt = _first(_WINDOW, said), _first(_PROMPT, said)
     left = window - prompt if window is not None and prompt is not None else None
     return Stated(left, None, window, named)
+
+
+def must_end(written: int) -> None:
+    """Raises `ProviderError` (endless) for an answer of `written` characters that no model gives."""
+    if written > LONGEST_ANSWER:
+        raise ProviderError(
+            f"The answer went beyond {LONGEST_ANSWER:,} characters, which no model writes: it was stopped. Look at the "
+            "server, or choose another model with /model.",
+            code="endless",
+        )
 
 
 def _first(pattern: re.Pattern[str], said: str) -> int | None:

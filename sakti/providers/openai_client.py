@@ -78,7 +78,9 @@ class OpenAIClient:
     async def served(self, model: str) -> Served | None:
         """What the server says of `model`; None where it does not answer."""
         headers = {"Authorization": f"Bearer {self._key or 'none'}"}
-        return await serving.served(self._base_url, model, headers, elsewhere=self.elsewhere)
+        return await serving.served(
+            self._base_url, model, headers, elsewhere=self.elsewhere, ollama=self.name == "ollama"
+        )
 
     async def warm(self) -> None:
         await asyncio.to_thread(_import)

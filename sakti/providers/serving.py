@@ -29,9 +29,12 @@ _OUTPUTS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
 
 
-async def served(base_url: str, model: str, headers: Mapping[str, str], *, elsewhere: bool) -> Served | None:
+async def served(
+    base_url: str, model: str, headers: Mapping[str, str], *, elsewhere: bool, ollama: bool = False
+) -> Served | None:
     """What the server at `base_url` (with `/v1`, where it has that) says of `model`; None where it does not answer.
-    `elsewhere`: it is not the provider's own, so that it may be any of those that people run themselves."""
+    `elsewhere`: it is not the provider's own, so that it may be any of those that people run themselves; `ollama`: it
+    is that one by its name, so it is asked at once in its own way."""
     import httpx2
 
     root = base_url.rstrip("/").removesuffix("/v1")
@@ -43,15 +46,18 @@ async def served(base_url: str, model: str, headers: Mapping[str, str], *, elsew
             listing = await asker.get(f"{base_url.rstrip('/')}/models")
             found = from_listing(listing, model)
             if found.window is None and elsewhere:
-                found = await _of_their_own(asker, root, model, found)
+                found = await _of_their_own(asker, root, model, found, ollama=ollama)
             answered = asker.answered
     return found if answered else None
 
 
-async def _of_their_own(asker: _Asker, root: str, model: str, found: Served) -> Served:
+async def _of_their_own(asker: _Asker, root: str, model: str, found: Served, *, ollama: bool) -> Served:
     """What a server says by its own means, of those that only one kind of server has."""
-    shown = await asker.post(f"{root}/api/show", {"model": model})
-    window = from_show(shown)
+    window = None
+    shown: Json = {}
+    if ollama or await asker.get(f"{root}/api/version"):  # nobody else is sent what they may take for a question
+        shown = await asker.post(f"{root}/api/show", {"model": model})
+        window = from_show(shown)
     if shown:  # what is loaded may be served with less than the model has
         window = from_listing(await asker.get(f"{root}/api/ps"), model).window or window
     if window is None:

@@ -64,7 +64,7 @@ class Model:
                 return Reply(OBSERVATIONS.format(n=self.observed), hold=self.observer_holds)
             self.requests.append(said)
             self.wrong += problems(said)
-            # what moves (date, folder) stands behind the user's message: the newest one with a known prompt counts
+            # the newest user message with a known prompt counts
             last, prompt = max(
                 (
                     (i, p)

@@ -495,3 +495,25 @@ async def test_usage_and_cost_come_from_the_store(store: Store, tmp_path: Path) 
     assert run.session.usage == Usage(300, 240, 5, 30, 0, 0.75)
     again = await start(store, tmp_path / "w", [], continue_last=True)
     assert again.session.usage == run.session.usage
+
+
+async def test_with_memory_off_nothing_is_carried_over(store: Store, tmp_path: Path) -> None:
+    async def kinds(*overrides: str) -> list[str]:
+        first = await start(store, tmp_path / "w", ["fine"], overrides=overrides)
+        await first.ask("The port is 8080")
+        second = await start(store, tmp_path / "w", ["fine"], overrides=overrides)
+        await second.ask("hi")
+        return [b.kind for b in second.provider.requests[0].system]
+
+    assert await kinds() == ["system", "carry_over"]
+    assert await kinds("memory.enabled=false") == ["system"]
+
+
+async def test_a_step_hook_may_change_what_goes_into_the_body(store: Store, tmp_path: Path) -> None:
+    class Warm(Processor):
+        async def process_input_step(self, step: StepInput) -> StepInput:
+            return replace(step, extra={"top_k": step.step}, effort="high")
+
+    run = await start(store, tmp_path / "w", ["fine"], processors=(Warm(),))
+    await run.ask("hi")
+    assert (run.provider.requests[0].extra, run.provider.requests[0].effort) == ({"top_k": 1}, "high")

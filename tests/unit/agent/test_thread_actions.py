@@ -11,6 +11,7 @@ from sakti.agent.thread_actions import ThreadActions
 from sakti.agent.thread_export import FORMATS, file_name, render
 from sakti.core.errors import SaktiError
 from sakti.core.types import (
+    ContextPart,
     FilePart,
     ImagePart,
     MarkerPart,
@@ -21,6 +22,7 @@ from sakti.core.types import (
     ToolCallPart,
     ToolResultPart,
 )
+from sakti.store import messages
 from sakti.store.memory_log import LogLine
 from tests.fakes.session import start
 
@@ -156,3 +158,13 @@ async def test_export_writes_a_new_private_file(store, tmp_path, form):
         await actions.export(here.session.thread.id, form, tmp_path / "no" / "where")
     with pytest.raises(SaktiError, match="md, json, html"):
         await actions.export(here.session.thread.id, "docx")
+
+
+async def test_what_was_told_along_is_in_no_export(store, tmp_path):
+    run = await start(store, tmp_path / "w", ["fine"])
+    await run.ask("what now?")
+    said = await store.read(messages.after, run.session.thread.id, -1)
+    assert any(isinstance(p, ContextPart) for p in said[0].parts)
+    for form in FORMATS:
+        text = render(run.session.thread, said, [], form)
+        assert "what now?" in text and "Current folder" not in text, form

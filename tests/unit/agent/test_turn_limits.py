@@ -72,6 +72,7 @@ async def test_a_turn_ends_at_its_limit(store: Store, tmp_path: Path, limit: str
     end = await run.ask("work")
     assert (end.status, end.error_code, end.steps) == ("limit", code, steps)
     assert "go on" in end.error
+    assert [n.title for n in run.of(Notice)] == (["No price"] if code == "max_usd" else [])
 
 
 async def test_a_turn_ends_at_its_time_between_steps_and_in_an_answer(store: Store, tmp_path: Path) -> None:
@@ -93,7 +94,8 @@ async def test_waiting_is_bounded_by_the_turns_time(store: Store, tmp_path: Path
     answers = [Answer(error="rate_limit", retry_after=100, message="slow down"), "never"]
     run = await start(store, tmp_path / "w", answers, overrides=("agent.max_seconds=60",))
     end = await run.ask("hi")
-    assert (end.status, end.error) == ("error", "slow down")
+    assert (end.status, end.error_code) == ("error", "rate_limit")
+    assert "slow down" in end.error and "100 s" in end.error
     assert run.of(RetryScheduled) == [] and run.session.clock.slept == []
 
 

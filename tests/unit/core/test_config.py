@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.core.config import flat, load
+from sakti.core.config import flat, load, model_choices
 from sakti.core.errors import ConfigError
 
 
@@ -130,3 +130,16 @@ def test_the_fallback_model_has_two_names(tmp_path):
 def test_limits_of_a_turn_are_above_zero(name):
     with pytest.raises(ConfigError, match=f"agent.{name}"):
         load(overrides=(f"agent.{name}=0",))
+
+
+def test_models_of_memory_are_one_or_several():
+    several = 'memory.observation.model=["a/small <= 20_000", "b/large"]'
+    memory = load(overrides=(several, "memory.reflection.model=c/d")).config.memory
+    assert model_choices(memory.observation.model) == (("a/small", 20_000), ("b/large", None))
+    assert model_choices(memory.reflection.model) == (("c/d", None),)
+    assert model_choices(None) == ()
+    for wrong in ('["a/b <= many"]', "5", '["a/b", 7]'):
+        with pytest.raises(ConfigError):
+            load(overrides=(f"memory.observation.model={wrong}",))
+    with pytest.raises(ConfigError, match="keep one of them"):
+        load(overrides=(several, "memory.model=x/y"))

@@ -35,3 +35,16 @@ def test_where_the_encoding_cannot_be_had_the_estimator_counts_and_says_so(monke
     counter = O200k()
     assert counter.count("hello there") == Estimator().count("hello there")
     assert (counter.name, counter.approximate) == ("estimate", True)
+
+
+def test_images_cost_what_their_provider_charges():
+    from sakti.core.tokens import image_tokens
+
+    # the providers' own examples
+    assert image_tokens(1000, 1000, "anthropic") == 1_334
+    assert image_tokens(1024, 1024, "openai") == 765
+    assert image_tokens(2048, 4096, "openai") == 1_105
+    assert image_tokens(384, 384, "gemini") == 258
+    assert image_tokens(1024, 1024, "gemini") == 4 * 258
+    assert image_tokens(1024, 1024) == max(image_tokens(1024, 1024, r) for r in ("openai", "anthropic"))
+    assert image_tokens(0, 0, "gemini") > 0

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from sakti.core.config import load
 from sakti.core.errors import ProviderError
+from sakti.memory.choosing import Choice, ChosenObserver
 from sakti.memory.extractive import ExtractiveObserver
 from sakti.memory.fallback import KEY, REST_MS, FallbackObserver
 from sakti.providers.scripted import Answer
@@ -101,3 +103,33 @@ async def test_runs_one_after_the_other_come_to_observe(store: Store, tmp_path: 
         await run.session.close()
     groups = await store.read(memory_store.current, record_id, {})
     assert groups, "the third failure falls back to code"
+
+
+async def test_several_models_are_tried_in_order_and_by_size() -> None:
+    good = await ExtractiveObserver(COUNTER).observe(asked())
+    size = sum(m.tokens for m in asked().messages)
+
+    def chosen(small: Model, large: Model, up_to: int):
+        return ChosenObserver([Choice(small, up_to), Choice(large)])
+
+    small, large = Model(good), Model(good)
+    assert await chosen(small, large, size).observe(asked()) is good
+    assert (small.answers, large.answers) == ([], [good]), "the first that takes it"
+    small, large = Model(DOWN), Model(good)
+    assert await chosen(small, large, size).observe(asked()) is good, "the next when it fails"
+    small, large = Model(good), Model(good)
+    await chosen(small, large, size - 1).observe(asked())
+    assert (small.answers, large.answers) == ([good], []), "what is too large for the first"
+    with pytest.raises(ProviderError):
+        await chosen(Model(DOWN), Model(DOWN), size).observe(asked())
+    only = ChosenObserver([Choice(Model(good), size - 1)])
+    assert await only.observe(asked()) is good, "more than anyone is meant for"
+
+
+async def test_a_session_takes_the_models_of_its_settings(store: Store, tmp_path: Path) -> None:
+    named = load(overrides=('memory.observation.model=["scripted/small <= 100", "extractive"]',)).config
+    run = await start(store, tmp_path / "w", ["fine"], config=named)
+    assert run.session.engine.status().observer == "scripted/small"
+    reflecting = load(overrides=("memory.reflection.model=scripted/r",)).config
+    run = await start(store, tmp_path / "w2", ["fine"], config=reflecting)
+    assert run.session.engine.status().observer == "scripted/demo", "a Reflector that is named moves no Observer"

@@ -514,3 +514,18 @@ def test_answers_are_plain_json() -> None:
         json.dumps([r.metadata for r in lines.rows("* see a/b.py:3")])
         == '[{"files": ["a/b.py"], "line_numbers": ["3"]}]'
     )
+
+
+def test_a_named_reflector_moves_no_observer() -> None:
+    from dataclasses import replace
+
+    memory = MemorySettings()
+    named = replace(memory, reflection=replace(memory.reflection, model="b/large"))
+    small, large = Answers(), Answers()
+    common = {"counter": COUNTER, "clock": FakeClock(), "reflector_provider": large, "reflector_model": "large"}
+    observer, reflector = build_observers(named, small, "small", True, **common)
+    assert (observer.name, reflector.name) == ("fake/small", "fake/large")
+    observer, reflector = build_observers(named, small, "small", False, **common)
+    assert (observer.name, reflector.name) == ("extractive", "fake/large")
+    observer, reflector = build_observers(memory, small, "small", False, counter=COUNTER, clock=FakeClock())
+    assert (observer.name, reflector.name) == ("extractive", "extractive")

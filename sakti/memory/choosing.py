@@ -1,0 +1,66 @@
+"""Several models for one task of memory: the first that takes an input of that size, the next when it fails."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from sakti.core.errors import SaktiError
+from sakti.memory.protocol import ObserveInput, Observer, ObserveResult, ReflectInput, Reflector, ReflectResult
+
+log = logging.getLogger(__name__)
+Worker = TypeVar("Worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Generic[Worker]):
+    """`worker` is asked for inputs of at most `up_to` tokens, None: for all."""
+
+    worker: Worker
+    up_to: int | None = None
+
+
+def fitting(choices: Sequence[Choice[Worker]], size: int) -> list[Worker]:
+    """Who is asked about `size` tokens, in order; where that is more than anyone is meant for, who takes most."""
+    found = [c.worker for c in choices if c.up_to is None or size <= c.up_to]
+    return found or [max(choices, key=lambda c: c.up_to or 0).worker]
+
+
+class ChosenObserver:
+    def __init__(self, choices: Sequence[Choice[Observer]]) -> None:
+        self._choices = choices
+
+    @property
+    def name(self) -> str:
+        return self._choices[0].worker.name
+
+    async def observe(self, request: ObserveInput) -> ObserveResult:
+        """What the first of them observes. Raises as the last one does."""
+        *first, last = fitting(self._choices, sum(m.tokens for m in request.messages))
+        for observer in first:
+            try:
+                return await observer.observe(request)
+            except SaktiError as e:
+                log.info("%s could not observe, the next is asked: %s", observer.name, e.message)
+        return await last.observe(request)
+
+
+class ChosenReflector:
+    def __init__(self, choices: Sequence[Choice[Reflector]], count: Callable[[str], int]) -> None:
+        self._choices, self._count = choices, count
+
+    @property
+    def name(self) -> str:
+        return self._choices[0].worker.name
+
+    async def reflect(self, request: ReflectInput) -> ReflectResult:
+        """What the first of them makes of it. Raises as the last one does."""
+        *first, last = fitting(self._choices, sum(self._count(text) for _, text in request.groups))
+        for reflector in first:
+            try:
+                return await reflector.reflect(request)
+            except SaktiError as e:
+                log.info("%s could not reflect, the next is asked: %s", reflector.name, e.message)
+        return await last.reflect(request)

@@ -57,7 +57,7 @@ MUTANTS = (
     M(
         "transcript-thinking",
         "sakti.memory.transcript:_part",
-        '        case ThinkingPart() | MarkerPart():\n            return ""',
+        '        case ThinkingPart() | MarkerPart() | ContextPart():\n            return ""',
         '        case ThinkingPart(text):\n            return text\n        case MarkerPart():\n            return ""',
     ),
     M(

@@ -15,8 +15,8 @@ MUTANTS = (
     M(
         "engine-never-activates",
         f"{ENGINE}:MemoryEngine._move",
-        "        await state.activate_due()\n",
-        "",
+        "            await state.activate_due()\n",
+        "            pass\n",
     ),
     M("engine-no-background", f"{ENGINE}:MemoryEngine._move", "        self._observation.start()\n", ""),
     M("engine-no-reflection", f"{ENGINE}:MemoryEngine._move", "        self._reflection.start()\n", ""),

@@ -15,7 +15,7 @@ MUTANTS = (
     M(
         "recall-thinking",
         "sakti.memory.recall:_text",
-        '        case ThinkingPart():\n            return "", ""',
+        '        case ThinkingPart() | ContextPart():\n            return "", ""',
         '        case ThinkingPart(text):\n            return "text", text',
     ),
     M("recall-offset", "sakti.memory.recall:_one_part", "rest = text[max(0, offset) :]", "rest = text"),

@@ -26,9 +26,9 @@ COMMON = (
 ).split()
 
 
-async def run(sizes: Sequence[int], workdir: Path) -> dict[str, Any]:
-    """One database that grows to each of `sizes` messages in turn. `append_ms` is wall time of one durable write,
-    `search_cpu_ms` CPU time of the reading thread."""
+async def run(sizes: Sequence[int], workdir: Path, *, appends: int = APPENDS, queries: int = QUERIES) -> dict[str, Any]:
+    """One database that grows to each of `sizes` messages in turn; so many appends and queries are timed at each.
+    `append_ms` is wall time of one durable write, `search_cpu_ms` CPU time of the reading thread."""
     out: list[dict[str, Any]] = []
     path = workdir / "scale.db"
     writer = _Writer(random.Random(7))
@@ -42,28 +42,28 @@ async def run(sizes: Sequence[int], workdir: Path) -> dict[str, Any]:
             took += time.perf_counter() - began
         finally:
             await store.close()
-        out.append({"messages": size, "build_s": round(took, 1), **await _measure(path, writer)})
+        out.append({"messages": size, "build_s": round(took, 1), **await _measure(path, writer, appends, queries)})
     return {"sizes": out}
 
 
-async def _measure(path: Path, writer: _Writer) -> dict[str, Any]:
+async def _measure(path: Path, writer: _Writer, appends: int, queries: int) -> dict[str, Any]:
     store = await Store.open(path)
     try:
         append: list[float] = []
-        for _ in range(APPENDS):
+        for _ in range(appends):
             began = time.perf_counter()
             await store.write(writer.append, 1)
             append.append(1000 * (time.perf_counter() - began))
-        cpu = {kind: await _search(store, kind, writer) for kind in writer.queries()}
-        first = {kind: await _search(store, kind, writer, first=True) for kind in writer.queries()}
+        cpu = {kind: await _search(store, kind, writer, queries) for kind in writer.queries()}
+        first = {kind: await _search(store, kind, writer, queries, first=True) for kind in writer.queries()}
     finally:
         await store.close()
     size = sum(p.stat().st_size for s in ("", "-wal") if (p := path.with_name(path.name + s)).exists())
     return {"mb": round(size / 1e6, 1), "append_ms": _spread(append), "search_cpu_ms": cpu, "first_page_cpu_ms": first}
 
 
-async def _search(store: Store, kind: str, writer: _Writer, *, first: bool = False) -> dict[str, float]:
-    took = [await store.read(_timed, writer.queries()[kind], first) for _ in range(QUERIES)]
+async def _search(store: Store, kind: str, writer: _Writer, queries: int, *, first: bool = False) -> dict[str, float]:
+    took = [await store.read(_timed, writer.queries()[kind], first) for _ in range(queries)]
     return _spread(took)
 
 

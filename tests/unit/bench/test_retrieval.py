@@ -48,7 +48,7 @@ def test_scores_of_a_ranking() -> None:
 
 
 async def test_a_store_grows_to_each_size(tmp_path: Path) -> None:
-    found = await scale.run([30, 10], tmp_path)
+    found = await scale.run([30, 10], tmp_path, appends=5, queries=2)
     assert [s["messages"] for s in found["sizes"]] == [10, 30]
     kinds = {"question", "identifier", "substring", "filtered", "paste10k"}
     assert all(

@@ -432,7 +432,8 @@ class SaktiApp(work.Work, navigation.Navigation, welcoming.Welcoming, App[int]):
         self.prompt.put(await editor.edit(self, self.prompt.value, os.environ, self.session.workspace))
 
     def clear_hint(self) -> None:
-        self.status_line.hint = ""
+        for line in self.query(StatusLine):  # none where the program is ending
+            line.hint = ""
 
     async def _interrupt(self) -> None:
         await self.session.interrupt()

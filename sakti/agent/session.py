@@ -474,7 +474,8 @@ class Session:
 
     def facts(self) -> dict[str, str]:
         """What changes from step to step, by name: the hour, the folder, git."""
-        return moving_facts(self.git, self.toolbox.bench.cwd, self.clock.now())
+        bench = self.toolbox.bench
+        return moving_facts(self.git, bench.show(bench.cwd), self.clock.now())
 
     def own_paths(self) -> tuple[Path, ...]:
         """What belongs to sakti itself and no tool may touch: its folders, the database and what SQLite keeps by it."""

@@ -138,10 +138,10 @@ def describe(root: Path) -> str:
     return f"Workspace: {root}\nSystem: {platform.system()} {platform.release()}, {platform.machine()}"
 
 
-def moving_facts(git: GitState | None, cwd: Path, now_ms: int) -> dict[str, str]:
-    """What changes from step to step, by name."""
+def moving_facts(git: GitState | None, folder: str, now_ms: int) -> dict[str, str]:
+    """What changes from step to step, by name; `folder` as people write it in the workspace."""
     day = time.strftime("%A, %d %B %Y, %H:%M", time.localtime(now_ms / 1000))
-    facts = {"now": f"Now: {day}", "folder": f"Current folder: {cwd}"}
+    facts = {"now": f"Now: {day}", "folder": f"Current folder: {folder}"}
     if git is not None:
         state = f"{git.changed} changed paths" if git.changed else "clean"
         facts["git"] = f"Git: on {git.branch}, {state}"

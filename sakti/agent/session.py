@@ -463,6 +463,12 @@ class Session:
             )
         )
 
+    async def follow(self) -> None:
+        """What other windows said in this thread and did to its memory becomes known, unless a turn is under way."""
+        if self.thread is not None and not self.busy:
+            await self.take_in()
+            await self.engine.refresh()
+
     def system(self) -> tuple[Block, ...]:
         """The system prompt, the same for the life of the thread: what the workspace held when it began is stored with
         it."""

@@ -548,6 +548,10 @@ class MemoryEngine:
             await state.refresh()
             yield state
 
+    async def refresh(self) -> None:
+        """Take in what other windows did to this memory."""
+        await self.state.refresh()
+
     async def observe_now(self, focus: str = "") -> bool:
         """The provider found the request too long: put what is ready into the log, observe all but the last
         exchange, and where even that is not to be had, send less of it. False when nothing can be made

@@ -192,9 +192,10 @@ class Commands:
                 names = {"●": "high", "○": "work", "·": "minor", "✓": "done", "⚑": "pinned"}
                 self._say(*words.diff("".join(names.get(c, c) for c in shown.diff())))
             case _:
+                await session.follow()
                 messages, before, after = session.compact_preview()
                 if not messages:
-                    self._say("nothing is pending: every message is observed already")
+                    self._say("there is nothing to compact: all but the last exchange is observed already")
                     return
                 about = f"{count_k(before)} tokens become about {count_k(after)}"
                 self._say(f"compacting {words.many(messages, 'message')}: {about}")

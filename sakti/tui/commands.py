@@ -78,9 +78,10 @@ class Commands:
         if self.compacting:
             app.say("A compaction is under way; Esc stops it.")
             return
+        await app.session.follow()
         messages, before, after = app.session.compact_preview()
         if not messages:
-            app.say("Nothing is pending: every message is observed already.")
+            app.say("There is nothing to compact: all but the last exchange is observed already.")
             return
         app.say(f"{messages} messages, {count_k(before)} → ≈{count_k(after)} tokens", title="Compacting")
         status = app.session.status

@@ -290,6 +290,9 @@ class FakeSession:
         self.calls.append(("undo",))
         return False
 
+    async def follow(self):
+        pass
+
     def compact_preview(self):
         return 38, 21_400, 2_100
 

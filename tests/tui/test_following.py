@@ -90,3 +90,20 @@ async def test_what_another_window_compacts_stands_in_the_log_pane(store, other_
         status = app.sidebar.memory.status
         assert status is not None and status.observations.tokens
         assert "The port is 8080" in str(app.sidebar.observations._lines)
+
+
+async def test_a_compaction_takes_what_another_window_said(store, other_store, tmp_path):
+    app = SaktiApp(real_session(store, tmp_path / "work", "First answer."))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "first question")
+        other = real_session(other_store, tmp_path / "work", "Second answer.", continue_last=True)
+        await other.start()
+        await other.submit("remember that the port is 8080")
+        await other.wait()
+        app._palette("/compact")
+        await settle(app, pilot)
+        assert "nothing to compact" not in chat_text(app)
+        assert "2 messages," in chat_text(app)
+        assert app.session.engine.state.window.cursor == 1
+        await other.close()

@@ -9,8 +9,18 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal, TypeAlias
 
-from sakti.memory.lexicon import COPULA, DIMENSIONS, GENERIC, HANDLES, OPPOSITES, RENAMES, STOPS_USING
-from sakti.memory.reading import EXACT, Clause, Statement, Value, is_exact, tied
+from sakti.memory.lexicon import (
+    COPULA,
+    GENERIC,
+    HANDLES,
+    OPPOSITES,
+    RENAMES,
+    SO,
+    STOPS_USING,
+    TAKES_BACK,
+)
+from sakti.memory.reading import EXACT, Clause, Statement, Value, head, is_exact, tied
+from sakti.memory.values import KINDS, alike, in_use, kin, near, pattern
 
 Verdict: TypeAlias = Literal["replaced", "doubtful"]
 
@@ -18,7 +28,7 @@ Verdict: TypeAlias = Literal["replaced", "doubtful"]
 SURE, HALF = 0.74, 0.5
 FITS = 0.6
 ASIDE = 0.5  # weight of a word that does not belong to the subject: "with the new index the limit is 3"
-_KINDS = {"number": "number", "date": "date", "often": "date", "place": "thing", "name": "thing", "word": "thing"}
+UNLIKE = 0.7  # score of values that are written in different ways: "1.27", "6 nodes"
 _WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -78,8 +88,15 @@ class Pair:
 
     @cached_property
     def denial(self) -> bool:
-        """Whether the older clause only says that something does not hold."""
-        return bool(self.old.past) and self.old.keys <= self.old.past
+        """Whether the older clause only says that something does not hold, and measures nothing."""
+        past = bool(self.old.past) and self.old.keys <= self.old.past
+        return past and not any(v.unit for v in self.old.values)
+
+    @property
+    def adds(self) -> bool:
+        """Whether the new one is of something more, and not of what follows from that."""
+        start = self.part.start
+        return self.new.adds and not SO.search(self.new.text[max(0, start - 12) : start])
 
     @cached_property
     def foreign(self) -> frozenset[str]:
@@ -109,12 +126,14 @@ class Pair:
 
 def compared(pair: Pair) -> Found | None:
     """What the pair comes to; None where the new one says nothing against the older one."""
-    named = frozenset[str]() if pair.denial else pair.part.past & pair.old.keys or _denied(pair)
+    named = frozenset[str]() if pair.denial else _past(pair) or _denied(pair)
     if named and (found := _named(pair, named)):
         return found
-    if not pair.shared - pair.old.units - pair.part.units or pair.new.adds:
+    if twins := _twins(pair):
+        return Found("replaced", 1.0, twins)
+    if not pair.shared - pair.old.units - pair.part.units or pair.adds:
         return None
-    pairs = [(a, b) for a in pair.lost for b in pair.given if alike(a, b)]
+    pairs = [(a, b) for a in pair.lost for b in pair.given if alike(a, b) and _said_of(pair, b)]
     only = len(pair.lost) == len(pair.given) == 1
     if (
         pairs
@@ -123,6 +142,36 @@ def compared(pair: Pair) -> Found | None:
     ):
         return _changed(pair, pairs)
     return _turned(pair) or (_reworded(pair, bool(named)) if pair.new.replaces else None)
+
+
+def _said_of(pair: Pair, given: Value) -> bool:
+    """Whether the new one says a value of what both speak of, and not of something beside it."""
+    own = [c for c in pair.new.clauses if given.key in c.keys]
+    return not own or any(c.words <= GENERIC or c.keys & pair.shared for c in own)
+
+
+def _twins(pair: Pair) -> frozenset[str]:
+    """Names of the older clause for which the new one gives one with another number: "rows_v3.csv", "rows_v4.csv"."""
+    if pair.adds or not (pair.new.replaces or pair.new.sets or pair.new.corrects):
+        return frozenset()
+    new = [v.key for v in pair.given if "v9" in pattern(v.key) or (pair.new.replaces and pair.subject)]
+    return frozenset(v.key for v in pair.lost if any(kin(v.key, key) for key in new))
+
+
+def _past(pair: Pair) -> frozenset[str]:
+    """Keys of the older clause that the new one names as past; none where it names another value of that kind."""
+    past = pair.part.past
+    named = {k for k in pair.old.keys if k in past or head(k) in past} if past else None
+    if not named:
+        return frozenset()
+    other = [v for v in pair.part.values if v.key in past and v.key not in named and v.shape in EXACT]
+    figures = {v.key: v.unit for v in pair.part.values if v.key in named and v.shape == "number"}
+    named -= {v.key for v in pair.old.values if figures.get(v.key, v.unit) != v.unit and v.unit and figures[v.key]}
+    units = pair.new.whole.units
+    named -= {v.key for v in pair.old.values if v.shape == "number" and v.unit and units and v.unit not in units}
+    if other and any(alike(v, o) for v in pair.old.values if v.key not in named for o in other):
+        named &= {v.key for v in pair.old.values}
+    return frozenset(named)
 
 
 def _denied(pair: Pair) -> frozenset[str]:
@@ -145,7 +194,8 @@ def _named(pair: Pair, named: frozenset[str]) -> Found | None:
     # "the limit is too low" names no value: all that was said of the limit goes
     stops = bool(STOPS_USING.search(pair.new.text)) and bool(old.words - named)
     gone = named if stops or not old.values or named & {v.key for v in old.values} else frozenset[str]()
-    if exact or whole >= SURE or (pair.subject and (pair.covered >= HALF or pair.fits >= FITS)):
+    used = 2 * len(named) >= len(pair.part.past) and any(in_use(old, pair.context, k) for k in named & old.words)
+    if exact or used or whole >= SURE or (pair.subject and (pair.covered >= HALF or pair.fits >= FITS)):
         return Found("replaced", 1.0, gone)
     meant = frequency.rare(named, 2) and 2 * len(named) >= len(pair.part.past)
     if meant and pair.new.corrects:
@@ -156,12 +206,14 @@ def _named(pair: Pair, named: frozenset[str]) -> Found | None:
 
 def _changed(pair: Pair, pairs: list[tuple[Value, Value]]) -> Found | None:
     """Where the new one gives another value of the same kind."""
-    if {_KINDS[a.shape] for a, _ in pairs} >= {"number", "date"} and not pair.new.corrects:
+    if {KINDS[a.shape] for a, _ in pairs} >= {"number", "date"} and not pair.new.corrects:
         return None  # "2.4 comes in May", "2.5 comes in June": of another one
-    gone = frozenset(a.key for a, _ in pairs)
+    close = [a for a, b in pairs if near(a, b)]
+    gone = frozenset(a.key for a in close or (a for a, _ in pairs))
     covered, fits = pair.covered, pair.fits
+    score = pair.score if close else UNLIKE * pair.score
     if covered >= SURE and fits >= FITS:
-        return Found("replaced" if pair.new.replaces or fits >= SURE else "doubtful", pair.score, gone)
+        return Found("replaced" if pair.new.replaces or fits >= SURE else "doubtful", score, gone)
     apart = bool(
         pair.foreign - GENERIC and pair.old.words - pair.shared - GENERIC
     )  # each speaks of something that the other does not
@@ -171,8 +223,8 @@ def _changed(pair: Pair, pairs: list[tuple[Value, Value]]) -> Found | None:
         return None
     if covered >= HALF:
         exact = any(a.shape in EXACT for a, _ in pairs)
-        return Found("replaced" if exact and pair.new.replaces else "doubtful", pair.score, gone)
-    return Found("doubtful", pair.score, gone) if pair.frequency.rare(pair.subject) else None
+        return Found("replaced" if exact and pair.new.replaces else "doubtful", score, gone)
+    return Found("doubtful", score, gone) if pair.frequency.rare(pair.subject) else None
 
 
 def _turned(pair: Pair) -> Found | None:
@@ -214,6 +266,8 @@ def _other_word(pair: Pair) -> bool:
 
 
 def _taken_back(pair: Pair) -> Found | None:
+    if not TAKES_BACK.search(pair.part.text):
+        return None
     covered = pair.covers(pair.old.keys)
     if covered >= SURE and pair.fits >= FITS and len(pair.shared) > 1:
         return Found("replaced", pair.score)
@@ -237,22 +291,13 @@ def _same_subject(pair: Pair) -> bool:
 def _same_measure(pair: Pair) -> bool:
     """Whether both count the same of the same: "dumps expire after 30 days", "keep the dumps for 90 days"."""
     a, b = pair.lost[0], pair.given[0]
-    return bool(a.unit) and a.unit == b.unit and pair.fits == 1 and pair.covered >= HALF
+    return bool(a.unit) and a.unit == b.unit and pair.fits >= SURE and pair.covered >= HALF
 
 
 def _gives(clause: Clause) -> bool:
     """Whether a clause links its subject with a value, or ends with one."""
     last = clause.tokens[-1][0]
     return bool(COPULA.search(clause.text)) or any(last in (v.key, v.unit) for v in clause.values)
-
-
-def alike(a: Value, b: Value) -> bool:
-    """Whether one value can stand in the place of the other."""
-    if _KINDS[a.shape] != _KINDS[b.shape] or {a.shape, b.shape} == {"word", "place"}:
-        return False
-    if a.shape != "number" or not a.unit or not b.unit:
-        return True
-    return DIMENSIONS.get(a.unit, a.unit) == DIMENSIONS.get(b.unit, b.unit)
 
 
 def _share(has: float, lacks: float) -> float:

@@ -31,7 +31,7 @@ EMPTY = frozenset(
     there's that's what's hi hello hey thanks rest else everywhere anyway though i'll send sends sent ends ended
     come comes came start starts started begin begins everyone everybody somebody pro become becomes became double
     doubled halve halved migrate migrated ditch ditched turn turned abandon supersede supersedes superseded person
-    people cut cuts mixed bad weekend named due below above assume assumes assumed exactly simply definitely
+    people cut cuts mixed bad named due below above assume assumes assumed exactly simply definitely
     probably maybe perhaps der die das den dem des ein eine einen einem einer eines kein keine keinen keiner und
     oder aber sondern doch lieber statt stattdessen anstatt anstelle nicht nichts mehr jetzt nun neu neue neuer
     neues neuen ab sofort nutze benutze benutzen benutzt verwendet verwende steht stehen gewechselt umgezogen
@@ -45,7 +45,21 @@ EMPTY = frozenset(
     übrigens kurz ach quatsch korrektur besser richtig falsch gestern heute morgen sich dass wenn weil ja nein halt
     eben gut handle handles handling handled manage manages managed own owns owner responsible charge care lift lifted
     sits relocated transferred transfer turns switches feels feel short long small few eher
-    steigen steigt gestiegen sinken sinkt gesunken übernommen zuständig betreut kümmert macht""".split()
+    steigen steigt gestiegen sinken sinkt gesunken übernommen zuständig betreut kümmert macht
+    w/ w/o ur cuz coz cos gonna wanna gotta kinda sorta lol tbh imo imho afaik asap ppl em 'em dunno ya
+    yep yup is's hab habs hats isses ne nee nö grad gerade eh warte neben til itself happening happen
+    happens kindly preponed calling naming dropping asked ask asks musste moment sonst bzw ganz sehr
+    ziemlich exchange exchanged decommissioned discontinued enough suffices reicht genügt prefers prefer
+    dr mr mrs prof herr frau migriert portiert angehoben gegangen verlassen deshalb deswegen daher
+    therefore hence thus starting dieser diese dieses diesem diesen erfolgt erfolgen meint meinte sagte
+    findet fand mich mir dich dir euch drauf drin dran damit dafür davon dazu bereits gern gerne wohl
+    leider endlich natürlich sogar fast gleich später früher nachher vorher danach dabei etwas viel viele
+    gestellt gesetzt habe hast habt hätte hätten würde würden dürfen möchte möchten wollen wollte wollten
+    lassen lässt gibt geben ging gehen geht kam kommt kommen passt bekommt bekommen startet starten
+    gestartet beginnt beginnen endet enden least most many much lot lots often usually quite pretty almost
+    even yet soon later finally basically thinks seems seem look looks looked scale scaled scaling trim
+    trimmed shrink shrunk grow grew expand expanded tighten tightened relax relaxed crank cranked adjust
+    adjusted adapt adapted rework reworked planned scheduled geplant ist's""".split()
 )
 
 # One of these words, or two of the others, and a sentence is taken for German: there any noun has a capital.
@@ -86,24 +100,54 @@ SAME = {
 }
 
 
+# Behind a full stop: that it does not end a shortened word or a first letter of a name.
+_NOT_SHORT = "".join(
+    rf"(?<!\b{word}\.)"
+    for word in "Dr Mr Mrs Ms Prof Hr Fr Nr St Mio Mrd ca vs bzw approx inkl max min evtl ggf [A-Z]".split()
+)
+# Where a sentence ends and the next begins, however many spaces are between them.
+BETWEEN_SENTENCES = (
+    rf"(?<=[.!?…]){_NOT_SHORT}\s+(?=[\"'`(\[]?[A-Z0-9`])"
+    r"(?!(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)[a-zä]*\b)"
+)
+
+
 def _any(*lines: str, signs: str = "") -> re.Pattern[str]:
     """Finds any of some words and phrases, in either case. They stand between commas; `signs` need no word's end."""
-    words = "|".join(word.strip() for line in lines for word in line.split(", "))
+    words = _by_letter([word.strip() for line in lines for word in line.split(", ")])
     return re.compile(rf"\b(?:{words})\b{signs and '|'}{signs}", re.IGNORECASE)
 
+
+def _by_letter(words: list[str]) -> str:
+    """Words as alternatives, those with the same first letter together: `re` leaves out what cannot begin at a place
+    by one look at a set of letters, but compares each word where case does not count."""
+    groups: dict[str, list[str]] = {}
+    for word in words:
+        plain = word[:1].isalpha() and word[1:2] not in tuple("?*{|")
+        groups.setdefault(word[0] if plain else word, []).append(word[1:] if plain else word)
+    return "|".join(
+        f"(?-i:[{first}{first.upper()}])(?:{'|'.join(rest)})" if len(first) == 1 else first
+        for first, rest in groups.items()
+    )
+
+
+# "today", "Monday", "January"
+_DAY = r"\w{2,6}day|(?:jan|febr)uary|march|april|may|june|july|august|(?:sept|nov|dec)ember|october"
 
 # Something is put in the place of something else, or was.
 REPLACES = _any(
     r"now, no longer, no more, any ?more, any longer, instead, rather than, in place of, actually, since",
     r"correct(?:ion|ed), chang(?:e[ds]?|ing), mov(?:e[ds]?|ing), switch(?:ed|es|ing)?, replac(?:e[ds]?|ing)",
     r"renam(?:e[ds]?|ing), supersed\w+, updat(?:e[ds]?|ing), (?:up|down)grad(?:e[ds]?|ing), bump(?:ed|s|ing)?",
-    r"lift(?:ed|s)?, relocat\w+, transferr?(?:ed|s)?, turns out, away from, moving off",
+    r"resign(?:s|ed)?, taken over, (?:runter|herunter|hoch|herauf|rauf)\w+, lift(?:ed|s)?, relocat\w+",
+    r"transferr?(?:ed|s)?, turns out, away from, moving off",
     r"weg von, aktuell, these days, wrong, falsch, told you, steig\w+, gestiegen, sink\w+, gesunken, übernommen",
     r"raise[ds]?, raising, lower(?:ed|s|ing)?, increase[ds]?, decrease[ds]?, reduce[ds]?, doubled?, halved?",
     r"cut (?:it |that )?to, swap(?:s|ped|ping)?, migrat(?:e[ds]?|ing), became, becomes, turn(?:s|ed) into",
     r"drop, dropp(?:ed|ing), scrap(?:ped)?, ditch(?:ed)?, cancel\w*, withdr[ae]w\w*, retract\w*, forget, ignore",
     r"strike, revert\w*, roll(?:ed)? back, undo, gone, obsolete, deprecated, retired, abandon\w*, off the table",
-    r"out of scope, postponed?, push(?:ed|es)? (?:\w+ )?(?:back|out|to), brought forward, slip(?:s|ped)",
+    r"out of scope, p(?:ost|re)poned?, wait (?:un)?til, (?:go(?:es|ing)?|went) (?:up |down |back )?to",
+    r"push(?:ed|es)? (?:\w+ )?(?:back|out|to), brought forward, slip(?:s|ped)",
     r"delay(?:ed|s)?, extend(?:ed|s)?, shift(?:ed|s)?, reschedule[ds]?, decided against, set (?:[\w-]+ ){1,6}to",
     r"(?:down|up|back) to, from now on, as of, is over, does(?:n't| not) hold, not needed, unnecessary",
     r"(?:won't|don't|doesn't|do not|does not|will not|needn't) (?:be )?need\w*, took (?:that|it) back",
@@ -111,14 +155,22 @@ REPLACES = _any(
     r"i (?:was|were) wrong, my mistake, my bad, misspoke, typo, turned out, mixed (?:that |it |this )?up, i meant",
     r"i mean, scratch that, sorry, wait,? no, no wait, hm+ no, nah, nope, make (?:that|it), fell through",
     r"(?:is|are|was) out, left, quit, dropped out, on (?:\w+ )?leave, stepped down, took over, takes over, leave out",
-    r"better",
-    r"too (?:slow|strict|expensive|short|long|small|big|large|low|high|hard|easy|noisy|bright|dark)",
+    r"better, too (?:slow|strict|expensive|short|long|small|big|large|low|high|hard|easy|noisy|bright|dark)",
     r"jetzt, nun, ab sofort, neuerdings, inzwischen, mittlerweile, nicht mehr, nicht länger, künftig, erst, wieder",
     r"keine?[nmrs]? \w+ mehr, sondern, statt(?:dessen)?, anstatt, anstelle, doch, lieber, besser, seit, korrektur",
     r"korrigiere, quatsch, ach nein, nee, verwechselt, vertan, mein fehler, geändert, ändern, ändert, umgestellt",
     r"umgezogen, umgestiegen, gewechselt, wechseln?, wechselt, verschiebt, verschoben, verschieben, verlegt",
     r"verlängert, erhöh\w*, gesenkt, senken?, ersetz\w*, umbenannt, aktualisier\w*, abgelöst, löst, krank, gekündigt",
     r"übernimmt, gestrichen, streich\w*, vergiss, entfällt, fällt weg, raus, weg damit",
+    r"exchanged?, substitut\w+, (?:is|are|will be|should be) (?:enough|sufficient|plenty), suffices?, will do",
+    r"(?:would|['’]d) (?:prefer|rather), prefers, reich(?:t|en), genüg(?:t|en), möchten? lieber",
+    rf"hätten? (?:gern|lieber), (?:as )?from (?:today|tomorrow|here|next), starting (?:{_DAY}|tomorrow|next), ab heute",
+    r"ab morgen, seit heute, (?:migr|port)iert, portier\w*, ausgetauscht, getauscht, tausch\w*, angehoben",
+    r"heraufgesetzt, herabgesetzt, hochgezogen, verkleinert, vergrößert, verkürzt, vorgezogen, vertagt, korrigier\w*",
+    r"gegangen, umgebaut, umgeschrieben, rewr[io]t\w+, redrawn, ported, ripped out, kicked out, threw out, binned",
+    r"axed, (?:decommission|discontinu|phas|retir)(?:ed|ing)(?: out)?, sunset(?:ting|ted)?",
+    r"handed (?:\w+ ){0,4}over, moved on",
+    r"warte, moment mal, oops, hoppla, whoops, excuse me, my fault, got (?:that|it) wrong, entschuldigung, too \w+",
     signs="->|→|=>",
 )
 # Weaker: says how something is to be, and that may differ from what it was.
@@ -134,17 +186,35 @@ TAKES_BACK = _any(
     r"raus",
 )
 ADDS = _any(
-    r"also, another, additional(?:ly)?, as well, (?:a|the) second, third, besides, in addition, add(?:s|ed|ing)?",
+    r"another, additional(?:ly)?, as well, (?:a|the) second, third, besides, in addition, add(?:s|ed|ing)?",
     r"too(?=\s*[.,!]?\s*$), auch, zusätzlich, außerdem, noch eine?n?, weitere[rsn]?",
 )
+# Only thinks of something.
+WONDERS = _any(
+    r"could (?:be|also|try|use|go|have), might, some ?day, suppose, what if, would be (?:nice|cool)",
+    r"if we (?:had|used|were)",
+    r"irgendwann, könnten? (?:wir|man|ja), wäre (?:schön|cool|nett), angenommen",
+)
+# Tells of what was, elsewhere or long ago.
+NARRATES = _any(
+    r"(?:old|previous|former|earlier|last) (?:product|project|version|company|job|team|portal|system|game|app|"
+    r"firm|employer)s?",
+    r"back then, used to, in my (?:thesis|studies|phd), years ago, in those days, früher, damals, seinerzeit",
+    r"(?:alten?|alte[rs]|vorige[nrs]?|letzte[nrs]?|frühere[nrs]?) (?:firma|projekt|job|version|system|"
+    r"arbeitgeber|stelle)",
+    r"last (?:year|quarter|summer|winter|time) (?:we|i|they|it) (?:used|had|did|were|was|tried|ran)",
+)
 STAYS = _any(
-    r"stays?, stayed, remains?, still, unchanged, as before, bleibt, bleiben, weiterhin, nach wie vor, unverändert"
+    r"stays?, stayed, remains?, still, unchanged, as before, as is, alone, untouched, wie gehabt, bleibt, bleiben",
+    r"weiterhin, nach wie vor, unverändert",
 )
 # Puts right what was said a moment ago, without saying of what it speaks.
 CORRECTS = _any(
     r"make (?:that|it), mixed (?:that |it |this )?up, my bad, misspoke, i was wrong, scratch that, i meant, i mean",
     r"sorry, correction, wait,? no, no wait, hm+ no, on second thoughts?, actually, nah, nope, or rather, better",
-    r"lets? (?:do|make it|take), korrektur, ich meinte, ach nein, doch, lieber, besser, quatsch, sondern",
+    r"lets? (?:do|make it|take|say), warte, moment mal, oops, hoppla, excuse me, korrigier\w*",
+    r"(?:is|are) (?:enough|fine|plenty|sufficient), will do, suffices?, reich(?:t|en), genüg(?:t|en), mach mal",
+    r"entschuldigung, korrektur, ich meinte, ach nein, doch, lieber, besser, quatsch, sondern",
     signs="^no,",
 )
 # What was in use is not any more.
@@ -153,9 +223,49 @@ STOPS_USING = _any(
     r"drop(?:ped)?, scrap(?:ped)?, ditch(?:ed)?, retired?, got rid of, get rid of, instead of, away from, replaced?",
     r"superseded, left, quit, gone, dropped out, stepped down, on (?:\w+ )?leave, nicht mehr, weg von",
     r"kein\w* \w+ mehr, statt, anstatt, ersetzt, abgelöst, raus, krank, gekündigt, im ruhestand, in rente",
-    r"in elternzeit",
+    r"ripped out, kicked out, threw out, binned, axed, (?:decommission|discontinu|phas|retir)(?:ed|ing)(?: out)?",
+    r"verlassen, rausgeflogen, abgeschaltet, abgekündigt, in elternzeit",
 )
-RENAMES = _any(r"renam\w+, umbenannt, heißt jetzt, (?:is|are) (?:now )?called")
+RENAMES = _any(
+    r"renam\w+, umbenannt, heißt jetzt, (?:is|are) (?:now )?called, (?:call|nam)ing (?:it|this|that|them)",
+    r"call (?:it|this|that|them)",
+)
+# Does so from now on: what stands right before.
+TAKES_OVER = re.compile(
+    r"\s(?:(?:has |have |had )?(?:takes?|took|taken) (?:its|that|his|her|their) place|(?:has |have )?(?:takes?|"
+    r"took|taken) over|it is\b|(?:does|do) the (?:same|job|trick)|"
+    r"(?:will |is going to )?(?:steps?|stepped|jumps?|jumped|fills?|filling|covers?) (?:in|for)\b|springt|"
+    r"steht an|übernimmt|"
+    r"kommt (?:dafür|stattdessen))",
+    re.IGNORECASE,
+)
+# Stands behind a name: what people do.
+DOES = re.compile(
+    r"\s(?:and [A-Z]\w{1,30} )?(?:does|do|handles?|owns?|leads?|maintains?|manages?|looks? after|takes? care|"
+    r"reviews?|writes?|"
+    r"draws?|signs?|approves?|is (?:responsible|in charge|on (?:call|leave|holiday|vacation)|sick))\b"
+)
+# Means what was spoken of before.
+ANAPHORA = _any(r"that, it, this, those, them, es, davon")
+# Gives something a name.
+TITLES = _any(r"names?, titles?, titel, called, named, heißt, heißen, project, projekt")
+# Stands before what is in use: "written in", "tests run with".
+IN_USE = re.compile(
+    r"(?:\b(?:in|on|with|via|by|using|uses?|from|of|is|mit|auf|aus|bei|über|ist|nutzen|nehmen)|[=:]|->)\s(?:the |a |"
+    r"an |our |de[mnr] |das |die |eine?[mnr]? )?$",
+    re.I,
+)
+# Draws a consequence, so that what stands behind may take the place of what stood before it.
+SO = _any(r"so, therefore, hence, thus, that['’]s why, which is why, deshalb, deswegen, daher, darum", signs="->|→|;")
+# Takes something into use: what stands right behind.
+TAKES_UP = re.compile(
+    r"\b(?:us(?:e|es|ing)|tak(?:e|es|ing)|took|(?:go|goes|going|went) (?:with|for|to)|(?:switch|mov|migrat|port|chang|"
+    r"convert)(?:e?d|ing|e)? (?:[\w ]{1,40} )?to|nehme[nt]?|nutzen|benutzen|setzen (?:jetzt |nun )?auf|auf|"
+    r"aufs|are on|assume|make it|let it be|(?:sits?|lies?) with|goes to|dafür (?:\w+ )?(?:kommt|nehmen|"
+    r"gibt)(?: wir| es| jetzt)?|stattdessen|"
+    r"am on|by|durch) (?:the |a |our |die |den |das |eine? |einen )?$",
+    re.IGNORECASE,
+)
 # What is done to a file, which says nothing of what it is.
 HANDLES = _any(r"ignore, remove, leave, strike, delete, never, don['’]?t, do not")
 COPULA = _any(
@@ -168,61 +278,33 @@ COPULA = _any(
 CLAUSE_END = _any(
     r"because, since, while, whereas, so that, weil, während, sodass, and(?=\s), but(?=\s), so(?=\s), or(?=\s)",
     r"und(?=\s), aber(?=\s)",
-    signs=r"[;—–]|,(?!\d|\s(?:19|20)\d\d\b)|(?<!\bmax)(?<!\bmin)(?<!\bca)(?<!\bvs)(?<!\bapprox)(?<!\b\d)(?<!\b\d\d)[.](?=\s)|"
+    signs=rf"[;—–]|,(?!\d|\s(?:19|20)\d\d\b)|(?<!\b\d)(?<!\b\d\d)[.]{_NOT_SHORT}(?=\s)|"
     r"[:!?](?=\s)|\s(?=\((?=\w))|(?<=[\w`)\"])\s(?=(?-i:The|Our|We|Actually|Please|Let['’]s|Since|As|You|Keep|Remember|"
     r"For|It|There|Correction|This|That|My|Is|Can|Could|Note|I (?:had|have|think|want|was|will|am|set))\s)",
 )
 # "in every environment": says nothing of which.
 EVERYWHERE = _any(r"(?:in|for|on|at|across|auf|für) (?:every|each|all|jede[mnr]?|alle[mn]?) \w{1,40}")
+# Who wishes or says something, which is not what it is of.
+ATTRIBUTED = re.compile(
+    r"\b\w{1,40}(?=\s(?:(?:has|have|hat|haben|had|would)\s)?(?:says?|said|asks?|asked|wants?|wanted|prefers?|"
+    r"preferred|insists?|"
+    r"meint|meinte|sagt|sagte|möchte|verlangt|besteht|(?:changed|set|raised|lowered) (?:the|our|it|its))\b)",
+    re.IGNORECASE,
+)
 # What a negation reaches.
 NEGATED = re.compile(
     r"\b(?:no longer|no more|not|never|\w+n['’]t|dont|nicht|keine?[nmrs]?)\b(?P<scope>[^,;]{1,120}?)"
     r"(?=[,;.!?](?:\s|$)|\b(?:but|sondern|because|weil)\b|$)",
     re.IGNORECASE,
 )
-# Where the value is that is named as past: in the group `old`.
-_X = r"(?P<old>(?:[^,;.!?\n]|[.,](?=\w)){1,60}?)"
-_ENDS = r"[,;!?]|\.(?:\s|$)|$"
-_STOP = rf"(?=\s*(?:{_ENDS}|\b(?:for|because|but|and|anymore|any|as|in|on|when|with|by|to|und|aber|für|weil)\b))"
-PAST = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        rf"\b(?:from|von|vom)\s+{_X}\s+(?:to|auf|zu|zum|nach|->|→)\s",
-        r"\b(?:instead of|rather than|in place of|anstelle von|statt|anstatt)\s+(?:the |our |den |der |dem )?"
-        rf"{_X}{_STOP}",
-        rf"\b(?:no longer|nicht mehr|nicht länger|,\s?not|,\s?nicht)\s+(?:in |on |the |am |auf |mehr )?{_X}{_STOP}",
-        r"\b(?:drop|scrap|ditch|forget(?: about)?|ignore|strike|cancel|remove|get rid of|abandon|retire|stop using|"
-        r"(?:do not|don['’]?t|never) (?:use|need)|leave|streiche?|vergiss|verzichten auf|ersetzen?|replaced?|"
-        rf"swap(?:ped)?|dropped|scrapped|ditched|removed|left|quit)\s+(?:the |our |den |die |das )?{_X}"
-        rf"(?=\s*(?:{_ENDS}|\b(?:with|by|for|in|from|of|on|at|out|because|and|durch|mit|aus|bei)\b))",
-        rf"(?:^|[,;.]\s|\b(?:so|and|but|that|und|aber|btw)\s){_X}\s+(?:(?:is|are|was|were|has|have|got|been|ist|sind|"
-        r"wurde|wird)\s+){0,2}(?:\w+\s){0,1}?(?:out\b|gone|dead|dropped|scrapped|cancel\w*|retired|obsolete|deprecated|"
-        r"no longer|removed|off the table|quit|left|swapped|sick|on (?:\w+ )?leave|stepped down|"
-        r"too \w+|unnecessary|not needed|unrealistic|overkill|not enough|insufficient|"
-        r"a (?:mistake|typo|(?:bad|poor|wrong) \w+)|im ruhestand|in rente|in elternzeit|im urlaub|"
-        r"fell through|nicht mehr|krank|weg\b|raus\b|gestrichen|entfällt|gekündigt)",
-        rf"\b(?:no more|keine?n?)\s+{_X}(?=\s+mehr\b|\s*(?:{_ENDS}|\b(?:for|in|und|and|but)\b))",
-        rf"(?:^|[,;.]\s|\b(?:no|nah|nope|you|that|und|nee|nein)\b[,\s]\s?){_X}\s*"
-        r"(?:[-–—:,]\s|\b(?:is|are|was|were|ist|war)\s|"
-        r"(?=isn|aren|wasn))(?:(?:not|isn['’]t|aren['’]t|wasn['’]t|nicht)\s(?:what|where|"
-        r"who|how|right|correct|true|current|used|in use|valid|das, was|richtig|korrekt|aktuell)|wrong|incorrect|"
-        r"outdated|falsch|veraltet|überholt)",
-        rf"\b(?:not|\w+n['’]t|nicht|kein\w*)\s(?!only|just|nur)(?:am |im |in |on |at )?{_X}\s*,?\s(?:but|sondern)\b",
-        rf"(?:^|[,;.]\s){_X}\s(?:wurde|wird|ist|was|is|got|gets|has been)\s(?:(?:durch|by|with)\s[\w.-]{{1,60}}\s)?"
-        r"(?:ersetzt|abgelöst|replaced|superseded|swapped)\b",
-        rf"(?:['’](?:re|m)|\b(?:are|am|is|got|came)) off (?:of )?(?:the |our )?{_X}{_STOP}",
-        rf"\b(?:away from|(?:moved|moving|move|going|go) off(?: of)?|weg von|weg vom)\s+"
-        rf"(?:the |our |der |dem |den )?{_X}{_STOP}",
-        rf"\b(?:replaces|supersedes|ersetzt|löst)\s+{_X}{_STOP}",
-    )
-)
 MONTHS = _any(
     r"(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)(?:[a-z]*ber|uary|ruary|ch|il|ust)?, januar, februar",
     r"märz, mai, juni, juli, oktober, dezember, okt, dez",
 )
 DAYS = _any(
-    r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?, (?:mon|diens|donners|frei|sams|sonn)tags?, mittwochs?, noon",
-    r"midnight, mittags, mitternacht",
+    r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?, (?:mon|tue|wed|thu|fri|sat|sun), weekends?",
+    r"(?:mon|diens|donners|frei|sams|sonn)tags?, mittwochs?, noon",
+    r"midnight, mittags, mitternacht, wochenende",
 )
 OFTEN = _any(
     r"daily, weekly, monthly, quarterly, yearly, hourly, nightly, fortnightly, biweekly, täglich, wöchentlich",
@@ -241,7 +323,10 @@ OPPOSITES = (
     frozenset("off disabled disable false forbidden no inactive aus inaktiv deaktiviert verboten nein".split()),
 )
 # What is measured or named, whatever it is of: one that says it and one that does not may mean the same.
-GENERIC = frozenset("limit valu numb sett amount threshold delay interval period duration version addres level".split())
+GENERIC = frozenset(
+    "limit valu numb sett amount threshold delay interval period duration version addres level colour color dat "
+    "termin".split()
+)
 DIMENSIONS = {
     unit: kind
     for kind, units in {
@@ -250,7 +335,13 @@ DIMENSIONS = {
     }.items()
     for unit in units.split()
 }
-NUMBERS = frozenset(
-    "zero two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty sixty hundred "
-    "zwei drei vier fünf sechs sieben acht neun zehn zwölf zwanzig dreißig hundert".split()
-)
+MEASURES = frozenset(DIMENSIONS) | frozenset("percent % px euro ms us hz khz mhz ghz gi mi k m s".split())
+NUMBERS = {
+    word: figure
+    for words in (
+        "zero two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty sixty hundred",
+        "null zwei drei vier fünf sechs sieben acht neun zehn elf zwölf zwanzig dreißig vierzig fünfzig "
+        "sechzig hundert",
+    )
+    for word, figure in zip(words.split(), "0 2 3 4 5 6 7 8 9 10 11 12 20 30 40 50 60 100".split(), strict=True)
+}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from sakti.core.types import Json
 from sakti.memory import lines
+from sakti.memory.reading import figures
 from sakti.memory.superseding import replaced
 from sakti.memory.units import Speaker, Unit, speaker, units
 from sakti.store.memory_log import LogLine
@@ -71,22 +72,40 @@ def mark_new(text: str, before: Sequence[LogLine]) -> Marked:
 def _replaced(log: Sequence[_Line]) -> Iterator[tuple[_Line, str, int, _Line]]:
     """(older line, the words of it that hold no more, where they end in it, newer line)."""
     statements: list[tuple[_Line, Unit, Speaker]] = []
+    echoes: dict[int, int] = {}  # what the agent says after the user, and where the user began to
+    asked: frozenset[str] = frozenset()
+    began = 0
     for line in log:
         who = speaker(line.content, line.priority)
+        if line.content.startswith("User") and not (statements and _one_message(statements[-1], line, who)):
+            asked, began = frozenset[str](), len(statements)
         for unit in units(line.content) if who else ():
+            if who == "user":
+                asked |= figures(unit.text)
+            elif (said := figures(unit.text)) and said <= asked:
+                echoes[len(statements)] = began
             statements.append((line, unit, who))
     first = next((n for n, (line, _, _) in enumerate(statements) if line.new >= 0), len(statements))
     whose = [who for _, _, who in statements]
 
-    def may(old: int, new: int) -> bool:  # the agent does not take back what the user says
-        return whose[new] == "user" or whose[old] == "agent"
+    def may(old: int, new: int) -> bool:  # the agent does not take back what the user says, but may say it again
+        return whose[new] == "user" or whose[old] == "agent" or old < echoes.get(new, 0)
+
+    def follows(place: int) -> bool:
+        (line, _, who) = statements[place]
+        return place > 0 and who == "user" and _one_message(statements[place - 1], line, who)
 
     texts = [unit.text for _, unit, _ in statements]
-    for one in replaced(texts, since=first, may=may):
+    for one in replaced(texts, since=first, may=may, follows=follows):
         (old, unit, _), (newer, _, _) = statements[one.old], statements[one.new]
         words = unit.text[one.start : one.end].strip()
         if words and old.priority != "done":
             yield old, words, unit.start + one.end, newer
+
+
+def _one_message(before: tuple[_Line, Unit, Speaker], line: _Line, who: Speaker) -> bool:
+    """Whether a line goes on with what the same one said in the same minute."""
+    return who == before[2] and (line.date, line.time) == (before[0].date, before[0].time)
 
 
 def _once(found: Iterable[Earlier]) -> list[Earlier]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from sakti.memory import lexicon
+from sakti.memory import bygone, lexicon
 
 Shape: TypeAlias = Literal["number", "date", "often", "place", "name", "word"]
 
@@ -28,8 +28,10 @@ _TOKEN = re.compile(
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"v?\d[\d.,:]*(?:e-?\d+)?", re.IGNORECASE)
+_FROM_TO = re.compile(r"\d{1,2}:\d\d-\d{1,2}:\d\d")
 _WITH_UNIT = re.compile(r"(v?\d[\d.,]*)([a-zµ%]{1,6})", re.IGNORECASE)
 _HEX = re.compile(r"#[0-9a-f]{3,8}", re.IGNORECASE)
+_NOUN = re.compile(r"(?<=\w{4})(?:ances?|ences?|ations?|at(?:e[sd]?|ing)|ments?)$")
 _END = re.compile(r"(?:ings?|ed|es|s|e|en|er)$")
 _LINKED = re.compile(r"\W*(?:(?:the|a|an|now|only|just|always|jetzt|nur|nun|ein|eine|der|die|das|going to)\W+)*", re.I)
 _BECOMES = re.compile(r"\b(?:to|into|by|with|auf|zu|durch|mit)\b", re.I)
@@ -41,6 +43,8 @@ _NEXT_WORD = re.compile(r"\s+([^\W_]\w{0,60})")
 _POSSESSIVE = re.compile(r"['’]s$", re.I)
 _NEW = re.compile(r"\b(?:new|neue[rsnm]?)\b", re.I)
 _VERB_FORM = re.compile(r"\w{3,}(?:ing|ed)", re.I)
+_ALSO = re.compile(r"\balso\b", re.I)  # German "also" is "so"
+_MAY = re.compile(r"\s\d")
 _ARROW = re.compile("->|→|=>")
 _QUOTES = "`\"“'„"
 _SENTENCE_END = ".!?:"
@@ -74,6 +78,10 @@ class Clause:
     def __post_init__(self) -> None:
         object.__setattr__(self, "keys", self.words | {v.key for v in self.values})
 
+    def speaks_of(self, word: str) -> bool:
+        """Whether a word is one of its keys, or begins as one of them does: "storno", "stornieren"."""
+        return word in self.keys or (len(word) > 4 and any(w[:5] == word[:5] for w in self.words))
+
     def joined(self, other: Clause) -> Clause:
         """This clause and the next as one."""
         return Clause(
@@ -93,7 +101,7 @@ class Clause:
 class Statement:
     """A sentence read. What it does with what was said before: puts something in its place (`replaces`), says how
     something is to be (`sets`), takes something back, adds to it, corrects a slip, or only asks; `stays` are the keys
-    of what it says stays as it is."""
+    of what it says stays as it is, `unfit` of what it says does not serve."""
 
     text: str
     whole: Clause
@@ -105,6 +113,12 @@ class Statement:
     corrects: bool
     asks: bool
     stays: frozenset[str] = field(default=frozenset())
+    unfit: frozenset[str] = field(default=frozenset())
+
+    @property
+    def points_back(self) -> bool:
+        """Whether it speaks against something that was said, so that what follows may take its place."""
+        return self.replaces or self.corrects or bool(self.unfit or self.whole.past or self.whole.negated)
 
 
 @dataclass(slots=True)
@@ -150,10 +164,11 @@ class _Reader:
             self.replaces,
             bool(lexicon.SETS.search(text)),
             bool(lexicon.TAKES_BACK.search(text)),
-            bool(lexicon.ADDS.search(text)),
+            bool(lexicon.ADDS.search(text) or (not self.german and _ALSO.search(text))),
             bool(lexicon.CORRECTS.search(text)),
             text.rstrip("\"'`) ").endswith("?"),
             frozenset(k for c in clauses if lexicon.STAYS.search(c.text) for k in c.keys),
+            frozenset(k for k, _ in self._keys_in(bygone.unfit(text))),
         )
 
     def _keys_in(self, spans: Iterable[tuple[int, int]]) -> frozenset[tuple[str, int]]:
@@ -166,7 +181,9 @@ class _Reader:
         """What stands in the text, in order; a number takes the word behind it as its unit."""
         text, first, month = self.text, True, False
         number: _Token | None = None
-        everywhere = [m.span() for m in lexicon.EVERYWHERE.finditer(text)]
+        counted, unit_end = number, 0  # one that counts what the word that ends there says, so far
+        patterns = (lexicon.EVERYWHERE, lexicon.ATTRIBUTED)
+        everywhere = [m.span() for pattern in patterns for m in pattern.finditer(text)]
         for match in _TOKEN.finditer(text):
             if any(a <= match.start() < b for a, b in everywhere):
                 continue
@@ -175,11 +192,16 @@ class _Reader:
             low = raw.casefold()
             token = self._token(raw, match.start(), first=first)
             first = text[token.end : token.end + 1] in tuple(_SENTENCE_END)
+            if counted is not None and raw[-1:] == "s" and token.shape == "" and text[unit_end : token.start] == " ":
+                counted.unit = stem(low)  # "12 inventory slots" are slots
+            counted = None
             if number is not None and text[number.end : token.start].strip() in ("", "-"):
                 if lexicon.MONTHS.fullmatch(low) and (low != "may" or raw == "May"):
                     number.shape = "date"
                 elif raw in "€$%" or (low not in lexicon.EMPTY and not number.unit and token.shape in ("", "name")):
                     number.unit = stem(low)
+                    counted = number if raw[-1:] != "s" and raw.isalpha() and low not in lexicon.MEASURES else None
+                    unit_end = token.end
             if token.shape == "number" and month:
                 token.shape = "date"
             if token.shape != "empty":
@@ -189,12 +211,18 @@ class _Reader:
 
     def _token(self, raw: str, start: int, *, first: bool) -> _Token:
         low, end = raw.casefold(), start + len(raw)
+        if low == "may" and _MAY.match(self.text, end):
+            return _Token(start, end, low, "date")
         if low in lexicon.EMPTY and not (raw.isupper() and len(raw) > 1):
             return _Token(start, end, low, "empty")
         if lexicon.ORDINAL.fullmatch(raw):
             return _Token(start, end, low, "date")
-        if low in lexicon.NUMBERS or _NUMBER.fullmatch(raw):
+        if low in lexicon.NUMBERS:
+            return _Token(start, end, lexicon.NUMBERS[low], "number")
+        if _NUMBER.fullmatch(raw):
             return _Token(start, end, low.removeprefix("v"), "date" if low.count(":") == 1 else "number")
+        if _FROM_TO.fullmatch(raw):
+            return _Token(start, end, low, "date")
         if (counted := _WITH_UNIT.fullmatch(raw)) and not _HEX.fullmatch(raw):
             return _Token(start, end, counted[1].casefold(), "number", stem(counted[2].casefold()))
         if lexicon.MONTHS.fullmatch(low) or lexicon.DAYS.fullmatch(low):
@@ -205,14 +233,14 @@ class _Reader:
             return _Token(start, end, low, "name")
         if any(c in raw for c in "/_@#~:") or "." in raw.strip(".") or ("-" in raw and any(map(str.isdigit, raw))):
             return _Token(start, end, low, "place")
-        if self._is_name(raw, first=first):
+        if self._is_name(raw, end, first=first):
             return _Token(start, end, stem(low), "name")
         if self.german and raw[:1].isupper() and not first and self._stands_as_value(start, end):
             return _Token(start, end, stem(low), "word")
         return _Token(start, end, stem(low.replace("-", "").replace(" ", "")), "")
 
-    def _is_name(self, raw: str, *, first: bool) -> bool:
-        capital = raw[:1].isupper() and not first and not self.german
+    def _is_name(self, raw: str, end: int, *, first: bool) -> bool:
+        capital = raw[:1].isupper() and not self.german and (not first or bool(lexicon.DOES.match(self.text, end)))
         return capital or raw[1:] != raw[1:].lower() or any(map(str.isdigit, raw))
 
     def _stands_as_value(self, start: int, end: int) -> bool:
@@ -224,9 +252,7 @@ class _Reader:
 
     def _past(self) -> Iterator[tuple[int, int]]:
         """Where the text names what holds no more."""
-        for pattern in lexicon.PAST:
-            for match in pattern.finditer(self.text):
-                yield match.span("old")
+        yield from bygone.past(self.text)
         arrow = _ARROW.search(self.text)
         if arrow is not None:  # "14 -> 16", but "port -> 16" speaks of the port
             before = [t for t in self.tokens if t.end <= arrow.start()]
@@ -260,9 +286,11 @@ class _Reader:
     def _clause(self, start: int, end: int) -> Clause:
         inside = [t for t in self.tokens if start <= t.start < end]
         loose = dict.fromkeys(t.key for t in self._loose(inside, start, end))
-        values = [Value(t.key, t.shape, t.unit) for t in inside if t.shape and t.shape != "empty"]
+        units = frozenset(t.unit for t in inside if t.unit)
+        values = [
+            Value(t.key, t.shape, t.unit) for t in inside if t.shape and t.shape != "empty" and t.key not in units
+        ]
         values += [Value(key, "word") for key in loose]
-        units = frozenset(v.unit for v in values if v.unit)
         return Clause(
             start,
             end,
@@ -295,10 +323,30 @@ def stem(word: str) -> str:
         return lexicon.SAME[word]
     if len(word) > 5 and word.endswith("ies"):
         word = f"{word[:-3]}y"  # "nightlies", "policies"
-    short = _END.sub("", word) if len(word) > 3 else word
+    short = _END.sub("", _NOUN.sub("", word)) if len(word) > 3 else word
+    short = short if len(short) > 2 else word  # "open", "opening"
     if short != word and len(short) > 4 and short[-1] == short[-2]:
         short = short[:-1]  # "swapped", "shipping"
     return lexicon.SAME.get(short, short)
+
+
+@lru_cache(4_096)
+def figures(text: str) -> frozenset[str]:
+    """What a sentence gives exactly: its numbers, dates and names, files aside; nothing of a question."""
+    said = read(text)
+    values = said.whole.values if not said.asks and not lexicon.STAYS.search(text) else ()
+    return frozenset(v.key for v in values if v.shape in EXACT or (v.shape == "place" and "/" not in v.key))
+
+
+@lru_cache(4_096)
+def narrates(text: str) -> bool:
+    """Whether a clause tells of what was so elsewhere or long ago."""
+    return bool(lexicon.NARRATES.search(text))
+
+
+def head(key: str) -> str:
+    """The name that a host is called by: its first part."""
+    return key.partition(".")[0] if "." in key and "/" not in key else key
 
 
 def is_exact(key: str) -> bool:

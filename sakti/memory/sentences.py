@@ -10,14 +10,12 @@ from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from sakti.core.text import clean_surrogates
-from sakti.memory.lexicon import REPLACES
+from sakti.memory.lexicon import BETWEEN_SENTENCES, REPLACES
 
 Kind: TypeAlias = Literal["question", "request", "statement", "remark", "chatter"]
 AgentKind: TypeAlias = Literal["work", "finding", "intent"]
 
-_SENTENCE = re.compile(
-    r"(?<=[.!?…])\s+(?=[\"'`(\[]?[A-Z0-9`])(?!(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)[a-zä]*\b)|\n+|(?<=[。！？])"
-)
+_SENTENCE = re.compile(rf"{BETWEEN_SENTENCES}|\n+|(?<=[。！？])")
 _LIST_SIGN = re.compile(r"^\s*(?:[-*•+]|\d+[.)])\s+")
 _WORD = re.compile(r"[^\W_][\w'’]*")
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from sakti.memory.lexicon import BETWEEN_SENTENCES
+
 Speaker: TypeAlias = Literal["user", "agent", ""]
 
 LEAD = re.compile(r"(User (?:stated|said|asked for|asked|quoted|ran|attached(?: the image)?)|Agent(?: asked)?):\s+")
@@ -20,10 +22,7 @@ _SPOKEN = re.compile(
 _NOTHING = re.compile(
     r"(?:the )?user (?:quoted|ran|attached|asked (?!for|to|that)|asked:)|agent asked|times are in ", re.IGNORECASE
 )
-_BOUNDARY = re.compile(
-    r"(?<=[.!?…])(\s+)(?=[\"'`(\[]?[A-Z0-9`])"
-    r"(?!(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)[a-zä]*\b)|(?<!\[earlier)(; )|(?<=[。！？])( )"
-)
+_BOUNDARY = re.compile(rf"{BETWEEN_SENTENCES}|(?<!\[earlier); |(?<=[。！？]) ")
 
 
 @dataclass(frozen=True, slots=True)

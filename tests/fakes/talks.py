@@ -13,6 +13,7 @@ from sakti.core.tokens import Estimator
 from sakti.core.types import TextPart, ToolCallPart, ToolResultPart
 from sakti.memory.condensing import ExtractiveReflector
 from sakti.memory.extractive import ExtractiveObserver
+from sakti.memory.lexicon import BETWEEN_SENTENCES
 from sakti.store import memory_log
 from sakti.store.database import Store
 from sakti.store.memory_log import LogLine
@@ -114,7 +115,7 @@ def _open(line: str, old: str, new: str) -> bool:
     at = text.find(old.rstrip(" ."))
     if at < 0 or new.lower() in MARK.sub("", text).lower():
         return False
-    sentence = re.split(r"(?<=[.!?])\s+(?=[A-Z])(?!April)", text[at:])[0]
+    sentence = re.split(BETWEEN_SENTENCES, text[at:])[0]
     return not MARK.search(sentence)
 
 

@@ -50,6 +50,7 @@ _ROUND = tuple(
 _NUMBERS = ("tests/unit/test_golden.py", "tests/unit/bench/test_oracle.py", f"{_UNIT}test_safe_prefix.py")
 _PAGES = tuple(f"{_UNIT}test_{n}.py" for n in ("pages", "page_settings", "page_schema"))
 _TEXTS = tuple(f"{_UNIT}test_{n}.py" for n in ("observers", "extractive", "faithfulness", "prompts", "modes"))
+_REPLACING = ("superseding", "comparing", "supplanting", "values", "reading", "bygone", "marking")
 _MARKS = tuple(f"{_UNIT}test_{n}.py" for n in ("superseding", "marking", "conversations", "talks"))
 _SHARED = (f"{_UNIT}test_shared.py", f"{_UNIT}test_elsewhere.py")
 _SEARCH = tuple(f"tests/unit/store/test_{n}.py" for n in ("search", "search_upkeep", "database"))
@@ -63,7 +64,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "sakti.memory.lines": (*_TEXTS, f"{_UNIT}test_corrections.py", "tests/unit/test_golden.py"),
     "sakti.memory.dates": ("tests/unit/test_golden.py", f"{_UNIT}test_zones.py", *_TEXTS),
     "sakti.memory.render": ("tests/unit/test_golden.py", *_TEXTS, *_MOVES),
-    **dict.fromkeys((f"sakti.memory.{n}" for n in ("superseding", "comparing", "reading", "marking")), _MARKS),
+    **dict.fromkeys((f"sakti.memory.{n}" for n in _REPLACING), _MARKS),
     **dict.fromkeys((f"sakti.memory.{n}" for n in ("faithfulness", "claims", "speaking")), (*_TEXTS, *_MARKS)),
     "sakti.memory.shared": (*_SHARED, *_PAGES),
     "sakti.memory.reflect_parts": (*_SHARED, f"{_UNIT}test_marking.py", *_TEXTS, *_ROUND),

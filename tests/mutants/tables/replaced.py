@@ -5,6 +5,8 @@ from tests.mutants.apply import Mutant as M
 COMPARING = "sakti.memory.comparing"
 MARKING = "sakti.memory.marking"
 SUPERSEDING = "sakti.memory.superseding"
+SUPPLANTING = "sakti.memory.supplanting"
+VALUES = "sakti.memory.values"
 MARKS = "sakti.store.replaced"
 
 MUTANTS = (
@@ -25,22 +27,22 @@ MUTANTS = (
     M(
         "superseding-questions",
         f"{SUPERSEDING}:replaced",
-        " and not new.asks else []",
-        " else []",
+        " and not new.asks:",
+        ":",
         by="tests/unit/memory/test_superseding.py::test_a_question_replaces_nothing",
     ),
     M(
         "superseding-stays",
         f"{SUPERSEDING}:_judge",
-        "if stays or not may(",
-        "if not may(",
+        "if stays or not may(known.place, place) or",
+        "if not may(known.place, place) or",
         by="tests/unit/memory/test_superseding.py::test_of_a_sentence_only_what_holds_no_more_is_named",
     ),
     M(
         "superseding-anybody",
         f"{SUPERSEDING}:_judge",
-        "if stays or not may(known.place, place):",
-        "if stays:",
+        "if stays or not may(known.place, place) or",
+        "if stays or",
         by="tests/unit/memory/test_superseding.py::test_who_may_take_back_what_is_asked",
     ),
     M(
@@ -53,7 +55,7 @@ MUTANTS = (
     M(
         "superseding-meant",
         f"{SUPERSEDING}:_judge",
-        "if not out and new.corrects and (",
+        "if not out and changes and (",
         "if False and (",
         by="tests/unit/memory/test_superseding.py::test_a_short_correction_means_the_newest_value_of_its_kind",
     ),
@@ -81,14 +83,35 @@ MUTANTS = (
     M(
         "superseding-adds",
         f"{COMPARING}:compared",
-        " or pair.new.adds:",
+        " or pair.adds:",
         ":",
         by="tests/unit/memory/test_superseding.py::test_what_speaks_of_something_else_replaces_nothing",
     ),
     M(
+        "supplanting-behind",
+        f"{SUPPLANTING}:supplanted",
+        "(c for c in clauses if c.start >= max(end, least))",
+        "()",
+        by="tests/unit/memory/test_superseding.py::test_a_change_is_found",
+    ),
+    M(
+        "supplanting-restated",
+        f"{SUPPLANTING}:_restated",
+        "return key not in against and",
+        "return False and",
+        by="tests/unit/memory/test_superseding.py::test_what_speaks_of_something_else_replaces_nothing",
+    ),
+    M(
+        "superseding-narrates",
+        "sakti.memory.reading:narrates",
+        "return bool(lexicon.NARRATES.search(text))",
+        "return False",
+        by="tests/unit/memory/test_superseding.py::test_what_speaks_of_something_else_replaces_nothing",
+    ),
+    M(
         "superseding-kinds",
-        f"{COMPARING}:alike",
-        "_KINDS[a.shape] != _KINDS[b.shape] or ",
+        f"{VALUES}:alike",
+        "KINDS[a.shape] != KINDS[b.shape] or ",
         "",
         by="tests/unit/memory/test_superseding.py::test_of_a_sentence_only_what_holds_no_more_is_named",
     ),

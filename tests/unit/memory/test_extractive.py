@@ -90,7 +90,7 @@ def test_what_an_agents_sentence_tells() -> None:
         ("I want tabs for indentation.", "Use spaces instead of tabs for indentation.", "replaced"),
         ("We need the cache key krill-812 as well.", "We don't need the cache key krill-812.", "replaced"),
         ("We need the feature flag amber-12.", "Scrap amber-12.", "replaced"),
-        ("Anna owns the billing service.", "Ben owns the billing service now.", "doubtful"),
+        ("Anna owns the billing service.", "Ben owns the billing service now.", "replaced"),
         ("The port is 8080.", "The port of the metrics server is now 9191.", None),
         ("The staging database is pg-stage-1.", "The production database is pg-prod-2 now.", None),
         ("We use Postgres 16 in src/db/pool.py.", "Postgres is now slow.", None),

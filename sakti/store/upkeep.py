@@ -69,12 +69,19 @@ async def _piece(store: Store, work: Callable[[Database], T]) -> T:
     return done
 
 
+async def _merge(store: Store) -> None:
+    for table in search_index.TABLES:
+        await until_done(store, partial(index_upkeep.merge_some, table=table))
+
+
 async def reindex(store: Store) -> None:
     """Take what is left of deleted threads out of search, and put back what restored ones lack. Raises `StoreError`
     where nothing can be written; whoever comes next goes on with it then."""
     while noted := await store.read(reindexing.notes):
         for one in noted:
             items = await store.read(reindexing.items, one)
+            if items:
+                await _merge(store)  # a text is taken out of each piece of an index by itself
             # one row at a time: taking a long text out of the indexes takes long
             await each(store, items, partial(reindexing.work_off, noted=one), step=1)
             await store.write(reindexing.is_done, one)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from sakti.agent import assembly, file_list, system_prompt
+from sakti.agent.indexing import Indexing
 from sakti.agent.models import Models
 from sakti.agent.turns import Turns
 from sakti.agent.views import Views
@@ -102,6 +103,7 @@ class Session:
         self.usage = Usage()
         self.git: GitState | None = None
         self.views = Views(self)
+        self.indexing = Indexing()
         self._store = store
         self._own_store = store is None
         self.saved = not options.config.memory.read_only  # whether anything of this is kept
@@ -198,6 +200,7 @@ class Session:
         for warning in (*self.options.warnings, *store.notices, store.not_saved):
             if warning:
                 self.emit(Notice("warning", "Start", warning))
+        self.indexing.begin(store)
         self.git = await git_state(self.workspace)
         await self.models.select(self.options.model_flag)
         await self._open_first_thread()
@@ -259,6 +262,7 @@ class Session:
         if self._engine is not None:
             await self._engine.close()
         await self.models.close()
+        await self.indexing.end()
         if self._own_store and self._store is not None:
             await self._store.close()
             self._store = None

@@ -70,7 +70,9 @@ class ThreadActions:
         session = self._session
         if self._is_open(thread_id) and session.busy:
             raise SaktiError("The agent is at work in this thread: stop it with Esc, then delete it.", title="Threads")
-        gone = await session.store.write(thread_removal.delete, thread_id, session.clock.now())
+        gone = await session.store.read(thread_removal.contents, thread_id)
+        await session.store.write(thread_removal.delete, thread_id, session.clock.now())
+        session.indexing.begin(session.store)
         if self._is_open(thread_id):
             await session.new_thread()
         return gone
@@ -79,7 +81,10 @@ class ThreadActions:
         """Bring a deleted thread back, as it was."""
         from sakti.store import thread_removal
 
-        return await self._session.store.write(thread_removal.restore, thread_id)
+        session = self._session
+        thread = await session.store.write(thread_removal.restore, thread_id)
+        session.indexing.begin(session.store)
+        return thread
 
     async def delete_message(self, message_id: str) -> Deleted:
         """Delete one message for good; its call or result goes with it."""

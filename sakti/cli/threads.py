@@ -120,11 +120,16 @@ def fork(
 @app.command()
 def delete(thread: Which, json_: Json = False) -> None:
     """Take a thread out of lists and search; `restore` brings it back, `sakti db purge` removes it for good."""
-    from sakti.store import thread_removal
+    from sakti.store import thread_removal, upkeep
+
+    async def work(store: Any) -> Any:
+        gone = await store.read(thread_removal.contents, found.id)
+        await store.write(thread_removal.delete, found.id, store.clock.now())
+        await upkeep.catch_up(store)
+        return gone
 
     found = _one(thread)
-    now = int(time.time() * 1000)
-    gone = common.with_store(lambda s: s.write(thread_removal.delete, found.id, now))
+    gone = common.with_store(work)
     back = f"`sakti threads restore {found.id[-8:]}` brings it back."
     _done(json_, f"Deleted {gone.in_words()}. {back}", **gone.as_json())
 
@@ -158,12 +163,17 @@ def delete_message(
 @app.command()
 def restore(thread: Which, json_: Json = False) -> None:
     """Bring a deleted thread back, as it was."""
-    from sakti.store import thread_removal
+    from sakti.store import thread_removal, upkeep
+
+    async def work(store: Any) -> Any:
+        restored = await store.write(thread_removal.restore, found[0].id)
+        await upkeep.catch_up(store)
+        return restored
 
     found = common.with_store(lambda s: s.read(thread_removal.find_deleted, str(common.workspace()), thread))
     if len(found) != 1:
         common.fail(f"{thread!r} matches {len(found)} deleted threads; `sakti threads list --deleted` shows them.")
-    restored = common.with_store(lambda s: s.write(thread_removal.restore, found[0].id))
+    restored = common.with_store(work)
     _done(json_, f"{restored.title!r} is back.", thread=asdict(restored))
 
 

@@ -56,9 +56,7 @@ def check(db: Database, *, deep: bool = True) -> list[Finding]:
     found.append(Finding("references", not foreign, f"{len(foreign)} broken", REPORT))
     found += [_index(db, table, broken=table in broken, deep=deep) for table in search_index.TABLES]
     found.append(_task_index(db, broken=search_index.TASKS in broken))
-    lost = len(unindexed(db))
-    detail = f"{lost} messages are not searchable" if lost else "every message is searchable"
-    found.append(Finding("search", not lost, detail, INDEX, mendable=True))
+    found.append(_searchable(db))
     (gaps,) = db.execute_sql(
         "SELECT count(*) FROM (SELECT thread_id FROM messages GROUP BY thread_id"
         " HAVING max(message_index) - min(message_index) + 1 != count(*))"
@@ -68,6 +66,15 @@ def check(db: Database, *, deep: bool = True) -> list[Finding]:
     found.append(Finding("memory", not wrong, detail, INDEX, mendable=True))
     found.append(Finding("messages", gaps == 0, f"{gaps} threads with gaps", REPORT))
     return [*found, *_check_tasks(db)]
+
+
+def _searchable(db: Database) -> Finding:
+    """Whether search knows each message, and no thread is left that it is still to forget or to learn."""
+    lost = len(unindexed(db))
+    (threads,) = db.execute_sql("SELECT count(*) FROM reindexing n").fetchone()
+    what = [f"{lost} messages are not searchable"] if lost else []
+    what += [f"{threads} deleted or restored threads are not finished"] if threads else []
+    return Finding("search", not what, "; ".join(what) or "every message is searchable", INDEX, mendable=True)
 
 
 def _check_tasks(db: Database) -> list[Finding]:

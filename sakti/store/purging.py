@@ -106,6 +106,7 @@ def _strings(value: Any) -> Iterable[str]:
 async def purge_thread(store: Store, thread_id: str) -> None:
     """Remove a deleted thread for good, with what logs, drafts and other threads took from it. Tasks that were worked
     on in it stay. Raises `StoreError` where it is not deleted."""
+    await upkeep.reindex(store)
     resource_id = await store.write(_begin, thread_id, store.clock.now())
     numbered = await store.read(_numbered)
     for table in TABLES:
@@ -124,15 +125,15 @@ async def purge_task(store: Store, task_id: str) -> None:
 
 def _begin(db: Database, thread_id: str, now: int) -> str:
     """From here on it cannot be restored. Returns its workspace."""
-    found = thread_removal.contents(db, thread_id)
-    if found.deleted_at is None:
+    thread, deleted_at = thread_removal.state_of(db, thread_id)
+    if deleted_at is None:
         raise StoreError("Only a deleted thread can be removed for good.")
     # its title goes with it: until then it is still in the list of what is deleted
     db.execute_sql(
         "UPDATE threads SET metadata = json_object(?, json('true')) WHERE id = ?", (thread_removal.PURGED, thread_id)
     )
     shared_logs.take_out(db, thread_id, now)
-    return found.thread.resource_id
+    return thread.resource_id
 
 
 def _remove_task(db: Database, task_id: str, now: int) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from sakti.core.ids import TimeIds
-from sakti.store import maintenance, migrate, search_index, text_registry, thread_removal
+from sakti.store import maintenance, migrate, reindexing, search_index, text_registry
 from sakti.store.connection import Database
 from sakti.store.memory import as_line, integrity
 from sakti.store.tasks import checks, questions
@@ -275,7 +275,8 @@ def _derive(db: Database) -> None:
                 task_rows.update(db, task.id, title=task.title)  # indexes it
         for (thread_id,) in db.execute_sql("SELECT id FROM threads WHERE deleted_at IS NULL").fetchall():
             if _has_unknown_lines(db, thread_id):
-                thread_removal.index_lines(db, thread_id)
+                for pk in reindexing.lines_of(db, thread_id):
+                    reindexing.index_line(db, pk)
         _index_pages(db)
         maintenance.index_messages(db, maintenance.unindexed(db))
 

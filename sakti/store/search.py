@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sakti.store import search_rank
+from sakti.store import reindexing, search_rank
 from sakti.store.connection import Connection
 from sakti.store.search_index import pieces
 from sakti.store.search_query import (
@@ -108,10 +108,12 @@ class SearchPage:
 
 @dataclass(slots=True)
 class _Place:
-    """Where rows may be: the SQL condition over `d` and `t`, its values, and the lowest key to look at."""
+    """Where rows may be: the SQL condition over `d` and `t`, its values, and the lowest key to look at. `narrow`: a
+    filter or a scope was asked for."""
 
     where: str
     values: list[object]
+    narrow: bool
     floor: int = 0
 
 
@@ -131,7 +133,7 @@ def search(
     what whole words find, if they find something; the page is then `partial`.
     """
     query = parse_query(text[:MAX_TEXT].encode("utf-8", "replace").decode().replace("\0", " "))
-    place = _Place(*_filters(query, scope))
+    place = _place(db, query, scope)
     newest = _newest(db)
     large = newest > MANY
     words = _corrected(db, terms(query.text), query.text, large)
@@ -427,6 +429,13 @@ def _rows(db: Connection, keys: Sequence[int]) -> dict[int, tuple[Any, ...]]:
     return {row[0]: tuple(row) for row in rows}
 
 
+def _place(db: Connection, query: Query, scope: Scope) -> _Place:
+    where, values = _filters(query, scope)
+    # rows of a thread that was deleted just now; otherwise none are there, and nothing need be looked at
+    hidden = f" AND NOT {reindexing.HIDDEN}" if reindexing.hides(db) else ""
+    return _Place(where + hidden, values, where != "1 = 1")
+
+
 def _filters(query: Query, scope: Scope) -> tuple[str, list[object]]:
     clauses, values = ["1 = 1"], list[object]()
 
@@ -465,7 +474,7 @@ def _filters(query: Query, scope: Scope) -> tuple[str, list[object]]:
 def _like(db: Connection, query: Query, place: _Place) -> list[Candidate]:
     """Everything newest first where only filters were typed; else texts that contain what was typed."""
     needles = [w for w in (query.text, *query.phrases, *query.prefixes) if w]
-    if not needles and place.where == "1 = 1":
+    if not needles and not place.narrow:
         return []
     clause, values = "", list[str]()
     for needle in (n[:200] for n in needles):

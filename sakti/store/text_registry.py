@@ -50,6 +50,7 @@ TABLES: tuple[Table, ...] = (
         ),
         task="kind = 'task' AND doc_id = ?1",
     ),
+    Table("reindexing", plain=("thread_id", "operation_id"), thread="thread_id = ?1"),
     Table(
         "carry_over",
         texts=("text",),

@@ -15,7 +15,7 @@ from typing import Any
 from sakti.core.errors import StoreError
 from sakti.core.ids import Ids
 from sakti.core.types import Json, Thread
-from sakti.store import carry_over, memory, threads
+from sakti.store import carry_over, memory, reindexing, threads
 from sakti.store.connection import Database
 from sakti.store.memory import Group
 from sakti.store.models import GroupRow
@@ -55,6 +55,7 @@ def fork(
         ),
     )
     new_ids = _copy_messages(db, thread_id, made, last, ids)
+    reindexing.note_fork(db, thread_id, made.id)
     for record_id, key in db.execute_sql(
         "SELECT id, lookup_key FROM observational_memory WHERE lookup_key IN (?, ?)",
         (f"thread:{thread_id}", f"resource:{parent.resource_id}"),

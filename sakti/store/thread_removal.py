@@ -6,21 +6,15 @@ log that a workspace shares took from it stays in that log until it is purged (`
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.types import Json, Thread
-from sakti.store import leases, maintenance, search_index, threads
+from sakti.store import leases, reindexing, threads
 from sakti.store.connection import Database
 from sakti.store.models import ThreadRow
 
 PURGED = "purged"  # of a thread's metadata: what it held is going
-# The lines of the thread's own record; one that the workspace shares is not the thread's.
-_OWN_LINES = (
-    " FROM observations o JOIN observation_groups g ON g.id = o.group_id JOIN observational_memory r"
-    " ON r.id = g.record_id WHERE r.lookup_key = 'thread:' || ?"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,31 +40,37 @@ class Contents:
         return asdict(self)
 
 
-def contents(db: Database, thread_id: str) -> Contents:
-    """Raises `StoreError` where there is no such thread, deleted or not."""
+def state_of(db: Database, thread_id: str) -> tuple[Thread, int | None]:
+    """A thread, and when it was deleted (Unix ms). Raises `StoreError` where there is none."""
     thread = threads.get(db, thread_id)
     if thread is None:
         raise StoreError(f"There is no thread {thread_id}.")
+    (deleted_at,) = db.execute_sql("SELECT deleted_at FROM threads WHERE id = ?", (thread_id,)).fetchone()
+    return thread, deleted_at
+
+
+def contents(db: Database, thread_id: str) -> Contents:
+    """Raises `StoreError` where there is no such thread, deleted or not."""
+    thread, deleted_at = state_of(db, thread_id)
     messages, tokens = db.execute_sql(
         "SELECT count(*), coalesce(sum(token_count), 0) FROM messages WHERE thread_id = ?", (thread_id,)
     ).fetchone()
-    (own,) = db.execute_sql(f"SELECT count(*){_OWN_LINES} AND g.state = 'active'", (thread_id,)).fetchone()
+    (own,) = db.execute_sql(f"SELECT count(*){reindexing.OWN_LINES} AND g.state = 'active'", (thread_id,)).fetchone()
     (shared,) = db.execute_sql(
         "SELECT count(*) FROM observations o JOIN observation_groups g ON g.id = o.group_id"
         " JOIN observational_memory r ON r.id = g.record_id"
         " WHERE g.thread_id = ? AND r.scope = 'resource' AND g.state = 'active'",
         (thread_id,),
     ).fetchone()
-    (deleted_at,) = db.execute_sql("SELECT deleted_at FROM threads WHERE id = ?", (thread_id,)).fetchone()
     return Contents(thread, messages, tokens, own, shared, deleted_at)
 
 
-def delete(db: Database, thread_id: str, now: int) -> Contents:
-    """Take a thread out of every list and search, and return what went. Raises `StoreError` where there is none,
-    `SaktiError` (thread_busy) while a turn is under way in it."""
-    found = contents(db, thread_id)
-    if found.deleted_at is not None:
-        raise StoreError(f"The thread {found.thread.title!r} is deleted already.")
+def delete(db: Database, thread_id: str, now: int) -> Thread:
+    """Take a thread out of every list and search at once; its rows in search go behind it (`upkeep.reindex`). Raises
+    `StoreError` where there is none, `SaktiError` (thread_busy) while a turn is under way in it."""
+    thread, deleted_at = state_of(db, thread_id)
+    if deleted_at is not None:
+        raise StoreError(f"The thread {thread.title!r} is deleted already.")
     leases.clear_dead(db, thread_id)
     if any(lease.kind == "turn" for lease in leases.held(db, thread_id, now)):
         raise SaktiError(
@@ -79,76 +79,21 @@ def delete(db: Database, thread_id: str, now: int) -> Contents:
             code="thread_busy",
         )
     ThreadRow.update(deleted_at=now).where(ThreadRow.id == thread_id).execute(db)
-    db.execute_sql("DELETE FROM search_docs WHERE thread_id = ? AND kind = 'message'", (thread_id,))
-    _take_lines_out(db, thread_id)
-    db.execute_sql("DELETE FROM search_docs WHERE kind = 'working_memory' AND doc_id = ?", (f"thread:{thread_id}",))
-    return found
-
-
-def _take_lines_out(db: Database, thread_id: str) -> None:
-    db.execute_sql(
-        "DELETE FROM search_docs WHERE kind IN ('observation', 'reflection') AND thread_id = ?1"
-        " AND doc_id NOT IN (SELECT o.id FROM observations o JOIN observation_groups g ON g.id = o.group_id"
-        " JOIN observational_memory r ON r.id = g.record_id WHERE g.thread_id = ?1 AND r.scope = 'resource')",
-        (thread_id,),
-    )
+    reindexing.note(db, thread_id)
+    return thread
 
 
 def restore(db: Database, thread_id: str) -> Thread:
-    """Bring a deleted thread back, as it was. Raises `StoreError` where there is none, or it is not deleted."""
-    found = contents(db, thread_id)
-    if found.deleted_at is None:
-        raise StoreError(f"The thread {found.thread.title!r} is not deleted.")
-    if found.thread.metadata.get(PURGED):
+    """Bring a deleted thread back, as it was; search finds it again as its rows come back behind it
+    (`upkeep.reindex`). Raises `StoreError` where there is none, or it is not deleted."""
+    thread, deleted_at = state_of(db, thread_id)
+    if deleted_at is None:
+        raise StoreError(f"The thread {thread.title!r} is not deleted.")
+    if thread.metadata.get(PURGED):
         raise StoreError("This thread is being removed for good: `sakti db purge` goes on with it.")
     ThreadRow.update(deleted_at=None).where(ThreadRow.id == thread_id).execute(db)
-    maintenance.index_messages(db, maintenance.unindexed(db, thread_id))
-    index_lines(db, thread_id)
-    index_page(db, found.thread)
-    return found.thread
-
-
-def index_lines(db: Database, thread_id: str) -> None:
-    """Let search know the lines of a thread's own log."""
-    rows = db.execute_sql(
-        "SELECT o.id, g.kind, o.resource_id, g.created_at, coalesce(o.edited, o.content), g.first_index, o.metadata,"
-        f" g.id{_OWN_LINES} AND g.state != 'discarded' AND o.forgotten = 0 ORDER BY g.pk, o.line",
-        (thread_id,),
-    ).fetchall()
-    group, previous = "", ""
-    for line_id, kind, resource_id, created_at, text, first, metadata, group_id in rows:
-        search_index.put(
-            db,
-            kind=kind,
-            doc_id=line_id,
-            resource_id=resource_id,
-            created_at=created_at,
-            text=text,
-            thread_id=thread_id,
-            position=first or 0,
-            prev=previous if group == group_id else "",
-            paths=[str(p) for p in json.loads(metadata).get("files", [])],
-        )
-        group, previous = group_id, text
-
-
-def index_page(db: Database, thread: Thread) -> None:
-    """Let search know a thread's own page of working memory."""
-    row = db.execute_sql(
-        "SELECT content, created_at FROM working_memory WHERE scope = 'thread' AND owner_id = ?"
-        " ORDER BY version DESC LIMIT 1",
-        (thread.id,),
-    ).fetchone()
-    if row is not None:
-        search_index.put(
-            db,
-            kind="working_memory",
-            doc_id=f"thread:{thread.id}",
-            resource_id=thread.resource_id,
-            created_at=row[1],
-            text=row[0],
-            thread_id=thread.id,
-        )
+    reindexing.note(db, thread_id)
+    return thread
 
 
 def deleted(db: Database, resource_id: str | None = None, *, before: int | None = None) -> list[Contents]:

@@ -6,12 +6,14 @@ Each piece works for `PIECE_S` and is followed by a pause as long, so that who w
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from sakti.store import index_upkeep, maintenance, search_index
+from sakti.core.errors import StoreError
+from sakti.store import index_upkeep, maintenance, reindexing, search_index
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.maintenance import Finding
@@ -19,24 +21,29 @@ from sakti.store.memory import integrity as memory_integrity
 from sakti.store.tasks import checks, graph
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 PIECE_S = 0.03
 _STEP = 10  # items between two looks at the clock
 _WINDOW = 2_000  # texts whose index is filled in one go: the newest first, within it in order, which is faster
 
 
-async def each(store: Store, items: Sequence[T], do: Callable[[Database, Sequence[T]], object]) -> None:
-    """Have `do(db, some)` done for all of `items`, some at a time."""
+async def each(
+    store: Store, items: Sequence[T], do: Callable[[Database, Sequence[T]], object], *, step: int = _STEP
+) -> None:
+    """Have `do(db, some)` done for all of `items`, `step` between two looks at the clock."""
     at = 0
     while at < len(items):
-        at = await _piece(store, partial(_from, items=items, at=at, do=do))
+        at = await _piece(store, partial(_from, items=items, at=at, do=do, step=step))
 
 
-def _from(db: Database, *, items: Sequence[T], at: int, do: Callable[[Database, Sequence[T]], object]) -> int:
+def _from(
+    db: Database, *, items: Sequence[T], at: int, do: Callable[[Database, Sequence[T]], object], step: int
+) -> int:
     end = time.perf_counter() + PIECE_S
     while True:
-        do(db, items[at : at + _STEP])
-        at += _STEP
+        do(db, items[at : at + step])
+        at += step
         if at >= len(items) or time.perf_counter() >= end:
             return at
 
@@ -62,6 +69,34 @@ async def _piece(store: Store, work: Callable[[Database], T]) -> T:
     return done
 
 
+async def _merge(store: Store) -> None:
+    for table in search_index.TABLES:
+        await until_done(store, partial(index_upkeep.merge_some, table=table))
+
+
+async def reindex(store: Store) -> None:
+    """Take what is left of deleted threads out of search, and put back what restored ones lack. Raises `StoreError`
+    where nothing can be written; whoever comes next goes on with it then."""
+    while noted := await store.read(reindexing.notes):
+        for one in noted:
+            items = await store.read(reindexing.items, one)
+            if items:
+                await _merge(store)  # a text is taken out of each piece of an index by itself
+            # one row at a time: taking a long text out of the indexes takes long
+            await each(store, items, partial(reindexing.work_off, noted=one), step=1)
+            await store.write(reindexing.is_done, one)
+
+
+async def catch_up(store: Store) -> None:
+    """The same; what cannot be done now is left to whoever comes next."""
+    if store.read_only_reason:
+        return
+    try:
+        await reindex(store)
+    except StoreError as e:
+        log.warning("search is put in step another time: %s", e)
+
+
 async def check(store: Store) -> list[Finding]:
     """Check everything, on the reader; then mend what code alone can mend. What was mended says so."""
     found = await store.read(maintenance.check)
@@ -73,10 +108,12 @@ async def mended(store: Store, finding: Finding) -> Finding:
     return await _MENDING[finding.name](store, finding)
 
 
-async def _add_messages(store: Store, _: Finding) -> Finding:
+async def _add_messages(store: Store, finding: Finding) -> Finding:
     pks = await store.read(maintenance.unindexed)
     await each(store, pks, maintenance.index_messages)
-    return Finding("search", True, f"{len(pks)} messages were not searchable: added")
+    await reindex(store)
+    told = f"{len(pks)} messages were not searchable: added" if pks else f"{finding.detail}: done now"
+    return Finding("search", True, told)
 
 
 async def _mend_memory(store: Store, _: Finding) -> Finding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sakti.core.errors import MemoryFailure
-from sakti.store import search_index
+from sakti.store import search_index, threads
 from sakti.store.database import Database
 from sakti.store.models import WorkingMemoryRow
 
@@ -47,6 +47,8 @@ def put_working_memory(
         actor=actor,
         created_at=now,
     ).execute(db)
+    if scope == "thread" and threads.is_deleted(db, owner_id):
+        return expected_version + 1  # search learns it when the thread is restored
     search_index.put(
         db,
         kind="working_memory",

@@ -25,6 +25,7 @@ WALKS: dict[str, str] = {
     "IN ()": "none is asked for, and SQLite knows that beforehand",
     "UPDATE leases SET": _FEW,
     "DELETE FROM unsent": _FEW,
+    "FROM reindexing n": "the few threads that were deleted or restored just now",
     "SELECT key, value FROM ui_state": _FEW,
     "SELECT id FROM threads WHERE deleted_at IS NOT NULL": "by an index of those that are deleted",
 }

@@ -22,7 +22,7 @@ from sakti.core.types import (
     ToolCallPart,
     ToolResultPart,
 )
-from sakti.store import messages
+from sakti.store import messages, thread_removal
 from sakti.store.memory_log import LogLine
 from tests.fakes.session import start
 
@@ -52,6 +52,37 @@ async def test_rename_fork_delete_and_restore(store, tmp_path):
     assert (await actions.restore(made.id)).id == made.id
     assert await actions.last_deleted() is None
     assert {s.thread.id for s in await session.views.threads()} == {first, made.id}
+
+
+async def test_search_follows_beside_what_the_session_does(store, tmp_path):
+    here = await start(store, tmp_path / "w", ["one", "two"])
+    session, actions = here.session, ThreadActions(here.session)
+    await here.ask("where is the xylophone?")
+    thread = session.thread.id
+
+    async def rows():
+        return await store.read(
+            lambda db: [
+                n
+                for sql in ("SELECT count(*) FROM search_docs", "SELECT count(*) FROM reindexing n")
+                for (n,) in db.execute_sql(sql)
+            ]
+        )
+
+    await session.indexing.wait()
+    assert await rows() == [2, 0]
+    await actions.delete(thread)
+    await session.indexing.wait()
+    assert await rows() == [0, 0]
+    await actions.restore(thread)
+    await session.indexing.wait()
+    assert await rows() == [2, 0]
+    await store.write(thread_removal.delete, thread, 9)  # by a process that ends before it is done
+    assert await rows() == [2, 1]
+    await session.close()
+    there = await start(store, tmp_path / "w", [])
+    await there.session.indexing.wait()
+    assert await rows() == [0, 0]
 
 
 async def test_another_window_on_a_deleted_thread_is_told_so(store, tmp_path):

@@ -23,7 +23,6 @@ from sakti.store import (
     inspection,
     maintenance,
     messages,
-    migrate,
     opening,
     recovery,
     threads,
@@ -485,7 +484,7 @@ async def test_a_file_of_the_users_own_that_others_can_read_is_made_private(path
     assert f"chmod 700 {path.parent}" in next(f.mend for f in inspection.inspect(path) if not f.ok)
 
 
-@pytest.mark.parametrize("version", range(1, migrate.LATEST))
+@pytest.mark.parametrize("version", range(1, 6))  # later ones change no rows
 async def test_what_migrations_do_to_rows_is_done_to_an_older_one(tmp_path: Path, version: int) -> None:
     path = tmp_path / "s.db"
     as_of(path, version)

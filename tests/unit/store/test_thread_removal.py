@@ -17,6 +17,7 @@ from sakti.store import (
     search,
     thread_removal,
     threads,
+    upkeep,
     working_memory,
 )
 from tests.fakes.memory import Driver, settings
@@ -50,6 +51,16 @@ async def everything(store):
     return await store.read(read)
 
 
+async def delete(store, thread_id, now):
+    await store.write(thread_removal.delete, thread_id, now)
+    await upkeep.reindex(store)
+
+
+async def restore(store, thread_id):
+    await store.write(thread_removal.restore, thread_id)
+    await upkeep.reindex(store)
+
+
 async def found(store, text):
     return (await store.read(search.search, text, search.Scope("workspace"))).total
 
@@ -58,7 +69,8 @@ async def test_deleted_is_out_of_sight_and_comes_back_as_it_was(driver):
     store = driver.store
     before = await everything(store)
     assert await found(store, "xylophone") and await found(store, "scheduler") and await found(store, "zither")
-    gone = await store.write(thread_removal.delete, "t1", driver.clock.now())
+    gone = await store.read(thread_removal.contents, "t1")
+    await delete(store, "t1", driver.clock.now())
     assert (gone.messages, gone.lines > 0) == (16, True)
     assert "16 messages" in gone.in_words()
     assert await store.read(threads.recent, "workspace") == []
@@ -71,7 +83,7 @@ async def test_deleted_is_out_of_sight_and_comes_back_as_it_was(driver):
     assert all(f.ok for f in findings)
     assert await found(store, "xylophone") == 0, "the check does not bring it back"
     assert [c.thread.id for c in await store.read(thread_removal.deleted, "workspace")] == ["t1"]
-    await store.write(thread_removal.restore, "t1")
+    await restore(store, "t1")
     assert await everything(store) == before
 
 
@@ -94,12 +106,12 @@ async def test_refusals(driver):
 
 async def test_what_is_written_to_a_deleted_thread_is_kept_and_not_found(driver):
     store = driver.store
-    await store.write(thread_removal.delete, "t1", driver.clock.now())
+    await delete(store, "t1", driver.clock.now())
     for n in range(4):
         await driver.turn(f"late accordion {n}", [{"text": f"late {n} {LONG}"}])
         await driver.engine.wait_idle()
     assert await found(store, "accordion") == 0
-    await store.write(thread_removal.restore, "t1")
+    await restore(store, "t1")
     assert await found(store, "accordion") >= 4
 
 
@@ -108,7 +120,7 @@ async def test_purged_is_gone_and_nothing_else(driver):
     await driver.open("t2")
     driver.said = []
     await driver.turn("the bassoon", [{"text": "in the cellar"}])
-    await store.write(thread_removal.delete, "t1", driver.clock.now())
+    await delete(store, "t1", driver.clock.now())
     await purging.purge_thread(store, "t1")
     left = await everything(store)
     assert not [n for n, rows in left.items() for row in rows if "'t1'" in row or "xylophone" in row]
@@ -124,7 +136,8 @@ async def test_a_log_that_the_workspace_shares_keeps_its_lines_until_the_purge(t
         await driver.engine.wait_idle()
     store, record = driver.store, driver.engine.record_id
     log = await store.read(memory_log.log_lines, record)
-    gone = await store.write(thread_removal.delete, "t1", driver.clock.now())
+    gone = await store.read(thread_removal.contents, "t1")
+    await delete(store, "t1", driver.clock.now())
     assert (gone.lines, gone.shared_lines) == (0, len(log))
     assert await store.read(memory_log.log_lines, record) == log
     hits = (await store.read(search.search, "scheduler", search.Scope("workspace"))).hits

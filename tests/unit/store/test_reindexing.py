@@ -94,7 +94,7 @@ ALL = "xylophone", "scheduler", "zither"
 
 async def test_others_write_between_any_two_rows(driver: Driver, tmp_path) -> None:
     store = driver.store
-    other = await Store.open(tmp_path / "x.db", wait=0)
+    other = await Store.open(tmp_path / "x.db", wait=30)  # the upkeep of either may be at work for a moment
     before = await store.read(docs)
 
     async def write() -> None:

@@ -57,8 +57,8 @@ class Purged:
 
 async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = False) -> Purged:
     """What was deleted by then (Unix ms) and what goes with it; `do`: it is removed for good. Without anything deleted
-    nothing else goes either, but for what a purge left that did not come to its end. Raises `StoreError` (read_only) where it
-    is to be done and nothing can be written."""
+    nothing else goes either, but for what a purge left that did not come to its end. Raises `StoreError`
+    (read_only) where it is to be done and nothing can be written."""
     if do and store.read_only_reason:  # also where nothing goes: the file could not be looked at and written anew
         raise StoreError(store.read_only_reason, code="read_only")
     found = Purged(store.path)

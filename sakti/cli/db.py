@@ -35,7 +35,9 @@ def check(json_: Json = False) -> None:
         common.say_json({"ok": all(f.ok for f in findings), "findings": [asdict(f) for f in findings]})
     else:
         for f in findings:
-            common.say(f"{'✓' if f.ok else '✗'} {f.name}: {f.detail}" + ("" if f.ok else f"\n  {f.mend}"))
+            common.say(
+                f"{'✓' if f.ok else '✗'} {f.name}: {f.detail}" + (f"\n  {f.mend}" if f.mend and not f.ok else "")
+            )
     raise SystemExit(common.OK if all(f.ok for f in findings) else common.FAILED)
 
 

@@ -40,7 +40,7 @@ class Purged:
 
     def in_words(self) -> list[str]:
         return [
-            *(c.in_words() for c in self.threads),
+            *(c.purged_in_words() for c in self.threads),
             *(f"task {t.handle} {t.title!r}" for t in self.tasks),
             *(f"copy {p}" for p in self.copies),
             *(f"file {p}" for p in self.files),

@@ -12,6 +12,8 @@ from pathlib import Path
 from sakti import __version__
 from sakti.agent.tools.child import ripgrep
 from sakti.core import resources
+from sakti.core.config import Config
+from sakti.core.errors import NoModelError
 from sakti.core.programs import find_program
 from sakti.core.tokens import O200K_SHA256
 from sakti.store import inspection, sqlite_info
@@ -31,7 +33,7 @@ class Line:
         )
 
 
-async def examine(database: Path, env: Mapping[str, str], workspace: Path) -> list[Line]:
+async def examine(database: Path, env: Mapping[str, str], workspace: Path, config: Config) -> list[Line]:
     """Every check, in the order in which a person would ask. The file `database` need not be sound, or there."""
     path = env.get("PATH")
     lines = [Line("sakti", True, f"{__version__}, Python {platform.python_version()}, {platform.system()}")]
@@ -39,7 +41,7 @@ async def examine(database: Path, env: Mapping[str, str], workspace: Path) -> li
     found = await asyncio.to_thread(inspection.inspect, database, deep=False)
     lines += [Line(f"database {f.name}", f.ok, f.detail + ":" * bool(f.mend and not f.ok), f.mend) for f in found]
     lines.append(await asyncio.to_thread(_tokenizer))
-    lines += await _models(env)
+    lines += await _models(env, config)
     lines.append(
         Line(
             "ripgrep",
@@ -75,20 +77,21 @@ def _tokenizer() -> Line:
     return Line("tokenizer", good, "o200k_base, offline", "The rank file is damaged: install sakti again.")
 
 
-async def _models(env: Mapping[str, str]) -> list[Line]:
+async def _models(env: Mapping[str, str], config: Config) -> list[Line]:
+    return [await _model(env, config), Line("keyring", True, await asyncio.to_thread(_keyring))]
+
+
+async def _model(env: Mapping[str, str], config: Config) -> Line:
+    """The model that a chat would begin with, chosen as it chooses."""
     from sakti.providers import registry
 
-    choice = await registry.select(flag=None, config_model=None, env=env)
-    out = [
-        Line(
-            "model",
-            choice is not None,
-            f"{choice.model} ({choice.reason})" if choice else "none:",
-            "set a key, start a local server, or run `sakti local install`.",
-        )
-    ]
-    out.append(Line("keyring", True, await asyncio.to_thread(_keyring)))
-    return out
+    try:
+        choice = await registry.select(flag=None, config_model=config.model, env=env, settings=config.providers)
+    except NoModelError as e:  # the config names one of no provider
+        return Line("model", False, e.message)
+    if choice is None:
+        return Line("model", False, "none:", "set a key, start a local server, or run `sakti local install`.")
+    return Line("model", True, f"{choice.model} ({choice.reason})")
 
 
 def _keyring() -> str:

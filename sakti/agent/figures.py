@@ -62,11 +62,12 @@ def compacted(done: CompactionFinished) -> list[tuple[str, str]]:
     if not done.messages:
         return []
     saved = done.tokens_before - done.tokens_after
+    said = "as it was said" if done.kept == 1 else "as they were said"
     freed = f"{count_k(saved)} freed" if saved > 0 else "none freed: the log is as long as what it stands for"
     doubtful = f"{_lines(done.doubtful, 'new line')} with claims that no message has: ? as the log's filter"
     found = [
         ("went", f"{_messages(done.messages)}, {count_k(done.gone_tokens)} tokens; each is kept, /search finds it"),
-        ("kept", f"{_messages(done.kept)} as they were said, {count_k(done.kept_tokens)} tokens" if done.kept else ""),
+        ("kept", f"{_messages(done.kept)} {said}, {count_k(done.kept_tokens)} tokens" if done.kept else ""),
         ("log", _lines(done.lines, "new line")),
         ("pinned", f"{_lines(done.pinned)}, always kept" if done.pinned else ""),
         ("doubtful", doubtful if done.doubtful else ""),
@@ -80,7 +81,8 @@ def compacted(done: CompactionFinished) -> list[tuple[str, str]]:
 def taken_back(done: CompactionFinished) -> str:
     """What undoing a compaction did, in a sentence."""
     return (
-        f"{_messages(done.messages)} are in the window again, which is as it was: {count_k(done.tokens_after)} tokens."
+        f"{_messages(done.messages)} {'is' if done.messages == 1 else 'are'} in the window again, which is as it was:"
+        f" {count_k(done.tokens_after)} tokens."
     )
 
 

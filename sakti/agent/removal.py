@@ -40,7 +40,7 @@ class Purged:
 
     def in_words(self) -> list[str]:
         return [
-            *(c.in_words() for c in self.threads),
+            *(c.purged_in_words() for c in self.threads),
             *(f"task {t.handle} {t.title!r}" for t in self.tasks),
             *(f"copy {p}" for p in self.copies),
             *(f"file {p}" for p in self.files),
@@ -57,7 +57,10 @@ class Purged:
 
 async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = False) -> Purged:
     """What was deleted by then (Unix ms) and what goes with it; `do`: it is removed for good. Without anything deleted
-    nothing else goes either, but for what a purge left that did not come to its end."""
+    nothing else goes either, but for what a purge left that did not come to its end. Raises `StoreError`
+    (read_only) where it is to be done and nothing can be written."""
+    if do and store.read_only_reason:  # also where nothing goes: the file could not be looked at and written anew
+        raise StoreError(store.read_only_reason, code="read_only")
     found = Purged(store.path)
     found.threads = await store.read(thread_removal.deleted, before=before)
     found.tasks = leaving_all(await store.read(purging.deleted_tasks, before=before))

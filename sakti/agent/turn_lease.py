@@ -15,10 +15,12 @@ DELETED = "thread_deleted"
 
 
 class TurnLease:
-    """The right to write turns into a thread. `owner` names this session; a holder that is gone is no holder."""
+    """The right to write turns into a thread. `owner` names this session; a holder that is gone is no holder.
+    `interactive` tells whether there is a prompt for the commands that a refusal names."""
 
-    def __init__(self, store: Store, owner: str, thread_id: str) -> None:
+    def __init__(self, store: Store, owner: str, thread_id: str, *, interactive: bool = True) -> None:
         self._store, self._owner, self._thread_id = store, owner, thread_id
+        self._interactive = interactive
         self._operation = store.ids.new()
         self._heartbeat: asyncio.Task[None] | None = None
 
@@ -28,8 +30,10 @@ class TurnLease:
 
         def acquire(db: Database) -> bool:
             if threads.is_deleted(db, self._thread_id):
+                back = "ctrl+t and ctrl+y bring it back, /new starts another."
                 raise SaktiError(
-                    "This thread was deleted in another window: ctrl+t and ctrl+y bring it back, /new starts another.",
+                    "This thread was deleted in another window: "
+                    + (back if self._interactive else "`sakti threads restore` brings it back."),
                     title="Thread deleted",
                     code=DELETED,
                 )
@@ -46,7 +50,8 @@ class TurnLease:
 
         if not await self._store.write(acquire):
             raise SaktiError(
-                "This thread is at work in another window; wait for it, or start a new one with /new.",
+                "This thread is at work in another window; wait for it, or start a new one "
+                + ("with /new." if self._interactive else "without --continue and --resume."),
                 title="Thread in use",
                 code=BUSY,
                 retryable=True,

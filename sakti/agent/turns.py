@@ -131,7 +131,12 @@ class Turns:
         from sakti.agent import turn_lease
 
         assert self.session.thread is not None
-        lease = turn_lease.TurnLease(self.session.store, self.session.owner, self.session.thread.id)
+        lease = turn_lease.TurnLease(
+            self.session.store,
+            self.session.owner,
+            self.session.thread.id,
+            interactive=self.session.options.interactive,
+        )
         error: SaktiError | None = None
         try:
             await lease.take()

@@ -297,4 +297,5 @@ class Views:
         from sakti.agent import doctor
 
         session = self._session
-        return [line.text for line in await doctor.examine(session.store.path, session.env, session.workspace)]
+        lines = await doctor.examine(session.store.path, session.env, session.workspace, session.config)
+        return [line.text for line in lines]

@@ -36,6 +36,11 @@ def say(text: str) -> None:
     print(sanitise(text))
 
 
+def counted(count: int, one: str, many: str = "") -> str:
+    """`1 row`, `1,000 rows`; `many` where it is not `one` with an s."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
 def say_json(value: Any) -> None:
     print(json_line(value))
 

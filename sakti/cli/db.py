@@ -35,7 +35,9 @@ def check(json_: Json = False) -> None:
         common.say_json({"ok": all(f.ok for f in findings), "findings": [asdict(f) for f in findings]})
     else:
         for f in findings:
-            common.say(f"{'✓' if f.ok else '✗'} {f.name}: {f.detail}" + ("" if f.ok else f"\n  {f.mend}"))
+            common.say(
+                f"{'✓' if f.ok else '✗'} {f.name}: {f.detail}" + (f"\n  {f.mend}" if f.mend and not f.ok else "")
+            )
     raise SystemExit(common.OK if all(f.ok for f in findings) else common.FAILED)
 
 
@@ -54,7 +56,10 @@ def recover(json_: Json = False) -> None:
         return
     for table, (came, lost) in found.rows.items():
         if came or lost:
-            common.say(f"{table:<22} {came:>9,} rows" + (f", {lost:,} could not be read" if lost else ""))
+            common.say(
+                f"{table:<22} {came:>9,} {'row' if came == 1 else 'rows'}"
+                + (f", {lost:,} could not be read" if lost else "")
+            )
     for line in found.repaired:
         common.say(line)
     if not found.rows:
@@ -86,7 +91,10 @@ def rebuild_index(json_: Json = False) -> None:
     if json_:
         common.say_json(done)
     else:
-        common.say(f"{done['texts']:,} texts indexed" + (f", {done['added']:,} were missing" if done["added"] else ""))
+        common.say(
+            f"{common.counted(done['texts'], 'text')} indexed"
+            + (f", {done['added']:,} {'was' if done['added'] == 1 else 'were'} missing" if done["added"] else "")
+        )
 
 
 @app.command()

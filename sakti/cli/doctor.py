@@ -20,16 +20,19 @@ def show(
 
     from sakti.agent import doctor
     from sakti.core import resources
+    from sakti.core.config import Config
     from sakti.core.errors import ConfigError
 
     problem: list[doctor.Line] = []
+    config = Config()
     try:
+        config = common.settings().config
         path = common.database_path()
     except ConfigError as e:
         path = Path(os.environ.get("SAKTI_DB") or resources.data_home() / "sakti.db").expanduser()
         problem = [doctor.Line("config", False, e.message)]
     with common.plain_errors():
-        lines = [*problem, *asyncio.run(doctor.examine(path, os.environ, common.workspace()))]
+        lines = [*problem, *asyncio.run(doctor.examine(path, os.environ, common.workspace(), config))]
     ok = all(line.ok for line in lines)
     if json_:
         common.say_json({"ok": ok, "findings": [asdict(line) for line in lines]})

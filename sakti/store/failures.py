@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import apsw
@@ -16,6 +17,8 @@ _CODES: tuple[tuple[tuple[type[Exception], ...], str, bool], ...] = (
     ((apsw.ReadOnlyError, apsw.PermissionsError), "read_only", False),
     ((apsw.CantOpenError, apsw.IOError, apsw.NoMemError, apsw.InterruptError), "io", True),
 )
+ROOM = 64 << 10  # bytes that SQLite needs on a disk for its shared memory and a few pages; with less it is full
+_OF_THE_DISK = (apsw.CantOpenError, apsw.IOError)
 RECOVER = "`sakti db recover` copies what can still be read into a new file."
 
 
@@ -33,10 +36,24 @@ def code_of(error: BaseException) -> str | None:
     return next((code for kinds, code, _ in _CODES if isinstance(found, kinds)), None)
 
 
+def code_at(error: BaseException, path: Path) -> str | None:
+    """`code_of(error)` at the database `path`. Where the disk has no room SQLite tells only that a file could not be
+    made, enlarged or mapped: that is full, too."""
+    code = code_of(error)
+    return "full" if code == "io" and isinstance(cause(error), _OF_THE_DISK) and _no_room(path) else code
+
+
+def _no_room(path: Path) -> bool:
+    try:
+        return shutil.disk_usage(path.parent).free < ROOM
+    except OSError:
+        return False
+
+
 def explained(error: BaseException, path: Path, *, saving: bool, waited: float = 0.0) -> StoreError:
     """SQLite's `error` as a `StoreError` whose code says why. `saving`: something was to be written; what becomes of
     it is for the caller to say, who knows where it stands."""
-    code = code_of(error) or "store"
+    code = code_at(error, path) or "store"
     sentence = {
         "busy": f"Another window has been writing to the database for {waited:.0f} s.",
         "full": f"The disk is full: there is no room left for {path}.",

@@ -43,7 +43,11 @@ def _absent(path: Path) -> Finding:
 
 
 def _file(error: StoreError) -> Finding:
-    return Finding("file", False, error.message.removesuffix(f" {failures.RECOVER}"), failures.RECOVER)
+    """What is wrong with the file as a whole; only what is damaged can be recovered."""
+    if error.code == "damaged":
+        return Finding("file", False, error.message.removesuffix(f" {failures.RECOVER}").rstrip("."), failures.RECOVER)
+    detail, _, rest = error.message.partition(f": {opening.ANOTHER}")
+    return Finding("file", False, detail, f"{opening.ANOTHER[0].upper()}{opening.ANOTHER[1:]}." if rest else "")
 
 
 def _place(path: Path) -> list[Finding]:

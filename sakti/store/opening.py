@@ -120,7 +120,7 @@ def create(path: Path, clock: Clock, *, wal: bool) -> None:
     except OSError as e:
         raise NotWritable(f"{path} cannot be made ({e.strerror}): {ANOTHER}.") from e
     except apsw.Error as e:
-        if failures.code_of(e) == "full":
+        if failures.code_at(e, path) == "full":
             raise failures.explained(e, path, saving=False) from e
         raise NotWritable(f"{path} cannot be made ({e}): {ANOTHER}.") from e
     finally:

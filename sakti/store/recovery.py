@@ -24,6 +24,7 @@ PIECE = 2_000  # rows that are copied at once where all is well
 MARGIN = 2_000  # row numbers that are tried behind the last one that is known, where the end of a table is lost
 HEADER = 100  # bytes at the beginning of a database
 _SKIPPED = ("schema_migrations", "search_words", "search_trigrams", "task_words", "task_counts")  # made anew
+_TELLING = "observational_memory"  # a table by which a file is known for one of this program
 _OWNERS = (
     "SELECT id FROM main.tasks UNION SELECT id FROM main.observational_memory"
     " UNION SELECT resource_id FROM main.threads"
@@ -79,6 +80,7 @@ def _alone(path: Path) -> None:
     """Raises `StoreError` where another process has it open, or where nothing can be written."""
     if not path.exists():
         raise StoreError(f"{path} is not there: there is nothing to recover.", code="missing")
+    _not_of_another(path)
     if not files.writable(path):
         raise StoreError(
             f"{path} or its folder may not be written: copy it to where you may write, and name it with SAKTI_DB.",
@@ -86,6 +88,20 @@ def _alone(path: Path) -> None:
         )
     if not opening.is_alone(path):
         raise StoreError(f"{path} is open in another window: close it first.", code="busy")
+
+
+def _not_of_another(path: Path) -> None:
+    """Raises `StoreError` for the database of another program. Damage may have taken what tells whose a file is, so one
+    with a table that only this program has is never taken for another's."""
+    with contextlib.suppress(apsw.Error, OSError, UnicodeDecodeError):  # what cannot be read is damaged
+        way = opening.to_read(path)  # not a byte of another's file changes
+        try:
+            with contextlib.closing(way.connect()) as connection:
+                tables = {str(n) for (n,) in connection.execute("SELECT name FROM sqlite_schema").fetchall()}
+                if _TELLING not in tables:
+                    opening.whose(connection, path)
+        finally:
+            way.remove()
 
 
 # --- reading what is damaged --------------------------------------------------------------------------------

@@ -30,11 +30,19 @@ class Contents:
     deleted_at: int | None = None
 
     def in_words(self) -> str:
-        """`'fix login': 12 messages (3,400 tokens) and 5 observations`."""
+        """`'fix login': 12 messages (3,400 tokens) and 5 observations`, as they go out of sight."""
+        lines = "1 line stays" if self.shared_lines == 1 else f"{self.shared_lines} lines stay"
+        shared = f"; {lines} in the log that the workspace shares until the thread is purged"
+        return self._own() + (shared if self.shared_lines else "")
+
+    def purged_in_words(self) -> str:
+        """The same for good: with what goes from the workspace's log."""
+        lines = f"{self.shared_lines} line{'s' * (self.shared_lines != 1)}"
+        return self._own() + (f"; {lines} of the log that the workspace shares" if self.shared_lines else "")
+
+    def _own(self) -> str:
         text = f"{self.thread.title or 'untitled'!r}: {self.messages} message{'s' * (self.messages != 1)}"
-        text += f" ({self.tokens:,} tokens) and {self.lines} observation{'s' * (self.lines != 1)}"
-        shared = f"; {self.shared_lines} lines stay in the log that the workspace shares until it is purged"
-        return text + (shared if self.shared_lines else "")
+        return f"{text} ({self.tokens:,} tokens) and {self.lines} observation{'s' * (self.lines != 1)}"
 
     def as_json(self) -> Json:
         return asdict(self)

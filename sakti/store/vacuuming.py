@@ -13,12 +13,16 @@ from sakti.store.connection import plain
 
 
 def is_clean(path: Path) -> bool:
-    """Whether the free space of a database never held what was removed."""
-    connection = opening.Way(str(path)).connect()
+    """Whether the free space of a database never held what was removed. Raises `StoreError` where it cannot be
+    opened."""
     try:
-        return connection.execute("PRAGMA user_version").get == opening.CLEAN
-    finally:
-        connection.close()
+        connection = opening.Way(str(path)).connect()
+        try:
+            return connection.execute("PRAGMA user_version").get == opening.CLEAN
+        finally:
+            connection.close()
+    except apsw.Error as e:
+        raise failures.explained(e, path, saving=False) from e
 
 
 def vacuum(path: Path) -> tuple[int, int]:

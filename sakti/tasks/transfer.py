@@ -89,6 +89,10 @@ def export(db: Database, resource_id: str) -> list[Json]:
 
 def parse(lines: Iterable[Json | str]) -> Iterator[Json]:
     """Yield the objects of a JSON Lines text. Raises `TaskError` with the number of a line that is none."""
+    return (line for _, line in _numbered(lines))
+
+
+def _numbered(lines: Iterable[Json | str]) -> Iterator[tuple[int, Json]]:
     for number, line in enumerate(lines, 1):
         if isinstance(line, str) and not line.strip():
             continue
@@ -98,7 +102,7 @@ def parse(lines: Iterable[Json | str]) -> Iterator[Json]:
             raise TaskError(f"Line {number} is not JSON: {e}.", code="invalid") from e
         if not isinstance(value, dict) or not cast("Json", value).get("id"):
             raise TaskError(f"Line {number} is not a task with an id.", code="invalid")
-        yield cast("Json", value)
+        yield number, cast("Json", value)
 
 
 def split_lines(text: str) -> list[str]:
@@ -109,36 +113,50 @@ def split_lines(text: str) -> list[str]:
 def bring_in(db: Database, actor: Actor, lines: Iterable[Json | str]) -> Imported:
     """Add what is not there yet, from the lines of an export or their objects: all of it or, where a value is refused,
     nothing. An edge that would be a deadlock is left out and told."""
-    made: list[tuple[Task, Json]] = []
-    known = 0
-    for line in parse(lines):
-        check_text("the task", line)
-        if questions.exists(db, str(line["id"])):
-            known += 1
-            continue
-        task = _task(db, actor, line)
-        rows.insert(db, task)
-        made.append((task, line))
-    wanted = [(task, _edges(db, actor, task, line)) for task, line in made]
-    connected, left_out = _connect(db, actor, [edge for _, edges in wanted for edge in edges])
-    for task, line in made:
+    try:
+        made, known = _add(db, actor, lines)
+        wanted = [edge for task, line, number in made for edge in _edges(db, actor, task, line, number)]
+    except TaskError as e:
+        raise TaskError(f"{e.message} Nothing was imported.", code=e.code) from e
+    connected, left_out = _connect(db, actor, wanted)
+    for task, line, _ in made:
         for message in line.get("messages") or ():
             if message_store.get(db, str(message)) is not None:
                 links.add(db, task.id, str(message), "reference", actor.now)
     store_graph.refresh_all(db, actor.resource_id)
     batch = uuid.uuid4().hex
-    for task, _ in made:
+    for task, _, _ in made:
         events.add(db, task, "import", actor.name, actor.now, batch=batch)
     return Imported(len(made), connected, known, left_out)
 
 
-def _edges(db: Database, actor: Actor, task: Task, line: Json) -> list[Edge]:
+def _add(db: Database, actor: Actor, lines: Iterable[Json | str]) -> tuple[list[tuple[Task, Json, int]], int]:
+    """Add the tasks that are not there yet; return them with their lines and the lines' numbers, and how many were
+    known. Raises `TaskError` with the number of a line that is refused."""
+    made: list[tuple[Task, Json, int]] = []
+    known = 0
+    for number, line in _numbered(lines):
+        try:
+            check_text("the task", line)
+            if questions.exists(db, str(line["id"])):
+                known += 1
+                continue
+            task = _task(db, actor, line)
+        except TaskError as e:
+            raise TaskError(f"Line {number}: {e.message}", code=e.code) from e
+        rows.insert(db, task)
+        made.append((task, line, number))
+    return made, known
+
+
+def _edges(db: Database, actor: Actor, task: Task, line: Json, number: int) -> list[Edge]:
     """Return the edges of a line. Raises `TaskError` for one that is none."""
     out: list[Edge] = []
     for edge in line.get("dependencies") or ():
         kind, on = str(edge.get("type", g.BLOCKS)), str(edge.get("on", ""))
         if kind not in g.EDGE_TYPES or not questions.is_in(db, actor.resource_id, on):
-            raise TaskError(f"{task.title[:60]!r} has an edge {kind!r} to {on!r}, which is none.", code="invalid")
+            what = f"{task.title[:60]!r} has an edge {kind!r} to {on!r}, which is none."
+            raise TaskError(f"Line {number}: {what}", code="invalid")
         out.append((task.id, on, kind))
     return out
 

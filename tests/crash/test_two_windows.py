@@ -11,7 +11,7 @@ from sakti.core.errors import SaktiError
 from sakti.core.events import ApprovalRequested, MessageSaved, Notice, TurnFinished
 from sakti.core.types import Message
 from sakti.providers.scripted import Answer, Call, Played
-from sakti.store import leases, messages
+from sakti.store import leases, messages, thread_removal
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from tests.fakes.session import Recorded, start
@@ -64,6 +64,20 @@ async def test_the_other_windows_open_calls_are_left_alone(store: Store, tmp_pat
     await first.session.wait()
     assert first.of(TurnFinished)[-1].status == "answered"
     assert [m.role for m in await stored(first)] == ["user", "assistant", "tool", "assistant"]
+
+
+async def test_without_a_prompt_no_command_of_the_prompt_is_named(store: Store, tmp_path: Path) -> None:
+    first = await at_work(store, tmp_path / "w")
+    second = await start(store, tmp_path / "w", ["Hello."], continue_last=True, interactive=False)
+    with pytest.raises(SaktiError, match="start a new one without --continue and --resume") as refused:
+        await second.session.submit("and this?")
+    assert "/new" not in refused.value.message
+    assert second.session.thread is not None
+    first.session.resolve(first.session.approvals[0].id, True)
+    await first.session.wait()
+    await store.write(thread_removal.delete, second.session.thread.id, store.clock.now())
+    with pytest.raises(SaktiError, match="`sakti threads restore` brings it back"):
+        await second.session.submit("and this?")
 
 
 async def test_what_the_other_window_wrote_is_known_to_the_next_turn(store: Store, tmp_path: Path) -> None:

@@ -46,7 +46,9 @@ def import_(path: Path, as_: str | None, json_: bool) -> None:
     else:
         for edge in done.left_out:
             common.say(f"left out: {edge.task} {edge.type} {edge.on}: {edge.reason}")
-        common.say(f"{done.tasks} tasks and {done.dependencies} dependencies; {done.known} were there already")
+        tasks, edges = common.counted(done.tasks, "task"), _dependencies(done.dependencies)
+        were = "was" if done.known == 1 else "were"
+        common.say(f"{tasks} and {edges}; {done.known:,} {were} there already")
 
 
 def import_beads(path: Path, *, dry_run: bool, as_: str | None, json_: bool) -> None:
@@ -76,5 +78,10 @@ def import_beads(path: Path, *, dry_run: bool, as_: str | None, json_: bool) -> 
     begin = "Would be: " if dry_run else ""
     common.say(
         f"{begin}{report.imported} imported, {report.updated} updated, {report.unchanged} unchanged,"
-        f" {len(report.skipped)} skipped; {report.dependencies} dependencies, {len(report.cycles)} cycles refused"
+        f" {len(report.skipped)} skipped; {_dependencies(report.dependencies)},"
+        f" {common.counted(len(report.cycles), 'cycle')} refused"
     )
+
+
+def _dependencies(count: int) -> str:
+    return common.counted(count, "dependency", "dependencies")

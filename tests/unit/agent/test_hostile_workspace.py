@@ -14,6 +14,7 @@ from sakti.agent.tools import shell
 from sakti.agent.tools.base import ToolRun, Workbench
 from sakti.agent.tools.find import grep
 from sakti.agent.workspace import GitState, git, git_state
+from sakti.core.config import Config
 from sakti.core.errors import ToolError
 from sakti.core.programs import find_program, safe_environment, search_path
 from sakti.providers.local.install import pip_download
@@ -196,7 +197,7 @@ async def test_tools_and_doctor_start_no_program_of_the_workspace(
     bench.env = {"PATH": f"{root}:."}
     with pytest.raises(ToolError, match="bash was not found"):
         await shell.bash(run, {"command": "true"})
-    lines = await doctor.examine(store.path, {"PATH": hostile_path}, root)
+    lines = await doctor.examine(store.path, {"PATH": hostile_path}, root, Config())
     assert not [line for line in lines if str(root) in line.detail and line.name in ("ripgrep", "bash")]
     assert trap.sprung == []
 

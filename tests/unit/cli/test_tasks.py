@@ -67,7 +67,9 @@ def test_wrong_usage_is_two_and_a_refusal_one(run: Any) -> None:
     run("update", "t", code=2)
     run("undo", code=1)
     run("import", "nowhere.jsonl", code=2)
-    run("import", "-", code=1, stdin="not json\n")
+    refused = run("import", "-", code=1, stdin='{"id": "a", "title": "a"}\n{"id": "b", "title": "b\\u0000"}\n')
+    assert "Line 2: the task.title has a NUL character" in refused and "Nothing was imported." in refused
+    assert run("list", "--json")["total"] == 0
     run("link", "nothing", "nothing", code=1)
 
 
@@ -142,7 +144,8 @@ def test_tasks_of_beads_come_in_by_their_own_command(
     dry = bring(str(tmp_path), "--dry-run", "--json")
     assert (dry["success"], dry["dryRun"], dry["imported"], dry["skipped"][0]["id"]) == (True, True, 2, "bd-3")
     assert run("list", "--json")["total"] == 0
-    assert "2 imported, 0 updated" in bring(str(folder))
+    told = bring(str(folder))
+    assert "2 imported, 0 updated" in told and "1 skipped; 1 dependency, 0 cycles refused" in told
     assert [t["handle"] for t in run("ready", "--json")["tasks"]] == ["bd-1"]
     assert "0 imported, 0 updated, 2 unchanged" in bring(str(folder / "issues.jsonl"))
     (folder / "issues.jsonl").write_text("{")
@@ -222,7 +225,8 @@ def test_a_ring_is_refused_told_and_left_out_of_an_import(run: Any, tmp_path: Pa
     run("undo")
     assert run("list", "--json")["total"] == 3
     file.write_text(file.read_text().replace('"a"', '"c"').replace('"b"', '"d"'))
-    assert "left out: " in run("import", str(file))
+    told = run("import", str(file))
+    assert "left out: " in told and "2 tasks and 1 dependency; 0 were there already" in told
 
 
 def test_metadata_and_assignee_are_set_and_shown(run: Any) -> None:

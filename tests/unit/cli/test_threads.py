@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import re
+import sqlite3
 from typing import Any
 
 import pytest
 
 from sakti.cli import run_cli
 from sakti.core.types import Message, TextPart, Thread
-from sakti.store import messages, threads
+from sakti.store import files, messages, threads
 from sakti.store.database import Store
 
 
@@ -72,6 +75,23 @@ def test_a_thread_from_its_fork_to_its_end(run):
     assert "removed" in run("db", "purge", "--yes")
     assert listed(run, "--deleted") == []
     assert run("db", "check", "--json")["ok"]
+
+
+def test_what_was_recovered_is_counted(run, tmp_path):
+    with contextlib.closing(sqlite3.connect(tmp_path / "x.db")) as db, db:
+        db.execute("DELETE FROM threads WHERE id = 'thread-1'")
+        db.execute("DELETE FROM messages WHERE thread_id = 'thread-1'")
+    told = run("db", "recover")
+    assert re.search(r"^messages +2 rows$", told, re.M) and re.search(r"^threads +1 row$", told, re.M), told
+
+
+def test_nothing_is_purged_where_nothing_may_be_written(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "writable", lambda _: False)
+    before = (tmp_path / "x.db").read_bytes()
+    assert "Nothing is deleted" in run("db", "purge")
+    said = run("db", "purge", "--yes", code=1)
+    assert "x.db may not be written" in said and "Traceback" not in said
+    assert (tmp_path / "x.db").read_bytes() == before
 
 
 def test_export(run, tmp_path):

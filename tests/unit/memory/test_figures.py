@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sakti.agent.figures import guarded, rows, sizes
+import pytest
+
+from sakti.agent.figures import compacted, guarded, rows, sizes, taken_back
+from sakti.core.events import CompactionFinished
 from sakti.memory.protocol import ObserveInput, ObserveResult
 from sakti.store import memory, memory_figures, memory_log
 from sakti.store.memory_figures import Figures, figures
@@ -17,6 +20,19 @@ class Inventing(ScriptedObserver):
     async def observe(self, request: ObserveInput) -> ObserveResult:
         result = await super().observe(request)
         return ObserveResult(f"{result.text}\n* 🔴 (10:00) see src/invented.py and 12 ms", model="honest")
+
+
+@pytest.mark.parametrize(
+    ("count", "kept", "back"),
+    [
+        (1, "1 message as it was said, ", "1 message is in the window again"),
+        (2, "2 messages as they were said, ", "2 messages are in the window again"),
+    ],
+)
+def test_one_message_is_told_of_as_one(count: int, kept: str, back: str) -> None:
+    done = CompactionFinished("r", count, 900, 400, 3, kept=count, kept_tokens=80)
+    assert dict(compacted(done))["kept"].startswith(kept)
+    assert taken_back(done).startswith(back)
 
 
 async def test_the_figures_are_those_of_the_rows(tmp_path: Path) -> None:

@@ -250,7 +250,8 @@ async def test_an_empty_file_is_never_taken_for_a_new_database(tmp_path: Path) -
     with pytest.raises(StoreError, match="it is empty") as caught:
         await Store.open(path)
     assert caught.value.code == "damaged"
-    assert [f.ok for f in inspection.inspect(path) if f.name == "file"] == [False]
+    (found,) = [f for f in inspection.inspect(path) if f.name == "file"]
+    assert not found.ok and found.detail.endswith("it is empty") and found.mend == failures.RECOVER
     done = recovery.recover(path, SystemClock())
     assert done.rows == {} and done.kept.exists()
     await (await Store.open(path)).close()
@@ -280,8 +281,20 @@ async def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
         await Store.open(path)
     with pytest.raises(StoreError, match="no file"):
         await Store.open(tmp_path)
-    assert path.read_bytes() == before
-    assert "another program" in next(f.detail for f in inspection.inspect(path) if not f.ok)
+    (found,) = [f for f in inspection.inspect(path) if f.name == "file"]
+    assert found.detail.endswith("another program") and found.mend == "Name another file with SAKTI_DB."
+    with pytest.raises(StoreError, match="another program") as caught:
+        recovery.recover(path, SystemClock())
+    assert caught.value.code == "not_ours"
+    assert path.read_bytes() == before and [p.name for p in tmp_path.glob("other.db*")] == ["other.db"]
+
+
+@pytest.mark.parametrize("gone", ["PRAGMA application_id = 7", "DELETE FROM schema_migrations"])
+async def test_a_file_whose_marks_are_lost_is_recovered_all_the_same(path: Path, gone: str) -> None:
+    connection = apsw.Connection(str(path))
+    connection.execute(gone)
+    connection.close()
+    assert recovery.recover(path, SystemClock()).rows["messages"] == (36, 0)
 
 
 async def test_nothing_is_recovered_under_an_open_window(path: Path) -> None:

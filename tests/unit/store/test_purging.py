@@ -280,6 +280,11 @@ async def test_the_free_space_of_an_older_file_is_written_anew(tmp_path: Path) -
 # --- what a thread begins with ------------------------------------------------------------------------------
 
 
+def test_a_file_that_cannot_be_opened_is_said_and_no_traceback(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="unable to open"):
+        vacuuming.is_clean(tmp_path / "none.db")
+
+
 async def test_what_is_carried_over_stays_as_it_was_but_for_what_is_removed(driver: Driver) -> None:
     store = driver.store
     (line,) = await store.read(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from sakti.agent import removal
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.types import Thread
 from sakti.store import (
@@ -139,6 +141,11 @@ async def test_a_log_that_the_workspace_shares_keeps_its_lines_until_the_purge(t
     gone = await store.read(thread_removal.contents, "t1")
     await delete(store, "t1", driver.clock.now())
     assert (gone.lines, gone.shared_lines) == (0, len(log))
+    assert f"{len(log)} lines stay in the log that the workspace shares until" in gone.in_words()
+    assert gone.purged_in_words().endswith(f"; {len(log)} lines of the log that the workspace shares")
+    assert "; 1 line stays in the log" in replace(gone, shared_lines=1).in_words()
+    (told,) = (await removal.purge(store, before=1 << 60, do=False)).in_words()
+    assert told == gone.purged_in_words()
     assert await store.read(memory_log.log_lines, record) == log
     hits = (await store.read(search.search, "scheduler", search.Scope("workspace"))).hits
     assert {h.kind for h in hits} == {"observation"}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import threading
+from pathlib import Path
+from types import SimpleNamespace
 
 import apsw
 import pytest
 
 from sakti.core.errors import StoreError
-from sakti.store import user_state
+from sakti.store import failures, user_state
 from sakti.store.database import Store
 from sakti.store.waiting import Waiting
 
@@ -130,3 +133,26 @@ async def test_upkeep_never_waits(store: Store, lock: apsw.Connection) -> None:
     store._waiting._sleep = lambda _: done.set()  # type: ignore[assignment]
     await asyncio.get_running_loop().run_in_executor(store._writer, store._upkeep, 0.01)
     assert not done.is_set()
+
+
+@pytest.mark.parametrize(
+    ("error", "free", "code"),
+    [
+        (apsw.IOError("disk I/O error"), 0, "full"),
+        (apsw.CantOpenError("unable to open database file"), 4096, "full"),
+        (apsw.IOError("disk I/O error"), 1 << 30, "io"),
+        (apsw.InterruptError("interrupted"), 0, "io"),
+        (apsw.CorruptError("malformed"), 0, "damaged"),
+    ],
+)
+def test_an_error_of_a_disk_without_room_is_a_full_disk(
+    error: apsw.Error, free: int, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    told = failures.explained(error, tmp_path / "x.db", saving=False)
+    assert told.code == code and ("no room left for" in told.message) == (code == "full")
+
+
+def test_a_disk_that_is_not_there_is_not_called_full(tmp_path: Path) -> None:
+    told = failures.explained(apsw.IOError("disk I/O error"), tmp_path / "gone" / "x.db", saving=False)
+    assert told.code == "io" and "`sakti doctor`" in told.message

@@ -254,6 +254,27 @@ async def test_tasks_go_out_and_come_in_whole(store: Store, actor: Actor) -> Non
     assert f"{q} → {p} → {q}" in done.left_out[0].reason
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            '{"id": "b", "title": "x\\u0000"}',
+            "Line 3: the task.title has a NUL character at position 1; send it without.",
+        ),
+        ('{"id": "b", "title": ""}', "Line 3: A task needs a title."),
+        ('{"id": "b"', "Line 3 is not JSON"),
+        ('{"id": "b", "title": "x", "dependencies": [{"on": "c"}]}', "Line 3: 'x' has an edge 'blocks' to 'c'"),
+    ],
+)
+async def test_a_line_that_is_refused_is_named_and_nothing_comes_in(
+    store: Store, actor: Actor, line: str, said: str
+) -> None:
+    with pytest.raises(TaskError) as refused:
+        await store.write(transfer.bring_in, actor, ['{"id": "a", "title": "a"}', "", line])
+    assert refused.value.message.startswith(said) and refused.value.message.endswith(" Nothing was imported.")
+    assert not await store.read(questions.exists, "a")
+
+
 async def test_search_finds_all_words_first_then_beginnings_then_some(store: Store, actor: Actor) -> None:
     for name, title in (
         ("a", "refresh the token of a session"),

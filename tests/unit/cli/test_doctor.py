@@ -1,0 +1,41 @@
+"""`sakti doctor`: what it finds is what the other commands would use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sakti.cli import run_cli
+
+MINE = '[providers.mine]\nbase_url = "http://127.0.0.1:9/v1"\n'
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """What it says of the model, with a config file of this text."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SAKTI_DB", str(tmp_path / "x.db"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "config" / "sakti").mkdir(parents=True)
+
+    def look(text: str) -> dict[str, Any]:
+        (tmp_path / "config" / "sakti" / "config.toml").write_text(text)
+        with pytest.raises(SystemExit):
+            run_cli(["doctor", "--json"])
+        findings = json.loads(capsys.readouterr().out)["findings"]
+        return next(f for f in findings if f["name"] == "model")
+
+    return look
+
+
+def test_the_model_of_the_config_is_found(model: Any) -> None:
+    found = model(f'model = "mine/m"\n{MINE}')
+    assert found["ok"] and found["detail"] == "mine/m (model in config)"
+
+
+def test_a_model_of_no_provider_is_told_with_what_fits(model: Any) -> None:
+    found = model(f'model = "mien/m"\n{MINE}')
+    assert not found["ok"] and "did you mean mine/m" in found["detail"]

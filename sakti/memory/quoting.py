@@ -41,6 +41,16 @@ _HERE = re.compile(
     rf"(?![^:\n.!?]{{0,80}}\b{_OWN_NOUN}\b)[^:\n.!?]{{0,120}}:(?=\s|$)",
     re.IGNORECASE,
 )
+# "here is my CI output, why?" and a blank line: what follows is that output.
+_OUTPUT = (
+    r"(?:logs?|log ?file|output|console|terminal|stderr|stdout|trace(?:back)?|stack ?trace|backtrace|errors?|"
+    r"error message|exception|dump|diff|protokoll|ausgabe|fehlermeldung)"
+)
+_SHOWN = re.compile(
+    r"(?:^|[.!?,]\s|\b(?:and|so|ok|hm|und|also)\s)(?:here(?:['’]s| is| are| comes)|hier (?:ist|sind|kommt|mal|noch))\b"
+    rf"[^:\n.!?]{{0,60}}\b{_OUTPUT}\b[^:\n]{{0,60}}$",
+    re.IGNORECASE,
+)
 _NAMED = re.compile(rf"(?P<before>|[^:\n]{{1,200}}?\b){_NOUN}{_OF}\s?:(?=\s|$)", re.IGNORECASE)
 # "the output has to have three parts: …" speaks of an output, "look at this output: …" gives one.
 _WANTED = re.compile(
@@ -128,9 +138,17 @@ def _lines(text: str) -> Iterator[tuple[str, bool]]:
             yield line, False
         else:
             said = list(_parts(line))
-            rest = bool(said) and said[-1][2] and not _delimited(lines, number + 1)
+            opens = bool(said) and (said[-1][2] or _shows(lines, number))
+            rest = opens and not _delimited(lines, number + 1)
             for part, mine, _ in said:
                 yield part, mine
+
+
+def _shows(lines: Sequence[str], number: int) -> bool:
+    """Whether a line says that an output follows, behind a blank line."""
+    line = lines[number][:LINE_LIMIT]
+    blank = number + 1 < len(lines) and not lines[number + 1].strip()
+    return blank and _SHOWN.search(line) is not None and not _WANTED.search(line)
 
 
 def _parts(line: str) -> Iterator[tuple[str, bool, bool]]:

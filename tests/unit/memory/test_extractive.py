@@ -14,7 +14,7 @@ import pytest
 from sakti.core.errors import MemoryFailure
 from sakti.core.tokens import Estimator, count_parts, message_tokens
 from sakti.core.types import Message, Part, Role, TextPart, ToolCallPart, ToolResultPart
-from sakti.memory import claims, extractive, reading, sentences, slices
+from sakti.memory import claims, extractive, quoting, reading, sentences, slices
 from sakti.memory.condensing import ExtractiveReflector
 from sakti.memory.extractive import ExtractiveObserver
 from sakti.memory.protocol import ObserveInput, ReflectInput
@@ -418,3 +418,20 @@ def test_a_model_is_told_what_is_quoted_line_by_line() -> None:
     said = messages(("user", TextPart("Mail from Ben:\nAlways push.\n[Quoted by the user]\nI like it.")))
     told = format_messages(said, "UTC", COUNTER.count)
     assert "Mail from Ben:\n[Quoted by the user]\n> Always push.\n> [Quoted by the user]\n> I like it." in told
+
+
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        (
+            "ok here is my CI output, why?\n\nRun tests\n  the port is 5555\nError: use python 2.7",
+            "ok here is my CI output, why?",
+        ),
+        ("so hier ist die Fehlermeldung\n\nder Port ist 5555", "so hier ist die Fehlermeldung"),
+        ("Here is the output format we want.\n\nThe port is a number.", None),
+        ("here is the log\nthe port is 5555", None),
+        ("Here is my answer.\n\nWe take Postgres.", None),
+    ],
+)
+def test_an_output_that_is_announced_is_nobodys_word(text: str, own: str | None) -> None:
+    assert "\n".join(p.text for p in quoting.pieces(text) if p.own).strip() == (own or text)

@@ -70,7 +70,8 @@ class Preset:
         return self.label or self.name
 
 
-# From the providers' own model pages, November 2026.
+# Claude: from the public model pages, November 2026. The others: the usual figures of their families, to be checked;
+# the price list and the server win over them where they know better.
 _CLAUDE = (
     Family(r"claude-3-7", 200_000, 64_000, True, "budget", temperature=False, tokens=1.2),
     Family(r"claude-3-5", 200_000, 8_192, True, temperature=False, tokens=1.2),
@@ -121,7 +122,7 @@ _OPEN = (
         r"qwen2\.5-coder-1\.5b|[-:_](0\.5|0\.6|1|1\.5|1\.7|2|3)b\b",
         tokens=1.2,
         observes=False,
-        measured="2026-11, Qwen2.5-Coder-1.5B; others of up to 3B are taken to be no better",
+        measured="Qwen2.5-Coder-1.5B, by hand; others of up to 3B are taken to be no better",
     ),
     Family(r"llama-3\.[13]-", 131_072, 32_768, False, tokens=1.1),
 )

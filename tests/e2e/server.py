@@ -150,10 +150,14 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        self._json(200, {"object": "list", "data": [{"id": "bench", "object": "model", "created": 1, "owned_by": "x"}]})
+        served = {"id": "bench", "object": "model", "created": 1, "owned_by": "x", "max_model_len": 200_000}
+        self._json(200, {"object": "list", "data": [served]})
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if "messages" not in body:
+            self._json(404, {"error": {"message": "there is nothing here"}})
+            return
         anthropic = self.path.split("?")[0].endswith("/messages")
         said, system = read_anthropic(body) if anthropic else read_chat(body)
         observer = not body.get("tools") and "<observations>" in system

@@ -93,7 +93,10 @@ def _replaced(log: Sequence[_Line]) -> Iterator[tuple[_Line, str, int, _Line]]:
 
     def follows(place: int) -> bool:
         (line, _, who) = statements[place]
-        return place > 0 and who == "user" and _one_message(statements[place - 1], line, who)
+        if place == 0 or who != "user":
+            return False
+        before = statements[place - 1]
+        return before[0] is line or (line.content.startswith("User") and _one_message(before, line, who))
 
     texts = [unit.text for _, unit, _ in statements]
     for one in replaced(texts, since=first, may=may, follows=follows):

@@ -122,7 +122,7 @@ _OPEN = (
         r"qwen2\.5-coder-1\.5b|[-:_](0\.5|0\.6|1|1\.5|1\.7|2|3)b\b",
         tokens=1.2,
         observes=False,
-        measured="Qwen2.5-Coder-1.5B, by hand; others of up to 3B are taken to be no better",
+        measured="2026-11, by hand with Qwen2.5-Coder-1.5B; others of up to 3B are taken to be no better",
     ),
     Family(r"llama-3\.[13]-", 131_072, 32_768, False, tokens=1.1),
 )

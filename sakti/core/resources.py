@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import string
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent
+_PART = re.compile(r"^<!-- ([a-z0-9_-]+) -->$", re.MULTILINE)
 
 
 def config_home() -> Path:
@@ -35,19 +37,31 @@ def folders(kind: str) -> Iterator[Path]:
 
 @lru_cache(maxsize=256)
 def read_prompt(name: str) -> str:
-    """The text of `prompts/<name>.md`, stripped. Raises FileNotFoundError for a name that is nowhere."""
+    """Return the text of `prompts/<file>.md`, or for `file#part` of what stands below `<!-- part -->` in it, stripped.
+
+    A file of the user's wins with the parts that it has. Raises FileNotFoundError for a name that is nowhere."""
+    file, _, part = name.partition("#")
     for folder in folders("prompts"):
-        path = folder / f"{name}.md"
-        if path.is_file():
-            return path.read_text("utf-8").strip()
-    raise FileNotFoundError(f"prompts/{name}.md is neither installed nor in {config_home() / 'prompts'}")
+        if part in (found := _parts(folder / f"{file}.md")):
+            return found[part]
+    raise FileNotFoundError(f"prompt {name} is neither installed nor in {config_home() / 'prompts'}")
 
 
 @lru_cache(maxsize=256)
 def has_prompt(name: str) -> bool:
-    return any((folder / f"{name}.md").is_file() for folder in folders("prompts"))
+    file, _, part = name.partition("#")
+    return any(part in _parts(folder / f"{file}.md") for folder in folders("prompts"))
 
 
 def fill_prompt(name: str, **values: str) -> str:
-    """`read_prompt(name)` with its $names replaced."""
+    """Return `read_prompt(name)` with its $names replaced."""
     return string.Template(read_prompt(name)).safe_substitute(values)
+
+
+def _parts(path: Path) -> dict[str, str]:
+    """The parts of a prompt file by name, what stands before the first as ""; empty where there is no such file."""
+    if not path.is_file():
+        return {}
+    head, *rest = _PART.split(path.read_text("utf-8"))
+    parts = {"": head, **dict(zip(rest[::2], rest[1::2], strict=True))}
+    return {name: text.strip() for name, text in parts.items()}

@@ -7,12 +7,14 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sakti.agent.inbox import Inbox
 from sakti.agent.models import Models
+from sakti.agent.workspace import GitState, find_root
+from sakti.core import resources
 from sakti.core.clock import Clock, SystemClock
-from sakti.core.config import ApprovalMode, Config
+from sakti.core.config import ApprovalMode, Config, load
 from sakti.core.errors import StoreError
 from sakti.core.events import Event, MemoryStatus, MessageSaved, ModelChanged, StepFinished, ThreadChanged
 from sakti.core.tokens import Counter, O200k
@@ -21,7 +23,6 @@ from sakti.core.types import Block, ModelInfo, Part, Thread, Usage
 if TYPE_CHECKING:
     from sakti.agent.processors.base import Processor
     from sakti.agent.toolbox import Toolbox
-    from sakti.agent.workspace import GitState
     from sakti.memory.engine import MemoryEngine
     from sakti.providers.protocol import Provider
     from sakti.store.database import Store
@@ -45,6 +46,19 @@ class Options:
     resource_id: str | None = None
     thread_id: str | None = None
     closed: tuple[Path, ...] = ()
+
+    @classmethod
+    def load(cls, workspace: Path | None = None, *, overrides: Sequence[str] = (), **given: Any) -> Options:
+        """Make options with the user's and the project's settings, environment and `overrides` ("name=value") on top;
+        the workspace is the current folder's by default. Raises `ConfigError`."""
+        folder = find_root(workspace or Path.cwd())
+        loaded = load(
+            user_file=resources.config_home() / "config.toml",
+            project_file=folder / ".sakti" / "config.toml",
+            env=os.environ,
+            overrides=overrides,
+        )
+        return cls(folder, loaded.config, warnings=loaded.warnings, **given)
 
 
 class State:

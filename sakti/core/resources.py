@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import string
+import sys
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -14,18 +15,36 @@ _PART = re.compile(r"^<!-- ([a-z0-9_-]+) -->$", re.MULTILINE)
 
 
 def config_home() -> Path:
-    """`$XDG_CONFIG_HOME/sakti`, `~/.config/sakti` where that is not set."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "sakti"
+    """Return the folder of settings, prompts and themes of the user's own: `$XDG_CONFIG_HOME/sakti` or
+    `~/.config/sakti`, on macOS and Windows the platform's."""
+    return _home("XDG_CONFIG_HOME", ".config", "config")
 
 
 def data_home() -> Path:
-    """`$XDG_DATA_HOME/sakti`, `~/.local/share/sakti` where that is not set: the database, models."""
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "sakti"
+    """Return the folder of the database and of models: `$XDG_DATA_HOME/sakti` or `~/.local/share/sakti`, on macOS and
+    Windows the platform's."""
+    return _home("XDG_DATA_HOME", ".local/share", "data")
 
 
 def state_home() -> Path:
-    """`$XDG_STATE_HOME/sakti`, `~/.local/state/sakti` where that is not set: logs and long outputs."""
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "sakti"
+    """Return the folder of logs and long outputs: `$XDG_STATE_HOME/sakti` or `~/.local/state/sakti`, on macOS and
+    Windows the platform's."""
+    return _home("XDG_STATE_HOME", ".local/state", "state")
+
+
+def _home(variable: str, usual: str, kind: str) -> Path:
+    """A folder that is there by the rules of XDG goes on being used on every platform."""
+    found = Path(os.environ.get(variable) or Path.home() / usual) / "sakti"
+    if sys.platform not in ("darwin", "win32") or os.environ.get(variable) or found.is_dir():
+        return found
+    import platformdirs  # only there: it would cost a command of a tenth of a second a tenth of that
+
+    places: dict[str, Path] = {
+        "config": platformdirs.user_config_path("sakti", appauthor=False),
+        "data": platformdirs.user_data_path("sakti", appauthor=False),
+        "state": platformdirs.user_state_path("sakti", appauthor=False),
+    }
+    return places[kind]
 
 
 def folders(kind: str) -> Iterator[Path]:

@@ -136,6 +136,7 @@ class Turns:
             self.session.owner,
             self.session.thread.id,
             interactive=self.session.options.interactive,
+            stored=self.session.thread_is_stored,
         )
         error: SaktiError | None = None
         try:
@@ -145,7 +146,7 @@ class Turns:
         except asyncio.CancelledError:
             error = None if taken.done() else SaktiError("It was stopped before it was sent.", title="Not sent")
         except SaktiError as e:
-            if e.code not in (turn_lease.BUSY, turn_lease.DELETED):
+            if e.code not in (turn_lease.BUSY, turn_lease.DELETED, turn_lease.REMOVED):
                 log.exception("turn failed")
             error = e
         except Exception as e:

@@ -47,7 +47,7 @@ class ThreadActions:
             raise StoreError("There is no such thread: it was removed for good.", code="gone")
         if renamed is not None and self._is_open(thread_id):
             session.emit(ThreadChanged(renamed))
-        return f"Renamed to {title!r}."
+        return f"Renamed to {renamed.title if renamed is not None else title!r}."
 
     async def fork(self, thread_id: str, upto: int | None = None) -> Thread:
         """A new thread of the messages up to index `upto` (all where None), with what is remembered of them."""

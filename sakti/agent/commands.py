@@ -38,6 +38,12 @@ COMMANDS: tuple[Command, ...] = (
     Command("threads", "all conversations of this workspace"),
     Command("new", "start a new thread"),
     Command("rename", "give this thread a title", "TITLE"),
+    Command(
+        "delete-message",
+        "delete the last message for good, or the third last: 3; it is named first, `yes` deletes it",
+        "[N | yes]",
+        ("yes",),
+    ),
     Command("resume", "go on with another thread", "[THREAD]"),
     Command("model", "choose the model", "[PROVIDER/NAME]"),
     Command(

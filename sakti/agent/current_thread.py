@@ -70,7 +70,7 @@ async def known(state: State, thread_id: str) -> None:
 
     thread = await state.store.read(threads.get, thread_id)
     if thread is None:
-        raise StoreError(f"There is no thread {thread_id}.")
+        raise StoreError("There is no such thread: it was removed for good.", code="gone")
     state.thread_is_new = False
     await use(state, thread)
 

@@ -209,7 +209,9 @@ class Session(State):
         renamed = await self.store.write(
             threads.rename, self.thread.id, one_line(title, 200), self.clock.now(), by_user=True
         )
-        if renamed is not None:
+        if renamed is None:
+            await self.require_thread()
+        else:
             self.emit(ThreadChanged(renamed))
 
     # --- turns ----------------------------------------------------------------------------------------------
@@ -263,7 +265,7 @@ class Session(State):
 
         assert self.thread is not None
         if not self.busy:
-            lease = TurnLease(self.store, self.owner, self.thread.id)
+            lease = TurnLease(self.store, self.owner, self.thread.id, stored=not self.thread_is_new)
             await lease.take()
             await lease.give_back()  # not held for as long as a command may run: a turn may begin meanwhile
             await current_thread.catch_up(self)
@@ -282,6 +284,7 @@ class Session(State):
         assert self.thread is not None
         pages = self.pages()
         pages.must_write()
+        await self.require_thread()
         if self.config.memory.working_memory.scope == "thread":
             await current_thread.store(self, text)
         await pages.add_note(self.thread.id, text)
@@ -289,16 +292,26 @@ class Session(State):
 
     # --- memory ---------------------------------------------------------------------------------------------
 
+    async def require_thread(self) -> None:
+        """Raises `SaktiError` (thread_removed) where another process removed the open thread for good."""
+        from sakti.agent import turn_lease
+
+        if self.thread is not None and not self.thread_is_new:
+            await turn_lease.require_thread(self.store, self.thread.id)
+
     async def compact(self, focus: str = "") -> CompactionFinished:
         """Observe everything pending but the last exchange; the result is also an event."""
+        await self.require_thread()
         return await self.engine.compact(focus)
 
     async def undo_compaction(self) -> bool:
         """Bring the messages of the last compaction back; false where there is none."""
+        await self.require_thread()
         return await self.engine.undo_compaction() is not None
 
     async def pause_memory(self, *, pause: bool) -> None:
         """Stop observing in the background, or go on with it. Raises `MemoryFailure` (off)."""
+        await self.require_thread()
         if pause:
             await self.engine.pause()
             self.emit(Notice("information", "Memory is paused", "Nothing is observed until it is resumed."))
@@ -308,6 +321,7 @@ class Session(State):
 
     async def undo_reflection(self) -> None:
         """Take the newest reflection back. Raises `MemoryFailure` (not_found) where there is none."""
+        await self.require_thread()
         done = await self.engine.undo_reflection()
         tokens = self.engine.status().observations.tokens
         groups = f"{done.groups} group{'s' * (done.groups != 1)}"
@@ -316,6 +330,7 @@ class Session(State):
     async def correct(self, action: str, line_id: str = "", text: str = "") -> None:
         """Change a line of the log: pin, unpin, edit to `text`, forget; "undo" takes the last change back. Raises
         `MemoryFailure` where there is no such line or nothing to take back."""
+        await self.require_thread()
         if action == "undo":
             done = await self.engine.undo_correction()
         else:

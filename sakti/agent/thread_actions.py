@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sakti.agent.thread_export import FORMATS, Format, file_name, render
-from sakti.core.errors import ConfigError, SaktiError
+from sakti.core.errors import ConfigError, SaktiError, StoreError
 from sakti.core.events import ThreadChanged
 from sakti.core.text import one_line
 from sakti.core.types import Message, Thread
@@ -43,9 +43,11 @@ class ThreadActions:
         if not title:
             raise ConfigError("A title cannot be empty.")
         renamed = await session.store.write(threads.rename, thread_id, title, session.clock.now(), by_user=True)
+        if renamed is None and (not session.thread_is_new or not self._is_open(thread_id)):
+            raise StoreError("There is no such thread: it was removed for good.", code="gone")
         if renamed is not None and self._is_open(thread_id):
             session.emit(ThreadChanged(renamed))
-        return f"Renamed to {title!r}."
+        return f"Renamed to {renamed.title if renamed is not None else title!r}."
 
     async def fork(self, thread_id: str, upto: int | None = None) -> Thread:
         """A new thread of the messages up to index `upto` (all where None), with what is remembered of them."""
@@ -88,11 +90,10 @@ class ThreadActions:
 
     async def delete_message(self, message_id: str) -> Deleted:
         """Delete one message for good; its call or result goes with it."""
-        from sakti.store import message_removal
+        from sakti.store import purging
 
         session = self._session
-        gone = await session.store.write(message_removal.delete, message_id, session.clock.now())
-        await session.store.flush()
+        gone = await purging.delete_message(session.store, message_id)
         if self._is_open(gone.thread_id):
             session.engine.forget(list(gone.message_ids))
         return gone

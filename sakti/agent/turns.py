@@ -129,6 +129,7 @@ class Turns:
             self._state.owner,
             self._state.thread.id,
             interactive=self._state.options.interactive,
+            stored=not self._state.thread_is_new,
         )
         error: SaktiError | None = None
         try:
@@ -138,7 +139,7 @@ class Turns:
         except asyncio.CancelledError:
             error = None if taken.done() else SaktiError("It was stopped before it was sent.", title="Not sent")
         except SaktiError as e:
-            if e.code not in (turn_lease.BUSY, turn_lease.DELETED):
+            if e.code not in (turn_lease.BUSY, turn_lease.DELETED, turn_lease.REMOVED):
                 log.exception("turn failed")
             error = e
         except Exception as e:

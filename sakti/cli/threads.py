@@ -140,15 +140,13 @@ def delete_message(
     json_: Json = False,
 ) -> None:
     """Remove one message for good, with a call its result: from the thread, search, exports and prompt history."""
-    from sakti.store import memory_log, message_removal
+    from sakti.store import memory_log, purging
 
     async def work(store: Any) -> Any:
         found = await store.read(memory_log.find_message, str(common.workspace()), message)
         if found is None:
             common.fail(f"No message of this workspace has an id that ends with {message!r}.")
-        gone = await store.write(message_removal.delete, found[0], store.clock.now())
-        await store.flush()
-        return gone
+        return await purging.delete_message(store, found[0])
 
     if len(message) < SHORTEST:
         common.fail(f"write at least the last {SHORTEST} signs of the message's id.", common.USAGE)

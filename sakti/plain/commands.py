@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sakti.agent.commands import COMMANDS, Typed, parse
 from sakti.agent.figures import spent_rows, status_rows
+from sakti.agent.one_message import OneMessage
 from sakti.core.config import APPROVAL_MODES
 from sakti.core.errors import SaktiError
 from sakti.core.text import count_k, one_line, sanitise
@@ -62,6 +63,7 @@ class Commands:
         self._threads = Threads(chat.session, self.offer)
         self._search = Search(chat.session, self.offer)
         self._log = Log(chat.session, self.offer)
+        self._one_message = OneMessage(chat.session)
         self.thread = ""  # the one whose messages were said
         self.choose: Callable[[int], Awaitable[None]] | None = None  # what a number alone does now
 
@@ -192,6 +194,7 @@ class Commands:
                 names = {"●": "high", "○": "work", "·": "minor", "✓": "done", "⚑": "pinned"}
                 self._say(*words.diff("".join(names.get(c, c) for c in shown.diff())))
             case _:
+                await session.require_thread()
                 await session.follow()
                 messages, before, after = session.compact_preview()
                 if not messages:
@@ -236,6 +239,9 @@ class Commands:
     async def do_rename(self, title: str) -> None:
         await self._session.rename(title)
         self._say("renamed")
+
+    async def do_delete_message(self, argument: str) -> None:
+        self._say(await self._one_message.run(argument))
 
     async def do_tasks(self, argument: str) -> None:
         await self._tasks.run(argument)

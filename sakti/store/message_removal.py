@@ -77,6 +77,7 @@ def _empty(db: Database, message: Message) -> None:
     if message.role == "user" and typed:
         db.execute_sql("DELETE FROM prompt_history WHERE resource_id = ? AND text = ?", (message.resource_id, typed))
         db.execute_sql("DELETE FROM unsent WHERE resource_id = ? AND draft = ?", (message.resource_id, typed))
+    _untitle(db, message)
     search_index.remove(db, "message", message.id)
     db.execute_sql("DELETE FROM task_messages WHERE message_id = ?", (message.id,))
     db.execute_sql(
@@ -85,6 +86,16 @@ def _empty(db: Database, message: Message) -> None:
         " WHERE id = ?",
         (json.dumps([codec.encode(MARK)]), message.id),
     )
+
+
+def _untitle(db: Database, message: Message) -> None:
+    """A thread is called by its first words until it has a title of its own."""
+    row = db.execute_sql("SELECT title FROM threads WHERE id = ? AND title_pinned = 0", (message.thread_id,)).fetchone()
+    words = row[0].removesuffix("…").strip() if row else ""
+    shell = message.metadata.get("shell")
+    said = " ".join((f"!{shell}" if isinstance(shell, str) else message.text).split())
+    if message.role == "user" and words and said.startswith(words):
+        db.execute_sql("UPDATE threads SET title = '' WHERE id = ?", (message.thread_id,))
 
 
 def _drop_summaries(db: Database, thread_id: str, first: int, last: int) -> None:

@@ -34,7 +34,7 @@ def append(db: Database, message: Message, *, index_text: str | None = None, pat
         (message.thread_id, message.thread_id),
     ).fetchone()
     if not known:
-        raise StoreError("This thread was removed for good: start a new one with /new.", code="gone")
+        raise StoreError("This thread was removed in another window.", code="gone")
     insert(
         db,
         MessageRow,

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 WAL_SAFE_FROM = (3, 51, 3)
 APPLICATION_ID = int.from_bytes(b"sakt", "big")
 CACHE_KB = 8_000
-CLEAN = 1  # PRAGMA user_version of a file whose free space holds nothing: made, or written anew, since that is kept up
+# Bits of PRAGMA user_version. CLEAN: the free space holds nothing of what was removed; the file was made, or written
+# anew, since that is kept up. UNMERGED: the search indexes hold words of texts that were taken out of them.
+CLEAN, UNMERGED = 1, 2
 COPY_LIMIT = 512 << 20  # bytes of a database that a copy is made of only to write to it
 JOURNAL_LIMIT = 8 << 20  # bytes that a write-ahead log keeps of what it once needed
 ANOTHER = "name another file with SAKTI_DB"

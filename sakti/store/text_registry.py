@@ -140,6 +140,7 @@ TABLES: tuple[Table, ...] = (
     Table(
         "tasks",
         texts=("title", "description", "summary", "original", "metadata", "assignee"),
+        masked=("title",),
         json=(("original", None), ("metadata", "{}")),
         plain=(
             *("id", "resource_id", "handle", "status", "type", "session_id", "thread_id", "close_reason"),

@@ -19,7 +19,7 @@ def is_clean(path: Path) -> bool:
     try:
         connection = Way(str(path)).connect()
         try:
-            return connection.execute("PRAGMA user_version").get == opening.CLEAN
+            return bool(int(str(connection.execute("PRAGMA user_version").get)) & opening.CLEAN)
         finally:
             connection.close()
     except apsw.Error as e:

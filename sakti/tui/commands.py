@@ -15,6 +15,7 @@ from sakti.core.text import count_k, one_line
 from sakti.tui.transcript.blocks import CardBlock, NoticeBlock
 
 if TYPE_CHECKING:
+    from sakti.agent.one_message import OneMessage
     from sakti.tui.app import SaktiApp
 
 
@@ -24,6 +25,7 @@ class Commands:
     def __init__(self, app: SaktiApp) -> None:
         self._app = app
         self._compaction: asyncio.Task[Any] | None = None
+        self._one_message: OneMessage | None = None
 
     async def run(self, text: str) -> None:
         """A line from the prompt: a command, a shell line, a note or a message."""
@@ -78,6 +80,7 @@ class Commands:
         if self.compacting:
             app.say("A compaction is under way; Esc stops it.")
             return
+        await app.session.require_thread()
         await app.session.follow()
         messages, before, after = app.session.compact_preview()
         if not messages:
@@ -175,6 +178,16 @@ class Commands:
 
     async def do_rename(self, title: str) -> None:
         await self._app.session.rename(title)
+
+    async def do_delete_message(self, argument: str) -> None:
+        from sakti.agent.one_message import CONFIRMED, OneMessage
+
+        if self._one_message is None:
+            self._one_message = OneMessage(self._app.session)
+        said = await self._one_message.run(argument)
+        if argument.strip() == CONFIRMED and self._app.session.thread is not None:
+            await self._app.load_thread(self._app.session.thread.id)
+        self._app.say(said, title="Delete a message")
 
     async def do_model(self, name: str) -> None:
         if name:

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from sakti.agent import removal
 from sakti.agent.commands import COMMANDS
 from sakti.core.errors import SaktiError
 from sakti.plain.commands import NO_SCREEN, OWN, Commands
 from sakti.plain.speech import Speech
 from sakti.providers.scripted import Answer, Call
+from sakti.store import search, thread_removal
 from sakti.store.database import Store
 from sakti.tasks import service
 from tests.fakes.session import start
@@ -63,7 +65,7 @@ async def lines(store: Store, tmp_path: Path) -> Lines:
 
 def test_every_command_works_or_says_why_not() -> None:
     for command in COMMANDS:
-        assert command.name in NO_SCREEN or hasattr(Commands, f"do_{command.name}"), command.name
+        assert command.name in NO_SCREEN or hasattr(Commands, f"do_{command.name.replace('-', '_')}"), command.name
     assert all(hasattr(Commands, f"do_{name}") for name in OWN)
 
 
@@ -100,6 +102,29 @@ async def test_a_conversation_with_its_commands(lines: Lines) -> None:
         await lines.heard("/theme")
     with pytest.raises(SaktiError, match=r"did you mean /search"):
         await lines.heard("/serch")
+
+
+async def test_a_message_is_deleted_when_it_was_named_and_confirmed(lines: Lines, store: Store) -> None:
+    await lines.heard("when does the queue drain?")
+    for wrong in ("yes", "x", "0", "99"):
+        with pytest.raises(SaktiError):
+            await lines.heard(f"/delete-message {wrong}")
+    assert "deletes the answer 'The **queue** drains at midnight.'" in await lines.heard("/delete-message")
+    assert "midnight" in await lines.heard("/last")
+    assert "Deleted for good." in await lines.heard("/delete-message yes")
+    assert "midnight" not in await lines.heard("/last")
+    assert (await store.read(search.search, "midnight", search.Scope())).total == 0
+
+
+async def test_a_thread_that_was_removed_elsewhere(lines: Lines, store: Store) -> None:
+    await lines.heard("when does the queue drain?")
+    await store.write(thread_removal.delete, lines.session.thread.id, 9)
+    await removal.purge(store, before=1 << 60, do=True)
+    for text in ("and now?", "!ls", "#note", "/compact", "/memory pause", "/compact undo", "/rename x"):
+        with pytest.raises(SaktiError, match="This thread was removed in another window. /new starts a new one"):
+            await lines.heard(text)
+    await lines.heard("/new")
+    assert "Second answer." in await lines.heard("and now?")
 
 
 async def test_tasks_are_changed_by_words(lines: Lines) -> None:

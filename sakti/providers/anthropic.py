@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from sakti.core.provider_settings import ProviderSettings
+from sakti.core.config.providers import ProviderSettings
 from sakti.core.types import Json, ModelInfo, Part, Request, TextPart, ThinkingPart, ToolCallPart, Usage
 from sakti.providers import facts, prices, serving
 from sakti.providers.anthropic_render import render

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from sakti.core.provider_settings import ProviderSettings
+from sakti.core.config.providers import ProviderSettings
 from sakti.core.types import Json, ModelInfo, Request
 from sakti.providers import facts, prices, serving
 from sakti.providers.errors import Where, boundary, no_key

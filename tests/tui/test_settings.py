@@ -42,7 +42,7 @@ def test_every_setting_has_its_value_and_origin(tmp_path):
     assert rows["mode"].origin == "SAKTI_MODE"
     assert (rows["memory.carry_over"].value, rows["memory.carry_over"].origin) == (7, HERE)
     assert rows["ui.theme"].origin == "default"
-    assert rows["agent.max_steps"].project and not rows["ui.theme"].project
+    assert rows["agent.max_steps"].meaning.project and not rows["ui.theme"].meaning.project
 
 
 def test_a_value_is_what_a_file_takes():
@@ -181,7 +181,7 @@ async def test_settings_by_keys(store, tmp_path):
         await pilot.press("enter")
         await settle(app, pilot)
         assert user.read_text() == "# mine\n\n[agent]\nmax_steps = 50\n"
-        assert "from now on" in screen_text(app) and session.config.agent.max_steps == 50
+        assert "takes effect now" in screen_text(app) and session.config.agent.max_steps == 50
         # for this project alone
         await choose(pilot, "observation.message_tokens", "20000")
         await pilot.press("ctrl+t", "enter")

@@ -14,7 +14,7 @@ from textual.getters import query_one
 from textual.widgets import Input, Static
 
 from sakti.agent import settings_file
-from sakti.agent.settings_view import Setting, as_lines, at_once, settings, value_of
+from sakti.agent.settings_view import Setting, as_lines, settings, value_of
 from sakti.core.errors import SaktiError
 from sakti.core.text import one_line, sanitise
 from sakti.tui.palette import Palette
@@ -85,10 +85,10 @@ class SettingsScreen(ListPanel):
         row: Setting | None = self.result_list.current
         if row is None or self.line.asked:
             return
-        who = "a project may set it, too" if row.project else "only your own file may set it"
-        when = "holds at once" if at_once(row.name) else "holds after a restart"
+        who = "A project may set it, too" if row.meaning.project else "Only your own file may set it"
+        when = "at once" if row.meaning.at_once else "after a restart"
         value = shorten(one_line(row.text or "not set", 200), 60)
-        self._tell(f"{row.name} = {value}, from {row.origin}; {who}; a change {when}.")
+        self._tell(f"{row.meaning.help}\n{row.name} = {value}, from {row.origin}. {who}; a change takes effect {when}.")
 
     @on(LineList.Moved, "#panel-list")
     def _moved(self) -> None:
@@ -113,7 +113,7 @@ class SettingsScreen(ListPanel):
         row = self._chosen
         if not self.line.asked or row is None:
             self._tell("Enter opens the line of a value; there ^t chooses your own file or this project's.")
-        elif not row.project:
+        elif not row.meaning.project:
             self._tell(f"A project may not set {row.name}: it goes into your own file.")
         else:
             self._in_project = not self._in_project

@@ -91,7 +91,7 @@ async def test_a_conversation_with_its_commands(lines: Lines) -> None:
     assert "approval is plan" in await lines.heard("/approve plan")
     assert "/search QUERY" in await lines.heard("/help")
     assert "memory.enabled is true, from default" in await lines.heard("/settings memory")
-    assert "holds from now on" in await lines.heard("/settings approval.mode = ask")
+    assert "takes effect now" in await lines.heard("/settings approval.mode = ask")
     assert 'approval.mode is "ask", from ' in await lines.heard("/settings approval.mode")
     with pytest.raises(SaktiError):
         await lines.heard("/settings approval.mode = anything")

@@ -204,9 +204,7 @@ def _must_end(turn: Turn, written: int) -> None:
     """Raises where an answer goes on beyond what any model writes, or beyond the turn's time."""
     limits.must_end(written)
     if budget.seconds_left(turn.settings, turn.seconds()) == 0.0:
-        reached = budget.spent(turn.settings, turn.usage, turn.seconds())
-        assert reached is not None
-        raise Stop("limit", reached)
+        raise Stop("limit", budget.time_is_up(turn.settings))
 
 
 def _must_be_an_answer(done: Completed | None) -> None:
@@ -293,11 +291,8 @@ async def _wait(turn: Turn, seconds: float, error: ProviderError) -> None:
     try:
         await turn.store.clock.sleep(seconds)
     except asyncio.CancelledError:
-        if not turn.interrupted:
+        if turn.stopped() is None:
             raise
-        task = asyncio.current_task()
-        if task is not None:
-            task.uncancel()
         raise error from None  # Esc while waiting: the failure itself is the end
 
 

@@ -6,6 +6,7 @@ raised is loaded, one that is not loaded cannot raise.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from sakti.core.errors import ProviderError
+from sakti.core.types import Json
 from sakti.providers import limits
 
 _TOO_LONG = re.compile(
@@ -168,11 +170,11 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         if value is None:
             continue
         try:
-            return max(0.0, float(value) * scale)
+            seconds = float(value) * scale
         except ValueError:
             seconds = _until(value)
-            if seconds is not None:
-                return seconds
+        if seconds is not None and math.isfinite(seconds):
+            return max(0.0, seconds)
     return None
 
 
@@ -203,6 +205,7 @@ _KINDS = (
 )
 _STATUS_CODES = {
     401: "authentication",
+    402: "authentication",
     403: "authentication",
     404: "not_found",
     408: "timeout",
@@ -232,15 +235,15 @@ def _code(status: int, said: str, kind: str) -> str:
 
 def _sentence(code: str, status: int, said: str, where: Where) -> str:
     name = where.provider
-    why = f": {said}" if said else "."
+    why = f": {said}{'' if said[-1] in '.!?…' else '.'}" if said else "."
     match code:
-        case "authentication" if "quota" in said.lower():
-            return f"The account at {name} has no credit left{why}"
+        case "authentication" if status == 402 or "quota" in said.lower():
+            return f"The account at {name} has no credit left{why} Add some there, or choose another model with /model."
         case "authentication":
             key = f"check {where.key_env}" if where.key_env else "check its key"
             return f"{name} refused the key ({status}): {key}{f' — {said}' if said else '.'}"
         case "not_found":
-            return f"{name} does not know this model or address ({where.host}){why}"
+            return f"{name} does not know this model or address ({where.host}){why} `sakti models` lists what it has."
         case "output_too_long":
             return f"{name} allows no answer of that length{why}"
         case "context_too_long" if status == 413:
@@ -271,9 +274,19 @@ def _said(body: Any, where: Where) -> tuple[str, str]:
     if not isinstance(inner, dict):
         return (_clean(body, where) if isinstance(body, str) and "<" not in body else ""), ""
     fields = cast("dict[str, Any]", inner)
-    message = fields.get("message") or fields.get("detail") or ""
+    message = fields.get("message") or _detail(fields.get("detail")) or ""
     kind = " ".join(str(fields.get(k) or "") for k in ("type", "code", "status"))
     return _clean(str(message), where), kind.strip()
+
+
+def _detail(value: Any) -> str:
+    """What validators list (`[{"loc": ["body", "max_tokens"], "msg": "Field required"}]`), as one text."""
+    if not isinstance(value, list):
+        return str(value or "")
+    listed = cast("list[Any]", value)
+    found = [cast("Json", each) for each in listed if isinstance(each, dict)]
+    rows = (f"{'.'.join(map(str, cast('list[Any]', e.get('loc') or [])))}: {e.get('msg') or ''}" for e in found)
+    return "; ".join(rows) or str(listed)
 
 
 def _clean(text: str, where: Where) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 from sakti.core.types import (
@@ -41,7 +43,8 @@ from sakti.providers.protocol import (
     ThinkingChunk,
     ToolCallChunk,
 )
-from sakti.providers.sse import answer_events
+from sakti.providers.sse import chunks, readable, whole_parts
+from sakti.providers.usage import table, tokens
 
 
 def render(request: Request, provider: str = "openai") -> Json:
@@ -148,21 +151,26 @@ class ResponsesProvider(OpenAIClient):
     """Answers through `/responses`."""
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
+        body = render(self._with_extra(request), self.name)
+        async with contextlib.aclosing(self._taken.stream(request.model, body, partial(self._once, request))) as events:
+            async for event in events:
+                yield event
+
+    async def _once(self, request: Request, body: Json) -> AsyncGenerator[StreamEvent]:
         answer = _Answer(self.name, request.model, CallIds(request.messages), self._where)
         with boundary(self._where):
             opened = self._open().responses.with_streaming_response.create(
-                model=request.model, input=(), stream=True, extra_body=render(self._with_extra(request), self.name)
+                model=request.model, input=(), stream=True, extra_body=body
             )  # sent as it stands, see openai_chat
             async with opened as response:
-                async for event in answer_events(response, self._where, _as_events):
-                    for out in answer.take(event):
-                        yield out
-                    if answer.done:
-                        break
+                async for chunk in chunks(response, self._where, _as_events, answer):
+                    yield chunk
         if not answer.done:
             raise stream_cut(self._where)
+        with readable(self._where):
+            parts = whole_parts(answer.parts())
         usage = await prices.with_cost(answer.usage, self.name, request.model)
-        yield Completed(answer.parts(), answer.stop_reason, usage, answer.model or request.model)
+        yield Completed(parts, answer.stop_reason, usage, answer.model or request.model)
 
 
 def _as_events(whole: Json) -> list[Json]:
@@ -307,15 +315,12 @@ _REASONING_FIELDS = ("type", "id", "summary", "encrypted_content")
 
 def read_usage(usage: Any) -> Usage:
     """Usage of the Responses API: cached and written tokens are part of the input already."""
-    if not isinstance(usage, dict):
-        return Usage()
-    u = cast("Json", usage)
-    into = cast("Json", u.get("input_tokens_details") or {})
-    out = cast("Json", u.get("output_tokens_details") or {})
+    u = table(usage)
+    into, out = table(u.get("input_tokens_details")), table(u.get("output_tokens_details"))
     return Usage(
-        int(u.get("input_tokens") or 0),
-        int(into.get("cached_tokens") or 0),
-        int(into.get("cache_write_tokens") or 0),
-        int(u.get("output_tokens") or 0),
-        int(out.get("reasoning_tokens") or 0),
+        tokens(u.get("input_tokens")),
+        tokens(into.get("cached_tokens")),
+        tokens(into.get("cache_write_tokens")),
+        tokens(u.get("output_tokens")),
+        tokens(out.get("reasoning_tokens")),
     )

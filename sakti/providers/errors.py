@@ -26,13 +26,16 @@ _TOO_LONG = re.compile(
     re.I,
 )
 _RETRYABLE = frozenset(
-    {"rate_limit", "overloaded", "server", "connection", "unreachable", "unknown_host", "timeout", "stream_cut"}
+    {
+        *("rate_limit", "overloaded", "server", "connection", "unreachable", "unknown_host", "timeout"),
+        *("stream_cut", "unreadable"),
+    }
 )
 _OUTPUT_TOO_LONG = re.compile(
     r"max_(completion_|output_)?tokens\W{0,3}( is| value)? ?(too large|too high|exceeds)", re.I
 )
 _TIMEOUTS = frozenset({"APITimeoutError", "TimeoutException", "TimeoutError"})
-_BROKEN = frozenset({"RemoteProtocolError", "ReadError", "DecodingError", "StreamError", "JSONDecodeError"})
+_BROKEN = frozenset({"RemoteProtocolError", "ReadError", "StreamError", "JSONDecodeError"})
 _UNREACHABLE = frozenset({"APIConnectionError", "HTTPError", "InvalidURL", "OSError"})
 
 
@@ -72,6 +75,13 @@ def from_exception(error: Exception, where: Where) -> ProviderError:
     names = {c.__name__ for c in type(error).__mro__}
     if names & _TIMEOUTS:
         return silent(where)
+    if "DecodingError" in names:
+        why = _clean(str(error), where)
+        return _error(
+            "unreadable",
+            f"{where.host} sent an answer that cannot be decompressed ({why}): check the server and its "
+            "proxy.",
+        )
     if names & _BROKEN:
         return stream_cut(where)
     if names & _UNREACHABLE:
@@ -91,6 +101,15 @@ def _unreachable(error: Exception, where: Where) -> ProviderError:
             f"The certificate of {where.host} is not trusted ({why}): check the address and the clock of this machine, "
             "or name your own authority in SSL_CERT_FILE.",
         )
+    if "TooManyRedirects" in names:
+        return _error(
+            "not_found", f"{where.host} sends from one address to another without end: check the server's address."
+        )
+    if proxy := _proxy(where.base_url):
+        return _error(
+            "unreachable",
+            f"The proxy {proxy} does not lead to {where.host} ({why}): check it, or name the host in NO_PROXY.",
+        )
     if "gaierror" in names or "Name or service not known" in text or "nodename nor servname" in text:
         return _error(
             "unknown_host",
@@ -101,6 +120,22 @@ def _unreachable(error: Exception, where: Where) -> ProviderError:
     return _error(
         "connection", f"{where.host} cannot be reached ({why}): check the network, the proxy and the server's address."
     )
+
+
+def _proxy(url: str) -> str:
+    """The host of the proxy that the environment names for `url`, empty where there is none."""
+    import urllib.request
+    from urllib.parse import urlsplit
+
+    try:
+        asked = urlsplit(url)
+        host = asked.hostname or ""
+        proxies = urllib.request.getproxies()
+        proxy = proxies.get(asked.scheme) or proxies.get("all") or ""
+        found = urlsplit(proxy if "://" in proxy else f"//{proxy}")
+        return "" if not host or urllib.request.proxy_bypass(host) else found.netloc.rpartition("@")[2]
+    except ValueError:
+        return ""
 
 
 def not_a_model(where: Where, kind: str, body: str) -> ProviderError:
@@ -247,9 +282,12 @@ def _sentence(code: str, status: int, said: str, where: Where) -> str:
         case "output_too_long":
             return f"{name} allows no answer of that length{why}"
         case "context_too_long" if status == 413:
-            return f"The request is larger than {name} takes ({status}){why}"
+            return f"The request is larger than {name} takes ({status}){why} Send less at once, or begin a new thread."
         case "context_too_long":
-            return f"The conversation is longer than the model's window{why}"
+            return (
+                f"The conversation is longer than the model's window{why} Begin a new thread, or choose a model with a "
+                "larger window with /model."
+            )
         case "invalid_request":
             return f"{name} refused the request ({status}){why}"
         case "rate_limit":

@@ -349,6 +349,29 @@ def test_an_empty_account_and_a_list_of_faults_are_said_in_words():
     assert "body.max_tokens: Field required" in errors.from_status(422, listed, {}, errors.Where("p")).message
 
 
+@every
+async def test_a_proxy_that_is_dead_is_named(api, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://user:secret@127.0.0.1:9")
+    provider = KINDS[api](KEY, base_url="http://models.example/v1", timeout=5)
+    with pytest.raises(ProviderError) as caught:
+        await play(provider, request())
+    assert caught.value.code == "unreachable"
+    assert "proxy 127.0.0.1:9" in caught.value.message and "secret" not in caught.value.message
+
+
+@every
+async def test_a_circle_of_addresses_is_final(api):
+    error = await failure(api, b"", "text/plain\r\nLocation: /again", "307 X")
+    assert (error.code, error.retryable) == ("not_found", False)
+    assert "without end" in error.message
+
+
+@every
+async def test_what_cannot_be_decompressed_is_said_so(api):
+    error = await failure(api, stream(api), "text/event-stream\r\nContent-Encoding: gzip")
+    assert error.code == "unreadable" and "decompressed" in error.message
+
+
 # --- limits that servers name -----------------------------------------------------------------------------------
 
 WHERE = errors.Where("p")

@@ -167,6 +167,7 @@ class Toolbox:
     async def _checked(self, message: Message, call: ToolCallPart, emit: Callable[[Event], None]) -> Outcome:
         found = self.tools.get(call.name)
         if found is None:
+            forms.call(call.name, call.arguments or {}, self.bench.cwd)  # raises where it can say more
             raise ToolError(f"There is no tool {call.name}. There are: {', '.join(sorted(self.tools))}.")
         if call.arguments is None:
             raise ToolError(f"The arguments of {call.name} {_unreadable(call.raw)}; write the call again.")

@@ -79,8 +79,7 @@ def from_exception(error: Exception, where: Where) -> ProviderError:
         why = _clean(str(error), where)
         return _error(
             "unreadable",
-            f"{where.host} sent an answer that cannot be decompressed ({why}): check the server and its "
-            "proxy.",
+            f"{where.host} sent an answer that cannot be decompressed ({why}): check the server and its proxy.",
         )
     if names & _BROKEN:
         return stream_cut(where)

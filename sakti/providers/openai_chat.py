@@ -31,8 +31,10 @@ from sakti.providers.history import (
     data_url,
     file_text,
     merged,
+    of_results,
     read_arguments,
     turns,
+    words,
 )
 from sakti.providers.openai_client import OpenAIClient
 from sakti.providers.openai_responses import asked_effort
@@ -48,6 +50,8 @@ from sakti.providers.sse import chunks, readable, whole_parts
 from sakti.providers.usage import dollars, table, tokens
 
 STABLE = frozenset({"system"})  # kinds of blocks that stay the same for the life of a session
+SHOWN = "[What the tools above returned, for this request:]"
+QUOTED = 2_000  # characters of the request behind images
 _STOPS: dict[str, StopReason] = {
     "length": "length",
     "content_filter": "refusal",
@@ -62,8 +66,10 @@ def render(request: Request, provider: str) -> Json:
     # A server's template puts the tools behind this message: nothing in it may move.
     if system := "\n\n".join(b.text for b in request.system if b.kind in STABLE and b.text.strip()):
         messages.append({"role": "system", "content": system})
+    asked = ""
     for turn in turns(request.messages, provider, request.model):
-        messages.extend([_assistant(turn)] if turn.role == "assistant" else _user(turn))
+        messages.extend([_assistant(turn)] if turn.role == "assistant" else _user(turn, asked))
+        asked = words(turn, QUOTED) or asked
     if moving := "\n\n".join(b.text for b in request.system if b.kind not in STABLE and b.text.strip()):
         _put_first(messages, moving)
     _append_tail(messages, request.tail.strip())
@@ -150,10 +156,14 @@ def _assistant(turn: Turn) -> Json:
     return message
 
 
-def _user(turn: Turn) -> list[Json]:
+def _user(turn: Turn, asked: str = "") -> list[Json]:
+    """The results, and the user's words behind them. A tool's message takes no image: what tools show goes into a
+    message of the user's, which ends with the words that were `asked` last, so that the last ones of a request are
+    always the user's."""
     messages: list[Json] = []
     content: list[Json] = []
-    for part in turn.parts:
+    images, parts = of_results(turn.parts)
+    for part in parts:
         match part:
             case ToolResultPart(call_id, _, output):
                 messages.append({"role": "tool", "tool_call_id": call_id, "content": output})
@@ -162,14 +172,21 @@ def _user(turn: Turn) -> list[Json]:
             case FilePart():
                 content.append({"type": "text", "text": file_text(part)})
             case ImagePart():
-                content.append({"type": "image_url", "image_url": {"url": data_url(part)}})
+                content.append(_image(part))
             case _:
                 pass
+    if images:
+        words = content or ([{"type": "text", "text": asked}] if asked else [])
+        content = [{"type": "text", "text": SHOWN}, *map(_image, images), *words]
     if len(content) == 1 and content[0]["type"] == "text":
         messages.append({"role": "user", "content": content[0]["text"]})
     elif content:
         messages.append({"role": "user", "content": content})
     return messages
+
+
+def _image(part: ImagePart) -> Json:
+    return {"type": "image_url", "image_url": {"url": data_url(part)}}
 
 
 class ChatProvider(OpenAIClient):

@@ -31,6 +31,7 @@ from sakti.providers.history import (
     data_url,
     file_text,
     merged,
+    of_results,
     read_arguments,
     turns,
 )
@@ -98,7 +99,9 @@ def _append_tail(items: list[Json], tail: str) -> None:
     if not tail:
         return
     if last.get("type") == "function_call_output":
-        last["output"] = f"{last['output']}\n\n{tail}"
+        output = last["output"]
+        more = {"type": "input_text", "text": tail}
+        last["output"] = [*output, more] if isinstance(output, list) else f"{output}\n\n{tail}"
     elif last.get("role") == "user":
         last["content"].append({"type": "input_text", "text": tail})
     else:
@@ -128,9 +131,12 @@ def _assistant_items(turn: Turn) -> list[Json]:
 
 
 def _user_items(turn: Turn) -> list[Json]:
+    """The results, and the user's words behind them. What tools show goes with the last result: a user's message would
+    be taken for the user's."""
     items: list[Json] = []
     content: list[Json] = []
-    for part in turn.parts:
+    images, parts = of_results(turn.parts)
+    for part in parts:
         match part:
             case ToolResultPart(call_id, _, output):
                 items.append({"type": "function_call_output", "call_id": call_id, "output": output})
@@ -139,12 +145,18 @@ def _user_items(turn: Turn) -> list[Json]:
             case FilePart():
                 content.append({"type": "input_text", "text": file_text(part)})
             case ImagePart():
-                content.append({"type": "input_image", "image_url": data_url(part), "detail": "auto"})
+                content.append(_image(part))
             case _:
                 pass
+    if images:
+        items[-1]["output"] = [{"type": "input_text", "text": items[-1]["output"]}, *map(_image, images)]
     if content:
         items.append({"role": "user", "content": content})
     return items
+
+
+def _image(part: ImagePart) -> Json:
+    return {"type": "input_image", "image_url": data_url(part), "detail": "auto"}
 
 
 class ResponsesProvider(OpenAIClient):

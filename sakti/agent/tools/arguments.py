@@ -221,12 +221,13 @@ def _read(named: Json, rest: Json, _cwd: Path) -> None:
             named["path"] = found
     _one(named, "path")
     _take(rest, "include")  # globs beside the paths
-    if isinstance(inner := named.get("path"), dict):  # [{"path": …, "line_ranges": ["1-20"]}]
-        one = cast("Json", inner)
-        named["path"] = one.get("path")
+    inner = named.get("path")
+    one = cast("Json", inner) if isinstance(inner, dict) else {}
+    if isinstance(one.get("path"), str):  # [{"path": …, "line_ranges": ["1-20"]}]
+        named["path"] = one["path"]
         ranges = _take(one, "lineranges")
         rest |= {"pages": ranges[0]} if isinstance(ranges, list) and ranges else {}
-    elif isinstance(inner, list):
+    elif isinstance(inner, list) and inner:
         raise ToolError("read reads one file: call it once for each; calls of one answer run at once.")
     offset, last = _whole(named.get("offset")), _whole(_take(rest, "endline", "lineend", "lastline", "toline",
                                                             "endlineoneindexedinclusive"))  # fmt: skip

@@ -7,6 +7,7 @@ that no spelling gets round the approvals. Pure: nothing is looked up but what t
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 from collections.abc import Callable, Mapping
@@ -82,6 +83,8 @@ _DROPPED = frozenset(
     " casesensitive recursive sortby sort expectedreplacements restart requiredpermissions securityrisk isinput goal"
     " isregexp ignoreglobs maxresults includehidden".split()
 )
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min)\s*", re.IGNORECASE)
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "min": 60}
 _WRAPPERS = frozenset("arguments args params parameters input kwargs toolinput".split())
 
 _SCRIPTS = {"js": "*.{js,jsx,mjs,cjs}", "ts": "*.{ts,tsx,mts,cts}"}
@@ -206,6 +209,8 @@ def _bash(named: Json, rest: Json, cwd: Path) -> None:
     if isinstance(folder, str) and folder.strip() and resolved(cwd, folder) != cwd and "command" in named:
         named["command"] = f"(cd {shlex.quote(folder)} && {{\n{named['command']}\n}})"
     millis = _whole(_take(rest, "timeoutms", "timeoutmillis", "timeoutmilliseconds"))
+    if isinstance(limit := named.get("timeout"), str) and (found := _DURATION.fullmatch(limit)):
+        named["timeout"] = math.ceil(float(found[1]) * _UNITS[found[2].lower()])
     given = _whole(named["timeout"]) if "timeout" in named else None
     seconds = -(-millis // 1000) if millis is not None else given
     if seconds is None:

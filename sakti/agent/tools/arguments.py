@@ -281,8 +281,10 @@ def _edit(named: Json, rest: Json, _cwd: Path) -> None:
         named["edits"] = [{"old": "", "new": str(text or _change(single).get("new", "")), "after": line}]
     elif "edits" not in named and single.keys() - {"all"}:
         named["edits"] = [_change(single)]
-    elif single.get("all") and len(named.get("edits", ())) == 1:
-        named["edits"] = [{**named["edits"][0], "all": single["all"]}]
+    elif single.get("all") and isinstance(there := named.get("edits"), list):
+        only = cast("list[Any]", there)
+        if len(only) == 1 and isinstance(only[0], dict):
+            named["edits"] = [{**only[0], "all": single["all"]}]
 
 
 def _of_one_file(named: Json, edits: list[Any]) -> list[Any]:

@@ -57,6 +57,8 @@ def results(run: Recorded) -> list[str]:
         (Call("read", raw='{"a":' * 3_000), "nested too deeply"),
         (Call("re\0ad\ud800", {"path": "a"}), "There is no tool re␀ad"),
         (Call("edit", {"path": ["a", ".env"], "edits": 3}), "wrong arguments"),
+        (Call("edit", {"path": "a", "edits": [None], "all": True}), "wrong arguments"),
+        (Call("edit", {"path": "a", "edits": False, "replace_all": 1}), "wrong arguments"),
         (Call("bash", {"timeout": 1e400, "command": ["echo", {"a": 1}]}), "a"),
         (Call("apply_patch", {"patch": "*** Begin Patch\n*** Delete File: \0\n*** End Patch"}), "no file"),
     ],

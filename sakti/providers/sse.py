@@ -57,8 +57,8 @@ def readable(where: Where) -> Generator[None]:
         yield
     except (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as e:
         raise ProviderError(
-            f"{where.host} sent an answer that cannot be read ({type(e).__name__}: {e}): check its address and the api "
-            f"of providers.{where.provider}, or choose another model with /model.",
+            f"{where.host} sent an answer that is not of its protocol: check its address and the api of "
+            f"providers.{where.provider}, or choose another model with /model.",
             code="unreadable",
             retryable=True,
         ) from e

@@ -20,6 +20,7 @@ from sakti.agent.tools.changing import preview_diff
 from sakti.core.config import ApprovalMode
 from sakti.core.errors import SaktiError, ToolError
 from sakti.core.events import ApprovalRequested, Event, ToolFinished, ToolOutput, ToolStarted
+from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter, count_tools
 from sakti.core.types import DEEPEST, ImagePart, Json, Message, ToolCallPart, ToolResultPart, ToolSpec
 
@@ -150,9 +151,8 @@ class Toolbox:
         if outcome.images:
             self.images[call.id] = outcome.images
         duration = round((clock.monotonic() - started) * 1000)
-        result = ToolResultPart(
-            call.id, call.name, content, outcome.is_error, {**outcome.details, "duration_ms": duration}
-        )
+        details = {k: clean_surrogates(v) if isinstance(v, str) else v for k, v in outcome.details.items()}
+        result = ToolResultPart(call.id, call.name, content, outcome.is_error, {**details, "duration_ms": duration})
         emit(ToolFinished(result, duration))
 
     def _known(self, call: ToolCallPart) -> ToolCallPart:
@@ -167,6 +167,7 @@ class Toolbox:
     async def _checked(self, message: Message, call: ToolCallPart, emit: Callable[[Event], None]) -> Outcome:
         found = self.tools.get(call.name)
         if found is None:
+            forms.call(call.name, call.arguments or {}, self.bench.cwd)  # raises where it can say more
             raise ToolError(f"There is no tool {call.name}. There are: {', '.join(sorted(self.tools))}.")
         if call.arguments is None:
             raise ToolError(f"The arguments of {call.name} {_unreadable(call.raw)}; write the call again.")
@@ -183,7 +184,7 @@ class Toolbox:
             return arguments
         if decision.verdict == "deny":
             raise ToolError(f"Refused: {decision.target or call.name}: {decision.reason}.", code="refused")
-        diff = preview_diff(self.bench, call.name, arguments) if call.name in CHANGING else ""
+        diff = clean_surrogates(preview_diff(self.bench, call.name, arguments)) if call.name in CHANGING else ""
         answer = await self.approvals.ask(
             ApprovalRequested(
                 self.bench.ids.new(),

@@ -11,7 +11,7 @@ from sakti.agent import build, current_thread, mentions
 from sakti.agent.workspace import git_state
 from sakti.core.errors import NoModelError, SaktiError
 from sakti.core.events import Notice, QueueChanged, TurnFinished, TurnStarted
-from sakti.core.text import count_k
+from sakti.core.text import clean_surrogates, count_k
 from sakti.core.tokens import count_parts
 from sakti.core.types import FilePart, Part, TextPart, Usage
 
@@ -42,6 +42,7 @@ class Turns:
         attached. Raises `NoModelError` where there is nobody to answer, `SaktiError` (thread_busy) while another
         window has a turn under way in this thread, for an image that cannot be sent, and for what is longer than the
         model's window."""
+        text = clean_surrogates(text)  # a shell hands on any bytes
         if not text.strip():
             return
         if self._state.provider is None:

@@ -156,9 +156,10 @@ def closed_since(db: Connection, resource_id: str, since: int, limit: int) -> tu
     counted = "SELECT count(*) FROM (SELECT 1 FROM tasks t WHERE {} LIMIT ?)"
     (total,) = db.execute_sql(counted.format(where), (resource_id, since, _COUNTED)).fetchone()
     if total == _COUNTED:  # what else is closed is mostly less; how much that is in all is kept
-        others = where.replace("t.closed_at >= ?", "(t.closed_at < ? OR t.closed_at IS NULL)")
-        (rest,) = db.execute_sql(counted.format(others), (resource_id, since, -1)).fetchone()
-        total = counts(db, resource_id)["closed"] - rest
+        total = counts(db, resource_id)["closed"]
+        for other in ("t.closed_at < ?", "t.closed_at IS NULL AND ? IS NOT NULL"):
+            others = counted.format(where.replace("t.closed_at >= ?", other))
+            total -= db.execute_sql(others, (resource_id, since, -1)).fetchone()[0]
     return [card_of(r) for r in rows], total
 
 

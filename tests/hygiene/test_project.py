@@ -50,7 +50,7 @@ def test_every_picture_and_command_of_the_readme_exists() -> None:
     for link in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", readme):
         assert (ROOT / link).exists(), link
     known = {c.name for c in COMMANDS}
-    for name in re.findall(r"`/([a-z]+)", readme):
+    for name in re.findall(r"`/([a-z-]+)", readme):
         assert name in known, f"/{name}"
     from sakti.cli import COMMANDS as SHELL
 

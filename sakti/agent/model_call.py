@@ -32,6 +32,7 @@ from sakti.core.types import Request, TextPart, ToolCallPart
 from sakti.providers import limits, retry
 from sakti.providers.protocol import Completed, StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
 from sakti.store import messages as message_store
+from sakti.store import requests
 
 LAST_STEP = "This is the last step of this turn: call no tool, sum up what was done and what is still open."
 GO_ON = (
@@ -178,6 +179,7 @@ async def _once(turn: Turn, call: Call) -> AsyncGenerator[Event, None]:
         counted_tokens=call.counted,
         duration_ms=round((clock.monotonic() - started) * 1000),
         stop_reason=call.done.stop_reason,
+        sent=requests.describe(call.request),
     )
 
 

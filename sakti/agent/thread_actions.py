@@ -43,7 +43,7 @@ class ThreadActions:
         if not title:
             raise ConfigError("A title cannot be empty.")
         renamed = await session.store.write(threads.rename, thread_id, title, session.clock.now(), by_user=True)
-        if renamed is None and (session.thread_is_stored or not self._is_open(thread_id)):
+        if renamed is None and (not session.thread_is_new or not self._is_open(thread_id)):
             raise StoreError("There is no such thread: it was removed for good.", code="gone")
         if renamed is not None and self._is_open(thread_id):
             session.emit(ThreadChanged(renamed))

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from sakti.agent.assembly import NOT_KEPT
+from sakti.agent.build import NOT_KEPT
 from sakti.agent.commands import parse
 from sakti.agent.completion import argument_choices, command_choices, file_choices, query_at
 from sakti.agent.file_list import FileList

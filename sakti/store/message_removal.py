@@ -50,6 +50,7 @@ def delete(db: Database, message_id: str, now: int) -> Deleted:
         _empty(db, one)
     first, last = unit[0].index, unit[-1].index
     _drop_summaries(db, message.thread_id, first, last)
+    db.execute_sql("DELETE FROM request_blocks WHERE thread_id = ?", (message.thread_id,))  # they may quote it
     _index_behind(db, message.thread_id, last)
     (lines,) = db.execute_sql(
         "SELECT count(*) FROM observations o JOIN observation_groups g ON g.id = o.group_id WHERE g.thread_id = ?"

@@ -16,6 +16,7 @@ import apsw
 from sakti.core.errors import StoreError
 from sakti.store import failures, files, lost_schema, opening, recovery_repairs
 from sakti.store.connection import plain
+from sakti.store.way import Way
 
 if TYPE_CHECKING:
     from sakti.core.clock import Clock
@@ -174,7 +175,7 @@ def _take_in_log(path: Path) -> None:
 
 def _forgiving(path: Path) -> apsw.Connection:
     """A connection that reads what it can and writes nothing, not even what its write-ahead log holds."""
-    connection = opening.Way(str(path)).connect()
+    connection = Way(str(path)).connect()
     _forgive(connection)
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     return connection
@@ -204,7 +205,7 @@ def _mend_header(path: Path) -> None:
 
 
 def _fill(new: Path, path: Path, found: Recovered, clock: Clock) -> None:
-    connection = opening.Way(str(new)).connect()
+    connection = Way(str(new)).connect()
     try:
         for pragma in (
             "synchronous = OFF",

@@ -23,7 +23,7 @@ def run(session: Session, *, prompt: str | None = None, pick_thread: bool = Fals
 
 
 async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
-    from sakti.agent.assembly import NOT_KEPT
+    from sakti.agent.build import NOT_KEPT
     from sakti.agent.leaving import observe_on_exit
     from sakti.tui.app import SaktiApp
     from sakti.tui.log import log_error

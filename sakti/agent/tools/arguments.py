@@ -228,7 +228,8 @@ def _read(named: Json, rest: Json, _cwd: Path) -> None:
         offset, last = int(found[1]), int(found[2] or found[1])
     if offset is not None:
         named["offset"] = max(1, offset)
-    if last is not None and last >= (start := named.get("offset", 1)):
+    start = named.get("offset", 1)
+    if last is not None and isinstance(start, int) and last >= start:
         named["limit"] = last - start + 1
     if (limit := _whole(named.get("limit"))) is not None and limit < 1:
         del named["limit"]

@@ -233,7 +233,7 @@ async def bash_output(run: ToolRun, id: Annotated[str, "number that bash gave"])
 
 @tool(read_only=True)
 async def kill(run: ToolRun, id: Annotated[str, "number that bash gave"]) -> Outcome:
-    """End a background command."""
+    """End a background command and everything that it started."""
     running = _running(run, id)
     over = not running.members()
     await running.stop()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pydantic
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sakti.agent.tools import arguments as forms
@@ -247,6 +247,7 @@ VALUES = st.recursive(
 )
 
 
+@example("cat", {"view_range": [None, False], "offset": []})
 @settings(max_examples=400)
 @given(st.sampled_from(NAMES), st.dictionaries(KEYS, VALUES, max_size=5))
 def test_whatever_is_called_is_read_or_refused_in_words(name: str, given_: dict[str, Any]) -> None:

@@ -401,7 +401,7 @@ async def test_every_command_does_something(running, session):
     from sakti.tui.commands import Commands
 
     async with running() as (app, _):
-        assert [c.name for c in COMMANDS if not hasattr(Commands(app), f"do_{c.name}")] == []
+        assert [c.name for c in COMMANDS if not hasattr(Commands(app), f"do_{c.name.replace('-', '_')}")] == []
 
 
 async def test_every_binding_has_an_id(running, session):

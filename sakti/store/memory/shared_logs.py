@@ -54,7 +54,7 @@ def reflections(db: Database, thread_id: str) -> list[Step]:
     steps: list[Step] = []
     for group_id in (i for i in reversed(groups) if i in gone):
         lines = db.execute_sql("SELECT id FROM observations WHERE group_id = ? ORDER BY line", (group_id,)).fetchall()
-        steps.extend(("line", line_id) for (line_id,) in lines)
+        steps.extend(("line", str(line_id)) for (line_id,) in lines)
         steps.append(("group", group_id))
     return steps
 

@@ -195,7 +195,7 @@ async def test_settings_by_keys(store, tmp_path):
         assert "may not set agent.bash_timeout" in screen_text(app)
         await pilot.press("enter")
         await settle(app, pilot)
-        assert "next start" in screen_text(app) and session.config.agent.bash_timeout != 60
+        assert "after a restart" in screen_text(app) and session.config.agent.bash_timeout != 60
         await choose(pilot, "ui.theme", "sakti-light")
         await pilot.press("enter")
         await settle(app, pilot)

@@ -32,7 +32,7 @@ async def settle(app, pilot):
     for _ in range(3):
         await pilot.pause()
         await app.workers.wait_for_complete()
-    app.transcript._flush()
+    app.chat.transcript._flush()
     await pilot.pause()
 
 
@@ -58,7 +58,7 @@ def screen_text(app) -> str:
 
 def chat_text(app) -> str:
     """Everything in the transcript, drawn."""
-    document = app.transcript.document
+    document = app.chat.transcript.document
     return "\n".join("".join(s.text for s in line) for i in range(len(document.blocks)) for line in document.lines(i))
 
 

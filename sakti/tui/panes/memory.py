@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -13,6 +13,7 @@ from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
+from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
@@ -22,15 +23,14 @@ from sakti.agent.views import Spent
 from sakti.core.events import Gauge, MemoryOperation, MemoryStatus
 from sakti.core.text import count_k, one_line
 from sakti.store.memory_events import Happened
-from sakti.tui.palette import Palette, make_palette
+from sakti.tui.host import host_of
+from sakti.tui.palette import Palette
 from sakti.tui.panes.title import SIGNS
 from sakti.tui.screens.memory_events import draw_event
 from sakti.tui.transcript.wrap import Line, line_width, shorten
-from sakti.tui.widgets.lines import app_of
 
 if TYPE_CHECKING:
     from sakti.store.memory_figures import Figures
-    from sakti.tui.app import SaktiApp
 
 LABEL = 9
 MOST_FAILURES = 50
@@ -45,6 +45,9 @@ class MemoryPane(Widget, can_focus=True):
         Binding("enter", "events", "All that happened", show=False, id="memory.events"),
         Binding("escape", "leave", "Back to the prompt", show=False, id="memory.leave"),
     ]
+
+    class EventsWanted(Message):
+        """Show all that happened."""
 
     events: reactive[Sequence[Happened]] = reactive(())
     status: reactive[MemoryStatus | None] = reactive(None)
@@ -63,18 +66,6 @@ class MemoryPane(Widget, can_focus=True):
         if old is not None and new is not None and old.record_id != new.record_id:
             self._failures, self.failed = [], ""  # another thread's
         self._fit()
-        if new is not None:
-            self.look()
-
-    def look(self) -> None:
-        """Read what this thread's turns brought and cost so far."""
-        if self.is_mounted:
-            app = cast("SaktiApp", app_of(self))
-            app.go(self._look, app, group="turns", exclusive=True)
-
-    async def _look(self, app: SaktiApp) -> None:
-        self.turn_tokens = await app.session.views.turn_tokens()
-        self.spent = await app.session.views.spent()
 
     def watch_turn_tokens(self) -> None:
         self._fit()
@@ -89,7 +80,7 @@ class MemoryPane(Widget, can_focus=True):
         self._fit()
 
     def on_mount(self) -> None:
-        app_of(self).theme_changed_signal.subscribe(self, lambda _: self.refresh())
+        host_of(self).theme_changed_signal.subscribe(self, lambda _: self.refresh())
 
     def on_focus(self) -> None:
         self.refresh()
@@ -109,7 +100,7 @@ class MemoryPane(Widget, can_focus=True):
 
     def _room(self) -> int:
         """Lines for events where the pane is as high as it needs to be."""
-        rows = app_of(self).size.height
+        rows = host_of(self).size.height
         return 3 if rows >= 45 else 2 if rows >= 34 else 0
 
     def all_events(self) -> list[Happened]:
@@ -117,10 +108,7 @@ class MemoryPane(Widget, can_focus=True):
         return sorted([*self.events, *self._failures], key=lambda e: e.time, reverse=True)
 
     def action_events(self) -> None:
-        from sakti.tui.screens.memory_events import MemoryEventsScreen
-
-        retry_at = None if self.status is None else self.status.retry_at
-        app_of(self).push_screen(MemoryEventsScreen(self.all_events(), retry_at))
+        self.post_message(self.EventsWanted())
 
     def action_leave(self) -> None:
         self.screen.set_focus(self.screen.query_one("#prompt"))
@@ -156,8 +144,7 @@ class MemoryPane(Widget, can_focus=True):
 
     def _lines(self, width: int, height: int | None = None) -> list[Line]:
         """As many events as `height` leaves lines for; where None, as many as there is room for."""
-        app = app_of(self)
-        palette = make_palette(app.theme_variables, app.current_theme.dark)
+        palette = host_of(self).palette
         self.title_style = Style() if palette.mark.reverse else palette.cursor
         room = max(10, width - 2)
         lines = memory_lines(

@@ -12,9 +12,8 @@ from rich.segment import Segment
 from sakti.agent.figures import in_a_line, sizes
 from sakti.core.text import one_line, sanitise
 from sakti.tui.palette import Palette
-from sakti.tui.screens.compaction import DiffBlock
 from sakti.tui.screens.panel import BACK, Keys, ListPanel
-from sakti.tui.screens.text import ReadScreen
+from sakti.tui.screens.text import DiffBlock, ReadScreen
 from sakti.tui.transcript.blocks import Block, CardBlock, TextBlock
 from sakti.tui.transcript.wrap import Line, indent, line_width, shorten, wrap
 
@@ -78,14 +77,14 @@ class MemoryEventsScreen(ListPanel):
         return [[*head, *first], *indent(more, Segment(" " * line_width(head)))]
 
     def choose(self, row: Any) -> None:
-        self.sakti.go(self._show, row, group="memory-event", exclusive=True)
+        self.host.go(self._show, row, group="memory-event", exclusive=True)
 
     async def _show(self, event: Happened) -> None:
-        views = self.sakti.session.views
+        views = self.host.session.views
         groups = await views.memory_groups(event.group_ids)
         merged = await views.memory_groups(groups[0].merged_group_ids) if groups else []
         title = f"{datetime.fromtimestamp(event.time / 1000):%Y-%m-%d %H:%M:%S}  {in_a_line(event)}"
-        self.sakti.push_screen(ReadScreen(title, event_blocks(event, groups, merged)))
+        self.host.push(ReadScreen(title, event_blocks(event, groups, merged)))
 
 
 def event_blocks(event: Happened, groups: Sequence[Group], merged: Sequence[Group]) -> list[Block]:

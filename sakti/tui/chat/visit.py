@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from sakti.core.errors import TaskError
 from sakti.core.text import one_line
+from sakti.tui.chat.loader import ThreadLoader
+from sakti.tui.chat.panes import Panes
+from sakti.tui.host import Host
+from sakti.tui.widgets.prompt import Prompt
+from sakti.tui.widgets.transcript import Transcript
+from sakti.tui.widgets.visit import VisitBar
 
 if TYPE_CHECKING:
     from sakti.store.search import Hit
-    from sakti.tui.app import SaktiApp
     from sakti.tui.screens.search import Kept, SearchScreen
 
 
@@ -26,33 +31,38 @@ class Spot:
     index: int = 0
 
 
-class Finding:
-    """The part of the app that searches and goes there; `self` is the app."""
+class Visit:
+    """Searches, goes to a hit and remembers the way back."""
 
-    _kept: Kept | None = None  # the last search
-    _from: Spot | None = None  # where a visit began
-    _visited = ""  # the thread that is visited
+    def __init__(
+        self,
+        host: Host,
+        loader: ThreadLoader,
+        panes: Panes,
+        *,
+        transcript: Transcript,
+        prompt: Prompt,
+        bar: VisitBar,
+    ) -> None:
+        self._host, self._loader, self._panes = host, loader, panes
+        self._transcript, self._prompt, self._bar = transcript, prompt, bar
+        self._kept: Kept | None = None  # the last search
+        self._from: Spot | None = None  # where a visit began
+        self._visited = ""  # the thread that is visited
 
-    @property
-    def _app(self) -> SaktiApp:
-        return cast("SaktiApp", self)
-
-    def action_search(self) -> None:
-        self.open_search("")
-
-    def open_search(self, query: str) -> None:
-        """The search screen: with `query`, or as it was left."""
+    def search(self, query: str = "") -> None:
+        """Open the search screen: with `query`, or as it was left."""
         from sakti.tui.screens.search import SearchScreen
 
         screen = SearchScreen(query, None if query else self._kept)
-        self._app.push_screen(screen, lambda result: self._found(screen, result))
+        self._host.push(screen, lambda result: self._found(screen, result))
 
     def _found(self, screen: SearchScreen, result: Any) -> None:
         self._kept = screen.kept
         if isinstance(result, str):
-            self._app.prompt.add(result)
+            self._prompt.add(result)
         elif result is not None:
-            self._app.go(self.go_to, result, self._kept.text, group="jump", exclusive=True)
+            self._host.go(self.go_to, result, self._kept.text, group="jump", exclusive=True)
 
     async def go_to(self, hit: Hit, query: str = "") -> None:
         """The place of a search hit: its message, what an observation was made from, the task board."""
@@ -60,56 +70,40 @@ class Finding:
         from sakti.tui.screens.search_rows import searched_words
         from sakti.tui.transcript.seek import pattern_of
 
-        app, views = self._app, self._app.session.views
-        if hit.kind == "task" and (self._on_board(hit) or await self._task_card(hit)):
+        views = self._host.session.views
+        if hit.kind == "task" and (self._panes.point_at(_title(hit)) or await self._task_card(hit)):
             return
         message_id, thread_id, index = hit.id, hit.thread_id, hit.position
         if hit.kind != "message":
             origin = await views.origin(hit.id) if hit.kind in ("observation", "reflection") else None
             if origin is None:
                 title = hit.kind.replace("_", " ").capitalize()
-                app.push_screen(PassageScreen(title, await passage_of(views, hit, query)))
+                self._host.push(PassageScreen(title, await passage_of(views, hit, query)))
                 return
             message_id, thread_id, index = origin.message_id, origin.thread_id, origin.index
         pattern = pattern_of(searched_words(hit, query))
         why = await self._why_not(thread_id, index)
         if why:
-            app.push_screen(
+            self._host.push(
                 PassageScreen(f"{hit.thread_title or 'untitled'}  {why}", await passage_of(views, hit, query, 10))
             )
         elif thread_id:
             await self._visit(thread_id, message_id, index, pattern)
-
-    def _on_board(self, hit: Hit) -> bool:
-        """Put the cursor of the tasks' pane on it; false where it is not there, as what was closed long ago."""
-        title = one_line(hit.text.partition("\n")[0], 200)
-        tasks = self._app.sidebar.tasks.task_list
-        at = next((i for i, row in enumerate(tasks.rows) if row.title == title), None)
-        if at is None:
-            return False
-        self._app.focus_pane("tasks")
-        tasks.move_to(at)
-        return True
 
     async def _task_card(self, hit: Hit) -> bool:
         """All about a task that is on the board no more; false where it is another workspace's."""
         from sakti.tui.screens.task_card import TaskCardScreen
 
         try:
-            await self._app.session.views.task(hit.id)
+            await self._host.session.views.task(hit.id)
         except TaskError:
             return False
-        self._app.push_screen(TaskCardScreen(hit.id))
+        self._host.push(TaskCardScreen(hit.id))
         return True
-
-    async def open_origin(self, hit: Hit) -> None:
-        """Every message that a line of the log was made from."""
-        origin = await self._app.session.views.origin(hit.id)
-        await self._app.open_sources_of(origin.group_id if origin else hit.id, hit.text)
 
     async def _why_not(self, thread_id: str | None, index: int) -> str:
         """Why a thread is read here and not opened; "" where it can be."""
-        session = self._app.session
+        session = self._host.session
         if thread_id is None or (session.thread is not None and thread_id == session.thread.id):
             return ""
         if session.busy:
@@ -120,74 +114,69 @@ class Finding:
         return ""
 
     async def _visit(self, thread_id: str, message_id: str, index: int, pattern: re.Pattern[str] | None) -> None:
-        app = self._app
-        here = app.session.thread
+        here = self._host.session.thread
         if self._from is None:
             self._from = await self._spot()
         self._visited = thread_id
         if here is None or thread_id != here.id:
-            await self._open(thread_id)
+            await self._loader.open(thread_id)
         await self._land(message_id, index, pattern)
         start = self._from
-        app.visit_bar.show("" if start.thread_id == thread_id else start.title or "the new thread")
-        app.call_after_refresh(app.transcript.jump, message_id, pattern)  # the bar has taken a line
-        app.prompt.focus()
+        self._bar.show("" if start.thread_id == thread_id else start.title or "the new thread")
+        self._transcript.call_after_refresh(self._transcript.jump, message_id, pattern)  # the bar has taken a line
+        self._prompt.focus()
 
     async def _spot(self) -> Spot:
         """Where the user is."""
-        app = self._app
-        thread = app.session.thread
-        if thread is None or not await app.session.views.transcript(thread.id, limit=1):
+        session = self._host.session
+        thread = session.thread
+        if thread is None or not await session.views.transcript(thread.id, limit=1):
             return Spot(None, thread.title if thread else "")
-        at = app.transcript.place
-        message = await app.session.views.message(at) if at else None
+        at = self._transcript.place
+        message = await session.views.message(at) if at else None
         return Spot(thread.id, thread.title, message.id if message else "", message.index if message else 0)
 
-    async def _open(self, thread_id: str) -> None:
-        app = self._app
-        await app.session.open_thread(thread_id)
-        # what the change of the thread began would end at its newest message
-        app.workers.cancel_group(app, "thread")  # pyright: ignore[reportUnknownMemberType]
-        await app.load_thread(thread_id)
-
     async def _land(self, message_id: str, index: int, pattern: re.Pattern[str] | None = None) -> None:
-        app = self._app
-        if app.transcript.jump(message_id, pattern):
+        if self._transcript.jump(message_id, pattern):
             return
-        await app.load_older(index)
-        if not app.transcript.jump(message_id, pattern):
-            app.say("The message is in this thread, but it shows nothing.")
+        await self._loader.load_older(index)
+        if not self._transcript.jump(message_id, pattern):
+            self._host.say("The message is in this thread, but it shows nothing.")
 
-    def action_go_back(self) -> None:
-        self._app.go(self._back, group="jump", exclusive=True)
+    def go_back(self) -> None:
+        self._host.go(self._back, group="jump", exclusive=True)
 
     async def _back(self) -> None:
         """To where the first of the visits began."""
-        app, start = self._app, self._from
+        session, start = self._host.session, self._from
         if start is None:
             return
-        thread = app.session.thread
+        thread = session.thread
         other = thread is None or start.thread_id != thread.id
-        if other and app.session.busy:
-            app.say("The agent works in this thread: go back when it is done, or stop it with esc.")
+        if other and session.busy:
+            self._host.say("The agent works in this thread: go back when it is done, or stop it with esc.")
             return
-        self.action_stay()
+        self.stay()
         if other and start.thread_id is None:
-            await app.session.new_thread()
+            await session.new_thread()
         elif other and start.thread_id is not None:
-            await self._open(start.thread_id)
+            await self._loader.open(start.thread_id)
         if start.message_id:
             await self._land(start.message_id, start.index)
         else:
-            app.transcript.scroll_end_now()
-        app.prompt.focus()
+            self._transcript.scroll_end_now()
+        self._prompt.focus()
 
-    def action_stay(self) -> None:
+    def stay(self) -> None:
         """The visit is over: this is where the user is."""
         self._from, self._visited = None, ""
-        self._app.visit_bar.display = False
+        self._bar.display = False
 
     def thread_opened(self, thread_id: str) -> None:
         """Another thread than the visited one ends the visit."""
         if self._visited and thread_id != self._visited:
-            self.action_stay()
+            self.stay()
+
+
+def _title(task: Hit) -> str:
+    return one_line(task.text.partition("\n")[0], 200)

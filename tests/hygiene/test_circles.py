@@ -8,9 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 KNOWN: set[frozenset[str]] = {
-    frozenset({"agent.assembly", "agent.session", "agent.turns", "agent.user_shell", "agent.views"}),
-    frozenset({"bench.by_hand", "bench.player"}),
-    frozenset({"store.copying", "store.damage", "store.migrate", "store.opening", "store.reading"}),
+    frozenset({"sakti", "agent.ask", "agent.doctor", "agent.session", "agent.views"}),  # the version stands at the top
     frozenset({"store.maintenance", "store.reindexing", "store.search", "store.tasks.rows", "store.tasks.search"}),
 }
 """Circles that are still to be cut; none comes in."""

@@ -18,7 +18,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from sakti.agent.figures import forecast, guarded, in_words, sizes
+from sakti.agent.figures import forecast, guarded, in_a_line, in_words, sizes
 from sakti.agent.views import Spent
 from sakti.core.events import Gauge, MemoryOperation, MemoryStatus
 from sakti.core.text import count_k, one_line
@@ -26,7 +26,6 @@ from sakti.store.memory_events import Happened
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
 from sakti.tui.panes.title import SIGNS
-from sakti.tui.screens.memory_events import draw_event
 from sakti.tui.transcript.wrap import Line, line_width, shorten
 
 if TYPE_CHECKING:
@@ -34,6 +33,16 @@ if TYPE_CHECKING:
 
 LABEL = 9
 MOST_FAILURES = 50
+EVENT_SIGNS = {
+    "observed": "●",
+    "activated": "▼",
+    "reflected": "◆",
+    "taken_over": "◆",
+    "taken_back": "↶",
+    "compacted": "▣",
+    "undone": "↶",
+    "failed": "✗",
+}
 
 
 class MemoryPane(Widget, can_focus=True):
@@ -292,3 +301,21 @@ def _cost(spent: Spent) -> str:
     share = f"{usage.cached_tokens / usage.input_tokens:.0%} of {count_k(usage.input_tokens)} in"
     cost = (usage + spent.memory).cost_usd
     return share if cost is None else f"{share} · ${cost:.2f}"
+
+
+def draw_event(event: Happened, width: int, palette: Palette) -> Line:
+    """`12:04 ● 4 messages → 3 lines`: what fits of it."""
+    head = event_head(event, palette, "%H:%M")
+    room, text = max(4, width - line_width(head)), one_line(in_a_line(event), 300)
+    if event.kind in ("observed", "activated"):
+        text = text.partition(" ")[2]  # its sign says so
+    if len(text) > room and event.kind != "failed":
+        text = text.partition(",")[0]  # the tokens go first
+    return [*head, Segment(shorten(text, room), palette.muted)]
+
+
+def event_head(event: Happened, palette: Palette, clock: str) -> Line:
+    """Draw when an event happened, in the form `clock` of strftime, and its sign."""
+    style = {"failed": palette.bad, "activated": palette.ok, "compacted": palette.ok}.get(event.kind, palette.agent)
+    when = f"{datetime.fromtimestamp(event.time / 1000):{clock}} "
+    return [Segment(when, palette.faint), Segment(f"{EVENT_SIGNS[event.kind]} ", style)]

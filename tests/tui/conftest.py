@@ -7,6 +7,7 @@ import time
 
 import pytest
 from textual import constants
+from textual.worker import WorkerCancelled
 
 from sakti.tui.app import SaktiApp
 from tests.tui.fakes import FakeSession
@@ -31,7 +32,8 @@ async def settle(app, pilot):
     """Until no worker runs and everything is drawn."""
     for _ in range(3):
         await pilot.pause()
-        await app.workers.wait_for_complete()
+        with contextlib.suppress(WorkerCancelled):  # a newer one has taken its place
+            await app.workers.wait_for_complete()
     app.chat.transcript._flush()
     await pilot.pause()
 

@@ -174,8 +174,7 @@ class SaktiApp(App[int]):
     # --- the terminal -----------------------------------------------------------------------------------------
 
     async def on_event(self, event: events.Event) -> None:
-        if self.is_running and self.screen_stack:
-            self.welcome.typed_through(event, self.screen)
+        self.welcome.typed_through(event, self)
         await super().on_event(event)
 
     def _repaint(self, _: object) -> None:

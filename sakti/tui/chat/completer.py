@@ -73,7 +73,7 @@ class Completer:
         return self._models
 
     def _with_preview(self, choice: Choice) -> Choice:
-        """/compact says beforehand what it will do."""
+        """Say beforehand what /compact will do."""
         if choice.insert.strip() != "/compact" or self._session.thread is None:
             return choice
         messages, before, after = self._session.compact_preview()

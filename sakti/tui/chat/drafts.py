@@ -67,7 +67,7 @@ class Drafts:
             self._give_up(e)
 
     def _give_up(self, error: SaktiError) -> None:
-        """Said once; what another try may keep is tried again with the next change."""
+        """Say it once; what another try may keep is tried again with the next change."""
         if error.retryable:
             self._kept = None
         else:
@@ -78,8 +78,8 @@ class Drafts:
         self._said = True
 
     async def leave(self) -> None:
-        """The window closes: the next one of this workspace takes over what it held. Raises `SaktiError` with all of
-        it where that cannot be stored."""
+        """Leave what the window held to the next one of this workspace. Raises `SaktiError` with all of it where that
+        cannot be stored."""
         if not self._keeps:
             return
         text, self._keeps = self._prompt.value, False

@@ -90,7 +90,7 @@ class ThreadFind:
             bar.say(f"message {newer:,} of {len(self._places):,}, {total:,} in all · n older · N newer · esc")
 
     async def _step(self, step: int) -> None:
-        """To the next line, or the next message, that has the words: older (1) or newer (-1), round the ends."""
+        """Go to the next line, or the next message, that has the words: older (1) or newer (-1), round the ends."""
         bar = self._bar
         if bar is not None and bar.text != self._words:
             await self._count(bar.text)
@@ -114,7 +114,7 @@ class ThreadFind:
         self._say_found()
 
     def _first(self) -> int:
-        """The newest message with the words that does not stand below the screen."""
+        """Choose the newest message with the words that does not stand below the screen."""
         chat = self._transcript
         for at in range(len(self._places) - 1, -1, -1):
             index = chat.document.index_of(self._places[at].message_id)
@@ -123,7 +123,7 @@ class ThreadFind:
         return len(self._places) - 1
 
     def _rows(self) -> list[tuple[int, int]]:
-        """The lines with the words of the message that is shown; what hides them is unfolded."""
+        """List the lines with the words of the message that is shown; what hides them is unfolded."""
         document, pattern = self._transcript.document, phrase(self._words)
         message_id = self._places[self._at].message_id
         if not (found := rows_with(document, message_id, pattern)):

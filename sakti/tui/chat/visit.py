@@ -65,7 +65,7 @@ class Visit:
             self._host.go(self.go_to, result, self._kept.text, group="jump", exclusive=True)
 
     async def go_to(self, hit: Hit, query: str = "") -> None:
-        """The place of a search hit: its message, what an observation was made from, the task board."""
+        """Go to the place of a search hit: its message, what an observation was made from, the task board."""
         from sakti.tui.screens.search_preview import PassageScreen, passage_of
         from sakti.tui.screens.search_rows import searched_words
         from sakti.tui.transcript.seek import pattern_of
@@ -91,7 +91,7 @@ class Visit:
             await self._visit(thread_id, message_id, index, pattern)
 
     async def _task_card(self, hit: Hit) -> bool:
-        """All about a task that is on the board no more; false where it is another workspace's."""
+        """Show a task that is on the board no more; False where it is another workspace's."""
         from sakti.tui.screens.task_card import TaskCardScreen
 
         try:
@@ -102,7 +102,7 @@ class Visit:
         return True
 
     async def _why_not(self, thread_id: str | None, index: int) -> str:
-        """Why a thread is read here and not opened; "" where it can be."""
+        """Say why a thread is read here and not opened; "" where it can be."""
         session = self._host.session
         if thread_id is None or (session.thread is not None and thread_id == session.thread.id):
             return ""
@@ -127,7 +127,7 @@ class Visit:
         self._prompt.focus()
 
     async def _spot(self) -> Spot:
-        """Where the user is."""
+        """Tell where the user is."""
         session = self._host.session
         thread = session.thread
         if thread is None or not await session.views.transcript(thread.id, limit=1):
@@ -144,10 +144,10 @@ class Visit:
             self._host.say("The message is in this thread, but it shows nothing.")
 
     def go_back(self) -> None:
+        """Go to where the first of the visits began, where one is under way."""
         self._host.go(self._back, group="jump", exclusive=True)
 
     async def _back(self) -> None:
-        """To where the first of the visits began."""
         session, start = self._host.session, self._from
         if start is None:
             return
@@ -168,12 +168,12 @@ class Visit:
         self._prompt.focus()
 
     def stay(self) -> None:
-        """The visit is over: this is where the user is."""
+        """End the visit: this is where the user is."""
         self._from, self._visited = None, ""
         self._bar.display = False
 
     def thread_opened(self, thread_id: str) -> None:
-        """Another thread than the visited one ends the visit."""
+        """End the visit where another thread than the visited one was opened."""
         if self._visited and thread_id != self._visited:
             self.stay()
 

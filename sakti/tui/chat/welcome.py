@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from textual import events
-from textual.screen import Screen
+from textual.app import App
 
 from sakti.tui.host import Host
 
@@ -28,14 +28,15 @@ class Welcome:
         await session.views.set_ui_state(setup.SHOWN, "1")
 
     def open(self) -> None:
+        """Open it, whether it is due or not."""
         from sakti.tui.screens.welcome import WelcomeScreen
 
         self._host.push(WelcomeScreen(self._apply))
 
-    def typed_through(self, event: events.Event, screen: Screen[Any]) -> None:
+    def typed_through(self, event: events.Event, app: App[Any]) -> None:
         """Leave the welcome when something is typed or pasted: it is meant for the prompt."""
         if isinstance(event, events.Paste) or (isinstance(event, events.Key) and event.is_printable):
             from sakti.tui.screens.welcome import WelcomeScreen
 
-            if isinstance(screen, WelcomeScreen) and not screen.typing:
-                screen.dismiss(None)
+            if isinstance(app.screen, WelcomeScreen) and not app.screen.typing:
+                app.screen.dismiss(None)

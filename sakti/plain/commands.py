@@ -6,9 +6,9 @@ What a screen would list is said with numbers; a number alone then opens the one
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sakti.agent.commands import COMMANDS, Typed, parse
 from sakti.agent.figures import spent_rows, status_rows
@@ -20,11 +20,12 @@ from sakti.plain import words
 from sakti.plain.log import Log
 from sakti.plain.offer import one
 from sakti.plain.search import Search
+from sakti.plain.speech import Speech
 from sakti.plain.tasks import Tasks
 from sakti.plain.threads import Threads
 
 if TYPE_CHECKING:
-    from sakti.plain.chat import Chat
+    from sakti.agent.session import Session
 
 # Commands that only this chat has: on the screen they are keys, or plain to see.
 OWN = {
@@ -53,10 +54,26 @@ WAYS = (
 NO_SCREEN = {"theme": "plain mode has no colours", "clear": "plain mode has no screen to clear"}
 
 
+class Host(Protocol):
+    """The chat that commands run in."""
+
+    session: Session
+    speech: Speech
+    unsent: str  # what was not sent
+
+    def say(self, lines: Iterable[str]) -> None: ...
+
+    async def send(self, text: str) -> None: ...
+
+    def end_of_input(self) -> None: ...
+
+    def leave(self, code: int) -> None: ...
+
+
 class Commands:
     """Runs what was typed. Everything here may raise SaktiError; the chat says it."""
 
-    def __init__(self, chat: Chat) -> None:
+    def __init__(self, chat: Host) -> None:
         self._chat = chat
         self._session = chat.session
         self._tasks = Tasks(chat.session, self.offer)

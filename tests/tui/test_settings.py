@@ -169,7 +169,7 @@ async def test_settings_by_keys(store, tmp_path):
     async with app.run_test(size=(120, 35)) as pilot:
         await settle(app, pilot)
         await say(app, pilot, "hello")
-        app._palette("/settings")
+        app.run_command("/settings")
         await settle(app, pilot)
         assert isinstance(app.screen, SettingsScreen)
         await choose(pilot, "max_steps", "lots")

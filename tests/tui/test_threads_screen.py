@@ -47,7 +47,7 @@ async def test_rename_fork_delete_and_take_back(store, tmp_path):
         screen = await opened(app, pilot)
         await press(app, pilot, "ctrl+r", "ctrl+a", "ctrl+k", *"instruments", "enter")
         assert "Renamed to 'instruments'" in await title(app)
-        assert app.header.thread_title == "instruments"
+        assert app.chat.header.thread_title == "instruments"
         await press(app, pilot, "ctrl+o")
         assert isinstance(app.screen, ForkScreen)
         assert "up to which message" in screen_text(app)
@@ -98,14 +98,14 @@ async def test_typed_into_a_thread_that_was_removed_elsewhere(store, tmp_path):
         await store.write(thread_removal.delete, app.session.thread.id, 9)
         await removal.purge(store, before=1 << 60, do=True)
         for text in ("again", "!ls", "#note"):
-            app.prompt.clear()
+            app.chat.prompt.clear()
             await press(app, pilot, *text, "enter")
             assert "This thread was removed in another window. /new starts a new one" in told(app), text
-            assert app.prompt.value == text
-        app.prompt.clear()
+            assert app.chat.prompt.value == text
+        app.chat.prompt.clear()
         await press(app, pilot, *"/compact", "escape", "enter")
         assert "This thread was removed in another window. /new starts a new one" in told(app)
-        app.prompt.clear()
+        app.chat.prompt.clear()
         await press(app, pilot, *"/new", "escape", "enter")
         await press(app, pilot, *"again", "enter")
         await app.session.wait()
@@ -120,7 +120,7 @@ async def test_a_message_is_deleted_when_it_was_named_and_confirmed(store, tmp_p
         await say(app, pilot, "where is the xylophone", "and the zither")
 
         async def send(text):
-            app.prompt.clear()
+            app.chat.prompt.clear()
             await press(app, pilot, *text, "escape", "enter")
 
         await send("/delete-message yes")

@@ -11,7 +11,7 @@ from textual import events
 from sakti.core.config import Config, UiSettings
 from sakti.core.events import ApprovalRequested
 from sakti.tui.app import SaktiApp
-from sakti.tui.attention import sequence
+from sakti.tui.notify import sequence
 from sakti.tui.widgets.safe_input import SafeInput
 from tests.tui.conftest import settle
 from tests.tui.test_safety import EVIL
@@ -20,7 +20,7 @@ from tests.tui.test_safety import EVIL
 @pytest.fixture
 def called(monkeypatch):
     out: list[str] = []
-    monkeypatch.setattr(SaktiApp, "call_terminal", lambda _, text: out.append(text))
+    monkeypatch.setattr(SaktiApp, "write", lambda _, text: out.append(text))
     return out
 
 
@@ -73,7 +73,7 @@ async def test_reduced_motion_stops_what_blinks_and_glides(session):
     app = SaktiApp(session)
     async with app.run_test() as pilot:
         assert app.animation_level == "none"
-        assert not app.prompt.cursor_blink
-        app.open_search("")
+        assert not app.chat.prompt.cursor_blink
+        app.chat.visit.search()
         await pilot.pause()
         assert not app.screen.query_one(SafeInput).cursor_blink

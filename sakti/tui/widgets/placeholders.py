@@ -15,14 +15,14 @@ FOLD_LINES = 50
 _IMAGE = "[image "
 
 
-class Folds:
+class Placeholders:
     """What each sign stands for."""
 
     def __init__(self) -> None:
         self._whole: dict[str, str] = {}
 
-    def copy(self) -> Folds:
-        other = Folds()
+    def copy(self) -> Placeholders:
+        other = Placeholders()
         other._whole = dict(self._whole)
         return other
 

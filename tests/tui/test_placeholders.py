@@ -7,7 +7,7 @@ from pathlib import Path
 from textual import events
 
 from sakti.core.events import QueueChanged
-from sakti.tui.folding import Folds
+from sakti.tui.widgets.placeholders import Placeholders
 from sakti.tui.widgets.queue import QueueView
 from tests.tui.conftest import settle
 
@@ -15,7 +15,7 @@ LONG = "\n".join(f"line {n}" for n in range(60))
 
 
 def test_signs_stand_for_what_they_were_made_of():
-    folds = Folds()
+    folds = Placeholders()
     first, second = folds.fold(LONG), folds.fold(LONG + "!")
     assert (first, second) == ("[pasted 60 lines]", "[pasted 60 lines #2]")
     assert folds.fold("short \x1b[31m") == "short ␛[31m"
@@ -26,11 +26,11 @@ def test_signs_stand_for_what_they_were_made_of():
     assert folds.unfold(text) == (
         f"{LONG}! {LONG}{'x' * 30_000}[pasted 60 lines] @/a\\ b/cat.png , and @/a\\ b/cat.png"
     )  # fmt: skip
-    assert Folds().unfold(text) == text
+    assert Placeholders().unfold(text) == text
 
 
 def test_where_a_sign_stands():
-    folds = Folds()
+    folds = Placeholders()
     sign, image = folds.fold(LONG), folds.image(Path("/cat.png"), 1)
     line = f"a {sign}b {image} c"
     start, end = 2, 2 + len(sign)
@@ -44,7 +44,7 @@ def test_where_a_sign_stands():
 
 async def test_keys_at_and_in_a_sign(running, session):
     async with running() as (app, pilot):
-        prompt = app.prompt
+        prompt = app.chat.prompt
 
         def paste():
             prompt.put("a ")
@@ -77,16 +77,16 @@ async def test_keys_at_and_in_a_sign(running, session):
 async def test_ctrl_c_and_the_queue_lose_nothing(running, session):
     async with running() as (app, pilot):
         await pilot.press(*"half", "ctrl+c")
-        assert app.prompt.text == ""
+        assert app.chat.prompt.text == ""
         await pilot.press("up")
-        assert app.prompt.text == "half"
+        assert app.chat.prompt.text == "half"
         session.busy = True
         await pilot.press("ctrl+c")
         await settle(app, pilot)
-        assert app.prompt.text == "half", "what is typed while the agent works is not what ctrl+c stops"
+        assert app.chat.prompt.text == "half", "what is typed while the agent works is not what ctrl+c stops"
         session.queued = ("queued words",)
         session.emit(QueueChanged(session.queued))
         await settle(app, pilot)
-        app.queue.post_message(QueueView.Removed(0))
+        app.chat.conversation.queue.post_message(QueueView.Removed(0))
         await settle(app, pilot)
-        assert app.prompt.text == "queued words\n\nhalf"
+        assert app.chat.prompt.text == "queued words\n\nhalf"

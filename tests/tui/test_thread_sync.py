@@ -8,7 +8,7 @@ from sakti.core.ids import TimeIds
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
 from sakti.tui.app import SaktiApp
-from sakti.tui.following import NEWEST
+from sakti.tui.chat.thread_sync import NEWEST
 from tests.tui.conftest import chat_text, settle
 from tests.tui.real import real_session, say
 
@@ -22,7 +22,7 @@ async def other_store(store, clock, tmp_path):
 
 
 async def look(app, pilot):
-    app.look_for_others()
+    app.chat.sync.look()
     await settle(app, pilot)
 
 
@@ -85,11 +85,11 @@ async def test_what_another_window_compacts_stands_in_the_log_pane(store, other_
         await other.start()
         await other.compact()
         await other.close()
-        assert "The port is 8080" not in str(app.sidebar.observations._lines)
+        assert "The port is 8080" not in str(app.chat.sidebar.observations._lines)
         await say(app, pilot, "third question")
-        status = app.sidebar.memory.status
+        status = app.chat.sidebar.memory.status
         assert status is not None and status.observations.tokens
-        assert "The port is 8080" in str(app.sidebar.observations._lines)
+        assert "The port is 8080" in str(app.chat.sidebar.observations._lines)
 
 
 async def test_a_compaction_takes_what_another_window_said(store, other_store, tmp_path):
@@ -101,7 +101,7 @@ async def test_a_compaction_takes_what_another_window_said(store, other_store, t
         await other.start()
         await other.submit("remember that the port is 8080")
         await other.wait()
-        app._palette("/compact")
+        app.run_command("/compact")
         await settle(app, pilot)
         assert "nothing to compact" not in chat_text(app)
         assert "2 messages," in chat_text(app)

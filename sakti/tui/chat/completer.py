@@ -9,23 +9,23 @@ from sakti.agent.file_list import FileList
 from sakti.core.errors import SaktiError
 from sakti.core.text import count_k
 from sakti.core.types import ModelInfo
+from sakti.tui.widgets.completions import Completions
+from sakti.tui.widgets.prompt import Prompt
 
 if TYPE_CHECKING:
     from sakti.agent.session import Session
-    from sakti.tui.widgets.completions import Completions
-    from sakti.tui.widgets.prompt import Prompt
 
 
 class Completer:
     """Keeps the query that the shown choices belong to."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, session: Session, prompt: Prompt, view: Completions) -> None:
+        self._session, self._prompt, self._view = session, prompt, view
         self._files = FileList(session.workspace)
         self._query: Query | None = None
         self._models: list[ModelInfo] | None = None  # asked for once while a name is being written
 
-    async def show(self, query: Query | None, prompt: Prompt, view: Completions) -> None:
+    async def show(self, query: Query | None) -> None:
         """Offer what fits `query`; None, or nothing that fits, hides the list."""
         if query is None or query.command != "model":
             self._models = None
@@ -43,13 +43,14 @@ class Completer:
                         choices = model_choices(query.text, await self._known_models())
                 case "file":
                     choices = file_choices(query.text, await self._files.paths())
-        view.show(choices)
-        prompt.completing = bool(choices)
+        self._view.show(choices)
+        self._prompt.completing = bool(choices)
 
-    def accept(self, prompt: Prompt, view: Completions, *, send: bool) -> None:
+    def accept(self, *, send: bool) -> None:
         """Put the chosen completion into the prompt. A command that was written out is sent by the same Enter."""
-        choice, query = view.chosen, self._query
-        view.show(())
+        prompt, query = self._prompt, self._query
+        choice = self._view.chosen
+        self._view.show(())
         prompt.completing = False
         if choice is None or query is None:
             if send:
@@ -72,7 +73,7 @@ class Completer:
         return self._models
 
     def _with_preview(self, choice: Choice) -> Choice:
-        """/compact says beforehand what it will do."""
+        """Say beforehand what /compact will do."""
         if choice.insert.strip() != "/compact" or self._session.thread is None:
             return choice
         messages, before, after = self._session.compact_preview()

@@ -9,13 +9,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from sakti.version import __version__
+
 if TYPE_CHECKING:
     from sakti.agent.ask import ask
     from sakti.agent.session import Options, Session
     from sakti.core import events
 
-__version__ = "0.1.0"
-__all__ = ["Options", "Session", "ask", "events"]
+__all__ = ["Options", "Session", "__version__", "ask", "events"]
 
 _WHERE = {"ask": "agent.ask", "Options": "agent.session", "Session": "agent.session"}
 

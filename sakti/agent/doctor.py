@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sakti import __version__
 from sakti.agent.tools.child import ripgrep
 from sakti.core import resources
 from sakti.core.config import Config
@@ -17,6 +16,7 @@ from sakti.core.errors import NoModelError
 from sakti.core.programs import find_program
 from sakti.core.tokens import O200K_SHA256
 from sakti.store import inspection, sqlite_info
+from sakti.version import __version__
 
 
 @dataclass(frozen=True, slots=True)

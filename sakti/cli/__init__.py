@@ -25,7 +25,7 @@ COMMANDS = (
 def main() -> None:
     """The `sakti` program."""
     if sys.argv[1:] in (["--version"], ["-V"]):
-        from sakti import __version__
+        from sakti.version import __version__
 
         print(f"sakti {__version__}")
         return

@@ -3,13 +3,12 @@ long in one transaction that writes; what has much to do works in pieces (`upkee
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sakti.store import copying, damage, failures, index_upkeep, migrate, reading, search_index
+from sakti.store import copying, damage, failures, index_upkeep, message_index, migrate, reading, search_index
 from sakti.store.connection import Database
 from sakti.store.memory import integrity as memory_integrity
 from sakti.store.tasks import checks, deadlocks
@@ -70,7 +69,7 @@ def check(db: Database, *, deep: bool = True) -> list[Finding]:
 
 def _searchable(db: Database) -> Finding:
     """Whether search knows each message, and no thread is left that it is still to forget or to learn."""
-    lost = len(unindexed(db))
+    lost = len(message_index.unindexed(db))
     (threads,) = db.execute_sql("SELECT count(*) FROM reindexing n").fetchone()
     what = [f"{lost} messages are not searchable"] if lost else []
     what += [f"{threads} deleted or restored threads are not finished"] if threads else []
@@ -150,55 +149,6 @@ def index_tasks(db: Database, ids: Sequence[str]) -> None:
         f"SELECT id, title FROM tasks WHERE id IN ({', '.join('?' * len(ids))})", list(ids)
     ).fetchall():
         task_rows.update(db, task_id, title=title)
-
-
-_UNINDEXED = (
-    " FROM messages m WHERE m.state = 'saved' AND trim(coalesce(m.search_text, m.raw_content)) != ''"
-    " AND NOT EXISTS (SELECT 1 FROM search_docs d WHERE d.kind = 'message' AND d.doc_id = m.id)"
-    " AND NOT EXISTS (SELECT 1 FROM threads t WHERE t.id = m.thread_id AND t.deleted_at IS NOT NULL)"
-)
-
-
-def unindexed(db: Database, thread_id: str | None = None) -> list[int]:
-    """The messages (of one thread), by their pk, that search should know and does not."""
-    rows = db.execute_sql(
-        f"SELECT m.pk, coalesce(m.search_text, m.raw_content){_UNINDEXED}"
-        + (" AND m.thread_id = ?" if thread_id else "")
-        + " ORDER BY m.pk",
-        (thread_id,) if thread_id else (),
-    ).fetchall()
-    return [pk for pk, text in rows if text.strip()]  # SQL's trim knows the space alone
-
-
-def index_messages(db: Database, pks: Sequence[int]) -> None:
-    """Let search know these messages, where it does not yet."""
-    for pk in pks:
-        row = db.execute_sql(
-            "SELECT m.id, m.resource_id, m.thread_id, m.task_id, m.role, m.message_index, m.created_at,"
-            " coalesce(m.search_text, m.raw_content), m.paths,"
-            " coalesce((SELECT coalesce(p.search_text, p.raw_content) FROM messages p WHERE p.thread_id = m.thread_id"
-            " AND p.message_index < m.message_index AND p.state = 'saved' ORDER BY p.message_index DESC LIMIT 1), ''),"
-            f" coalesce(m.summary, ''){_UNINDEXED} AND m.pk = ?",
-            (pk,),
-        ).fetchone()
-        if row is None:
-            continue
-        doc_id, resource_id, thread, task_id, role, position, created_at, text, paths, prev, summary = row
-        search_index.put(
-            db,
-            kind="message",
-            doc_id=doc_id,
-            resource_id=resource_id,
-            thread_id=thread,
-            task_id=task_id,
-            role=role,
-            position=position,
-            created_at=created_at,
-            text=text,
-            prev=prev,
-            paths=json.loads(paths),
-        )
-        search_index.summarise(db, "message", doc_id, summary)
 
 
 def stats(db: Database, path: Path) -> dict[str, int | str]:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from sakti.core.ids import TimeIds
-from sakti.store import maintenance, migrate, reindexing, search_index, text_registry
+from sakti.store import message_index, migrate, reindexing, search_index, text_registry
 from sakti.store.connection import Database
 from sakti.store.memory import as_line, integrity
 from sakti.store.tasks import checks, questions
@@ -279,7 +279,7 @@ def _derive(db: Database) -> None:
                 for pk in reindexing.lines_of(db, thread_id):
                     reindexing.index_line(db, pk)
         _index_pages(db)
-        maintenance.index_messages(db, maintenance.unindexed(db))
+        message_index.index_messages(db, message_index.unindexed(db))
 
 
 def _has_unknown_lines(db: Database, thread_id: str) -> bool:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 from sakti.core.types import Thread
-from sakti.store import index_upkeep, maintenance, search_index, threads
+from sakti.store import index_upkeep, message_index, search_index, threads
 from sakti.store.connection import Connection, Database
 from sakti.store.text_registry import entering
 
@@ -81,7 +81,7 @@ def items(db: Database, noted: Note) -> list[Item]:
             f"SELECT d.kind, d.doc_id FROM search_docs d WHERE d.thread_id = ? AND {_GOES}", (noted.thread_id,)
         ).fetchall()
         return [("row", kind, doc_id) for kind, doc_id in rows]
-    messages: list[Item] = [("message", pk) for pk in maintenance.unindexed(db, noted.thread_id)]
+    messages: list[Item] = [("message", pk) for pk in message_index.unindexed(db, noted.thread_id)]
     lines: list[Item] = [("line", pk) for pk in lines_of(db, noted.thread_id)]
     return [*messages, *lines, ("page",)]
 
@@ -98,7 +98,7 @@ def _do(db: Database, some: Sequence[Item], noted: Note) -> None:
             case ("row", kind, doc_id):
                 search_index.remove(db, kind, doc_id)
             case ("message", pk):
-                maintenance.index_messages(db, [pk])
+                message_index.index_messages(db, [pk])
             case ("line", pk):
                 index_line(db, pk)
             case _:

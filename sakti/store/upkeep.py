@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 from sakti.core.errors import StoreError
-from sakti.store import index_upkeep, maintenance, opening, reindexing, search_index
+from sakti.store import index_upkeep, maintenance, message_index, opening, reindexing, search_index
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.maintenance import Finding
@@ -102,8 +102,8 @@ async def mended(store: Store, finding: Finding) -> Finding:
 
 
 async def _add_messages(store: Store, finding: Finding) -> Finding:
-    pks = await store.read(maintenance.unindexed)
-    await each(store, pks, maintenance.index_messages)
+    pks = await store.read(message_index.unindexed)
+    await each(store, pks, message_index.index_messages)
     await reindex(store)
     told = f"{len(pks)} messages were not searchable: added" if pks else f"{finding.detail}: done now"
     return Finding("search", True, told)
@@ -152,8 +152,8 @@ _MENDING: dict[str, Callable[[Store, Finding], Awaitable[Finding]]] = {
 async def rebuild_index(store: Store) -> dict[str, int]:
     """Make the search indexes anew. Returns `texts` that are covered and `added`, messages that were missing. Search
     finds what is indexed again, the newest first, while it goes on."""
-    added = await store.read(maintenance.unindexed)
-    await each(store, added, maintenance.index_messages)
+    added = await store.read(message_index.unindexed)
+    await each(store, added, message_index.index_messages)
     for table in search_index.TABLES:
         await rebuild(store, table)
     return {"texts": await store.read(index_upkeep.texts), "added": len(added)}

@@ -23,7 +23,7 @@ from sakti.core.types import (
     ToolCallPart,
     ToolResultPart,
 )
-from sakti.store import maintenance, messages, thread_removal
+from sakti.store import message_index, messages, thread_removal
 from sakti.store.memory_log import LogLine
 from tests.fakes.session import start
 
@@ -125,7 +125,7 @@ async def test_on_a_thread_that_another_process_removed_for_good(store, tmp_path
         await ACTS[act](here.session)
     assert here.session.thread.id not in str(e.value)
     assert not (tmp_path / "w" / "ran").exists() and len(here.provider.requests) == 1
-    assert await store.read(maintenance.unindexed) == []
+    assert await store.read(message_index.unindexed) == []
     await here.session.new_thread()
     assert (await here.ask("and now?")).status == "answered"
 

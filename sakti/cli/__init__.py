@@ -41,10 +41,10 @@ def run_cli(argv: Sequence[str]) -> None:
         asked = route(argv, COMMANDS)
     except UsageError as e:
         common.fail(str(e), common.USAGE)
-    if isinstance(asked, Command) and asked.argv[0] == "tasks":
-        from sakti.cli import tasks
+    if isinstance(asked, Command) and asked.argv[0] in ("tasks", "import"):
+        from sakti.cli import shell
 
-        tasks.run(asked.argv[1:])
+        shell.run(asked.argv)
     elif isinstance(asked, Command):
         from sakti.cli.app import run_command
 

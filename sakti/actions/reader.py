@@ -63,7 +63,7 @@ def take(args: Sequence[Arg], words: Sequence[str], at: int, found: dict[str, An
     else:
         option = next((a for a in args if name in a.flags), None)
     if option is None:
-        raise UsageError(f"There is no option {name}. {_see(program)}")
+        raise UsageError(f"There is no option {name}. `{program} --help` shows them.")
     following = words[at + 1 : at + 2]
     if option.kind == "flag":
         if sign:
@@ -95,10 +95,10 @@ def _positional(args: Sequence[Arg], words: Sequence[str], found: dict[str, Any]
 
 
 def read_chat(action: Action, line: str) -> dict[str, Any]:
-    """The values of an action's arguments from a line of the chat: its positional arguments and those that are `said`,
-    the last of them with all that is left. Raises `UsageError`."""
+    """The values of an action's arguments from a line of the chat, the last of them with all that is left. Raises
+    `UsageError`."""
     found: dict[str, Any] = {a.name: [] if a.many and a.default is None else a.default for a in action.args}
-    wanted = [a for a in action.args if not a.flags or a.said]
+    wanted = chat_args(action)
     left = line.strip()
     for n, a in enumerate(wanted):
         text, _, left = (left, "", "") if n == len(wanted) - 1 else left.partition(" ")
@@ -106,11 +106,21 @@ def read_chat(action: Action, line: str) -> dict[str, Any]:
         if text:
             found[a.name] = [convert(a, w, a.label) for w in text.split()] if a.many else convert(a, text, a.label)
         elif a.required:
-            labels = " ".join(x.label if x.required else f"[{x.label}]" for x in wanted)
-            raise UsageError(f"Write /{action.chat} {labels}.")
+            raise UsageError(f"Write /{action.chat} {' '.join(map(shown, wanted))}.")
     if left:
         raise UsageError(f"/{action.chat} takes no arguments.")
     return found
+
+
+def chat_args(action: Action) -> list[Arg]:
+    """The arguments that a line of the chat may have: positional ones and those that are `said`."""
+    return [a for a in action.args if not a.flags or a.said]
+
+
+def shown(a: Arg) -> str:
+    """A positional argument as usage lines write it: `TASK`, `[N]`, `[PATH…]`."""
+    name = f"{a.label}…" if a.many else a.label
+    return name if a.required else f"[{name}]"
 
 
 def convert(a: Arg, text: str, name: str) -> Any:

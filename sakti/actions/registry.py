@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import keyword
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -60,10 +60,9 @@ def chat() -> dict[str, Action]:
     return dict(sorted(found.items(), key=lambda item: _place(item[0])))
 
 
-@functools.cache
-def under(name: str) -> dict[str, Action]:
+def under(name: str, own: Mapping[str, Action] | None = None) -> dict[str, Action]:
     """The slash commands `/name WORD …` by that word."""
-    all_ = (a for s in every() for a in s.actions)
+    all_ = (*(a for s in every() for a in s.actions), *(own or {}).values())
     return {a.chat.partition(" ")[2]: a for a in all_ if a.chat.startswith(f"{name} ")}
 
 
@@ -74,14 +73,35 @@ def choices(name: str) -> tuple[str, ...]:
 
 
 # What lists begin with; a new command stands behind these, by its name.
-_FIRST = ("help", "compact", "search", "tasks", "memory", "observations", "context", "threads", "new",
-          "rename", "resume", "model", "mode", "approve", "theme", "setup", "settings", "cost", "doctor", "clear", "quit")  # fmt: skip
+_FIRST = (
+    "help",
+    "compact",
+    "search",
+    "tasks",
+    "memory",
+    "observations",
+    "context",
+    "threads",
+    "new",
+    "rename",
+    "resume",
+    "model",
+    "mode",
+    "approve",
+    "theme",
+    "setup",
+    "settings",
+    "cost",
+    "doctor",
+    "clear",
+    "quit",
+)
 
 
 def _place(name: str) -> tuple[int, str]:
     return (_FIRST.index(name) if name in _FIRST else _FIRST.index("clear"), name)
 
 
-def shell_words() -> Iterable[str]:
+def shell_words() -> set[str]:
     """The first words of the shell's commands."""
     return {a.shell.split()[0] for s in every() for a in s.actions if a.shell}

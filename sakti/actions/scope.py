@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+from sakti.actions.values import Refused, Value
 
 if TYPE_CHECKING:
-    from sakti.actions.values import Value
     from sakti.agent.session import Session
-    from sakti.core.config import Loaded
+    from sakti.core.config import Config, Loaded
     from sakti.store.database import Store
     from sakti.tasks.service import Actor
 
+T = TypeVar("T")
 Models = Literal["none", "chosen", "called"]
 
 
@@ -34,6 +36,21 @@ class Scope(Protocol):
     @property
     def workspace(self) -> Path: ...
     @property
+    def resource(self) -> str:
+        """The id that everything of this workspace is stored under."""
+        ...
+
+    @property
+    def database(self) -> Path:
+        """The database file. Raises `ConfigError`."""
+        ...
+
+    @property
+    def config(self) -> Config:
+        """The settings as they hold here. Raises `ConfigError`."""
+        ...
+
+    @property
     def env(self) -> Mapping[str, str]: ...
     def now(self) -> int:
         """Unix ms."""
@@ -51,6 +68,11 @@ class Scope(Protocol):
         """What `fn(db, actor, …)` changes; `name` is who acts, where it is not the user."""
         ...
 
+    def in_store(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        """Run `work` with the store opened for it and closed again: what goes on afterwards has the file alone. Only
+        for what needs nothing, in the shell."""
+        ...
+
     def memory(
         self, thread: str | None, overrides: Sequence[str], models: Models = "none"
     ) -> AbstractAsyncContextManager[Session]:
@@ -62,22 +84,25 @@ class Scope(Protocol):
         """Show something while the action goes on."""
         ...
 
-    def work(self, text: str) -> None:
-        """Say what is being waited for; empty: no more."""
+    def working(self, text: str) -> AbstractContextManager[None]:
+        """Say what is being waited for, as long as the block runs; the user may stop it."""
         ...
 
 
 class ChatScope:
-    """In a chat. `tell` and `work` are what its surface does with them."""
+    """In a chat. `tell` and `working` are what its surface does with them."""
 
     json = False
 
     def __init__(
-        self, session: Session, tell: Callable[[Value], None], work: Callable[[str], None] = lambda _: None
+        self,
+        session: Session,
+        tell: Callable[[Value], None],
+        working: Callable[[str], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.session = session
         self.tell = tell
-        self.work = work
+        self.working = working
 
     @property
     def live(self) -> Session | None:
@@ -90,6 +115,18 @@ class ChatScope:
     @property
     def workspace(self) -> Path:
         return self.session.workspace
+
+    @property
+    def resource(self) -> str:
+        return self.session.resource_id
+
+    @property
+    def database(self) -> Path:
+        return self.store.path
+
+    @property
+    def config(self) -> Config:
+        return self.session.config
 
     @property
     def env(self) -> Mapping[str, str]:
@@ -107,10 +144,13 @@ class ChatScope:
             user_file=config_home() / "config.toml", project_file=project, env=self.env, overrides=tuple(overrides)
         )
 
+    def in_store(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        raise Refused("This works in a shell only.")
+
     async def ask(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         from sakti.store.text_registry import leaving_all
 
-        return leaving_all(await self.store.read(fn, self.session.resource_id, *args, **kwargs))
+        return leaving_all(await self.store.read(fn, self.resource, *args, **kwargs))
 
     async def change(self, fn: Callable[..., Any], name: str | None, *args: Any, **kwargs: Any) -> Any:
         return await self.store.write(fn, self._actor(), *args, **kwargs)
@@ -122,7 +162,7 @@ class ChatScope:
         session = self.session
         own = () if session.thread is None else (session.thread.id,)
         now = session.clock.now()
-        return Actor(session.resource_id, "user:you", now, name="you", lease_ms=SHELL_CLAIM_MS, also=own)
+        return Actor(self.resource, "user:you", now, name="you", lease_ms=SHELL_CLAIM_MS, also=own)
 
     @asynccontextmanager
     async def memory(

@@ -83,7 +83,7 @@ class Action:
     @property
     def in_short(self) -> str:
         """What lists of the chat say of it."""
-        return self.summary or self.help.removesuffix(".")
+        return self.summary or self.help[:1].lower() + self.help[1:].removesuffix(".")
 
 
 def action(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from sakti.core.errors import SaktiError
 
+T = TypeVar("T")
 USAGE = "usage"  # the code of a `Refused` for what was written wrongly
 
 
@@ -36,10 +37,11 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Text(Value):
-    """Lines as they are."""
+    """Lines as they are; `kind` says that they are a "diff"."""
 
     text: tuple[str, ...]
     title: str = ""
+    kind: str = ""
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -103,3 +105,10 @@ class Open(Value):
     view: str
     data: Any = None
     instead: Callable[[], Awaitable[Value | None]] | None = None
+
+
+def one(found: Sequence[T], number: int) -> T:
+    """Return the one that `number` counts, from 1. Raises `Refused`."""
+    if not 0 < number <= len(found):
+        raise Refused(f"There are {len(found)} to choose from.", title=f"Number {number}")
+    return found[number - 1]

@@ -23,14 +23,14 @@ def open_chat(asked: Chat) -> None:
             model=asked.model,
             approval=asked.approval,
             mode=asked.mode,
-            resume=asked.resume,
+            resume=asked.resume or None,
             continue_last=asked.continue_last,
             no_save=asked.no_save,
         )
         common.log_to_file(debug=asked.debug)
         from sakti.agent.session import Session
 
-        raise SystemExit(talk(Session(chosen), plain=asked.plain, prompt=asked.prompt, pick_thread=asked.pick))
+        raise SystemExit(talk(Session(chosen), plain=asked.plain, prompt=asked.prompt, pick_thread=asked.resume == ""))
 
 
 def talk(session: Session, *, plain: bool = False, prompt: str | None = None, pick_thread: bool = False) -> int:

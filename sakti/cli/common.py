@@ -117,12 +117,6 @@ def ask(fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs:
         return in_store(lambda store: store.read(fn, *args, **kwargs))
 
 
-def with_store(work: Callable[[Store], Awaitable[T]]) -> T:
-    """Run `work` with the user's database."""
-    with plain_errors():
-        return in_store(work)
-
-
 def in_store(work: Callable[[Store], Awaitable[T]]) -> T:
     """Run `work` with the user's database, opened for it; raises what it raises."""
     import asyncio

@@ -6,6 +6,7 @@ import os
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from sakti.actions.reader import shown
 from sakti.actions.spec import PANELS, Action, Arg, Group, flag
 
 HELP = flag("-h", "--help", help="Show this message and exit.")
@@ -16,11 +17,11 @@ WIDEST = 100
 def of_action(action: Action, args: Sequence[Arg]) -> str:
     """The help of one command."""
     positional = [a for a in args if not a.flags]
-    written = " ".join(_written(a) for a in positional)
+    written = " ".join(shown(a) for a in positional)
     return _text(
         f"sakti {action.shell} [OPTIONS] {written}".rstrip(),
         action.help,
-        ("Arguments", [(_written(a), a.help) for a in positional if a.help]),
+        ("Arguments", [(shown(a), a.help) for a in positional if a.help]),
         ("Options", [(_flags(a), _about(a)) for a in (*(a for a in args if a.flags), HELP)]),
     )
 
@@ -72,11 +73,6 @@ def _first(text: str) -> str:
     """The first sentence, or the first paragraph where it is short."""
     paragraph = text.split("\n\n")[0]
     return paragraph if len(paragraph) <= 120 else paragraph.partition(". ")[0].removesuffix(".") + "."
-
-
-def _written(a: Arg) -> str:
-    name = f"{a.label}…" if a.many else a.label
-    return name if a.required else f"[{name}]"
 
 
 def _flags(a: Arg) -> str:

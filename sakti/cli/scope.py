@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sakti.actions.values import Refused, Value
 from sakti.cli import common
@@ -16,9 +16,11 @@ from sakti.cli import common
 if TYPE_CHECKING:
     from sakti.actions.scope import Models
     from sakti.agent.session import Session
-    from sakti.core.config import Loaded
+    from sakti.core.config import Config, Loaded
     from sakti.store.database import Store
     from sakti.tasks.service import Actor
+
+T = TypeVar("T")
 
 
 class ShellScope:
@@ -44,6 +46,18 @@ class ShellScope:
         return common.workspace()
 
     @property
+    def resource(self) -> str:
+        return str(self.workspace)
+
+    @property
+    def database(self) -> Path:
+        return common.database_path()
+
+    @property
+    def config(self) -> Config:
+        return common.settings().config
+
+    @property
     def env(self) -> Mapping[str, str]:
         return os.environ
 
@@ -53,13 +67,15 @@ class ShellScope:
     def settings(self, overrides: Sequence[str] = ()) -> Loaded:
         return common.settings(overrides)
 
+    def in_store(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        return common.in_store(work)
+
     async def ask(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         from sakti.store.text_registry import leaving_all
 
-        resource = str(self.workspace)
         if self._store is not None:
-            return leaving_all(await self._store.read(fn, resource, *args, **kwargs))
-        return leaving_all(common.ask(fn, resource, *args, **kwargs))
+            return leaving_all(await self._store.read(fn, self.resource, *args, **kwargs))
+        return leaving_all(common.ask(fn, self.resource, *args, **kwargs))
 
     async def change(self, fn: Callable[..., Any], name: str | None, *args: Any, **kwargs: Any) -> Any:
         actor = self._actor(name)
@@ -72,7 +88,7 @@ class ShellScope:
         from sakti.tasks.service import SHELL_CLAIM_MS, Actor
 
         who = name or os.environ.get("SAKTI_ACTOR") or os.environ.get("USER") or "shell"
-        return Actor(str(self.workspace), f"shell:{who}", self.now(), name=who, lease_ms=SHELL_CLAIM_MS)
+        return Actor(self.resource, f"shell:{who}", self.now(), name=who, lease_ms=SHELL_CLAIM_MS)
 
     @asynccontextmanager
     async def memory(
@@ -102,5 +118,5 @@ class ShellScope:
             for line in value.lines:
                 common.say(line)
 
-    def work(self, text: str) -> None:
-        pass
+    def working(self, text: str) -> AbstractContextManager[None]:
+        return nullcontext()

@@ -64,7 +64,9 @@ def _find(argv: Sequence[str]) -> tuple[Action, Sequence[str]]:
     word, rest = argv[0], argv[1:]
     found = subject(word)
     if found is None:
-        common.fail(unknown(word), common.USAGE)
+        if word not in reader.HELP:
+            common.fail(unknown(word), common.USAGE)
+        _say_help()
     if found.group is None:
         return next(a for a in found.actions if a.shell == word), rest
     commands = {a.shell.partition(" ")[2]: a for a in found.actions if a.shell}
@@ -76,6 +78,18 @@ def _find(argv: Sequence[str]) -> tuple[Action, Sequence[str]]:
     if rest[0] not in commands:
         common.fail(unknown(rest[0], f"{word} ", commands), common.USAGE)
     return commands[rest[0]], rest[1:]
+
+
+def _say_help() -> NoReturn:
+    from sakti.cli import help, route
+
+    listed: list[tuple[str, str, str]] = []
+    for name in words():
+        if found := subject(name):
+            about = found.group or next(a for a in found.actions if a.shell == name)
+            listed.append((about.panel, name, about.help))
+    common.say(help.of_all(route.ABOUT, (*route.CHAT, route.PRINT), listed))
+    raise SystemExit(common.OK)
 
 
 def unknown(word: str, behind: str = "", known: Any = ()) -> str:

@@ -18,7 +18,7 @@ from textual.getters import query_one
 from textual.screen import Screen
 from textual.widgets import Static
 
-from sakti.agent.commands import COMMANDS
+from sakti.actions import registry
 from sakti.core.errors import StoreError
 from sakti.core.events import ApprovalRequested, ApprovalResolved, Event
 from sakti.core.text import one_line, sanitise
@@ -387,9 +387,9 @@ class SaktiApp(work.Work, navigation.Navigation, welcoming.Welcoming, App[int]):
         super().notify(sanitise(message), title=sanitise(title), severity=severity, timeout=timeout, markup=False)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        for command in COMMANDS:
-            text = f"/{command.name}"
-            yield SystemCommand(text, command.summary, lambda text=text: self._palette(text))
+        for name, command in registry.chat().items():
+            text = f"/{name}"
+            yield SystemCommand(text, command.in_short, lambda text=text: self._palette(text))
 
     def _palette(self, text: str) -> None:
         self.go(self._commands.run, text, group="command")

@@ -237,4 +237,3 @@ async def undo(scope: Scope, count: int, as_: str | None) -> Value:
         shell=(*(x.lower() for x in first), *(f"undone: {a} {line(t)}" for a, t in named)),
         json={"success": True, "undone": [{"action": a, "task": t} for a, t in told]},
     )
-

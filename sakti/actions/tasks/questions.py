@@ -159,9 +159,19 @@ async def board(scope: Scope) -> Value:
         now = datetime.datetime.fromtimestamp(scope.now() / 1000)
         midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
         found = await scope.ask(queries.board, int(midnight.timestamp() * 1000))
-        return Rows(_columns(found), "board", (found,), json={"success": True, **dataclasses.asdict(found)})
+        told = {"success": True, **dataclasses.asdict(found)}
+        return Rows(_columns(found), "board", (found,), tail=_changes() if scope.live else "", json=told)
 
     return Open("board", instead=columns)
+
+
+def _changes() -> str:
+    """How a chat changes the board."""
+    from sakti.actions import line as chat
+    from sakti.actions import registry
+
+    written = chat.forms(registry.under("tasks"))
+    return f"/tasks {written}; with ! as in close! also what another chat has claimed"
 
 
 def _columns(found: Board) -> tuple[str, ...]:

@@ -2,47 +2,42 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import threading
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from sakti.cli import common
+from sakti.actions.spec import UPKEEP, Group, action, arg, flag
+from sakti.actions.values import USAGE, Refused, Text, Value
 from sakti.core.errors import SaktiError
 
 if TYPE_CHECKING:
+    from sakti.actions.scope import Scope
     from sakti.providers.local.install import Installer
 
-app = typer.Typer(no_args_is_help=True, help="The embedded model: a small local model for questions and simple edits.")
+GROUP = Group("local", "The embedded model: a small local model for questions and simple edits.", UPKEEP)
 
 
-@app.command()
-def install() -> None:
+@action(shell="local install", json=False)
+async def install(scope: Scope) -> Value:
     """Fetch the weights (1.1 GB, Apache-2.0). Stopped in between, it goes on where it was."""
     from sakti.providers.local import model
     from sakti.providers.local.install import Cancelled, Installer
 
     if model.default_path().is_file() and model.weights_ready() and model.chosen() is None:
-        typer.echo(f"Installed already: {model.path()}")
-        _runtime_hint()
-        return
-    try:
-        path = _with_progress(Installer(workspace=common.workspace()))
-    except Cancelled as e:
-        typer.echo(e.message, err=True)
-        raise typer.Exit(1) from e
-    except SaktiError as e:
-        typer.echo(f"{e.title}: {e.message}", err=True)
-        raise typer.Exit(1) from e
-    typer.echo(f"Installed: {path}")
-    _runtime_hint()
+        told = f"Installed already: {model.path()}"
+    else:
+        try:
+            told = f"Installed: {_with_progress(Installer(workspace=scope.workspace))}"
+        except Cancelled as e:
+            raise Refused(e.message) from e
+    hint = () if model.runtime_ready() else ("To run it, install the extra: pip install 'sakti[local]'",)
+    return Text((told, *hint))
 
 
 def _with_progress(installer: Installer) -> Path:
     """Run the installer in a thread, so that ctrl+c stops it cleanly; a bar where there is a terminal."""
+    import threading
+
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -77,58 +72,42 @@ def _with_progress(installer: Installer) -> Path:
     return outcome["path"]
 
 
-def _runtime_hint() -> None:
-    from sakti.providers.local import model
-
-    if not model.runtime_ready():
-        typer.echo("To run it, install the extra: pip install 'sakti[local]'")
-
-
-@app.command()
-def status(as_json: Annotated[bool, typer.Option("--json", help="One object on stdout.")] = False) -> None:
+@action(shell="local status")
+async def status(scope: Scope) -> Value:
     """Say whether the model is ready and where it is; exit code 1 if it is not ready."""
     from sakti.providers.local import model
 
     now = model.status()
-    if as_json:
-        typer.echo(json.dumps(dataclasses.asdict(now)))
-    else:
-        typer.echo(f"{now.name} ({now.label})")
-        typer.echo(
-            f"weights   {now.path}, {now.bytes / 1e6:,.0f} MB"
-            if now.bytes
-            else "weights   not installed: sakti local install"
-        )
-        if now.partial_bytes:
-            typer.echo(f"unfinished install: {now.partial_bytes / 1e6:,.0f} MB fetched")
-        typer.echo(f"runtime   {'installed' if now.runtime else 'missing: pip install sakti[local]'}")
-        typer.echo(f"ready     {'yes' if now.ready else 'no'}")
-    if not now.ready:
-        raise typer.Exit(1)
+    weights = f"{now.path}, {now.bytes / 1e6:,.0f} MB" if now.bytes else "not installed: sakti local install"
+    unfinished = f"unfinished install: {now.partial_bytes / 1e6:,.0f} MB fetched"
+    lines = (
+        f"{now.name} ({now.label})",
+        f"weights   {weights}",
+        *([unfinished] if now.partial_bytes else []),
+        f"runtime   {'installed' if now.runtime else 'missing: pip install sakti[local]'}",
+        f"ready     {'yes' if now.ready else 'no'}",
+    )
+    return Text(lines, json=asdict(now), exit=int(not now.ready))
 
 
-@app.command()
-def use(
-    path: Annotated[Path | None, typer.Argument(help="A GGUF file.", show_default=False)] = None,
-    default: Annotated[bool, typer.Option("--default", help="The installed model again.")] = False,
-) -> None:
+@action(arg("path", "A GGUF file.", kind="path", default=None), flag("--default", help="The installed model again."),
+        shell="local use", json=False)  # fmt: skip
+async def use(scope: Scope, path: Path | None, default: bool) -> Value:
     """Load another GGUF file instead of the installed model."""
     from sakti.providers.local import model
 
     if (path is None) != default:
-        typer.echo("Name a GGUF file, or --default.", err=True)
-        raise typer.Exit(2)
+        raise Refused("Name a GGUF file, or --default.", code=USAGE)
     try:
-        typer.echo(f"The local model is now {model.use(path)}")
+        return Text((f"The local model is now {model.use(path)}",))
     except SaktiError as e:
-        typer.echo(f"{e.title}: {e.message}", err=True)
-        raise typer.Exit(1) from e
+        raise Refused(f"{e.title}: {e.message}") from e
 
 
-@app.command()
-def remove() -> None:
+@action(shell="local remove", json=False)
+async def remove(scope: Scope) -> Value:
     """Delete the installed weights and what an unfinished install left."""
     from sakti.providers.local import model
 
     freed = model.remove()
-    typer.echo(f"{freed / 1e6:,.0f} MB freed" if freed else "Nothing was installed")
+    return Text((f"{freed / 1e6:,.0f} MB freed" if freed else "Nothing was installed",))

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sakti.agent.commands import BY_NAME, COMMANDS
+from sakti.actions import registry
+from sakti.actions.spec import Action
 from sakti.core.text import count_k, sanitise
 from sakti.core.types import ModelInfo
 
@@ -40,26 +41,26 @@ def query_at(before: str) -> Query | None:
     """What is being completed, from the text before the cursor."""
     if match := _COMMAND.match(before):
         return Query("command", match[1], 0)
-    if (match := _ARGUMENT.match(before)) and (command := BY_NAME.get(match[1])):
-        return Query("argument", match[2], match.start(2), command.name)
+    if (match := _ARGUMENT.match(before)) and match[1] in registry.chat():
+        return Query("argument", match[2], match.start(2), match[1])
     if match := _FILE.search(before):
         return Query("file", match[1], match.start())
     return None
 
 
-def command_choices(text: str) -> list[Choice]:
-    """Commands that begin with `text`, then those that hold it."""
-    first = [c for c in COMMANDS if c.name.startswith(text)]
-    rest = [c for c in COMMANDS if c not in first and text and text in c.name]
+def command_choices(text: str, own: Iterable[Action] = ()) -> list[Choice]:
+    """Commands that begin with `text`, then those that hold it; `own` are those that only this surface has."""
+    known = (*registry.chat().values(), *own)
+    first = [c for c in known if c.chat.startswith(text)]
+    rest = [c for c in known if c not in first and text and text in c.chat]
     return [
-        Choice(f"/{c.name}" + (" " if c.arguments else ""), f"/{c.name} {c.arguments}".strip(), c.summary)
+        Choice(f"/{c.chat}" + (" " if c.hint else ""), f"/{c.chat} {c.hint}".strip(), c.in_short)
         for c in (*first, *rest)
     ]
 
 
 def argument_choices(command: str, text: str) -> list[Choice]:
-    known = BY_NAME.get(command)
-    return [Choice(c, c) for c in (known.choices if known else ()) if c.startswith(text) and c != text]
+    return [Choice(c, c) for c in registry.choices(command) if c.startswith(text) and c != text]
 
 
 def model_choices(text: str, models: Iterable[ModelInfo]) -> list[Choice]:

@@ -6,17 +6,16 @@ import functools
 import importlib
 import keyword
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 from sakti.actions.spec import Action, Group
 
 _FOLDER = Path(__file__).parent
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(NamedTuple):
     """What one file declares, in its order: actions, and the group that they are in the shell."""
 
     actions: tuple[Action, ...]

@@ -19,7 +19,7 @@ class Refused(SaktiError):
     code = "refused"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Value:
     """`json` is the object that `--json` prints; `exit` the shell's exit code."""
 
@@ -35,7 +35,7 @@ class Value:
         return self.json
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Text(Value):
     """Lines as they are; `kind` says that they are a "diff"."""
 
@@ -48,7 +48,7 @@ class Text(Value):
         return self.text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Done(Value):
     """A result in one sentence; `shell` is what a shell prints in its place."""
 
@@ -61,7 +61,7 @@ class Done(Value):
         return self.shell or (self.sentence,)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Card(Value):
     """Names and texts."""
 
@@ -74,7 +74,7 @@ class Card(Value):
         return tuple(f"{name:<{width}}  {text}" for name, text in self.rows)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Rows(Value):
     """A list: `head` above, `tail` below, `empty` in place of nothing.
 
@@ -97,7 +97,7 @@ class Rows(Value):
         return tuple(x for x in found if x)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Open(Value):
     """Something that a screen has a view for: `view` names it, `data` is what it shows. Any other surface shows what
     `instead` returns."""

@@ -291,11 +291,3 @@ class Views:
         from sakti.store import user_state
 
         await self._session.store.write(user_state.set_ui_state, key, value)
-
-    async def doctor(self) -> list[str]:
-        """The health report, a line each; findings begin with "✗" and say how to mend them."""
-        from sakti.agent import doctor
-
-        session = self._session
-        lines = await doctor.examine(session.store.path, session.env, session.workspace, session.config)
-        return [line.text for line in lines]

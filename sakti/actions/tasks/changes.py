@@ -15,21 +15,17 @@ if TYPE_CHECKING:
 FEW = 5
 
 
-def changed(task: Task, sentence: str = "", freed: tuple[Task, ...] | None = None) -> Done:
-    """A task after a change, and what that freed where it can free something."""
+def changed(task: Task, sentence: str = "", freed: tuple[Task, ...] | None = None, *, more: str = "") -> Done:
+    """A task after a change, and what that freed where it can free something; `more` ends what is said."""
     from sakti.store.text_registry import leaving_all
     from sakti.tasks.queries import describe
 
     values = leaving_all(describe(task))
     handles = ", ".join(t.handle for t in freed or ())
     shell = (line(values), *([f"unblocked: {handles}"] if freed else []))
-    more = {} if freed is None else {"unblocked": [leaving_all(describe(t)) for t in freed]}
-    sentence = sentence or f"{task.handle} was changed."
-    return Done(
-        sentence + (f" Unblocked: {handles}." if freed else ""),
-        shell=shell,
-        json={"success": True, "task": values, **more},
-    )
+    unblocked = {} if freed is None else {"unblocked": [leaving_all(describe(t)) for t in freed]}
+    said = (sentence or f"{task.handle} was changed.", f"Unblocked: {handles}." if freed else "", more)
+    return Done(" ".join(s for s in said if s), shell=shell, json={"success": True, "task": values, **unblocked})
 
 
 def claimed(found: tuple[Task, str | None]) -> Done:
@@ -209,7 +205,7 @@ async def delete(scope: Scope, task: str, force: bool, as_: str | None) -> Value
     from sakti.tasks import service
 
     gone, freed = await scope.change(service.delete, as_, task, force=force)
-    return changed(gone, f"{gone.handle} was deleted; undo brings it back.", freed)
+    return changed(gone, f"{gone.handle} was deleted.", freed, more="Undo brings it back.")
 
 
 @action(TASK, AS, shell="tasks restore", chat="tasks restore")

@@ -13,7 +13,7 @@ from sakti.actions.values import Refused, Value
 from sakti.core.text import one_line
 
 if TYPE_CHECKING:
-    from sakti.actions.scope import ChatScope
+    from sakti.actions.scope import Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def parse(text: str, own: Iterable[str] = ()) -> Typed:
     return Typed("message", argument=text)
 
 
-async def run(scope: ChatScope, typed: Typed, own: Mapping[str, Action] | None = None) -> Value | None:
+async def run(scope: Scope, typed: Typed, own: Mapping[str, Action] | None = None) -> Value | None:
     """Run the command that was typed; `own` are those that only this surface has. Raises `SaktiError`, a `Refused`
     without a title of its own under the command's."""
     try:
@@ -63,8 +63,10 @@ def call(action: Action, argument: str, own: Mapping[str, Action] | None = None)
     forced = word.endswith("!")
     under = registry.under(action.chat, own or {})
     found = under.get(word.removesuffix("!"))
+    if found is not None and not _fits(found, rest, forced):
+        found = None
     try:
-        if found is None or not _fits(found, rest, forced):
+        if found is None:
             return action, reader.read_chat(action, argument)
         given = reader.read_chat(found, rest)
     except reader.UsageError as e:

@@ -10,9 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+import sakti.actions
 from sakti.actions.spec import Action, Group
-
-_FOLDER = Path(__file__).parent
 
 
 class Subject(NamedTuple):
@@ -41,7 +40,8 @@ def subject(word: str) -> Subject | None:
 
 @functools.cache
 def _files() -> frozenset[str]:
-    return frozenset(p.stem for p in _FOLDER.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists())
+    found = (p for folder in sakti.actions.__path__ for p in Path(folder).iterdir())
+    return frozenset(p.stem for p in found if p.suffix == ".py" or (p / "__init__.py").exists())
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from sakti.actions.scope import Scope
 from sakti.actions.spec import CHAT, SET, action, arg, option
@@ -34,20 +35,15 @@ from sakti.cli.route import APPROVAL, CONTINUE, DEBUG, MODE, MODEL, NO_SAVE
 async def run(
     scope: Scope,
     prompt: str,
-    model: str | None,
-    approval: str | None,
-    mode: str | None,
     output: str,
     max_steps: int | None,
     max_seconds: float | None,
     max_tokens: int | None,
     max_usd: float | None,
     effort: str | None,
-    continue_last: bool,
-    resume: str | None,
     overrides: list[str],
-    no_save: bool,
     debug: bool,
+    **chosen: Any,
 ) -> None:
     """Answer one prompt without a screen. Exit: 0 answered, 1 model failed, 2 usage, 3 limit, 4 refused, 5 no model,
     6 answer cut."""
@@ -62,15 +58,6 @@ async def run(
     given = {"max_steps": max_steps, "max_seconds": max_seconds, "max_tokens": max_tokens, "max_usd": max_usd}
     more = [f"agent.{name}={value}" for name, value in given.items() if value is not None]
     more += [f'agent.effort="{effort}"'] if effort else []
-    chosen = common.options(
-        overrides=[*overrides, *more],
-        model=model,
-        approval=approval,
-        mode=mode,
-        resume=resume,
-        continue_last=continue_last,
-        interactive=False,
-        no_save=no_save,
-    )
+    options = common.options(overrides=[*overrides, *more], interactive=False, **chosen)
     common.log_to_file(debug=debug)
-    raise SystemExit(headless.run(chosen, prompt, output))
+    raise SystemExit(headless.run(options, prompt, output))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
-from functools import cached_property
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sakti.actions.values import Refused, Value
+from sakti.actions.scope import Scope
+from sakti.actions.values import Value
 from sakti.cli import common
 
 if TYPE_CHECKING:
@@ -23,25 +23,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class ShellScope:
+class ShellScope(Scope):
     """`store` is open where the action said that it needs it; else each question or change opens it once."""
 
-    live = None
-
     def __init__(self, store: Store | None = None, *, json: bool = False) -> None:
+        super().__init__(None, self._say)
         self.json = json
         self._store = store
-
-    @property
-    def session(self) -> Session:
-        raise Refused("This works in the chat only.")
 
     @property
     def store(self) -> Store:
         assert self._store is not None, "the action does not say that it needs the store"
         return self._store
 
-    @cached_property
+    @property
     def workspace(self) -> Path:
         return common.workspace()
 
@@ -74,16 +69,16 @@ class ShellScope:
         from sakti.store.text_registry import leaving_all
 
         if self._store is not None:
-            return leaving_all(await self._store.read(fn, self.resource, *args, **kwargs))
+            return await super().ask(fn, *args, **kwargs)
         return leaving_all(common.ask(fn, self.resource, *args, **kwargs))
 
     async def change(self, fn: Callable[..., Any], name: str | None, *args: Any, **kwargs: Any) -> Any:
-        actor = self._actor(name)
         if self._store is not None:
-            return await self._store.write(fn, actor, *args, **kwargs)
+            return await super().change(fn, name, *args, **kwargs)
+        actor = self.actor(name)
         return common.in_store(lambda store: store.write(fn, actor, *args, **kwargs))
 
-    def _actor(self, name: str | None) -> Actor:
+    def actor(self, name: str | None) -> Actor:
         """Who acts: `--as`, else SAKTI_ACTOR, else the user of the shell."""
         from sakti.tasks.service import SHELL_CLAIM_MS, Actor
 
@@ -113,10 +108,7 @@ class ShellScope:
         finally:
             await session.close()
 
-    def tell(self, value: Value) -> None:
+    def _say(self, value: Value) -> None:
         if not self.json:
             for line in value.lines:
                 common.say(line)
-
-    def working(self, text: str) -> AbstractContextManager[None]:
-        return nullcontext()

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from sakti.actions import registry
-from sakti.actions.scope import ChatScope
+from sakti.actions.scope import Scope
 from sakti.actions.search import found
 from sakti.actions.spec import action, arg
 from sakti.actions.values import Done, Refused, Rows, Text, Value
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sakti.plain.chat import Chat
 
 
-class PlainScope(ChatScope):
+class PlainScope(Scope):
     """`chat` is the plain chat itself."""
 
     def __init__(

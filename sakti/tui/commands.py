@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sakti.actions import line
-from sakti.actions.scope import ChatScope
+from sakti.actions.scope import Scope
 from sakti.core.errors import NOT_SAVED, RAN, SaktiError
 from sakti.tui import draw
 
@@ -58,7 +58,7 @@ class Commands:
         if typed.name == "compact" and typed.argument not in ("undo", "diff") and self.compacting:
             app.say("A compaction is under way; Esc stops it.")
             return
-        scope = ChatScope(app.session, lambda value: draw.draw(app, value), self._working)
+        scope = Scope(app.session, lambda value: draw.draw(app, value), self._working)
         await draw.show(app, await line.run(scope, typed))
         app.header.mode, app.header.approval = app.session.mode, app.session.approval_mode
         if typed.name == "memory":

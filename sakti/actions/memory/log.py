@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
-from sakti.actions.memory.arguments import THREAD, remembered
+from sakti.actions.memory.arguments import THREAD, WHERE, remembered
 from sakti.actions.spec import SET, Arg, action, arg, flag, option
 from sakti.actions.values import USAGE, Open, Refused, Rows, Text, Value, one
 from sakti.core.text import one_line
@@ -88,12 +88,12 @@ def _offered(
     return Rows(log_lines(lines), "log", (tuple(lines), words), empty, head, what=what, pick=sources, json=json)
 
 
-@action(arg("time", WHEN), THREAD, SET, shell="memory at", chat="observations at", needs="store")
-async def at(scope: Scope, time: str, thread: str | None, overrides: list[str]) -> Value:
+@action(arg("time", WHEN), *WHERE, shell="memory at", chat="observations at", needs="store")
+async def at(scope: Scope, time: str, **where: Any) -> Value:
     """The log as it was at a time."""
     from sakti.store import memory_corrections
 
-    async with remembered(scope, thread, overrides) as session:
+    async with remembered(scope, **where) as session:
         moment = _moment(time, session)
         lines = await session.store.read(memory_corrections.as_of, session.engine.record_id, moment)
         told = {"time": moment, "lines": [asdict(x) for x in lines]}
@@ -103,17 +103,16 @@ async def at(scope: Scope, time: str, thread: str | None, overrides: list[str]) 
 @action(
     arg("older", "A time as for `at`.", metavar="FROM"),
     arg("newer", "Now by default.", metavar="TO", default="now"),
-    THREAD,
-    SET,
+    *WHERE,
     shell="memory diff",
     needs="store",
 )
-async def diff(scope: Scope, older: str, newer: str, thread: str | None, overrides: list[str]) -> Value:
+async def diff(scope: Scope, older: str, newer: str, **where: Any) -> Value:
     """What came into the log, left it or was changed between two times."""
     from sakti.memory import corrections
     from sakti.store import memory_corrections
 
-    async with remembered(scope, thread, overrides) as session:
+    async with remembered(scope, **where) as session:
         times = [_moment(t, session) for t in (older, newer)]
         record = session.engine.record_id
         before, after = [await session.store.read(memory_corrections.as_of, record, t) for t in times]
@@ -136,11 +135,11 @@ async def diff(scope: Scope, older: str, newer: str, thread: str | None, overrid
 # --- corrections --------------------------------------------------------------------------------------------
 
 
-@action(LINE, flag("--off", help="Unpin it."), THREAD, SET, shell="memory pin", chat="observations pin",
+@action(LINE, flag("--off", help="Unpin it."), *WHERE, shell="memory pin", chat="observations pin",
         needs="store")  # fmt: skip
-async def pin(scope: Scope, line: str, off: bool, thread: str | None, overrides: list[str]) -> Value | None:
+async def pin(scope: Scope, line: str, off: bool, **where: Any) -> Value | None:
     """Keep a line word for word through every reflection."""
-    return await _correct(scope, "unpin" if off else "pin", line, "", thread, overrides)
+    return await _correct(scope, "unpin" if off else "pin", line, **where)
 
 
 @action(LINE, chat="observations unpin", needs="session")
@@ -149,26 +148,26 @@ async def unpin(scope: Scope, line: str) -> Value | None:
     return await _correct(scope, "unpin", line)
 
 
-@action(LINE, arg("text", "What it should say."), THREAD, SET, shell="memory edit", chat="observations edit",
+@action(LINE, arg("text", "What it should say."), *WHERE, shell="memory edit", chat="observations edit",
         needs="store")  # fmt: skip
-async def edit(scope: Scope, line: str, text: str, thread: str | None, overrides: list[str]) -> Value | None:
+async def edit(scope: Scope, line: str, text: str, **where: Any) -> Value | None:
     """Put a line right; what it said before is kept."""
-    return await _correct(scope, "edit", line, text, thread, overrides)
+    return await _correct(scope, "edit", line, text, **where)
 
 
-@action(LINE, THREAD, SET, shell="memory forget", chat="observations forget", needs="store")
-async def forget(scope: Scope, line: str, thread: str | None, overrides: list[str]) -> Value | None:
+@action(LINE, *WHERE, shell="memory forget", chat="observations forget", needs="store")
+async def forget(scope: Scope, line: str, **where: Any) -> Value | None:
     """Take a line out of the log, with what is nested under it; `restore` brings it back."""
-    return await _correct(scope, "forget", line, "", thread, overrides)
+    return await _correct(scope, "forget", line, **where)
 
 
 NEWEST = Arg("line", "Id of a line; the newest correction of any line by default.", default="")
 
 
-@action(NEWEST, THREAD, SET, shell="memory restore", needs="store")
-async def restore(scope: Scope, line: str, thread: str | None, overrides: list[str]) -> Value | None:
+@action(NEWEST, *WHERE, shell="memory restore", needs="store")
+async def restore(scope: Scope, line: str, **where: Any) -> Value | None:
     """Take back the newest pin, edit or forget."""
-    return await _correct(scope, "restore", line, "", thread, overrides)
+    return await _correct(scope, "restore", line, **where)
 
 
 @action(chat="observations undo", needs="session")
@@ -182,15 +181,14 @@ async def _correct(
     what: Literal["pin", "unpin", "edit", "forget", "restore"],
     line: str,
     text: str = "",
-    thread: str | None = None,
-    overrides: Sequence[str] = (),
+    **where: Any,
 ) -> Value | None:
     if scope.live is not None:
         lines = await _lines(scope.live)
         number = line.isdecimal() and len(line) < 6
         await scope.live.correct(what, one(lines, int(line)).id if number else line, text)
         return None  # a notice of the session says it
-    async with remembered(scope, thread, overrides) as session:
+    async with remembered(scope, **where) as session:
         if what == "restore":
             done = await session.engine.undo_correction(line or None)
         else:

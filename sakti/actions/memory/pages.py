@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sakti.actions.memory.arguments import THREAD, remembered
+from sakti.actions.memory.arguments import WHERE, remembered
 from sakti.actions.memory.log import log_lines
 from sakti.actions.spec import SET, action, arg, flag, option
 from sakti.actions.values import Done, Refused, Text, Value
@@ -48,14 +48,14 @@ async def working(scope: Scope, update: str | None, replace: bool, thread: str |
     return Text((page,), json={"scope": where, "content": page, "changed": list(changed)})
 
 
-@action(THREAD, SET, shell="memory export", needs="store")
-async def export(scope: Scope, thread: str | None, overrides: list[str]) -> Value:
+@action(*WHERE, shell="memory export", needs="store")
+async def export(scope: Scope, **where: Any) -> Value:
     """Everything that memory holds of a thread, secrets masked: Markdown, or one JSON object."""
     from sakti.core.events import to_json
     from sakti.store import memory, memory_log
     from sakti.store.text_registry import leaving, leaving_all
 
-    async with remembered(scope, thread, overrides) as session:
+    async with remembered(scope, **where) as session:
         record, read, named = session.engine.record_id, session.store.read, session.thread
         assert named is not None
         groups = [g for state in STATES for g in await read(memory.groups, record, state)]
@@ -79,14 +79,11 @@ async def export(scope: Scope, thread: str | None, overrides: list[str]) -> Valu
 @action(
     arg("file", "A new file; - is standard output.", default=None),
     flag("--blank", help="No text at all: each becomes filler of as many tokens."),
-    THREAD,
-    SET,
+    *WHERE,
     shell="memory capture",
     needs="store",
 )
-async def capture(
-    scope: Scope, file: str | None, blank: bool, thread: str | None, overrides: list[str]
-) -> Value | None:
+async def capture(scope: Scope, file: str | None, blank: bool, **where: Any) -> Value | None:
     """Write a thread without its secrets into a file that `sakti bench replay` plays."""
     import json
     import os
@@ -99,7 +96,7 @@ async def capture(
     from sakti.store import memory_log, messages
 
     redactor = recording.Redactor(O200k() if blank else None, str(Path.home()))
-    async with remembered(scope, thread, overrides) as session:
+    async with remembered(scope, **where) as session:
         assert session.thread is not None
         read, name = session.store.read, session.thread.id
         said = await read(messages.after, name, -1)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sakti.actions.memory.arguments import NO_THREAD, THREAD, remembered
-from sakti.actions.spec import SET, action, arg, option
+from sakti.actions.memory.arguments import NO_THREAD, WHERE, remembered
+from sakti.actions.spec import action, arg, option
 from sakti.actions.values import USAGE, Card, Done, Refused, Rows, Text, Value
 from sakti.core.text import count_k, counted
 
@@ -17,20 +17,19 @@ EVENTS = 20  # newest of what happened to the memory that are told
 
 
 @action(
-    THREAD,
-    SET,
+    *WHERE,
     shell="memory status",
     chat="memory",
     needs="store",
     summary="the token windows, in words; `undo` takes the last reflection back; `pause`, `resume` observing",
     hint="[undo | pause | resume]",
 )
-async def status(scope: Scope, thread: str | None, overrides: list[str]) -> Value:
+async def status(scope: Scope, **where: Any) -> Value:
     """The token windows, as `data-om-status` has them; who observes and why; what became of it so far."""
     from sakti.agent.figures import status_rows
     from sakti.core.events import to_json
 
-    async with scope.memory(thread, overrides, "chosen") as session:
+    async with scope.memory(**where, models="chosen") as session:
         found = session.status
         if found is None and scope.live is None:
             raise Refused(NO_THREAD)
@@ -54,14 +53,13 @@ async def events(scope: Scope) -> Value:
 
 @action(
     arg("focus", "What to pay special attention to.", default=""),
-    THREAD,
-    SET,
+    *WHERE,
     shell="memory observe",
     needs="store",
 )
-async def observe(scope: Scope, focus: str, thread: str | None, overrides: list[str]) -> Value:
+async def observe(scope: Scope, focus: str, **where: Any) -> Value:
     """Observe everything that is pending but the last exchange, now."""
-    async with remembered(scope, thread, overrides, "called") as session:
+    async with remembered(scope, **where, models="called") as session:
         done = await session.compact(focus)
     text = "Nothing to observe."
     if done.messages:
@@ -71,10 +69,10 @@ async def observe(scope: Scope, focus: str, thread: str | None, overrides: list[
     return Text((text, *done.warnings), json=asdict(done), exit=int(failed))
 
 
-@action(THREAD, SET, shell="memory reflect", needs="store")
-async def reflect(scope: Scope, thread: str | None, overrides: list[str]) -> Value:
+@action(*WHERE, shell="memory reflect", needs="store")
+async def reflect(scope: Scope, **where: Any) -> Value:
     """Condense the whole log, now."""
-    async with remembered(scope, thread, overrides, "called") as session:
+    async with remembered(scope, **where, models="called") as session:
         before = session.engine.status()
         done = await session.engine.reflect_now()
         after = session.engine.status()
@@ -96,12 +94,11 @@ async def reflect(scope: Scope, thread: str | None, overrides: list[str]) -> Val
 @action(
     arg("what", "What was done last of its kind.", metavar="observation|reflection"),
     option("--generation", kind="whole", metavar="N", help="This reflection; the newest by default."),
-    THREAD,
-    SET,
+    *WHERE,
     shell="memory undo",
     needs="store",
 )
-async def undo(scope: Scope, what: str, generation: int | None, thread: str | None, overrides: list[str]) -> Value:
+async def undo(scope: Scope, what: str, generation: int | None, **where: Any) -> Value:
     """Take back the last `observe` or /compact, or a reflection: the log is what it was before."""
     from sakti.core.errors import MemoryFailure
 
@@ -109,7 +106,7 @@ async def undo(scope: Scope, what: str, generation: int | None, thread: str | No
         raise Refused(f"{what!r} cannot be taken back: write observation or reflection.", code=USAGE)
     if generation is not None and what != "reflection":
         raise Refused("--generation names a reflection.", code=USAGE)
-    async with remembered(scope, thread, overrides) as session:
+    async with remembered(scope, **where) as session:
         if what == "reflection":
             gone = await session.engine.undo_reflection(generation)
             tokens = session.engine.status().observations.tokens
@@ -132,25 +129,25 @@ async def undo_reflection(scope: Scope) -> None:
     await scope.session.undo_reflection()
 
 
-@action(THREAD, SET, shell="memory pause", chat="memory pause", needs="store")
-async def pause(scope: Scope, thread: str | None, overrides: list[str]) -> Value | None:
+@action(*WHERE, shell="memory pause", chat="memory pause", needs="store")
+async def pause(scope: Scope, **where: Any) -> Value | None:
     """Observe nothing more in the background, in any window; the newest messages that fit are sent."""
-    return await _pause(scope, thread, overrides, paused=True)
+    return await _pause(scope, True, **where)
 
 
-@action(THREAD, SET, shell="memory resume", chat="memory resume", needs="store")
-async def resume(scope: Scope, thread: str | None, overrides: list[str]) -> Value | None:
+@action(*WHERE, shell="memory resume", chat="memory resume", needs="store")
+async def resume(scope: Scope, **where: Any) -> Value | None:
     """Go on observing: what is pending, oldest first, from the thread's next turn on."""
-    return await _pause(scope, thread, overrides, paused=False)
+    return await _pause(scope, False, **where)
 
 
-async def _pause(scope: Scope, thread: str | None, overrides: list[str], *, paused: bool) -> Value | None:
+async def _pause(scope: Scope, paused: bool, **where: Any) -> Value | None:
     from sakti.core.events import to_json
 
     if scope.live is not None:
         await scope.live.pause_memory(pause=paused)
         return None  # a notice of the session says it
-    async with remembered(scope, thread, overrides) as session:
+    async with remembered(scope, **where) as session:
         await (session.engine.pause() if paused else session.engine.resume(start=False))
         after = session.engine.status()
     return Done("Memory is paused." if paused else "Memory goes on at the thread's next turn.", json=to_json(after))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sakti.actions import reader
-from sakti.actions.scope import ChatScope
+from sakti.actions.scope import Scope
 from sakti.actions.spec import Action
 from sakti.actions.tasks import changes
 from sakti.actions.values import Done
@@ -25,7 +25,7 @@ async def change(session: Session, what: str, *words: str, force: bool = False) 
     given |= dict(zip((a.name for a in reader.chat_args(action)), words, strict=False))
     if force:
         given["force"] = True
-    done = await action.run(ChatScope(session, lambda _: None), **given)
+    done = await action.run(Scope(session, lambda _: None), **given)
     assert isinstance(done, Done)
     return done.sentence
 

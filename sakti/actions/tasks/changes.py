@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sakti.actions.spec import action, arg, flag, option
 from sakti.actions.tasks.arguments import AS, FORCE, META, TASK, TYPE_HELP, line
@@ -48,37 +48,15 @@ def claimed(found: tuple[Task, str | None]) -> Done:
     chat="tasks create",
 )  # fmt: skip
 async def create(
-    scope: Scope,
-    title: str,
-    description: str,
-    priority: int,
-    type: str,
-    parent: str | None,
-    depends_on: list[str],
-    label: list[str],
-    assignee: str | None,
-    meta: list[tuple[str, str]],
-    as_: str | None,
+    scope: Scope, title: str, label: list[str], meta: list[tuple[str, str]], as_: str | None, **fields: Any
 ) -> Value:
     """Make a task."""
     from sakti.core.clock import SystemClock
     from sakti.core.ids import TimeIds
     from sakti.tasks import service
 
-    task = await scope.change(
-        service.create,
-        as_,
-        TimeIds(SystemClock()).new(),
-        title,
-        description=description,
-        priority=priority,
-        type=type,
-        labels=label,
-        assignee=assignee,
-        metadata=dict(meta),
-        parent=parent,
-        depends_on=depends_on,
-    )
+    task_id = TimeIds(SystemClock()).new()
+    task = await scope.change(service.create, as_, task_id, title, labels=label, metadata=dict(meta), **fields)
     return changed(task, f"{task.handle} was made.")
 
 
@@ -138,22 +116,12 @@ async def reopen(scope: Scope, task: str, as_: str | None) -> Value:
     shell="tasks update",
 )
 async def update(
-    scope: Scope,
-    task: str,
-    title: str | None,
-    description: str | None,
-    priority: int | None,
-    type: str | None,
-    assignee: str | None,
-    meta: list[tuple[str, str]],
-    force: bool,
-    as_: str | None,
+    scope: Scope, task: str, meta: list[tuple[str, str]], force: bool, as_: str | None, **fields: Any
 ) -> Value:
     """Change the fields of a task."""
     from sakti.tasks import service
 
-    given = {"title": title, "description": description, "priority": priority, "type": type, "assignee": assignee}
-    changes: dict[str, object] = {k: v for k, v in given.items() if v is not None}
+    changes = {k: v for k, v in fields.items() if v is not None}
     if meta:
         changes["metadata"] = {key: value or None for key, value in meta}
     if not changes:

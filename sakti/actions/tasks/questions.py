@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sakti.actions.spec import action, arg, flag, limit, option
 from sakti.actions.tasks.arguments import AS, TASK, TYPE_HELP, line, notes
@@ -45,28 +45,11 @@ def _listed(found: Json, *more: str) -> Text:
     option("--offset", kind="whole", low=0, default=0, metavar="N", help="Skip the first N."),
     shell="tasks list",
 )
-async def list_(
-    scope: Scope,
-    status: str | None,
-    type: str | None,
-    label: str | None,
-    assignee: str | None,
-    all: bool,
-    limit: int,
-    offset: int,
-) -> Value:
+async def list_(scope: Scope, status: str | None, all: bool, **asked: Any) -> Value:
     """Tasks that are not closed, most urgent first."""
     from sakti.tasks import queries
 
-    found = await scope.ask(
-        queries.list_tasks,
-        status="all" if all else status,
-        type=type,
-        label=label,
-        assignee=assignee,
-        limit=limit,
-        offset=offset,
-    )
+    found = await scope.ask(queries.list_tasks, status="all" if all else status, **asked)
     if not found["total"]:
         return _listed(found, "No tasks. `sakti tasks create TITLE` makes one.")
     left_out = found["total"] > len(found["tasks"])

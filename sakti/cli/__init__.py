@@ -18,6 +18,16 @@ def main() -> None:
 
 def run_cli(argv: Sequence[str]) -> None:
     """Open the chat or run a command; ends in SystemExit with the exit code where that is not 0."""
+    from sakti.cli import common
+
+    with common.plain_errors():
+        try:
+            _run(argv)
+        finally:
+            sys.stdout.flush()  # a reader that is gone (`| head`) is noticed here, not at the end of the program
+
+
+def _run(argv: Sequence[str]) -> None:
     from sakti.cli import common, shell
     from sakti.cli.route import Command, UsageError, route
 

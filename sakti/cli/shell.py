@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import sys
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -41,7 +40,7 @@ def arguments(action: Action) -> tuple[Arg, ...]:
 
 
 def run(argv: Sequence[str]) -> None:
-    """Run the command that `argv` names; ends in SystemExit where its exit code is not 0."""
+    """Run the command that `argv` names; ends in SystemExit where its exit code is not 0. Raises `SaktiError`."""
     action, rest = _find(argv)
     try:
         given = reader.read(arguments(action), rest, f"sakti {action.shell}")
@@ -53,11 +52,10 @@ def run(argv: Sequence[str]) -> None:
         common.say(help.of_action(action, arguments(action)))
         return
     as_json: bool = given.pop("json", False)
-    with common.plain_errors():
-        try:
-            _show(_run(action, given, as_json), as_json)
-        except TaskError as e:
-            _refuse(e, as_json)
+    try:
+        _show(_run(action, given, as_json), as_json)
+    except TaskError as e:
+        _refuse(e, as_json)
 
 
 def _find(argv: Sequence[str]) -> tuple[Action, Sequence[str]]:
@@ -132,7 +130,6 @@ def _show(value: Value | None, as_json: bool) -> None:
     else:
         for line in value.lines:
             common.say(line)
-    sys.stdout.flush()  # a reader that is gone is noticed here, not at the end of the program
     if value.exit:
         raise SystemExit(value.exit)
 

@@ -293,6 +293,7 @@ class SaktiApp(work.Work, navigation.Navigation, welcoming.Welcoming, App[int]):
         """What the first answer needs, loaded while it is being typed."""
         await self.session.warm()
         await asyncio.to_thread(warm_renderers)
+        await asyncio.to_thread(registry.chat)
         gc.freeze()  # a full collection need not walk the modules that stay for good
 
     @on(Prompt.Wanted)

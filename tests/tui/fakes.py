@@ -175,7 +175,7 @@ class FakeSession:
         self.workspace = workspace
         self.resource_id = "r"
         self.env: dict[str, str] = {}
-        self.store = SimpleNamespace(path=workspace / "x.db")
+        self.store = SimpleNamespace(path=Path(workspace) / "x.db")
         self.config = config or Config()
         self.saved = not self.config.memory.read_only
         self.clock = FakeClock()

@@ -9,7 +9,7 @@ from sakti.actions.scope import Scope
 from sakti.actions.spec import CHAT, SET, action, arg, option
 from sakti.actions.values import USAGE, Refused
 from sakti.cli import common
-from sakti.cli.route import APPROVAL, CONTINUE, DEBUG, MODE, MODEL, NO_SAVE
+from sakti.cli.options import APPROVAL, CONTINUE, DEBUG, MODE, MODEL, NO_SAVE
 
 
 @action(

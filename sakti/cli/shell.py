@@ -79,14 +79,14 @@ def _find(argv: Sequence[str]) -> tuple[Action, Sequence[str]]:
 
 
 def _say_help() -> NoReturn:
-    from sakti.cli import help, route
+    from sakti.cli import help, options
 
     listed: list[tuple[str, str, str]] = []
     for name in words():
         if found := subject(name):
             about = found.group or next(a for a in found.actions if a.shell == name)
             listed.append((about.panel, name, about.help))
-    common.say(help.of_all(route.ABOUT, (*route.CHAT, route.PRINT), listed))
+    common.say(help.of_all(options.ABOUT, (*options.CHAT, options.PRINT), listed))
     raise SystemExit(common.OK)
 
 

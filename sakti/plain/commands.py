@@ -8,16 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from sakti.actions import line, registry
 from sakti.actions.spec import Action
 from sakti.actions.values import Open, Rows, Value
 from sakti.plain import reading
-from sakti.plain.own import OWN, PlainScope
-
-if TYPE_CHECKING:
-    from sakti.plain.chat import Chat
+from sakti.plain.own import OWN, Host, PlainScope
 
 INPUTS = (
     "a line is sent with Enter; a line that ends with a backslash goes on in the next one",
@@ -37,7 +33,7 @@ def offered() -> list[Action]:
 class Commands:
     """Runs what was typed. Everything here may raise SaktiError; the chat says it."""
 
-    def __init__(self, chat: Chat) -> None:
+    def __init__(self, chat: Host) -> None:
         self._chat = chat
         self._session = chat.session
         self.thread = ""  # the one whose messages were said

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sakti.actions import registry
 from sakti.actions.scope import Scope
@@ -16,14 +16,31 @@ from sakti.core.text import counted, one_line, sanitise
 from sakti.plain import words
 
 if TYPE_CHECKING:
-    from sakti.plain.chat import Chat
+    from sakti.agent.session import Session
+    from sakti.plain.speech import Speech
+
+
+class Host(Protocol):
+    """The chat that commands run in."""
+
+    session: Session
+    speech: Speech
+    unsent: str  # what was not sent
+
+    def say(self, lines: Iterable[str]) -> None: ...
+
+    async def send(self, text: str) -> None: ...
+
+    def end_of_input(self) -> None: ...
+
+    def leave(self, code: int) -> None: ...
 
 
 class PlainScope(Scope):
     """`chat` is the plain chat itself."""
 
     def __init__(
-        self, chat: Chat, tell: Callable[[Value], None], working: Callable[[str], AbstractContextManager[None]]
+        self, chat: Host, tell: Callable[[Value], None], working: Callable[[str], AbstractContextManager[None]]
     ) -> None:
         super().__init__(chat.session, tell, working)
         self.chat = chat

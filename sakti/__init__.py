@@ -1,3 +1,33 @@
-"""sakti: a coding agent for the terminal whose memory you can see."""
+"""sakti: a coding agent for the terminal whose memory you can see.
+
+For scripts: `await sakti.ask("Which tests fail?")` is one turn as `sakti run` plays it; a `Session` is a conversation
+with everything that the chat can do, whose `events` a listener hears. Nothing of them is loaded before it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sakti.agent.ask import ask
+    from sakti.agent.session import Options, Session
+    from sakti.core import events
 
 __version__ = "0.1.0"
+__all__ = ["Options", "Session", "ask", "events"]
+
+_WHERE = {"ask": "agent.ask", "Options": "agent.session", "Session": "agent.session"}
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is asked for."""
+    if name == "events":
+        return importlib.import_module("sakti.core.events")
+    if name not in _WHERE:
+        raise AttributeError(f"module 'sakti' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"sakti.{_WHERE[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

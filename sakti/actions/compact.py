@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 async def compact(scope: Scope, focus: str) -> Value | None:
     """Observe everything that is pending but the last exchange."""
     session = scope.session
+    await session.require_thread()
     await session.follow()
     messages, before, after = session.compact_preview()
     if not messages:

@@ -83,6 +83,7 @@ _FIRST = (
     "threads",
     "new",
     "rename",
+    "delete-message",
     "resume",
     "model",
     "mode",

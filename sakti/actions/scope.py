@@ -38,6 +38,7 @@ class Scope:
         self.live = live
         self.tell = tell
         self.working = working
+        self.kept: dict[str, Any] = {}  # what an action keeps for its next run in this chat
 
     @property
     def session(self) -> Session:

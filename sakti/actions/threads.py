@@ -205,6 +205,22 @@ async def new(scope: Scope) -> None:
     await scope.session.new_thread()
 
 
+@action(
+    arg("which", default=""),
+    chat="delete-message",
+    summary="delete the last message for good, or the third last: 3; it is named first, `yes` deletes it",
+    hint="[N | yes]",
+    choices=("yes",),
+    needs="session",
+)
+async def delete_said(scope: Scope, which: str) -> Value:
+    """Delete a message of this thread for good, once it was named."""
+    from sakti.agent.one_message import OneMessage
+
+    named: OneMessage = scope.kept.setdefault("delete-message", OneMessage(scope.session))
+    return Done(await named.run(which), title="Delete a message")
+
+
 @action(arg("thread", default=""), chat="resume", hint="[THREAD]", needs="session")
 async def resume(scope: Scope, thread: str) -> Value | None:
     """Go on with another thread."""

@@ -56,12 +56,18 @@ def spent(settings: AgentSettings, usage: Usage, seconds: float) -> SaktiError |
     )
     for name, limit, used, form in limits:
         if limit is not None and used >= limit:
-            return SaktiError(
-                f'The limit of {form.format(limit)} for a turn is reached (agent.{name}). Say "go on" to continue.',
-                title="Limit reached",
-                code=name,
-            )
+            return _reached(name, form.format(limit))
     return None
+
+
+def time_is_up(settings: AgentSettings) -> SaktiError:
+    """Why a turn ends that was ended in the middle of something."""
+    return _reached("max_seconds", f"{settings.max_seconds or 0:g} s")
+
+
+def _reached(name: str, limit: str) -> SaktiError:
+    text = f'The limit of {limit} for a turn is reached (agent.{name}). Say "go on" to continue.'
+    return SaktiError(text, title="Limit reached", code=name)
 
 
 def seconds_left(settings: AgentSettings, seconds: float) -> float | None:

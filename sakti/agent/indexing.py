@@ -23,10 +23,11 @@ class Indexing:
         task.add_done_callback(self._tasks.discard)
 
     async def _work(self, store: Store) -> None:
-        from sakti.store import upkeep
+        from sakti.store import purging, upkeep
 
         async with self._one:
             await upkeep.catch_up(store)
+            await purging.go_on(store)
 
     async def wait(self) -> None:
         """Until nothing is left to do."""

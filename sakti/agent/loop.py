@@ -78,18 +78,18 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> AsyncGenerator[Event,
         yield TurnStarted(turn.thread_id, user)
         if parts:
             yield MessageSaved(user)
-        async with contextlib.aclosing(_steps(turn, user)) as events:
-            async for event in events:
-                yield event
+        with turn.limited_in_time():
+            async with contextlib.aclosing(_steps(turn, user)) as events:
+                async for event in events:
+                    yield event
         await keeping.finish(turn)
     except asyncio.CancelledError:
-        if not turn.interrupted:
+        if (stopped := turn.stopped()) is None:
             raise
-        task = asyncio.current_task()
-        if task is not None:
-            task.uncancel()
-        status = "interrupted"
-        for message in await keeping.keep_unfinished(turn):
+        status, marker = stopped, "interrupted"
+        if stopped == "limit":
+            error, marker = budget.time_is_up(turn.settings), ""
+        for message in await keeping.keep_unfinished(turn, marker):
             yield MessageSaved(message)
     except Stop as stop:
         status, error = stop.status, stop.error

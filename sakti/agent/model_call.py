@@ -32,6 +32,7 @@ from sakti.core.types import Request, TextPart, ToolCallPart
 from sakti.providers import limits, retry
 from sakti.providers.protocol import Completed, StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
 from sakti.store import messages as message_store
+from sakti.store import requests
 
 LAST_STEP = "This is the last step of this turn: call no tool, sum up what was done and what is still open."
 GO_ON = (
@@ -39,6 +40,7 @@ GO_ON = (
     "middle of the sentence if it ended there."
 )
 QUOTED = 2_000  # characters of the user's words above it
+FOR_LATER = ("rate_limit", "overloaded", "server", "timeout", "stream_cut")  # failures that only time mends
 LOWERED = 3  # times that a maximum of output is lowered for one call
 
 
@@ -178,6 +180,7 @@ async def _once(turn: Turn, call: Call) -> AsyncGenerator[Event, None]:
         counted_tokens=call.counted,
         duration_ms=round((clock.monotonic() - started) * 1000),
         stop_reason=call.done.stop_reason,
+        sent=requests.describe(call.request),
     )
 
 
@@ -204,9 +207,7 @@ def _must_end(turn: Turn, written: int) -> None:
     """Raises where an answer goes on beyond what any model writes, or beyond the turn's time."""
     limits.must_end(written)
     if budget.seconds_left(turn.settings, turn.seconds()) == 0.0:
-        reached = budget.spent(turn.settings, turn.usage, turn.seconds())
-        assert reached is not None
-        raise Stop("limit", reached)
+        raise Stop("limit", budget.time_is_up(turn.settings))
 
 
 def _must_be_an_answer(done: Completed | None) -> None:
@@ -247,7 +248,7 @@ async def _failed(turn: Turn, call: Call, error: ProviderError) -> AsyncGenerato
         return
     other = None if call.fell_back or not error.retryable or error.code == "empty" else await turn.fallback()
     if other is None:
-        raise _not_waited_for(error) if error.retryable else error
+        raise _given_up(error, call.retries.attempt) if error.retryable else error
     first, call.fell_back = turn.model.full_name, True
     if turn.streamed or turn.thinking:
         yield StepDiscarded(turn.step, error.message)
@@ -259,12 +260,21 @@ async def _failed(turn: Turn, call: Call, error: ProviderError) -> AsyncGenerato
     yield Notice("warning", "Another model", text)
 
 
-def _not_waited_for(error: ProviderError) -> ProviderError:
-    """`error` with why it was not tried again, where that is the wait that the provider asked for."""
-    if not error.retry_after:
+def _given_up(error: ProviderError, times: int) -> ProviderError:
+    """`error` with why it is not tried again, and what is left to do, where it does not say so itself."""
+    if error.retry_after:
+        rest = f"It asks to wait {error.retry_after:,.0f} s: longer than is waited here."
+    elif error.code in FOR_LATER and times > 1:
+        rest = f"It was tried {times} times: ask again later, or choose another model with /model."
+    else:
         return error
-    text = f"{error.message} It asks to wait {error.retry_after:,.0f} s: longer than is waited here."
-    return ProviderError(text, title=error.title, code=error.code, retry_after=error.retry_after, status=error.status)
+    return ProviderError(
+        f"{error.message} {rest}",
+        title=error.title,
+        code=error.code,
+        retry_after=error.retry_after,
+        status=error.status,
+    )
 
 
 def _forget(_info: object) -> None:
@@ -293,11 +303,8 @@ async def _wait(turn: Turn, seconds: float, error: ProviderError) -> None:
     try:
         await turn.store.clock.sleep(seconds)
     except asyncio.CancelledError:
-        if not turn.interrupted:
+        if turn.stopped() is None:
             raise
-        task = asyncio.current_task()
-        if task is not None:
-            task.uncancel()
         raise error from None  # Esc while waiting: the failure itself is the end
 
 

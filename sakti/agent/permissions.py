@@ -10,17 +10,17 @@ import fnmatch
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, TypeAlias
 
 from sakti.core.config import ApprovalMode
 from sakti.core.text import clean_surrogates
 
-READS = frozenset({"read", "ls", "glob", "grep"})
-WRITES = frozenset({"write", "edit", "apply_patch"})
-SHELL_SAFE = frozenset({"bash_output", "kill"})
+# What a call of a tool does: reads or writes the files that it names, runs a command, or touches only what is sakti's
+# own: its tasks and memory, the commands that it started.
+Effect: TypeAlias = Literal["read", "write", "run", "own"]
 
 # Files that hold secrets, by name or by a folder on the way.
 SECRET_NAMES = (
@@ -118,58 +118,55 @@ def resolved(folder: Path, path: str) -> Path:
         return Path(os.path.realpath(folder / clean_surrogates(str(named))))
 
 
-def judge(
-    tool: str, arguments: Mapping[str, Any], *, mode: ApprovalMode, rules: Rules, place: Place, internal: bool = False
-) -> Decision:
-    """Whether a call runs, asks or is refused."""
-    if internal or tool in SHELL_SAFE:
+class Facts(Protocol):
+    """What a tool says of itself. `named` gives the paths that a call names; rules call the tool `rule_name`."""
+
+    @property
+    def effect(self) -> Effect: ...
+    @property
+    def rule_name(self) -> str: ...
+    def named(self, arguments: Mapping[str, Any]) -> Sequence[str]: ...
+
+
+def judge(tool: Facts, arguments: Mapping[str, Any], *, mode: ApprovalMode, rules: Rules, place: Place) -> Decision:
+    """Return whether a call runs, asks or is refused. What names several files is judged by each, and the strictest
+    decides for all."""
+    if tool.effect == "own":
         return Decision("allow", "")
-    if tool == "bash":
-        return _command(str(arguments.get("command", "")), mode, rules, place)
-    if tool == "apply_patch":
-        return _patch(arguments, mode, rules, place)
-    if tool in READS | WRITES:
-        return _path(tool, str(arguments.get("path", ".")), mode, rules, place)
-    return Decision("ask", "unknown tool", tool, tool)
+    if tool.effect == "run":
+        return _command(tool.rule_name, str(arguments.get("command", "")), mode, rules, place)
+    judged = [_path(tool, path, mode, rules, place) for path in tool.named(arguments)]
+    if not judged:  # it names none: a write changes nothing, and the tool says what is wrong with the call
+        denied = _by_rule(tool.rule_name, "", rules) == "deny"
+        return Decision("deny", "a rule of yours denies it") if denied else Decision("allow", "")
+    worst = max(judged, key=lambda d: ("allow", "ask", "deny").index(d.verdict))
+    target = ", ".join(dict.fromkeys(d.target for d in judged))
+    return Decision(worst.verdict, worst.reason, target, worst.rule if len(judged) == 1 else "")
 
 
-def _path(tool: str, text: str, mode: ApprovalMode, rules: Rules, place: Place) -> Decision:
+def _path(tool: Facts, text: str, mode: ApprovalMode, rules: Rules, place: Place) -> Decision:
     path = place.resolve(text)
-    target = place.show(path)
-    rule = f"{tool}({glob_escape(target)})"
+    reads, target = tool.effect == "read", place.show(path)
+    rule = f"{tool.rule_name}({glob_escape(target)})"
     if secret := secret_reason(path, place):
         return Decision("deny", secret, target)
-    said = _by_rule(tool, target, rules)
+    said = _by_rule(tool.rule_name, target, rules)
     if said == "deny":
         return Decision("deny", "a rule of yours denies it", target)
-    if tool in WRITES and mode == "plan":
+    if not reads and mode == "plan":
         return Decision("deny", "plan mode changes nothing", target)
-    inside = path.is_relative_to(place.workspace) or (tool in READS and _kept_output(path, place))
-    if tool in WRITES and (guarded := _guarded(path)):
+    inside = path.is_relative_to(place.workspace) or (reads and _kept_output(path, place))
+    if not reads and (guarded := _guarded(path)):
         return Decision("ask", guarded, target, "")
     if said == "ask":
         return Decision("ask", "a rule of yours asks for it", target, "")
     if said == "allow":
         return Decision("allow", "", target)
-    if not inside and not (tool in READS and mode == "auto"):  # a command may read there anyway
+    if not inside and not (reads and mode == "auto"):  # a command may read there anyway
         return Decision("ask", "outside the workspace", target, rule)
-    if tool in READS or mode in ("edits", "auto"):
+    if reads or mode in ("edits", "auto"):
         return Decision("allow", "", target)
     return Decision("ask", "changes a file", target, rule)
-
-
-def _patch(arguments: Mapping[str, Any], mode: ApprovalMode, rules: Rules, place: Place) -> Decision:
-    """A patch is judged as an edit of each of its files; the strictest decides for all."""
-    from sakti.agent.tools.patch import paths
-
-    folder = resolved(place.cwd, str(arguments.get("workdir") or "."))
-    named = paths(str(arguments.get("patch", "")))
-    judged = [_path("edit", str(resolved(folder, p)), mode, rules, place) for p in named]
-    if not judged:
-        return Decision("allow", "")  # it changes nothing: the tool says what is wrong with it
-    worst = max(judged, key=lambda d: ("allow", "ask", "deny").index(d.verdict))
-    target = ", ".join(dict.fromkeys(d.target for d in judged))
-    return Decision(worst.verdict, worst.reason, target, worst.rule if len(judged) == 1 else "")
 
 
 def _kept_output(path: Path, place: Place) -> bool:
@@ -177,13 +174,13 @@ def _kept_output(path: Path, place: Place) -> bool:
     return place.outputs is not None and path.parent == place.outputs.resolve() and path.is_file()
 
 
-def _command(command: str, mode: ApprovalMode, rules: Rules, place: Place) -> Decision:
-    rule = f"bash({glob_escape(command)})"
+def _command(name: str, command: str, mode: ApprovalMode, rules: Rules, place: Place) -> Decision:
+    rule = f"{name}({glob_escape(command)})"
     for word in _words(command):
         for candidate in {word, word.partition("=")[2]} - {""}:
             if ("/" in candidate or "." in candidate) and (secret := secret_reason(place.resolve(candidate), place)):
                 return Decision("deny", secret, command)
-    said = _by_rule("bash", command, rules)
+    said = _by_rule(name, command, rules)
     if said == "deny":
         return Decision("deny", "a rule of yours denies it", command)
     if mode == "plan":

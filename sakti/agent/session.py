@@ -7,77 +7,41 @@ gets every event, from turns and from memory's background work, on the event loo
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from sakti.agent import assembly, file_list, system_prompt
+from sakti.agent import build, current_thread
 from sakti.agent.indexing import Indexing
-from sakti.agent.models import Models
+from sakti.agent.state import Options, State
 from sakti.agent.turns import Turns
 from sakti.agent.views import Views
-from sakti.agent.workspace import GitState, git_state, moving_facts
-from sakti.core import resources
-from sakti.core.clock import Clock, SystemClock
-from sakti.core.config import APPROVAL_MODES, ApprovalMode, Config
-from sakti.core.errors import ConfigError, StoreError
-from sakti.core.events import (
-    ApprovalRequested,
-    CompactionFinished,
-    Event,
-    MemoryStatus,
-    MessageSaved,
-    ModelChanged,
-    Notice,
-    StepFinished,
-    StoreWaiting,
-    ThreadChanged,
-)
+from sakti.agent.workspace import git_state
+from sakti.core.clock import Clock
+from sakti.core.config import APPROVAL_MODES, Config
+from sakti.core.errors import ConfigError
+from sakti.core.events import ApprovalRequested, CompactionFinished, Notice, StoreWaiting, ThreadChanged
 from sakti.core.text import one_line
-from sakti.core.tokens import Counter, O200k
-from sakti.core.types import (
-    Block,
-    ModelInfo,
-    Thread,
-    Usage,
-)
+from sakti.core.tokens import Counter
+from sakti.core.types import Block, ModelInfo
 
 if TYPE_CHECKING:
-    from sakti.agent.approvals import Approvals
     from sakti.agent.processors.base import Processor
     from sakti.agent.toolbox import Toolbox
-    from sakti.memory.engine import MemoryEngine
     from sakti.memory.pages import Pages
     from sakti.providers.protocol import Provider
     from sakti.store.database import Store
     from sakti.store.memory_corrections import Action
 
-log = logging.getLogger(__name__)
+__all__ = ["Options", "Session"]
 
-TITLE_LENGTH = 60
 LEAVING_S = 3.0  # how long a write waits then for another process
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What a session starts with. `resume` is a thread's id or part of its title, `continue_last` the newest one.
-    `interactive` tells whether somebody is there to approve. `processors` are the user's own."""
+class Session(State):
+    """What a user can do with a session; what it holds is `State`, which its parts are handed."""
 
-    workspace: Path
-    config: Config = field(default_factory=Config)
-    model_flag: str | None = None
-    resume: str | None = None
-    continue_last: bool = False
-    interactive: bool = True
-    env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    warnings: tuple[str, ...] = ()
-
-
-class Session:
     def __init__(
         self,
         options: Options,
@@ -89,60 +53,17 @@ class Session:
         store: Store | None = None,
         processors: Sequence[Processor] = (),
     ) -> None:
-        self.options = options
-        self.config = options.config
-        self.env = options.env
-        self.workspace = options.workspace.resolve()
-        self.resource_id = str(self.workspace)
-        self.clock: Clock = clock or SystemClock()
-        self.counter: Counter = counter or O200k()
-        self.models = Models(options.config, options.env, self.emit, provider, model)
-        self.thread: Thread | None = None
-        self.mode = options.config.mode
-        self.status: MemoryStatus | None = None
-        self.usage = Usage()
-        self.git: GitState | None = None
+        super().__init__(options, clock=clock, counter=counter, provider=provider, model=model, processors=processors)
+        self.opened_store, self._own_store = store, store is None
         self.views = Views(self)
         self.indexing = Indexing()
-        self._store = store
-        self._own_store = store is None
-        self.saved = not options.config.memory.read_only  # whether anything of this is kept
-        self.processors = tuple(processors)
-        self._approval_mode: ApprovalMode = options.config.approval.mode
-        self._listeners: list[Callable[[Event], None]] = []
-        self._engine: MemoryEngine | None = None
-        self._toolbox: Toolbox | None = None
-        self._approvals: Approvals | None = None
         self._turns = Turns(self)
-        self._system_blocks: tuple[Block, ...] = ()
-        self.owner = ""  # this session's name in leases and claims
-        self._newest = -1  # index of the newest message of the thread that memory here knows
-        self._thread_is_new = False
 
     # --- what the screen reads ----------------------------------------------------------------------------
 
     @property
-    def store(self) -> Store:
-        if self._store is None:
-            raise StoreError("The database is not open yet.")
-        return self._store
-
-    @property
-    def engine(self) -> MemoryEngine:
-        if self._engine is None:
-            raise StoreError("The thread is not open yet.")
-        return self._engine
-
-    @property
     def toolbox(self) -> Toolbox:
-        if self._toolbox is None:
-            self._use_toolbox(assembly.make_toolbox(self))
-        assert self._toolbox is not None
-        return self._toolbox
-
-    def _use_toolbox(self, toolbox: Toolbox) -> None:
-        self._toolbox, self._approvals = toolbox, toolbox.approvals
-        toolbox.mode = self._approval_mode
+        return build.toolbox(self)
 
     @property
     def busy(self) -> bool:
@@ -150,40 +71,16 @@ class Session:
 
     @property
     def queued(self) -> tuple[str, ...]:
-        return self._turns.inbox.texts()
+        return self.inbox.texts()
 
     @property
     def approvals(self) -> tuple[ApprovalRequested, ...]:
-        return self._approvals.pending if self._approvals is not None else ()
+        return self.made_toolbox.approvals.pending if self.made_toolbox is not None else ()
 
     @property
     def refused_calls(self) -> int:
         """How many calls were refused approval so far."""
-        return self._approvals.refused if self._approvals is not None else 0
-
-    @property
-    def approval_mode(self) -> ApprovalMode:
-        return self._approval_mode
-
-    def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Hear every event from now on; returns what ends it."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
-
-    def emit(self, event: Event) -> None:
-        match event:
-            case MemoryStatus():
-                self.status = event
-            case StepFinished(usage=usage):
-                self.usage = self.usage + usage
-            case ThreadChanged(thread):
-                self.thread = thread
-            case MessageSaved(message):
-                self._newest = max(self._newest, message.index)
-            case _:
-                pass
-        for listener in tuple(self._listeners):
-            listener(event)
+        return self.made_toolbox.approvals.refused if self.made_toolbox is not None else 0
 
     # --- life -----------------------------------------------------------------------------------------------
 
@@ -191,11 +88,11 @@ class Session:
         """Open the store, the thread and the model. A missing model is a notice, not an error."""
         from sakti.store import leases
 
-        opened = await assembly.open_store(self, self._store)
-        self._store, self._own_store = opened, self._own_store or opened is not self._store
-
-        store = self.store
-        store.on_wait, store.on_damage = self.store_waits, self._store_is_damaged
+        given = self.opened_store
+        store = self.opened_store = await build.open_store(self, given)
+        self._own_store = self._own_store or store is not given
+        store.on_wait = lambda seconds: self.emit(StoreWaiting(seconds))
+        store.on_damage = lambda reason: self.emit(Notice("error", "Not saved", reason))
         self.owner = leases.new_owner()
         for warning in (*self.options.warnings, *store.notices, store.not_saved):
             if warning:
@@ -203,99 +100,61 @@ class Session:
         self.indexing.begin(store)
         self.git = await git_state(self.workspace)
         await self.models.select(self.options.model_flag)
-        await self._open_first_thread()
-
-    def store_waits(self, seconds: float | None) -> None:
-        self.emit(StoreWaiting(seconds))
-
-    def _store_is_damaged(self, reason: str) -> None:
-        self.emit(Notice("error", "Not saved", reason))
+        await current_thread.first(self)
 
     @property
     def not_saved(self) -> str:
         """Why nothing that happens here is kept; empty where it is."""
-        return (self._store.not_saved or "") if self._store is not None else ""
+        return (self.opened_store.not_saved or "") if self.opened_store is not None else ""
 
     def hurry(self) -> None:
         """The user leaves: from now on nothing waits long for another process that writes."""
-        if self._store is not None:
-            self._store.wait = min(self._store.wait, LEAVING_S)
+        if self.opened_store is not None:
+            self.opened_store.wait = min(self.opened_store.wait, LEAVING_S)
 
     async def look(self) -> None:
         """Open the thread that the options name, only to read: no model, nothing written. None is no error."""
-        from sakti.store import threads
-
-        if self.options.resume:
-            found = await self.store.read(threads.find, self.resource_id, self.options.resume)
-        else:
-            found = await self.store.read(threads.recent, self.resource_id, 1)
-        if found:
-            self._thread_is_new = True  # nothing is to be mended or stored
-            await self._open(found[0])
+        await current_thread.look(self)
 
     async def warm(self) -> None:
         """Load what the first answer needs, in threads: SDK, tokenizer, tools."""
-        await self._warm_counter()
+        await current_thread.warm_counter(self)
         if self.provider is not None:
             await self.provider.warm()
             await self.learn()
-        if self._store is not None and self._toolbox is None:
-            made = await asyncio.to_thread(assembly.make_toolbox, self)
-            if self._toolbox is None:
-                self._use_toolbox(made)
+        if self.opened_store is not None and self.made_toolbox is None:
+            build.use_toolbox(self, await asyncio.to_thread(build.make_toolbox, self))
         await asyncio.to_thread(self.system)
-
-    async def _warm_counter(self) -> None:
-        warm = getattr(self.counter, "warm", None)
-        if warm is not None:
-            await asyncio.to_thread(warm)
 
     async def close(self) -> None:
         """Stop what runs, keeping what was streamed; memory's unfinished work is simply left."""
         await self.interrupt()
-        if self._toolbox is not None:
+        if self.made_toolbox is not None:
             from sakti.agent.tools import shell
 
-            await shell.stop_all(self._toolbox.bench)
+            await shell.stop_all(self.made_toolbox.bench)
             if not self.saved:
-                await asyncio.to_thread(shutil.rmtree, self._toolbox.bench.output_folder, ignore_errors=True)
-        if self._engine is not None:
-            await self._engine.close()
+                await asyncio.to_thread(shutil.rmtree, self.made_toolbox.bench.output_folder, ignore_errors=True)
+        if self.opened_engine is not None:
+            await self.opened_engine.close()
         await self.models.close()
         await self.indexing.end()
-        if self._own_store and self._store is not None:
-            await self._store.close()
-            self._store = None
+        if self._own_store and self.opened_store is not None:
+            await self.opened_store.close()
+            self.opened_store = None
 
     # --- model ----------------------------------------------------------------------------------------------
 
-    @property
-    def provider(self) -> Provider | None:
-        return self.models.provider
-
-    @property
-    def model_info(self) -> ModelInfo | None:
-        return self.models.info
-
-    @property
-    def model(self) -> ModelChanged | None:
-        """Which model answers, and why."""
-        return self.models.said
-
     async def learn(self) -> ModelInfo:
-        """The actor with all that is known of it; memory goes by its window from then on."""
-        before = self.models.info
-        info = await self.models.learn()
-        if info is not before and self._engine is not None:
-            self._engine.observe_with(*assembly.make_observers(self))
-        return info
+        """Return the actor with all that is known of it; memory goes by its window from then on."""
+        return await build.learn(self)
 
     async def set_model(self, name: str) -> None:
         """Change the model for what follows. Raises `NoModelError` for a name that means nothing."""
         self._must_rest("model")
         await self.models.change(name)
         if self.thread is not None:
-            await self._open(self.thread)
+            await current_thread.use(self, self.thread)
 
     def _must_rest(self, what: str) -> None:
         if self.busy:
@@ -306,14 +165,14 @@ class Session:
         self._must_rest("settings")
         self.config = config
         if memory and self.thread is not None:
-            await self._open(self.thread)
+            await current_thread.use(self, self.thread)
 
     def set_approval_mode(self, mode: str) -> None:
         if mode not in APPROVAL_MODES:
             raise ConfigError(f"There is no approval mode {mode!r}: it is one of {', '.join(APPROVAL_MODES)}.")
-        self._approval_mode = mode
-        if self._toolbox is not None:
-            self._toolbox.mode = mode
+        self.approval_mode = mode
+        if self.made_toolbox is not None:
+            self.made_toolbox.mode = mode
 
     async def set_mode(self, mode: str) -> None:
         """Change what the Observer looks for. Raises `ConfigError` for an unknown mode."""
@@ -327,100 +186,33 @@ class Session:
             from sakti.store import threads
 
             await self.store.write(threads.set_mode, self.thread.id, mode)
-            await self._open(replace(self.thread, mode=mode))
+            await current_thread.use(self, replace(self.thread, mode=mode))
 
     # --- threads --------------------------------------------------------------------------------------------
-
-    async def _open_first_thread(self) -> None:
-        from sakti.store import threads
-
-        found: list[Thread] = []
-        if self.options.resume:
-            found = await self.store.read(threads.find, self.resource_id, self.options.resume)
-            if not found:
-                raise ConfigError(
-                    f"No thread of this workspace matches {self.options.resume!r}; `sakti threads list` shows them."
-                )
-        elif self.options.continue_last:
-            found = await self.store.read(threads.recent, self.resource_id, 1)
-        if found:
-            await self._open(found[0])
-        else:
-            await self.new_thread()
 
     async def new_thread(self) -> None:
         """Begin an empty thread. It is stored with its first message, so that empty ones leave no trace."""
         await self.interrupt()
-        now = self.clock.now()
-        thread = Thread(self.store.ids.new(), self.resource_id, "", now, now, mode=self.mode)
-        self._thread_is_new = True
-        await self._open(thread)
+        await current_thread.new(self)
 
     async def open_thread(self, thread_id: str) -> None:
         """Go on with a thread. Raises `StoreError` where it does not exist."""
-        from sakti.store import threads
-
         await self.interrupt()
-        thread = await self.store.read(threads.get, thread_id)
-        if thread is None:
-            raise StoreError(f"There is no thread {thread_id}.")
-        self._thread_is_new = False
-        await self._open(thread)
-
-    async def _open(self, thread: Thread) -> None:
-
-        self._turns.begin_thread()
-        await self._load(thread)
-
-    async def _load(self, thread: Thread) -> None:
-        """The thread's memory as the database has it now."""
-        from sakti.agent import resume
-        from sakti.store import messages
-
-        if self._engine is not None:
-            await self._engine.close()
-        self.thread, self.mode = thread, thread.mode
-        self._engine = assembly.make_engine(self)
-        if not self._thread_is_new:
-            await self._warm_counter()  # the log of an older thread is counted when it is opened
-            await resume.answer_open_calls(self.store, thread, self.counter, self.owner)
-            if self.owner and not self.store.read_only_reason:
-                await resume.take_back_claims(self.store, thread, self.owner)
-        newest = await self.store.read(messages.page, thread.id, limit=1)
-        self._newest = newest[-1].index if newest else -1
-        self.usage = await self.store.read(messages.usage_of, thread.id, purpose="actor")
-        await self._engine.open(thread)
-        if self.model_info is not None and self.model_info.small:
-            self._engine.expect(await asyncio.to_thread(assembly.small_budget, self))
-        self.status = self._engine.status()
-        self.emit(ThreadChanged(thread))
-        self.emit(self.status)
+        await current_thread.known(self, thread_id)
 
     async def rename(self, title: str) -> None:
         from sakti.store import threads
 
         if self.thread is None or not title.strip():
             raise ConfigError("Write the new title behind /rename.")
-        await self.store_thread()
+        await current_thread.store(self)
         renamed = await self.store.write(
             threads.rename, self.thread.id, one_line(title, 200), self.clock.now(), by_user=True
         )
-        if renamed is not None:
+        if renamed is None:
+            await self.require_thread()
+        else:
             self.emit(ThreadChanged(renamed))
-
-    async def store_thread(self, first_text: str = "") -> None:
-        """Store a new thread; its title is the first line of its first message until the Observer names it."""
-        from sakti.store import threads
-
-        assert self.thread is not None
-        if self._thread_is_new:
-            self._thread_is_new = False
-            thread = replace(
-                self.thread,
-                title=one_line(first_text.strip().split("\n")[0], TITLE_LENGTH),
-                metadata={**self.thread.metadata, system_prompt.OVERVIEW: await file_list.overview_of(self.workspace)},
-            )
-            self.emit(ThreadChanged(await self.store.write(threads.create, thread)))
 
     # --- turns ----------------------------------------------------------------------------------------------
 
@@ -446,52 +238,15 @@ class Session:
         """Until no turn runs."""
         await self._turns.wait()
 
-    async def take_in(self) -> None:
-        """What another window wrote into this thread since its last turn here becomes known before the next one."""
-        from sakti.agent import resume
-        from sakti.store import messages, threads
-
-        assert self.thread is not None
-        if not self._thread_is_new:
-            await resume.answer_open_calls(self.store, self.thread, self.counter, self.owner)
-        newer = await self.store.read(messages.after, self.thread.id, self._newest)
-        if not newer:
-            return
-        thread = await self.store.read(threads.get, self.thread.id)
-        await self._load(thread or self.thread)
-        self.emit(
-            Notice(
-                "information",
-                "Another window",
-                f"{len(newer)} messages were added to this thread in another window; the agent knows them.",
-            )
-        )
-
     async def follow(self) -> None:
         """What other windows said in this thread and did to its memory becomes known, unless a turn is under way."""
         if self.thread is not None and not self.busy:
-            await self.take_in()
+            await current_thread.catch_up(self)
             await self.engine.refresh()
 
     def system(self) -> tuple[Block, ...]:
-        """The system prompt, the same for the life of the thread: what the workspace held when it began is stored with
-        it."""
-        brief = bool(self.model_info and self.model_info.brief)
-        text = system_prompt.build(self.workspace, self.thread, interactive=self.options.interactive, brief=brief)
-        if not self._system_blocks or self._system_blocks[0].text != text:
-            self._system_blocks = (Block("system", text, edge=True, tokens=self.counter.count(text)),)
-        return self._system_blocks
-
-    def facts(self) -> dict[str, str]:
-        """What changes from step to step, by name: the hour, the folder, git."""
-        bench = self.toolbox.bench
-        return moving_facts(self.git, bench.show(bench.cwd), self.clock.now())
-
-    def own_paths(self) -> tuple[Path, ...]:
-        """What belongs to sakti itself and no tool may touch: its folders, the database and what SQLite keeps by it."""
-        database = self.store.path.resolve()
-        beside = (database.with_name(database.name + end) for end in ("", "-wal", "-shm", "-journal"))
-        return (resources.data_home(), resources.config_home(), *beside)
+        """Return the system prompt of the open thread."""
+        return build.system(self)
 
     def resolve(
         self, approval_id: str, approved: bool, *, always: bool = False, note: str = "", edited: str | None = None
@@ -499,8 +254,8 @@ class Session:
         """Answer an approval; `edited` replaces the command that was asked about."""
         from sakti.agent.approvals import Answer
 
-        if self._approvals is not None:
-            self._approvals.resolve(approval_id, Answer(approved, always, note, edited))
+        if self.made_toolbox is not None:
+            self.made_toolbox.approvals.resolve(approval_id, Answer(approved, always, note, edited))
 
     async def shell(self, command: str) -> None:
         """Run the user's own `!command`; what it printed becomes part of the conversation. Raises `SaktiError`
@@ -510,11 +265,11 @@ class Session:
 
         assert self.thread is not None
         if not self.busy:
-            lease = TurnLease(self.store, self.owner, self.thread.id)
+            lease = TurnLease(self.store, self.owner, self.thread.id, stored=not self.thread_is_new)
             await lease.take()
             await lease.give_back()  # not held for as long as a command may run: a turn may begin meanwhile
-            await self.take_in()
-        await self.store_thread(f"!{command}")
+            await current_thread.catch_up(self)
+        await current_thread.store(self, f"!{command}")
         await user_shell.run(self, command)
 
     def pages(self) -> Pages:
@@ -529,23 +284,34 @@ class Session:
         assert self.thread is not None
         pages = self.pages()
         pages.must_write()
+        await self.require_thread()
         if self.config.memory.working_memory.scope == "thread":
-            await self.store_thread(text)
+            await current_thread.store(self, text)
         await pages.add_note(self.thread.id, text)
         self.emit(Notice("information", "Noted", one_line(text, 120)))
 
     # --- memory ---------------------------------------------------------------------------------------------
 
+    async def require_thread(self) -> None:
+        """Raises `SaktiError` (thread_removed) where another process removed the open thread for good."""
+        from sakti.agent import turn_lease
+
+        if self.thread is not None and not self.thread_is_new:
+            await turn_lease.require_thread(self.store, self.thread.id)
+
     async def compact(self, focus: str = "") -> CompactionFinished:
         """Observe everything pending but the last exchange; the result is also an event."""
+        await self.require_thread()
         return await self.engine.compact(focus)
 
     async def undo_compaction(self) -> bool:
         """Bring the messages of the last compaction back; false where there is none."""
+        await self.require_thread()
         return await self.engine.undo_compaction() is not None
 
     async def pause_memory(self, *, pause: bool) -> None:
         """Stop observing in the background, or go on with it. Raises `MemoryFailure` (off)."""
+        await self.require_thread()
         if pause:
             await self.engine.pause()
             self.emit(Notice("information", "Memory is paused", "Nothing is observed until it is resumed."))
@@ -555,6 +321,7 @@ class Session:
 
     async def undo_reflection(self) -> None:
         """Take the newest reflection back. Raises `MemoryFailure` (not_found) where there is none."""
+        await self.require_thread()
         done = await self.engine.undo_reflection()
         tokens = self.engine.status().observations.tokens
         groups = f"{done.groups} group{'s' * (done.groups != 1)}"
@@ -563,6 +330,7 @@ class Session:
     async def correct(self, action: str, line_id: str = "", text: str = "") -> None:
         """Change a line of the log: pin, unpin, edit to `text`, forget; "undo" takes the last change back. Raises
         `MemoryFailure` where there is no such line or nothing to take back."""
+        await self.require_thread()
         if action == "undo":
             done = await self.engine.undo_correction()
         else:

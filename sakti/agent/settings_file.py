@@ -9,8 +9,8 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from sakti.agent.settings_view import as_lines, at_once
-from sakti.core.config import Loaded, flat, load, replace_setting
+from sakti.agent.settings_view import as_lines
+from sakti.core.config import Loaded, flat, load, meaning, replace_setting
 from sakti.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -98,14 +98,14 @@ async def change(session: Session, path: Path, name: str, value: Any, *, user_fi
     now = flat(loaded.config).get(name)
     line = as_lines(name, value).replace("\n", " ") if value is not None else f"without a line for {name}"
     done = f"{path}: {line}"
-    if not at_once(name):
-        return f"{done}. It holds from the next start on."
+    if not meaning(name).at_once:
+        return f"{done}. It takes effect after a restart."
     if session.busy:
-        return f"{done}. It holds from the next start on: the agent is at work now."
+        return f"{done}. It takes effect after a restart: the agent is at work now."
     config = replace_setting(session.config, name, now)
     if name == "mode":
         await session.set_mode(str(now))
     elif name == "approval.mode":
         session.set_approval_mode(str(now))
     await session.use_config(config, memory=name.startswith("memory."))
-    return f"{done}. It holds from now on."
+    return f"{done}. It takes effect now."

@@ -9,36 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sakti.core.config import Config, check, flat, load, project_may_set, replace_setting
+from sakti.core.config import Config, Meaning, check, flat, load, meaning, replace_setting
 from sakti.core.errors import ConfigError
 
 HERE = "this window"  # set on the command line, or while it runs
-# What a window goes on with at once when it is changed, beside most of `memory.`; anything else is read at a start.
-AT_ONCE = frozenset(
-    {
-        *("mode", "approval.mode", "ui.theme", "ui.sidebar_width", "ui.reduced_motion", "ui.notify"),
-        *("agent.max_steps", "agent.max_output_tokens", "agent.thinking_tokens", "agent.max_processor_retries"),
-        *("agent.effort", "agent.max_seconds", "agent.max_tokens", "agent.max_usd", "fallback_model"),
-    }
-)
-
-
-def at_once(name: str) -> bool:
-    """Whether a window goes on with a changed setting at once. What database it works on and what its tools know of
-    working memory is settled at its start."""
-    later = name == "memory.read_only" or name.startswith("memory.working_memory.")
-    return name in AT_ONCE or (name.startswith("memory.") and not later)
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """`origin`: a file, a variable, "default", or `HERE`. `project`: a project's own file may set it."""
+    """`origin`: a file, a variable, "default", or `HERE`."""
 
     name: str
     value: Any
     default: Any
     origin: str
-    project: bool
+    meaning: Meaning
 
     @property
     def text(self) -> str:
@@ -60,7 +45,7 @@ def settings(config: Config, *, user_file: Path, project_file: Path, env: Mappin
             value,
             defaults.get(name),
             loaded.origins.get(name, "default") if stored.get(name) == value else HERE,
-            project_may_set(name),
+            meaning(name),
         )
         for name, value in flat(config).items()
     ]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from sakti.core.config.providers import ProviderSettings
 from sakti.core.events import ModelChanged
-from sakti.core.provider_settings import ProviderSettings
 
 if TYPE_CHECKING:
     from sakti.agent.session import Session

@@ -18,10 +18,10 @@ def build(workspace: Path, thread: Thread | None, *, interactive: bool, brief: b
 
 
 def _parts(workspace: Path, thread: Thread | None, interactive: bool, brief: bool) -> Iterator[str]:
-    yield resources.read_prompt("system-brief" if brief else "system")
+    yield resources.read_prompt("system#brief" if brief else "system")
     if not interactive:
-        yield resources.read_prompt("headless")
+        yield resources.read_prompt("system#headless")
     yield f"# Workspace\n\n{describe(workspace)}"
     found = str(thread.metadata.get(OVERVIEW) or "") if thread else ""
     if found and not brief:
-        yield resources.fill_prompt("overview", overview=found)
+        yield resources.fill_prompt("system#overview", overview=found)

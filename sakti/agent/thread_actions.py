@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sakti.agent.indexing import Indexing
 from sakti.agent.thread_export import FORMATS, Format, file_name, render
-from sakti.core.errors import ConfigError, SaktiError
+from sakti.core.errors import ConfigError, SaktiError, StoreError
 from sakti.core.events import ThreadChanged
 from sakti.core.text import one_line
 from sakti.core.types import Message, Thread
@@ -62,9 +62,12 @@ class ThreadActions:
         if not title:
             raise ConfigError("A title cannot be empty.")
         renamed = await session.store.write(threads.rename, thread_id, title, self._now(), by_user=True)
-        if renamed is not None and (live := self._is_open(thread_id)):
+        live = self._is_open(thread_id)
+        if renamed is None and not (live is not None and live.thread_is_new):
+            raise StoreError("There is no such thread: it was removed for good.", code="gone")
+        if renamed is not None and live is not None:
             live.emit(ThreadChanged(renamed))
-        return f"Renamed to {title!r}."
+        return f"Renamed to {renamed.title if renamed is not None else title!r}."
 
     async def fork(self, thread_id: str, upto: int | None = None) -> Thread:
         """A new thread of the messages up to index `upto` (all where None), with what is remembered of them."""
@@ -108,11 +111,9 @@ class ThreadActions:
 
     async def delete_message(self, message_id: str) -> Deleted:
         """Delete one message for good; its call or result goes with it."""
-        from sakti.store import message_removal
+        from sakti.store import purging
 
-        session = self._session
-        gone = await session.store.write(message_removal.delete, message_id, self._now())
-        await session.store.flush()
+        gone = await purging.delete_message(self._session.store, message_id)
         if live := self._is_open(gone.thread_id):
             live.engine.forget(list(gone.message_ids))
         return gone

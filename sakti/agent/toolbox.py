@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from sakti.agent.approvals import Approvals
 from sakti.agent.permissions import Rules, judge
 from sakti.agent.tools import arguments as forms
-from sakti.agent.tools import call_texts, patch
+from sakti.agent.tools import call_texts
 from sakti.agent.tools.base import Outcome, Tool, ToolRun, Workbench
 from sakti.agent.tools.changing import preview_diff
 from sakti.core.config import ApprovalMode
 from sakti.core.errors import SaktiError, ToolError
 from sakti.core.events import ApprovalRequested, Event, ToolFinished, ToolOutput, ToolStarted
+from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter, count_tools
 from sakti.core.types import DEEPEST, ImagePart, Json, Message, ToolCallPart, ToolResultPart, ToolSpec
 
@@ -65,15 +66,14 @@ class Toolbox:
     _counted: tuple[tuple[ToolSpec, ...], int] = ((), 0)
 
     def specs(self, *, small: bool = False) -> tuple[ToolSpec, ...]:
-        """Sorted, so that the request's prefix never moves; a small model gets the six that matter most, one that was
-        trained to write patches `apply_patch` in the place of `edit`."""
+        """Return the tools in an order of their own, so that the request's prefix never moves; a small model gets those
+        that matter most, one that was trained to write patches `apply_patch` in the place of `edit`."""
         patches = not small and knows_patches(self.model())
         if (small, patches) not in self._specs:
-            names = (
-                SMALL_TOOLS & self.tools.keys() if small else self.tools.keys() - {"edit" if patches else "apply_patch"}
-            )
-            specs = tuple(self.tools[n].spec() for n in sorted(names))
-            self._specs[small, patches] = tuple(map(_short, specs)) if small else specs
+            left_out = "edit" if patches else "apply_patch"
+            ranked = sorted((t.small, t.name) for t in self.tools.values() if t.small is not None)
+            names = [name for _, name in ranked] if small else sorted(self.tools.keys() - {left_out})
+            self._specs[small, patches] = tuple(_offered(self.tools[n], short=small) for n in names)
         return self._specs[small, patches]
 
     def count(self, counter: Counter, tools: tuple[ToolSpec, ...]) -> int:
@@ -86,8 +86,9 @@ class Toolbox:
         """The paths that a call names, as the workspace writes them; raises nothing."""
         known = self._known(call)
         given = known.arguments or {}
-        named = [given.get("path"), *(patch.paths(str(given.get("patch"))) if known.name == "apply_patch" else ())]
-        return [self.bench.show(self.bench.resolve(p)) for p in named if isinstance(p, str) and p]
+        found = self.tools.get(known.name)
+        named = found.named(given) if found is not None else ()
+        return [self.bench.show(self.bench.resolve(p)) for p in named if p]
 
     async def run(
         self, message: Message, calls: Sequence[ToolCallPart], results: list[ToolResultPart], repetition: Repetition
@@ -150,9 +151,8 @@ class Toolbox:
         if outcome.images:
             self.images[call.id] = outcome.images
         duration = round((clock.monotonic() - started) * 1000)
-        result = ToolResultPart(
-            call.id, call.name, content, outcome.is_error, {**outcome.details, "duration_ms": duration}
-        )
+        details = {k: clean_surrogates(v) if isinstance(v, str) else v for k, v in outcome.details.items()}
+        result = ToolResultPart(call.id, call.name, content, outcome.is_error, {**details, "duration_ms": duration})
         emit(ToolFinished(result, duration))
 
     def _known(self, call: ToolCallPart) -> ToolCallPart:
@@ -167,6 +167,7 @@ class Toolbox:
     async def _checked(self, message: Message, call: ToolCallPart, emit: Callable[[Event], None]) -> Outcome:
         found = self.tools.get(call.name)
         if found is None:
+            forms.call(call.name, call.arguments or {}, self.bench.cwd)  # raises where it can say more
             raise ToolError(f"There is no tool {call.name}. There are: {', '.join(sorted(self.tools))}.")
         if call.arguments is None:
             raise ToolError(f"The arguments of {call.name} {_unreadable(call.raw)}; write the call again.")
@@ -178,12 +179,12 @@ class Toolbox:
     async def _approved(self, found: Tool, call: ToolCallPart, arguments: Json) -> Json:
         """The arguments to run with. Raises `ToolError` where it is refused."""
         place = self.bench.place()
-        decision = judge(call.name, arguments, mode=self.mode, rules=self.rules, place=place, internal=found.internal)
+        decision = judge(found, arguments, mode=self.mode, rules=self.rules, place=place)
         if decision.verdict == "allow":
             return arguments
         if decision.verdict == "deny":
             raise ToolError(f"Refused: {decision.target or call.name}: {decision.reason}.", code="refused")
-        diff = preview_diff(self.bench, call.name, arguments) if call.name in CHANGING else ""
+        diff = clean_surrogates(preview_diff(self.bench, call.name, arguments)) if found.effect == "write" else ""
         answer = await self.approvals.ask(
             ApprovalRequested(
                 self.bench.ids.new(),
@@ -201,21 +202,13 @@ class Toolbox:
         if answer.always and decision.rule:
             self.rules = dataclasses.replace(self.rules, allow=(*self.rules.allow, decision.rule))
             self.save_rule(decision.rule)
-        if answer.edited is not None and call.name == "bash":
+        if answer.edited is not None and found.effect == "run":
             changed = {**arguments, "command": answer.edited}
-            again = judge("bash", changed, mode=self.mode, rules=self.rules, place=place)
+            again = judge(found, changed, mode=self.mode, rules=self.rules, place=place)
             if again.verdict == "deny":
                 raise ToolError(f"Refused: {again.target}: {again.reason}.", code="refused")
             return changed
         return arguments
-
-
-CHANGING = ("write", "edit", "apply_patch")
-SMALL_TOOLS = frozenset({"bash", "edit", "grep", "ls", "read", "write"})
-SMALL_WITHOUT = {
-    "bash": frozenset({"timeout"}),
-    "grep": frozenset({"include", "literal", "files_only", "limit"}),
-}
 
 
 # Models that were trained on the `*** Begin Patch` envelope.
@@ -227,10 +220,12 @@ def knows_patches(model: str) -> bool:
     return _PATCHING.search(model.lower()) is not None
 
 
-def _short(spec: ToolSpec) -> ToolSpec:
-    """A tool for a small model: one sentence, and only the arguments that it needs."""
-    left_out = SMALL_WITHOUT.get(spec.name, frozenset())
-    properties = {k: v for k, v in spec.parameters["properties"].items() if k not in left_out}
+def _offered(tool: Tool, *, short: bool) -> ToolSpec:
+    """A tool as a model is offered it; `short`: one sentence, and only the arguments that a small model needs."""
+    spec = tool.spec()
+    if not short:
+        return spec
+    properties = {k: v for k, v in spec.parameters["properties"].items() if k not in tool.small_without}
     sentence = re.split(r"(?<=[.!?])\s", spec.description, maxsplit=1)[0]
     return ToolSpec(spec.name, sentence, {**spec.parameters, "properties": properties})
 
@@ -249,15 +244,15 @@ def _unreadable(raw: str) -> str:
 
 
 def _batches(tools: dict[str, Tool], calls: Sequence[ToolCallPart]) -> list[list[ToolCallPart]]:
-    """Calls in order, neighbouring read-only ones together (at most eight at once)."""
+    """Calls in order, neighbouring ones that may run at once together (at most eight at once)."""
     batches: list[list[ToolCallPart]] = []
     for call in calls:
-        parallel = call.name in tools and tools[call.name].read_only
+        parallel = call.name in tools and tools[call.name].parallel
         if (
             parallel
             and batches
             and len(batches[-1]) < MAX_PARALLEL
-            and all(tools[c.name].read_only for c in batches[-1] if c.name in tools)
+            and all(tools[c.name].parallel for c in batches[-1] if c.name in tools)
             and batches[-1][-1].name in tools
         ):
             batches[-1].append(call)

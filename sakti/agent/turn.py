@@ -6,9 +6,10 @@ Everything is durable before the next thing happens; what an interrupt leaves is
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sakti.agent.circles import Circles
@@ -83,6 +84,7 @@ class Turn:
     fallback: Callable[[], Awaitable[tuple[Provider, ModelInfo] | None]] = _nobody
     correct: Callable[[ModelInfo], None] = lambda _info: None
     interrupted: bool = False
+    out_of_time: bool = False
     random: random.Random = field(default_factory=random.Random)
     # what happened so far
     messages: list[Message] = field(default_factory=list[Message])
@@ -101,6 +103,33 @@ class Turn:
 
     def interrupt(self) -> None:
         self.interrupted = True
+
+    @contextlib.contextmanager
+    def limited_in_time(self) -> Generator[None]:
+        """End what the turn waits for, a running tool too, when its time is up: its task is cancelled as by Esc."""
+        task, limit = asyncio.current_task(), self.settings.max_seconds
+
+        def end() -> None:
+            self.out_of_time = True
+            if task is not None:
+                task.cancel()
+
+        timer = None if limit is None else asyncio.get_running_loop().call_later(limit, end)
+        try:
+            yield
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def stopped(self) -> TurnStatus | None:
+        """How the turn ends where its cancellation was meant for it, by Esc or its time, and its task goes on to keep
+        what there is. None: the cancellation is somebody else's and has to go on."""
+        if not (self.interrupted or self.out_of_time):
+            return None
+        task = asyncio.current_task()
+        if task is not None:
+            task.uncancel()
+        return "interrupted" if self.interrupted else "limit"
 
     def seconds(self) -> float:
         """How long the turn has taken so far."""

@@ -12,23 +12,40 @@ from sakti.store.database import Store
 
 BUSY = "thread_busy"
 DELETED = "thread_deleted"
+REMOVED = "thread_removed"
+
+
+async def require_thread(store: Store, thread_id: str) -> None:
+    """Raises `SaktiError` (thread_removed) where a thread that was stored is no more."""
+    if await store.read(threads.get, thread_id) is None:
+        raise _removed("/new starts a new one.")
+
+
+def _removed(then: str) -> SaktiError:
+    return SaktiError(f"This thread was removed in another window. {then}", title="Thread removed", code=REMOVED)
 
 
 class TurnLease:
     """The right to write turns into a thread. `owner` names this session; a holder that is gone is no holder.
-    `interactive` tells whether there is a prompt for the commands that a refusal names."""
+    `interactive` tells whether there is a prompt for the commands that a refusal names, `stored` whether the thread
+    is in the database already."""
 
-    def __init__(self, store: Store, owner: str, thread_id: str, *, interactive: bool = True) -> None:
+    def __init__(
+        self, store: Store, owner: str, thread_id: str, *, interactive: bool = True, stored: bool = False
+    ) -> None:
         self._store, self._owner, self._thread_id = store, owner, thread_id
-        self._interactive = interactive
+        self._interactive, self._stored = interactive, stored
         self._operation = store.ids.new()
         self._heartbeat: asyncio.Task[None] | None = None
 
     async def take(self) -> None:
-        """Raises `SaktiError`: thread_busy while another window holds it, thread_deleted where there is no such thread
-        any more."""
+        """Raises `SaktiError`: thread_busy while another window holds it, thread_deleted and thread_removed where
+        the thread is no more."""
 
         def acquire(db: Database) -> bool:
+            if self._stored and threads.get(db, self._thread_id) is None:
+                new = "/new starts a new one; your text is kept in the prompt."
+                raise _removed(new if self._interactive else "Without --continue and --resume a new one starts.")
             if threads.is_deleted(db, self._thread_id):
                 back = "ctrl+t and ctrl+y bring it back, /new starts another."
                 raise SaktiError(

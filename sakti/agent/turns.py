@@ -7,18 +7,17 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from sakti.agent import assembly, mentions
-from sakti.agent.inbox import Inbox
+from sakti.agent import build, current_thread, mentions
 from sakti.agent.workspace import git_state
 from sakti.core.errors import NoModelError, SaktiError
 from sakti.core.events import Notice, QueueChanged, TurnFinished, TurnStarted
-from sakti.core.text import count_k
+from sakti.core.text import clean_surrogates, count_k
 from sakti.core.tokens import count_parts
 from sakti.core.types import FilePart, Part, TextPart, Usage
 
 if TYPE_CHECKING:
     from sakti.agent.loop import Turn
-    from sakti.agent.session import Session
+    from sakti.agent.state import State
     from sakti.agent.turn_lease import TurnLease
 
 log = logging.getLogger(__name__)
@@ -27,44 +26,39 @@ LONG = 8_000  # characters from which a message may be more than a model's windo
 
 
 class Turns:
-    """Starts, queues, interrupts and repeats the turns of `session`'s open thread."""
+    """Starts, queues, interrupts and repeats the turns of a session's open thread."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.inbox = Inbox()
+    def __init__(self, state: State) -> None:
+        self._state = state
         self._turn: Turn | None = None
         self._task: asyncio.Task[None] | None = None
-        self._failed: tuple[Part, ...] | None = None
 
     @property
     def busy(self) -> bool:
         return self._task is not None and not self._task.done()
-
-    def begin_thread(self) -> None:
-        """Another thread is open: nothing is queued there, nothing has failed."""
-        self.inbox, self._failed = Inbox(), None
 
     async def submit(self, text: str) -> None:
         """Send a message: start a turn, or queue it for the running turn's next step. Files named as @path are
         attached. Raises `NoModelError` where there is nobody to answer, `SaktiError` (thread_busy) while another
         window has a turn under way in this thread, for an image that cannot be sent, and for what is longer than the
         model's window."""
+        text = clean_surrogates(text)  # a shell hands on any bytes
         if not text.strip():
             return
-        if self.session.provider is None:
+        if self._state.provider is None:
             raise NoModelError(
                 "Set ANTHROPIC_API_KEY or OPENAI_API_KEY and start again, run `sakti local install`, or name a local "
                 "server with /model. Everything but the answers works without."
             )
-        info = self.session.model_info
+        info = self._state.model_info
         blind = info.full_name if info is not None and not info.images else ""
         parts = await asyncio.to_thread(
-            mentions.with_files, text, self.session.workspace, self.session.own_paths(), blind=blind
+            mentions.with_files, text, self._state.workspace, build.own_paths(self._state), blind=blind
         )
         await self._check_length(parts)
         if self.busy:
-            self.inbox.queued.append(parts)
-            self.session.emit(QueueChanged(self.inbox.texts()))
+            self._state.inbox.queued.append(parts)
+            self._state.emit(QueueChanged(self._state.inbox.texts()))
             return
         await self._begin(parts)
 
@@ -74,10 +68,10 @@ class Turns:
         length = sum(len(p.text) for p in parts if isinstance(p, TextPart | FilePart))
         if length < LONG:
             return
-        info = await self.session.learn()
+        info = await build.learn(self._state)
         if info.context_window is None or length < info.context_window:
             return
-        tokens = sum(await asyncio.to_thread(count_parts, self.session.counter, parts))
+        tokens = sum(await asyncio.to_thread(count_parts, self._state.counter, parts))
         if tokens > info.context_window:
             window = count_k(info.context_window)
             raise SaktiError(
@@ -96,16 +90,16 @@ class Turns:
 
     async def retry(self) -> None:
         """Ask again after a model call that failed: the conversation is sent as it stands. Raises as `submit`."""
-        if self._failed is not None and not self.busy:
+        if self._state.failed is not None and not self.busy:
             await self._begin(())
 
     def unqueue(self, index: int) -> str | None:
         """Take back a queued message; returns its text."""
-        if not 0 <= index < len(self.inbox.queued):
+        if not 0 <= index < len(self._state.inbox.queued):
             return None
-        text = self.inbox.texts()[index]
-        del self.inbox.queued[index]
-        self.session.emit(QueueChanged(self.inbox.texts()))
+        text = self._state.inbox.texts()[index]
+        del self._state.inbox.queued[index]
+        self._state.emit(QueueChanged(self._state.inbox.texts()))
         return text
 
     async def interrupt(self) -> bool:
@@ -130,12 +124,13 @@ class Turns:
         before the prompt is stored, which `taken` tells."""
         from sakti.agent import turn_lease
 
-        assert self.session.thread is not None
+        assert self._state.thread is not None
         lease = turn_lease.TurnLease(
-            self.session.store,
-            self.session.owner,
-            self.session.thread.id,
-            interactive=self.session.options.interactive,
+            self._state.store,
+            self._state.owner,
+            self._state.thread.id,
+            interactive=self._state.options.interactive,
+            stored=not self._state.thread_is_new,
         )
         error: SaktiError | None = None
         try:
@@ -145,7 +140,7 @@ class Turns:
         except asyncio.CancelledError:
             error = None if taken.done() else SaktiError("It was stopped before it was sent.", title="Not sent")
         except SaktiError as e:
-            if e.code not in (turn_lease.BUSY, turn_lease.DELETED):
+            if e.code not in (turn_lease.BUSY, turn_lease.DELETED, turn_lease.REMOVED):
                 log.exception("turn failed")
             error = e
         except Exception as e:
@@ -163,47 +158,47 @@ class Turns:
     async def _play(self, parts: tuple[Part, ...], lease: TurnLease, taken: asyncio.Future[None]) -> None:
         from sakti.agent import loop
 
-        await self.session.take_in()
+        await current_thread.catch_up(self._state)
         text = "\n".join(p.text for p in parts if isinstance(p, TextPart))
-        await self.session.store_thread(text)
-        await assembly.load_rules(self.session)
+        await current_thread.store(self._state, text)
+        await build.load_rules(self._state)
         turn = self._turn = await self._make_turn(lease)
         async with contextlib.aclosing(loop.run_turn(turn, parts)) as events:
             async for event in events:
                 if isinstance(event, TurnStarted):
-                    self._failed = None
+                    self._state.failed = None
                     _settle(taken)
                 if isinstance(event, TurnFinished):
                     if not taken.done():
                         raise SaktiError(event.error or "", title=event.error_title, code=event.error_code)
-                    self._failed = turn.messages[0].parts if event.status == "error" and turn.messages else None
-                    self.session.git = await git_state(self.session.workspace)
+                    self._state.failed = turn.messages[0].parts if event.status == "error" and turn.messages else None
+                    self._state.git = await git_state(self._state.workspace)
                     await lease.give_back()
                     self._task = None
-                    self.session.emit(self.session.engine.status())
-                self.session.emit(event)
-        if self._failed is None and not turn.interrupted:
+                    self._state.emit(self._state.engine.status())
+                self._state.emit(event)
+        if self._state.failed is None and not turn.interrupted:
             await self._send_queued()
 
     async def _send_queued(self) -> None:
         """What was queued after the turn's last look into the inbox begins a turn of its own."""
-        inbox = self.inbox
+        inbox = self._state.inbox
         if not inbox.queued or self.busy:
             return
         parts = inbox.queued.pop(0)
-        self.session.emit(QueueChanged(inbox.texts()))
+        self._state.emit(QueueChanged(inbox.texts()))
         try:
             await self._begin(parts)
         except SaktiError as e:
             inbox.queued.insert(0, parts)
-            self.session.emit(QueueChanged(inbox.texts()))
-            self.session.emit(Notice("warning", e.title, e.message))
+            self._state.emit(QueueChanged(inbox.texts()))
+            self._state.emit(Notice("warning", e.title, e.message))
 
     def _finish_broken(self, status: str, error: SaktiError | None) -> None:
         self._task = None
-        self.session.emit(
+        self._state.emit(
             TurnFinished(
-                self.session.thread.id if self.session.thread else "",
+                self._state.thread.id if self._state.thread else "",
                 "interrupted" if status == "interrupted" else "error",
                 "",
                 0,
@@ -218,30 +213,30 @@ class Turns:
         from sakti.agent import loop
         from sakti.agent.processors.builtin import MemoryProcessor, TokenLimiter
 
-        session = self.session
-        assert session.thread is not None and session.provider is not None
-        info = await session.learn()
-        memory, limiter = MemoryProcessor(session.engine), TokenLimiter(session.counter)
-        before, after, guarded = loop.hooks(memory, limiter, session.processors)
+        state = self._state
+        assert state.thread is not None and state.provider is not None
+        info = await build.learn(state)
+        memory, limiter = MemoryProcessor(state.engine), TokenLimiter(state.counter)
+        before, after, guarded = loop.hooks(memory, limiter, state.processors)
         return loop.Turn(
-            store=session.store,
-            counter=session.counter,
-            provider=session.provider,
+            store=state.store,
+            counter=state.counter,
+            provider=state.provider,
             model=info,
-            engine=session.engine,
-            toolbox=session.toolbox,
-            thread_id=session.thread.id,
-            resource_id=session.resource_id,
-            system=session.system(),
-            facts=session.facts,
-            fallback=session.models.fallback,
-            correct=session.models.correct,
-            inbox=self.inbox,
-            settings=session.config.agent,
+            engine=state.engine,
+            toolbox=build.toolbox(state),
+            thread_id=state.thread.id,
+            resource_id=state.resource_id,
+            system=build.system(state),
+            facts=lambda: build.facts(state),
+            fallback=state.models.fallback,
+            correct=state.models.correct,
+            inbox=state.inbox,
+            settings=state.config.agent,
             before=before,
             after=after,
             guarded=guarded,
-            owner=session.owner or None,
+            owner=state.owner or None,
             require=lease.require,
         )
 

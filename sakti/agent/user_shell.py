@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sakti.agent import build
 from sakti.agent.tools.base import ToolRun
 from sakti.agent.tools.shell import bash
 from sakti.core.errors import RAN, SaktiError, StoreError
@@ -13,33 +14,33 @@ from sakti.core.types import Message, TextPart, ToolCallPart, ToolResultPart
 from sakti.store import messages
 
 if TYPE_CHECKING:
-    from sakti.agent.session import Session
+    from sakti.agent.state import State
 
 
-async def run(session: Session, command: str) -> None:
+async def run(state: State, command: str) -> None:
     """Run `command` in the workbench's folder; its events are those of a tool call, its outcome a user message."""
-    thread, store, bench = session.thread, session.store, session.toolbox.bench
+    thread, store, bench = state.thread, state.store, build.toolbox(state).bench
     assert thread is not None
     call = ToolCallPart(store.ids.new(), "bash", {"command": command})
-    session.emit(ToolStarted(call))
-    started = session.clock.monotonic()
-    work = ToolRun(bench, call.id, thread.id, "", lambda piece: session.emit(ToolOutput(call.id, piece)))
+    state.emit(ToolStarted(call))
+    started = state.clock.monotonic()
+    work = ToolRun(bench, call.id, thread.id, "", lambda piece: state.emit(ToolOutput(call.id, piece)))
     outcome = bench.bounded(await bash(work, {"command": command}), call.id)
-    duration = round((session.clock.monotonic() - started) * 1000)
+    duration = round((state.clock.monotonic() - started) * 1000)
     details = {**outcome.details, "duration_ms": duration}
-    session.emit(ToolFinished(ToolResultPart(call.id, "bash", outcome.content, outcome.is_error, details), duration))
+    state.emit(ToolFinished(ToolResultPart(call.id, "bash", outcome.content, outcome.is_error, details), duration))
     parts = (TextPart(f"I ran `{command}`:\n```\n{outcome.content}\n```"),)
-    counted = count_parts(session.counter, parts)
+    counted = count_parts(state.counter, parts)
     message = Message(
         store.ids.new(),
         thread.id,
-        session.resource_id,
+        state.resource_id,
         "user",
         parts,
-        session.clock.now(),
+        state.clock.now(),
         tokens=message_tokens(counted),
         part_tokens=counted,
-        token_counter=session.counter.name,
+        token_counter=state.counter.name,
         metadata={"shell": command},
     )
     try:
@@ -48,5 +49,5 @@ async def run(session: Session, command: str) -> None:
         raise SaktiError(
             f"{e.message} The command ran; the agent does not know what it printed.", title=e.title, code=RAN
         ) from e
-    session.engine.add(saved)
-    session.emit(MessageSaved(saved))
+    state.engine.add(saved)
+    state.emit(MessageSaved(saved))

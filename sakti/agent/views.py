@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from sakti.agent import build
 from sakti.core.types import Json, Message, ModelInfo, Thread, Usage, plain_text
 
 if TYPE_CHECKING:
-    from sakti.agent.session import Session
+    from sakti.agent.state import State
     from sakti.store.memory import Group
     from sakti.store.memory_events import Happened
     from sakti.store.memory_figures import Figures
@@ -51,83 +52,83 @@ class Spent:
 
 
 class Views:
-    """The queries of a started session."""
+    """The queries of a started state."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, state: State) -> None:
+        self._state = state
         self._window = ""  # the name that what was not sent is kept under
 
     async def transcript(self, thread_id: str, before: int | None = None, limit: int = 200) -> list[Message]:
         """The `limit` messages of a thread before index `before` (the newest where None), oldest first."""
         from sakti.store import messages
 
-        return await self._session.store.read(messages.page, thread_id, before=before, limit=limit)
+        return await self._state.store.read(messages.page, thread_id, before=before, limit=limit)
 
     async def version(self) -> int:
         """A number that changes with everything that is written, whichever process wrote it."""
         from sakti.store import messages
 
-        return await self._session.store.read(messages.version)
+        return await self._state.store.read(messages.version)
 
     async def message(self, message_id: str) -> Message | None:
         from sakti.store import messages
 
-        return await self._session.store.read(messages.get, message_id)
+        return await self._state.store.read(messages.get, message_id)
 
     async def observations(self) -> list[LogLine]:
         """The lines of this thread's log, in its order."""
         from sakti.store import memory_log
 
-        session = self._session
-        if session.thread is None:
+        state = self._state
+        if state.thread is None:
             return []
-        return await session.store.read(memory_log.log_lines, session.engine.record_id)
+        return await state.store.read(memory_log.log_lines, state.engine.record_id)
 
     async def moments(self) -> list[Moment]:
         """When this thread's log changed by itself, oldest first."""
         from sakti.store import timeline
 
-        session = self._session
-        return [] if session.thread is None else await session.store.read(timeline.moments, session.engine.record_id)
+        state = self._state
+        return [] if state.thread is None else await state.store.read(timeline.moments, state.engine.record_id)
 
     async def log_at(self, time: int) -> list[LogLine]:
         """The lines of this thread's log as it was at that time (Unix ms)."""
         from sakti.store import memory_corrections
 
-        return await self._session.store.read(memory_corrections.as_of, self._session.engine.record_id, time)
+        return await self._state.store.read(memory_corrections.as_of, self._state.engine.record_id, time)
 
     async def memory_figures(self) -> Figures:
         """How this thread's memory does, by its stored rows."""
         from sakti.store import memory_figures
 
-        session = self._session
-        if session.thread is None:
+        state = self._state
+        if state.thread is None:
             return memory_figures.Figures()
-        return await session.store.read(memory_figures.figures, session.engine.record_id)
+        return await state.store.read(memory_figures.figures, state.engine.record_id)
 
     async def memory_events(self) -> list[Happened]:
         """What happened to this thread's memory, newest first."""
         from sakti.store import memory_events
 
-        session = self._session
-        if session.thread is None:
+        state = self._state
+        if state.thread is None:
             return []
-        return await session.store.read(memory_events.events, session.engine.record_id, session.thread.id)
+        return await state.store.read(memory_events.events, state.engine.record_id, state.thread.id)
 
     async def memory_groups(self, group_ids: Sequence[str]) -> list[Group]:
         """Groups of the log by their ids, with their texts."""
         from sakti.store import memory
 
-        return await self._session.store.read(memory.groups_by_id, group_ids)
+        return await self._state.store.read(memory.groups_by_id, group_ids)
 
     async def spent(self) -> Spent:
         """What this thread has used so far, by its stored calls."""
         from sakti.store import messages
 
-        session = self._session
-        if session.thread is None:
+        state = self._state
+        if state.thread is None:
             return Spent()
-        thread, read = session.thread.id, session.store.read
+        thread, read = state.thread.id, state.store.read
         actor, observer, reflector = [
             await read(messages.usage_of, thread, purpose=purpose) for purpose in ("actor", "observer", "reflector")
         ]
@@ -137,44 +138,44 @@ class Views:
         """Tokens that a turn of this thread brought lately; None where that is not known."""
         from sakti.store import memory_figures
 
-        thread = self._session.thread
-        return None if thread is None else await self._session.store.read(memory_figures.turn_tokens, thread.id)
+        thread = self._state.thread
+        return None if thread is None else await self._state.store.read(memory_figures.turn_tokens, thread.id)
 
     async def sources(self, group_id: str) -> list[Message]:
         """The raw messages that an observation group was made from."""
         from sakti.store import memory_log, message_removal, messages
 
-        store = self._session.store
+        store = self._state.store
         ids = await store.read(memory_log.sources_of_group, group_id)
         return message_removal.without(await store.read(messages.get_many, ids))
 
     async def board(self) -> Board:
         from sakti.tasks.board import board
 
-        session = self._session
-        midnight = datetime.datetime.fromtimestamp(session.clock.now() / 1000).replace(
+        state = self._state
+        midnight = datetime.datetime.fromtimestamp(state.clock.now() / 1000).replace(
             hour=0, minute=0, second=0, microsecond=0
         )
-        return await session.store.read(board, session.resource_id, int(midnight.timestamp() * 1000))
+        return await state.store.read(board, state.resource_id, int(midnight.timestamp() * 1000))
 
     async def board_version(self) -> int:
         """A number that grows with every change of a task, whichever process made it."""
         from sakti.store.tasks import questions
 
-        return await self._session.store.read(questions.last_event, self._session.resource_id)
+        return await self._state.store.read(questions.last_event, self._state.resource_id)
 
     async def task(self, task_id: str) -> Json:
         """All about a task of this workspace: its fields, blockers, edges, history. Raises `TaskError`."""
         from sakti.tasks import queries
 
-        return await self._session.store.read(queries.show, self._session.resource_id, task_id)
+        return await self._state.store.read(queries.show, self._state.resource_id, task_id)
 
     async def task_messages(self, task_id: str) -> list[Message]:
         """What was said about a task, oldest first."""
         from sakti.store import messages
         from sakti.store.tasks import links
 
-        store = self._session.store
+        store = self._state.store
         return await store.read(messages.get_many, await store.read(links.said_about, task_id))
 
     async def search(
@@ -189,105 +190,105 @@ class Views:
         """Hits for `query`; with `first` a page of very many texts may come before it was looked inside words."""
         from sakti.store import search
 
-        session = self._session
+        state = self._state
         where = search.Scope(
-            None if scope == "all" else session.resource_id,
-            session.thread.id if scope == "thread" and session.thread else None,
+            None if scope == "all" else state.resource_id,
+            state.thread.id if scope == "thread" and state.thread else None,
         )
-        return await session.store.read(search.search, query, where, limit=limit, offset=offset, first=first)
+        return await state.store.read(search.search, query, where, limit=limit, offset=offset, first=first)
 
     async def within(self, thread_id: str, text: str) -> list[Place]:
         """The messages of a thread that have `text` itself, oldest first."""
         from sakti.store import within
 
-        return await self._session.store.read(within.places, thread_id, text)
+        return await self._state.store.read(within.places, thread_id, text)
 
     async def around(self, thread_id: str, index: int, before: int = 3, after: int = 3) -> list[Message]:
         """The message of that index in its thread, between those before and after it."""
         from sakti.store import messages
 
-        return await self._session.store.read(messages.between, thread_id, index - before, index + after)
+        return await self._state.store.read(messages.between, thread_id, index - before, index + after)
 
     async def origin(self, line_id: str) -> Origin | None:
         """Where a line of the log comes from."""
         from sakti.store import places
 
-        return await self._session.store.read(places.origin, line_id)
+        return await self._state.store.read(places.origin, line_id)
 
     async def threads(self, limit: int = 100) -> list[ThreadSummary]:
         from sakti.store import threads
 
-        rows = await self._session.store.read(threads.summaries, self._session.resource_id, limit)
+        rows = await self._state.store.read(threads.summaries, self._state.resource_id, limit)
         return [ThreadSummary(*row) for row in rows]
 
     async def context(self) -> list[ContextBlock]:
         """The request as it would be sent if the user wrote now."""
-        session = self._session
-        counter, info = session.counter, session.model_info
-        tools = session.toolbox.specs(small=bool(info and info.brief))
+        state = self._state
+        counter, info = state.counter, state.model_info
+        tools = build.toolbox(state).specs(small=bool(info and info.brief))
         listed = "\n\n".join(f"{t.name}: {t.description}\n{json.dumps(t.parameters, indent=1)}" for t in tools)
-        prepared = session.engine.preview()
-        out = [ContextBlock("tools", f"{len(tools)} tools", session.toolbox.count(counter, tools), listed, True)]
-        for block in (*session.system(), *prepared.blocks):
+        prepared = state.engine.preview()
+        out = [ContextBlock("tools", f"{len(tools)} tools", build.toolbox(state).count(counter, tools), listed, True)]
+        for block in (*build.system(state), *prepared.blocks):
             tokens = block.tokens or counter.count(block.text)
             out.append(ContextBlock(block.kind, block.kind.replace("_", " "), tokens, block.text, True))
         for message in prepared.messages:
             label = str(message.metadata.get("synthetic") or message.role)  # a reminder is nobody's words
             out.append(ContextBlock("message", label, message.tokens, plain_text(message.parts), False))
-        tail = "\n".join((*session.facts().values(), *prepared.tail))
+        tail = "\n".join((*build.facts(state).values(), *prepared.tail))
         out.append(ContextBlock("tail", "what moves", counter.count(tail), tail, False))
         return out
 
     async def models(self) -> list[ModelInfo]:
-        provider = self._session.provider
+        provider = self._state.provider
         return [] if provider is None else list(await provider.models())
 
     async def history(self, limit: int = 500) -> list[str]:
         """Prompts of this workspace, oldest first."""
         from sakti.store import user_state
 
-        return await self._session.store.read(user_state.history, self._session.resource_id, limit)
+        return await self._state.store.read(user_state.history, self._state.resource_id, limit)
 
     async def add_history(self, text: str) -> None:
         from sakti.store import user_state
 
-        session = self._session
-        thread = session.thread.id if session.thread is not None else None
-        await session.store.write(user_state.add_history, session.resource_id, text, session.clock.now(), thread)
+        state = self._state
+        thread = state.thread.id if state.thread is not None else None
+        await state.store.write(user_state.add_history, state.resource_id, text, state.clock.now(), thread)
 
     async def take_unsent(self) -> tuple[str, list[str]]:
         """The draft and the queued messages of windows of this workspace that are gone: this window's from now on."""
         from sakti.store import leases, user_state
 
-        session = self._session
+        state = self._state
         self._window = leases.new_owner()
-        if session.store.read_only_reason:
+        if state.store.read_only_reason:
             return "", []
-        return await session.store.write(user_state.take_unsent, session.resource_id, self._window, session.clock.now())
+        return await state.store.write(user_state.take_unsent, state.resource_id, self._window, state.clock.now())
 
     async def keep_unsent(self, draft: str, queued: Sequence[str], *, left: bool = False) -> None:
         """What this window holds that was not sent; `left`: it closes. Nothing where nothing can be written."""
         from sakti.store import user_state
 
-        session = self._session
-        if self._window and not session.store.read_only_reason:
-            await session.store.write(
+        state = self._state
+        if self._window and not state.store.read_only_reason:
+            await state.store.write(
                 user_state.keep_unsent,
-                session.resource_id,
+                state.resource_id,
                 self._window,
                 draft,
                 tuple(queued),
-                session.clock.now(),
+                state.clock.now(),
                 left=left,
-                thread_id=session.thread.id if session.thread is not None else None,
+                thread_id=state.thread.id if state.thread is not None else None,
             )
 
     async def ui_state(self) -> dict[str, str]:
         from sakti.store import user_state
 
-        return await self._session.store.read(user_state.ui_state)
+        return await self._state.store.read(user_state.ui_state)
 
     async def set_ui_state(self, key: str, value: str) -> None:
         from sakti.store import user_state
 
-        await self._session.store.write(user_state.set_ui_state, key, value)
+        await self._state.store.write(user_state.set_ui_state, key, value)

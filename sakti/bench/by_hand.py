@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sakti.bench import oracle, request_checks
 from sakti.bench.bench_store import Killed
 from sakti.bench.corrections import Wanted
 from sakti.bench.eyes import numbers
 from sakti.bench.invariants import Finding
-from sakti.bench.script import Command, CommandName
+from sakti.bench.script import Command, CommandName, Script
 from sakti.bench.snapshot import Ledger, Snapshot
-from sakti.bench.windows import Window
+from sakti.bench.windows import Stage, Window
 from sakti.core.errors import SaktiError
 from sakti.core.events import CompactionFinished
 from sakti.core.types import Block, Message
@@ -22,7 +22,9 @@ from sakti.memory.engine import Prepared
 from sakti.store.memory_rows import LineRow
 
 if TYPE_CHECKING:
-    from sakti.bench.player import Player
+    from sakti.bench.checker import Checker
+    from sakti.bench.run import Run
+    from sakti.bench.settling import Work
 
 
 THERE_AND_BACK: tuple[tuple[CommandName, CommandName], ...] = (
@@ -30,6 +32,22 @@ THERE_AND_BACK: tuple[tuple[CommandName, CommandName], ...] = (
     ("reflect", "unreflect"),
     ("edit", "uncorrect"),
 )
+
+
+class Player(Protocol):
+    """A replay, as far as commands by hand act on it."""
+
+    script: Script
+    run: Run
+    stage: Stage
+    checker: Checker
+    windows: dict[int, Window]
+    refused: Counter[tuple[str, str]]
+
+    def find(self, findings: Iterable[Finding]) -> None: ...
+    async def revive(self, window: Window) -> Any: ...
+    async def settle(self, works: list[Work]) -> Any: ...
+    def work(self, window: Window, task: asyncio.Task[Any]) -> Work: ...
 
 
 def work(player: Player, window: Window, command: Command) -> asyncio.Task[Any] | None:

@@ -297,7 +297,7 @@ class Summarised(Plain):
     async def _write(self, old: Sequence[Message]) -> str:
         if self._asker is not None:
             text = "\n\n".join([self.summary, *(f"{m.role}: {plain_text(m.parts)}" for m in old)])
-            answer, _ = await self._asker.ask(fill_prompt("memory-summary", tokens=str(LOG)), text)
+            answer, _ = await self._asker.ask(fill_prompt("memory#summary", tokens=str(LOG)), text)
             return answer
         firsts = [plain_text(m.parts).split(". ")[0].split("\n")[0][:160] for m in old if m.role != "tool"]
         lines = [*self.summary.split("\n"), *firsts]

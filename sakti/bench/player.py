@@ -74,8 +74,8 @@ class Player:
         clock, ledger = BenchClock(), Ledger()
         checker = Checker(script.settings, ledger, KnownCounter(counter), clock, self.find)
         checker.own_texts = {
-            "the reminder": read_prompt("memory-reminder")[:200],
-            "the context's instructions": read_prompt("memory-context")[:200],
+            "the reminder": read_prompt("memory#reminder")[:200],
+            "the context's instructions": read_prompt("memory")[:200],
         }
         seed = script.seed or 0
         self.stage = Stage(

@@ -43,7 +43,7 @@ class StoreError(SaktiError):
 class ProviderError(SaktiError):
     """A model call that failed. `code` is one of: authentication, invalid_request, context_too_long,
     output_too_long, not_found, rate_limit, overloaded, server, connection, unreachable, unknown_host, certificate,
-    not_a_model, timeout, stream_cut, empty, endless, refused.
+    not_a_model, unreadable, timeout, stream_cut, empty, endless, refused.
 
     `retry_after` is what the provider asked for, in seconds. In tokens, where it said so: `output_limit` is what this
     answer may have, `max_output` what the model can write at most, `window` its window.

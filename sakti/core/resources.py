@@ -3,27 +3,48 @@
 from __future__ import annotations
 
 import os
+import re
 import string
+import sys
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent
+_PART = re.compile(r"^<!-- ([a-z0-9_-]+) -->$", re.MULTILINE)
 
 
 def config_home() -> Path:
-    """`$XDG_CONFIG_HOME/sakti`, `~/.config/sakti` where that is not set."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "sakti"
+    """Return the folder of settings, prompts and themes of the user's own: `$XDG_CONFIG_HOME/sakti` or
+    `~/.config/sakti`, on macOS and Windows the platform's."""
+    return _home("XDG_CONFIG_HOME", ".config", "config")
 
 
 def data_home() -> Path:
-    """`$XDG_DATA_HOME/sakti`, `~/.local/share/sakti` where that is not set: the database, models."""
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "sakti"
+    """Return the folder of the database and of models: `$XDG_DATA_HOME/sakti` or `~/.local/share/sakti`, on macOS and
+    Windows the platform's."""
+    return _home("XDG_DATA_HOME", ".local/share", "data")
 
 
 def state_home() -> Path:
-    """`$XDG_STATE_HOME/sakti`, `~/.local/state/sakti` where that is not set: logs and long outputs."""
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "sakti"
+    """Return the folder of logs and long outputs: `$XDG_STATE_HOME/sakti` or `~/.local/state/sakti`, on macOS and
+    Windows the platform's."""
+    return _home("XDG_STATE_HOME", ".local/state", "state")
+
+
+def _home(variable: str, usual: str, kind: str) -> Path:
+    """A folder that is there by the rules of XDG goes on being used on every platform."""
+    found = Path(os.environ.get(variable) or Path.home() / usual) / "sakti"
+    if sys.platform not in ("darwin", "win32") or os.environ.get(variable) or found.is_dir():
+        return found
+    import platformdirs  # only there: it would cost a command of a tenth of a second a tenth of that
+
+    places: dict[str, Path] = {
+        "config": platformdirs.user_config_path("sakti", appauthor=False),
+        "data": platformdirs.user_data_path("sakti", appauthor=False),
+        "state": platformdirs.user_state_path("sakti", appauthor=False),
+    }
+    return places[kind]
 
 
 def folders(kind: str) -> Iterator[Path]:
@@ -35,19 +56,31 @@ def folders(kind: str) -> Iterator[Path]:
 
 @lru_cache(maxsize=256)
 def read_prompt(name: str) -> str:
-    """The text of `prompts/<name>.md`, stripped. Raises FileNotFoundError for a name that is nowhere."""
+    """Return the text of `prompts/<file>.md`, or for `file#part` of what stands below `<!-- part -->` in it, stripped.
+
+    A file of the user's wins with the parts that it has. Raises FileNotFoundError for a name that is nowhere."""
+    file, _, part = name.partition("#")
     for folder in folders("prompts"):
-        path = folder / f"{name}.md"
-        if path.is_file():
-            return path.read_text("utf-8").strip()
-    raise FileNotFoundError(f"prompts/{name}.md is neither installed nor in {config_home() / 'prompts'}")
+        if part in (found := _parts(folder / f"{file}.md")):
+            return found[part]
+    raise FileNotFoundError(f"prompt {name} is neither installed nor in {config_home() / 'prompts'}")
 
 
 @lru_cache(maxsize=256)
 def has_prompt(name: str) -> bool:
-    return any((folder / f"{name}.md").is_file() for folder in folders("prompts"))
+    file, _, part = name.partition("#")
+    return any(part in _parts(folder / f"{file}.md") for folder in folders("prompts"))
 
 
 def fill_prompt(name: str, **values: str) -> str:
-    """`read_prompt(name)` with its $names replaced."""
+    """Return `read_prompt(name)` with its $names replaced."""
     return string.Template(read_prompt(name)).safe_substitute(values)
+
+
+def _parts(path: Path) -> dict[str, str]:
+    """The parts of a prompt file by name, what stands before the first as ""; empty where there is no such file."""
+    if not path.is_file():
+        return {}
+    head, *rest = _PART.split(path.read_text("utf-8"))
+    parts = {"": head, **dict(zip(rest[::2], rest[1::2], strict=True))}
+    return {name: text.strip() for name, text in parts.items()}

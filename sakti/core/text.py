@@ -56,6 +56,16 @@ def clean_surrogates(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "\u2400")
 
 
+def whole_characters(text: str) -> str:
+    """`text` with the halves of surrogate pairs put together, as servers that cut a text in the middle of an emoji send
+    it; a half that stands alone becomes U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
 def phrase(text: str) -> re.Pattern[str]:
     """Finds `text` itself, in either case, with any white space where it has some."""
     return re.compile(r"\s+".join(map(re.escape, text.split())), re.IGNORECASE)

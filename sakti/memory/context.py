@@ -88,18 +88,18 @@ class ContextBuilder:
         return dataclasses.replace(block, edge=True) if edge else block
 
     def _instructions(self) -> str:
-        parts = [read_prompt("memory-context"), modes.prompt(self._mode, "context")]
+        parts = [read_prompt("memory"), modes.prompt(self._mode, "context")]
         if self._tagged:
-            parts.insert(1, read_prompt("memory-recall"))
+            parts.insert(1, read_prompt("memory#recall"))
         if self._thread is not None:
             parts.append(shared.told(self._thread, recall=self._tagged))
         return "\n\n".join(p for p in parts if p)
 
     def reminder(self, thread_id: str, resource_id: str) -> Message:
         """The message that stands where raw messages have left: never stored, shown, searched or observed."""
-        words = read_prompt("memory-reminder")
+        words = read_prompt("memory#reminder")
         if self._thread is not None:
-            words = fill_prompt("memory-reminder-shared", thread=shared.obscured(self._thread.id))
+            words = fill_prompt("memory#reminder-shared", thread=shared.obscured(self._thread.id))
         text = f"<system-reminder>\n{words}\n</system-reminder>"
         tokens = self.text("reminder", text).tokens
         return Message(

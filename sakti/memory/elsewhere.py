@@ -19,7 +19,7 @@ _ROLES = {"user": "User", "assistant": "Assistant", "tool": "Tool result"}
 def text(said: Sequence[Said], counter: Counter, limit: int, timezone: str) -> str:
     """A delimited block of the newest messages that fit `limit` tokens, by thread, the thread that was last
     talked in last; empty where nothing fits."""
-    head = read_prompt("memory-other-threads")
+    head = read_prompt("memory#other-threads")
     used = counter.count(head) + 20
     kept: dict[str, list[str]] = {}
     titles = {one.thread_id: f' title="{safe_title(one.title)}"' if one.title.strip() else "" for one in said}

@@ -284,7 +284,7 @@ class MemoryEngine:
         if carry_over.KEY in thread.metadata or not self._settings.carry_over or thread.parent_id:
             return
         earlier = await self._store.read(memory_log.carry_over, thread.resource_id, thread.id)
-        head = read_prompt("memory-carry-over")
+        head = read_prompt("memory#carry-over")
         pieces = context.carried_over(earlier, head, self._counter, self._settings.carry_over) if earlier else []
         self._carried = "\n".join([head, *(p.text for p in pieces)]) if pieces else ""
         if self._writes or self._store.not_saved:

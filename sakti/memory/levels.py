@@ -298,7 +298,7 @@ class Levels:
 
     def _block(self, summary: Summarised, thread: Thread) -> Message:
         head = f'<earlier-messages from="{summary.first}" to="{summary.last}">'
-        text = f"{head}\n{read_prompt('earlier-messages')}\n\n{summary.text}\n</earlier-messages>"
+        text = f"{head}\n{read_prompt('memory#earlier-messages')}\n\n{summary.text}\n</earlier-messages>"
         tokens = self._counter.count(text)
         return Message(
             f"earlier-{summary.first}",

@@ -1,4 +1,4 @@
-"""A mode as memory sees it: a folder of prompt files and a row of numbers under `prompts/modes/<mode>/`."""
+"""Read what a mode is for memory: `prompts/modes/<mode>.md`, with its numbers as front matter and a part a purpose."""
 
 from __future__ import annotations
 
@@ -26,19 +26,16 @@ class ModeNumbers:
 
 @lru_cache(maxsize=64)
 def numbers(mode: str) -> ModeNumbers:
-    """The row of a mode; the default's where it has none."""
-    for folder in folders("prompts"):
-        path = folder / "modes" / mode / "numbers.toml"
-        if path.is_file():
-            return ModeNumbers(**tomllib.loads(path.read_text("utf-8")))
-    return ModeNumbers()
+    """Return the numbers of a mode; the default's where it has none."""
+    name = f"modes/{mode}"
+    return ModeNumbers(**tomllib.loads(read_prompt(name).strip("+"))) if has_prompt(name) else ModeNumbers()
 
 
 def prompt(mode: str, name: str) -> str:
-    """A prompt file of a mode, the default mode's where it has none, empty where that has none either."""
-    for folder in (mode, DEFAULT):
-        if has_prompt(f"modes/{folder}/{name}"):
-            return read_prompt(f"modes/{folder}/{name}")
+    """Return a part of a mode's prompts, the default mode's where it has none, empty where that has none either."""
+    for each in (mode, DEFAULT):
+        if has_prompt(f"modes/{each}#{name}"):
+            return read_prompt(f"modes/{each}#{name}")
     return ""
 
 
@@ -68,6 +65,5 @@ def last_messages(settings: MemorySettings, mode: str) -> int:
 
 
 def names() -> tuple[str, ...]:
-    """Every mode that has a folder of prompt files."""
-    found = {p.name for folder in folders("prompts") for p in (folder / "modes").glob("*/") if p.is_dir()}
-    return tuple(sorted(found | {DEFAULT}))
+    """Return every mode that has a file."""
+    return tuple(sorted({p.stem for folder in folders("prompts") for p in (folder / "modes").glob("*.md")} | {DEFAULT}))

@@ -24,16 +24,16 @@ FRAME_TOKENS, TRANSCRIPT_SHARE, LEAST_ROOM = 300, 0.85, 500
 def system_prompt(mode: str, *, condensed: bool, want_title: bool) -> str:
     """The Observer's instructions for a mode, put together from their blocks."""
     output = "\n\n".join(
-        t for t in (modes.prompt(mode, "output"), read_prompt("observer-title") if want_title else "") if t
+        t for t in (modes.prompt(mode, "output"), read_prompt("observer#title") if want_title else "") if t
     )
     if condensed:
-        return fill_prompt("observer-condensed", task=modes.prompt(mode, "task"), output=output)
+        return fill_prompt("observer#condensed", task=modes.prompt(mode, "task"), output=output)
     return fill_prompt(
         "observer",
         task=modes.prompt(mode, "task"),
         extract=modes.prompt(mode, "extract"),
         output=output,
-        rules=read_prompt("observer-rules"),
+        rules=read_prompt("observer#rules"),
     )
 
 
@@ -65,7 +65,7 @@ class ModelObserver:
             if value
         ]
         return fill_prompt(
-            "observer-input",
+            "observer#input",
             log=f"# The log so far (its end; do not repeat it)\n\n{log}\n\n" if log else "",
             state="# How things stood\n\n" + "\n".join(state) + "\n\n" if state else "",
             goal=f"# The goal of this agent\n\n{request.goal}\n\n" if request.goal else "",

@@ -67,4 +67,4 @@ def told(schema: Json | None) -> str:
     """What the model is told of the schema, empty where there is none."""
     if schema is None:
         return ""
-    return fill_prompt("working-memory-schema", schema=json.dumps(schema, ensure_ascii=False, separators=(",", ":")))
+    return fill_prompt("working-memory#schema", schema=json.dumps(schema, ensure_ascii=False, separators=(",", ":")))

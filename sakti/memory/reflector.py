@@ -104,12 +104,12 @@ class ModelReflector:
         garbage = 0
         for level in range(request.start_level, min(LEVELS, request.start_level + MORE_LEVELS) + 1):
             prompt = fill_prompt(
-                "reflector-input",
+                "reflector#input",
                 log=log,
                 pinned=pinned,
                 focus=focus,
-                threads=f"\n{read_prompt('reflector-threads')}\n" if any(request.labels.values()) else "",
-                level=fill_prompt(f"reflector-level-{level}", target=str(request.target_tokens)),
+                threads=f"\n{read_prompt('reflector#threads')}\n" if any(request.labels.values()) else "",
+                level=fill_prompt(f"reflector#level-{level}", target=str(request.target_tokens)),
             )
             text, call = await self._asker.ask(system, prompt)
             calls.append(call)

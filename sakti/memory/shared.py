@@ -101,8 +101,8 @@ def told(thread: Thread, *, recall: bool) -> str:
         for parent, last in lineage(thread).items()
         if last is not None
     )
-    text = fill_prompt("memory-shared", thread=obscured(thread.id), forked=forked)
-    return f"{text}\n\n{fill_prompt('memory-recall-shared')}" if recall else text
+    text = fill_prompt("memory#shared", thread=obscured(thread.id), forked=forked)
+    return f"{text}\n\n{fill_prompt('memory#recall-shared')}" if recall else text
 
 
 # --- parts of a text --------------------------------------------------------------------------------------

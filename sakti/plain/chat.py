@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from sakti.actions.completion import argument_choices, command_choices, file_choices, query_at
 from sakti.actions.line import parse
-from sakti.agent.assembly import NOT_KEPT
+from sakti.agent.build import NOT_KEPT
 from sakti.agent.file_list import FileList
 from sakti.agent.leaving import observe_on_exit
 from sakti.agent.mentions import mention, pasted_images

@@ -36,6 +36,7 @@ class Commands:
     def __init__(self, chat: Host) -> None:
         self._chat = chat
         self._session = chat.session
+        self._scope = PlainScope(chat, self._say, self._stoppable)
         self.thread = ""  # the one whose messages were said
         self.choose: Callable[[int], Awaitable[None]] | None = None  # what a number alone does now
 
@@ -63,7 +64,7 @@ class Commands:
         await self._act(line.Typed("command", name, argument))
 
     async def _act(self, typed: line.Typed) -> None:
-        await self.show(await line.run(PlainScope(self._chat, self._say, self._stoppable), typed, OWN))
+        await self.show(await line.run(self._scope, typed, OWN))
 
     async def show(self, value: Value | None) -> None:
         """Say a value; one that a screen would open, as this chat has it."""

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import re
+from collections.abc import AsyncGenerator, Callable, Collection
 from dataclasses import dataclass
 
+from sakti.core.errors import ProviderError
+from sakti.core.types import Json
 from sakti.providers import facts
+from sakti.providers.protocol import StreamEvent
+
+log = logging.getLogger(__name__)
 
 # The API's own smallest budget; the SDKs of 2026 have no temperature at all.
 ANTHROPIC_LEAST_THINKING = 1_024
@@ -40,3 +49,59 @@ def accepted(provider: str, model: str, temperature: float | None, thinking_toke
     return Accepted(
         None if no_temperature else temperature, None if no_thinking else thinking_tokens or None, tuple(left_out)
     )
+
+
+# --- what a server refuses by name ---------------------------------------------------------------------------------
+
+# Parts of a body without which the same is asked, by the names that a refusal calls them.
+_OPTIONAL = (
+    *("reasoning_effort", "reasoning", "thinking", "output_config", "temperature"),
+    *("stream_options", "prompt_cache_key", "include", "store"),
+)
+_RENAMED = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+_UNKNOWN = re.compile(
+    r"unsupported|(not|n't) support|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed|extra (input|field)|"
+    r"additional propert|deprecated|invalid (parameter|argument|field)|no such (parameter|argument|field)",
+    re.I,
+)
+
+
+def refused(body: Json, error: ProviderError) -> str:
+    """The part of `body` that a server says it does not know, empty where it is none that can be left out."""
+    if error.code != "invalid_request" or error.status not in (400, 422) or not _UNKNOWN.search(error.message):
+        return ""
+    named = [k for k in body if re.search(rf"(?<![\w.]){k}(?!\w)", error.message)]
+    renamed = next((k for k in named if k in _RENAMED and re.search(rf"\b{_RENAMED[k]}\b", error.message)), "")
+    return renamed or next((k for k in _OPTIONAL if k in named), "")
+
+
+def without(body: Json, names: Collection[str]) -> Json:
+    """`body` without what its server does not know; a limit of the answer goes by its other name."""
+    out = {k: v for k, v in body.items() if k not in names}
+    return out | {_RENAMED[k]: body[k] for k in names if k in _RENAMED and k in body}
+
+
+class Taken:
+    """What each model's server has refused by name: it is asked again without, and not sent it later."""
+
+    def __init__(self) -> None:
+        self._refused: dict[str, set[str]] = {}
+
+    async def stream(
+        self, model: str, body: Json, once: Callable[[Json], AsyncGenerator[StreamEvent]]
+    ) -> AsyncGenerator[StreamEvent]:
+        """The answer to `body`; `once` asks for it. A refusal comes before anything of an answer does."""
+        known = self._refused.setdefault(model, set())
+        while True:
+            sent = without(body, known)
+            try:
+                async with contextlib.aclosing(once(sent)) as events:
+                    async for event in events:
+                        yield event
+                return
+            except ProviderError as e:
+                name = refused(sent, e)
+                if not name or name in known:
+                    raise
+                known.add(name)
+                log.warning("%s is not sent to %s any more: %s", name, model, e.message)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, cast
 
-from sakti.core.provider_settings import ProviderSettings
+from sakti.core.config.providers import ProviderSettings
 from sakti.core.types import Json, ModelInfo, Part, Request, TextPart, ThinkingPart, ToolCallPart, Usage
 from sakti.providers import facts, prices, serving
+from sakti.providers.accepts import Taken
 from sakti.providers.anthropic_render import render
 from sakti.providers.errors import Where, boundary, from_event, no_key, stream_cut
 from sakti.providers.facts import Served
@@ -23,7 +26,8 @@ from sakti.providers.protocol import (
     ThinkingChunk,
     ToolCallChunk,
 )
-from sakti.providers.sse import answer_events
+from sakti.providers.sse import chunks, readable, whole_parts
+from sakti.providers.usage import table, tokens
 
 BASE_URL = "https://api.anthropic.com"
 GATEWAY_VERSION = "2023-06-01"
@@ -59,6 +63,7 @@ class AnthropicProvider:
         self._extra = dict(extra or {})
         self._where = Where(name, self._base_url, key_env, key or "", timeout)
         self._client: Any = None
+        self._taken = Taken()
 
     def _open(self) -> Any:
         """The SDK's client, made on first use: importing the SDK takes seconds on a slow machine."""
@@ -83,21 +88,25 @@ class AnthropicProvider:
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
         body = render(self._with_extra(request), self.name)
+        async with contextlib.aclosing(self._taken.stream(request.model, body, partial(self._once, request))) as events:
+            async for event in events:
+                yield event
+
+    async def _once(self, request: Request, body: Json) -> AsyncGenerator[StreamEvent]:
         answer = _Answer(self.name, request.model, CallIds(request.messages), self._where)
         with boundary(self._where):
             opened = self._open().messages.with_streaming_response.create(
                 model=request.model, max_tokens=body["max_tokens"], messages=(), stream=True, extra_body=body
             )  # sent as it stands, see openai_chat
             async with opened as response:
-                async for event in answer_events(response, self._where, _as_events):
-                    for out in answer.take(event):
-                        yield out
-                    if answer.done:
-                        break
+                async for chunk in chunks(response, self._where, _as_events, answer):
+                    yield chunk
         if not answer.done:
             raise stream_cut(self._where)
+        with readable(self._where):
+            parts = whole_parts(answer.parts())
         usage = await prices.with_cost(answer.usage(), self.name, request.model)
-        yield Completed(answer.parts(), answer.stop_reason, usage, answer.model or request.model)
+        yield Completed(parts, answer.stop_reason, usage, answer.model or request.model)
 
     def _with_extra(self, request: Request) -> Request:
         return replace(request, extra=merged(self._extra, request.extra)) if self._extra else request
@@ -246,14 +255,14 @@ class _Answer:
     def usage(self) -> Usage:
         """The API counts cache reads and writes beside `input_tokens`; ours includes them."""
         u = self._usage
-        read, written = int(u.get("cache_read_input_tokens", 0)), int(u.get("cache_creation_input_tokens", 0))
-        details = cast("Json", u.get("output_tokens_details") or {})
+        read, written = tokens(u.get("cache_read_input_tokens")), tokens(u.get("cache_creation_input_tokens"))
+        details = table(u.get("output_tokens_details"))
         return Usage(
-            int(u.get("input_tokens", 0)) + read + written,
+            tokens(u.get("input_tokens")) + read + written,
             read,
             written,
-            int(u.get("output_tokens", 0)),
-            int(details.get("thinking_tokens", 0) or 0),
+            tokens(u.get("output_tokens")),
+            tokens(details.get("thinking_tokens")),
         )
 
     def parts(self) -> tuple[Part, ...]:

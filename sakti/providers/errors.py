@@ -6,6 +6,7 @@ raised is loaded, one that is not loaded cannot raise.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from sakti.core.errors import ProviderError
+from sakti.core.types import Json
 from sakti.providers import limits
 
 _TOO_LONG = re.compile(
@@ -24,13 +26,16 @@ _TOO_LONG = re.compile(
     re.I,
 )
 _RETRYABLE = frozenset(
-    {"rate_limit", "overloaded", "server", "connection", "unreachable", "unknown_host", "timeout", "stream_cut"}
+    {
+        *("rate_limit", "overloaded", "server", "connection", "unreachable", "unknown_host", "timeout"),
+        *("stream_cut", "unreadable"),
+    }
 )
 _OUTPUT_TOO_LONG = re.compile(
     r"max_(completion_|output_)?tokens\W{0,3}( is| value)? ?(too large|too high|exceeds)", re.I
 )
 _TIMEOUTS = frozenset({"APITimeoutError", "TimeoutException", "TimeoutError"})
-_BROKEN = frozenset({"RemoteProtocolError", "ReadError", "DecodingError", "StreamError", "JSONDecodeError"})
+_BROKEN = frozenset({"RemoteProtocolError", "ReadError", "StreamError", "JSONDecodeError"})
 _UNREACHABLE = frozenset({"APIConnectionError", "HTTPError", "InvalidURL", "OSError"})
 
 
@@ -70,6 +75,12 @@ def from_exception(error: Exception, where: Where) -> ProviderError:
     names = {c.__name__ for c in type(error).__mro__}
     if names & _TIMEOUTS:
         return silent(where)
+    if "DecodingError" in names:
+        why = _clean(str(error), where)
+        return _error(
+            "unreadable",
+            f"{where.host} sent an answer that cannot be decompressed ({why}): check the server and its proxy.",
+        )
     if names & _BROKEN:
         return stream_cut(where)
     if names & _UNREACHABLE:
@@ -89,6 +100,15 @@ def _unreachable(error: Exception, where: Where) -> ProviderError:
             f"The certificate of {where.host} is not trusted ({why}): check the address and the clock of this machine, "
             "or name your own authority in SSL_CERT_FILE.",
         )
+    if "TooManyRedirects" in names:
+        return _error(
+            "not_found", f"{where.host} sends from one address to another without end: check the server's address."
+        )
+    if proxy := _proxy(where.base_url):
+        return _error(
+            "unreachable",
+            f"The proxy {proxy} does not lead to {where.host} ({why}): check it, or name the host in NO_PROXY.",
+        )
     if "gaierror" in names or "Name or service not known" in text or "nodename nor servname" in text:
         return _error(
             "unknown_host",
@@ -99,6 +119,22 @@ def _unreachable(error: Exception, where: Where) -> ProviderError:
     return _error(
         "connection", f"{where.host} cannot be reached ({why}): check the network, the proxy and the server's address."
     )
+
+
+def _proxy(url: str) -> str:
+    """The host of the proxy that the environment names for `url`, empty where there is none."""
+    import urllib.request
+    from urllib.parse import urlsplit
+
+    try:
+        asked = urlsplit(url)
+        host = asked.hostname or ""
+        proxies = urllib.request.getproxies()
+        proxy = proxies.get(asked.scheme) or proxies.get("all") or ""
+        found = urlsplit(proxy if "://" in proxy else f"//{proxy}")
+        return "" if not host or urllib.request.proxy_bypass(host) else found.netloc.rpartition("@")[2]
+    except ValueError:
+        return ""
 
 
 def not_a_model(where: Where, kind: str, body: str) -> ProviderError:
@@ -168,11 +204,11 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         if value is None:
             continue
         try:
-            return max(0.0, float(value) * scale)
+            seconds = float(value) * scale
         except ValueError:
             seconds = _until(value)
-            if seconds is not None:
-                return seconds
+        if seconds is not None and math.isfinite(seconds):
+            return max(0.0, seconds)
     return None
 
 
@@ -203,6 +239,7 @@ _KINDS = (
 )
 _STATUS_CODES = {
     401: "authentication",
+    402: "authentication",
     403: "authentication",
     404: "not_found",
     408: "timeout",
@@ -232,21 +269,24 @@ def _code(status: int, said: str, kind: str) -> str:
 
 def _sentence(code: str, status: int, said: str, where: Where) -> str:
     name = where.provider
-    why = f": {said}" if said else "."
+    why = f": {said}{'' if said[-1] in '.!?…' else '.'}" if said else "."
     match code:
-        case "authentication" if "quota" in said.lower():
-            return f"The account at {name} has no credit left{why}"
+        case "authentication" if status == 402 or "quota" in said.lower():
+            return f"The account at {name} has no credit left{why} Add some there, or choose another model with /model."
         case "authentication":
             key = f"check {where.key_env}" if where.key_env else "check its key"
             return f"{name} refused the key ({status}): {key}{f' — {said}' if said else '.'}"
         case "not_found":
-            return f"{name} does not know this model or address ({where.host}){why}"
+            return f"{name} does not know this model or address ({where.host}){why} `sakti models` lists what it has."
         case "output_too_long":
             return f"{name} allows no answer of that length{why}"
         case "context_too_long" if status == 413:
-            return f"The request is larger than {name} takes ({status}){why}"
+            return f"The request is larger than {name} takes ({status}){why} Send less at once, or begin a new thread."
         case "context_too_long":
-            return f"The conversation is longer than the model's window{why}"
+            return (
+                f"The conversation is longer than the model's window{why} Begin a new thread, or choose a model with a "
+                "larger window with /model."
+            )
         case "invalid_request":
             return f"{name} refused the request ({status}){why}"
         case "rate_limit":
@@ -271,9 +311,19 @@ def _said(body: Any, where: Where) -> tuple[str, str]:
     if not isinstance(inner, dict):
         return (_clean(body, where) if isinstance(body, str) and "<" not in body else ""), ""
     fields = cast("dict[str, Any]", inner)
-    message = fields.get("message") or fields.get("detail") or ""
+    message = fields.get("message") or _detail(fields.get("detail")) or ""
     kind = " ".join(str(fields.get(k) or "") for k in ("type", "code", "status"))
     return _clean(str(message), where), kind.strip()
+
+
+def _detail(value: Any) -> str:
+    """What validators list (`[{"loc": ["body", "max_tokens"], "msg": "Field required"}]`), as one text."""
+    if not isinstance(value, list):
+        return str(value or "")
+    listed = cast("list[Any]", value)
+    found = [cast("Json", each) for each in listed if isinstance(each, dict)]
+    rows = (f"{'.'.join(map(str, cast('list[Any]', e.get('loc') or [])))}: {e.get('msg') or ''}" for e in found)
+    return "; ".join(rows) or str(listed)
 
 
 def _clean(text: str, where: Where) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from sakti.core.provider_settings import ProviderSettings
+from sakti.core.config.providers import ProviderSettings
 from sakti.core.types import Effort, ModelInfo
 from sakti.providers.presets import DEFAULT_TTL, PRESETS, Family, Preset
 

@@ -7,6 +7,7 @@ Consecutive messages of one role are one turn, every tool call is answered in th
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -142,6 +143,21 @@ def _joined(items: Sequence[Turn]) -> list[Turn]:
         else:
             out.append(turn)
     return out
+
+
+def of_results(parts: Sequence[Part]) -> tuple[tuple[ImagePart, ...], tuple[Part, ...]]:
+    """The images that the tools of a user turn returned, which stand right behind its results, and its other parts."""
+    first = next((i for i, p in enumerate(parts) if not isinstance(p, ToolResultPart)), len(parts))
+    if first == 0:
+        return (), tuple(parts)
+    images = tuple(itertools.takewhile(lambda p: isinstance(p, ImagePart), parts[first:]))
+    return cast("tuple[ImagePart, ...]", images), (*parts[:first], *parts[first + len(images) :])
+
+
+def words(turn: Turn, most: int) -> str:
+    """What the user said last in a turn, at most `most` characters, without moving facts; empty for an answer."""
+    said = [p.text for p in turn.parts if isinstance(p, TextPart)] if turn.role == "user" else []
+    return said[-1].partition("\n\n<context>\n")[0][:most] if said else ""
 
 
 def file_text(part: FilePart) -> str:

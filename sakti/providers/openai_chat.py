@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 from sakti.core.types import (
@@ -29,8 +31,10 @@ from sakti.providers.history import (
     data_url,
     file_text,
     merged,
+    of_results,
     read_arguments,
     turns,
+    words,
 )
 from sakti.providers.openai_client import OpenAIClient
 from sakti.providers.openai_responses import asked_effort
@@ -42,9 +46,12 @@ from sakti.providers.protocol import (
     ThinkingChunk,
     ToolCallChunk,
 )
-from sakti.providers.sse import answer_events
+from sakti.providers.sse import chunks, readable, whole_parts
+from sakti.providers.usage import dollars, table, tokens
 
 STABLE = frozenset({"system"})  # kinds of blocks that stay the same for the life of a session
+SHOWN = "[What the tools above returned, for this request:]"
+QUOTED = 2_000  # characters of the request behind images
 _STOPS: dict[str, StopReason] = {
     "length": "length",
     "content_filter": "refusal",
@@ -59,8 +66,10 @@ def render(request: Request, provider: str) -> Json:
     # A server's template puts the tools behind this message: nothing in it may move.
     if system := "\n\n".join(b.text for b in request.system if b.kind in STABLE and b.text.strip()):
         messages.append({"role": "system", "content": system})
+    asked = ""
     for turn in turns(request.messages, provider, request.model):
-        messages.extend([_assistant(turn)] if turn.role == "assistant" else _user(turn))
+        messages.extend([_assistant(turn)] if turn.role == "assistant" else _user(turn, asked))
+        asked = words(turn, QUOTED) or asked
     if moving := "\n\n".join(b.text for b in request.system if b.kind not in STABLE and b.text.strip()):
         _put_first(messages, moving)
     _append_tail(messages, request.tail.strip())
@@ -147,10 +156,14 @@ def _assistant(turn: Turn) -> Json:
     return message
 
 
-def _user(turn: Turn) -> list[Json]:
+def _user(turn: Turn, asked: str = "") -> list[Json]:
+    """The results, and the user's words behind them. A tool's message takes no image: what tools show goes into a
+    message of the user's, which ends with the words that were `asked` last, so that the last ones of a request are
+    always the user's."""
     messages: list[Json] = []
     content: list[Json] = []
-    for part in turn.parts:
+    images, parts = of_results(turn.parts)
+    for part in parts:
         match part:
             case ToolResultPart(call_id, _, output):
                 messages.append({"role": "tool", "tool_call_id": call_id, "content": output})
@@ -159,9 +172,12 @@ def _user(turn: Turn) -> list[Json]:
             case FilePart():
                 content.append({"type": "text", "text": file_text(part)})
             case ImagePart():
-                content.append({"type": "image_url", "image_url": {"url": data_url(part)}})
+                content.append(_image(part))
             case _:
                 pass
+    if images:
+        words = content or ([{"type": "text", "text": asked}] if asked else [])
+        content = [{"type": "text", "text": SHOWN}, *map(_image, images), *words]
     if len(content) == 1 and content[0]["type"] == "text":
         messages.append({"role": "user", "content": content[0]["text"]})
     elif content:
@@ -169,28 +185,36 @@ def _user(turn: Turn) -> list[Json]:
     return messages
 
 
+def _image(part: ImagePart) -> Json:
+    return {"type": "image_url", "image_url": {"url": data_url(part)}}
+
+
 class ChatProvider(OpenAIClient):
     """Answers through `/chat/completions`."""
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
+        body = render(self._with_extra(request), self.name)
+        body.setdefault("stream_options", {"include_usage": True})
+        async with contextlib.aclosing(self._taken.stream(request.model, body, partial(self._once, request))) as events:
+            async for event in events:
+                yield event
+
+    async def _once(self, request: Request, body: Json) -> AsyncGenerator[StreamEvent]:
         answer = _Answer(self.name, request.model, CallIds(request.messages), self._where)
         with boundary(self._where):
+            # as a body it is sent as it stands; as arguments the SDK would walk every schema (8 ms)
             opened = self._open().chat.completions.with_streaming_response.create(
-                model=request.model,
-                messages=(),
-                stream=True,
-                stream_options={"include_usage": True},
-                # as a body it is sent as it stands; as arguments the SDK would walk every schema (8 ms)
-                extra_body=render(self._with_extra(request), self.name),
+                model=request.model, messages=(), stream=True, extra_body=body
             )
             async with opened as response:
-                async for event in answer_events(response, self._where, _as_chunks):
-                    for out in answer.take(event):
-                        yield out
+                async for chunk in chunks(response, self._where, _as_chunks, answer):
+                    yield chunk
         if not answer.finish:
             raise stream_cut(self._where)
+        with readable(self._where):
+            parts = whole_parts(answer.parts())
         usage = await prices.with_cost(answer.usage, self.name, request.model)
-        yield Completed(answer.parts(), answer.stop_reason(), usage, answer.model or request.model)
+        yield Completed(parts, answer.stop_reason(), usage, answer.model or request.model)
 
 
 def _as_chunks(whole: Json) -> list[Json]:
@@ -218,6 +242,7 @@ class _Answer:
     """Puts the chunks of one stream together."""
 
     def __init__(self, provider: str, asked: str, ids: CallIds, where: Where) -> None:
+        self.done = False  # usage comes behind the end
         self.finish = ""
         self.model = ""
         self.usage = Usage()
@@ -227,6 +252,7 @@ class _Answer:
         self._text: list[str] = []
         self._thinking: list[str] = []
         self._thinking_field = ""
+        self._refused = False
         self._details: list[Json] = []
         self._calls: list[_Call] = []
         self._at: dict[int, _Call] = {}
@@ -253,6 +279,7 @@ class _Answer:
         if isinstance(delta.get("reasoning_details"), list):
             self._details.extend(cast("list[Json]", delta["reasoning_details"]))
         content: Any = delta.get("content") or delta.get("refusal")
+        self._refused = self._refused or bool(delta.get("refusal"))
         if isinstance(content, str):
             out.append(self._say(content))
         elif isinstance(content, list):
@@ -302,6 +329,8 @@ class _Answer:
     def stop_reason(self) -> StopReason:
         if self._calls and self.finish not in ("length", "content_filter"):
             return "tool_use"
+        if self._refused:
+            return "refusal"
         return _STOPS.get(self.finish, "end") if self._calls or self.finish != "tool_calls" else "end"
 
     def parts(self) -> tuple[Part, ...]:
@@ -326,15 +355,13 @@ class _Answer:
 
 def read_usage(usage: Any) -> Usage:
     """Usage of Chat Completions: cached tokens are part of the input; DeepSeek has its own name for them."""
-    u = cast("Json", usage)
-    into = cast("Json", u.get("prompt_tokens_details") or {})
-    out = cast("Json", u.get("completion_tokens_details") or {})
-    cost = u.get("cost")
+    u = table(usage)
+    into, out = table(u.get("prompt_tokens_details")), table(u.get("completion_tokens_details"))
     return Usage(
-        int(u.get("prompt_tokens") or 0),
-        int(into.get("cached_tokens") or u.get("prompt_cache_hit_tokens") or 0),
-        int(into.get("cache_write_tokens") or 0),
-        int(u.get("completion_tokens") or 0),
-        int(out.get("reasoning_tokens") or 0),
-        float(cost) if isinstance(cost, int | float) else None,
+        tokens(u.get("prompt_tokens")),
+        tokens(into.get("cached_tokens")) or tokens(u.get("prompt_cache_hit_tokens")),
+        tokens(into.get("cache_write_tokens")),
+        tokens(u.get("completion_tokens")),
+        tokens(out.get("reasoning_tokens")),
+        dollars(u.get("cost")),
     )

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from sakti.core.provider_settings import ProviderSettings
+from sakti.core.config.providers import ProviderSettings
 from sakti.core.types import Json, ModelInfo, Request
 from sakti.providers import facts, prices, serving
+from sakti.providers.accepts import Taken
 from sakti.providers.errors import Where, boundary, no_key
 from sakti.providers.facts import Served
 from sakti.providers.history import merged
@@ -43,6 +44,7 @@ class OpenAIClient:
         self._extra = dict(extra or {})
         self._where = Where(name, self._base_url, key_env, key or "", timeout)
         self._client: Any = None
+        self._taken = Taken()
 
     def _open(self) -> Any:
         """The SDK's client, made on first use: importing the SDK takes seconds on a slow machine."""

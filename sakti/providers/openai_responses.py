@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 from sakti.core.types import (
@@ -29,6 +31,7 @@ from sakti.providers.history import (
     data_url,
     file_text,
     merged,
+    of_results,
     read_arguments,
     turns,
 )
@@ -41,7 +44,8 @@ from sakti.providers.protocol import (
     ThinkingChunk,
     ToolCallChunk,
 )
-from sakti.providers.sse import answer_events
+from sakti.providers.sse import chunks, readable, whole_parts
+from sakti.providers.usage import table, tokens
 
 
 def render(request: Request, provider: str = "openai") -> Json:
@@ -95,7 +99,9 @@ def _append_tail(items: list[Json], tail: str) -> None:
     if not tail:
         return
     if last.get("type") == "function_call_output":
-        last["output"] = f"{last['output']}\n\n{tail}"
+        output = last["output"]
+        more = {"type": "input_text", "text": tail}
+        last["output"] = [*output, more] if isinstance(output, list) else f"{output}\n\n{tail}"
     elif last.get("role") == "user":
         last["content"].append({"type": "input_text", "text": tail})
     else:
@@ -125,9 +131,12 @@ def _assistant_items(turn: Turn) -> list[Json]:
 
 
 def _user_items(turn: Turn) -> list[Json]:
+    """The results, and the user's words behind them. What tools show goes with the last result: a user's message would
+    be taken for the user's."""
     items: list[Json] = []
     content: list[Json] = []
-    for part in turn.parts:
+    images, parts = of_results(turn.parts)
+    for part in parts:
         match part:
             case ToolResultPart(call_id, _, output):
                 items.append({"type": "function_call_output", "call_id": call_id, "output": output})
@@ -136,33 +145,44 @@ def _user_items(turn: Turn) -> list[Json]:
             case FilePart():
                 content.append({"type": "input_text", "text": file_text(part)})
             case ImagePart():
-                content.append({"type": "input_image", "image_url": data_url(part), "detail": "auto"})
+                content.append(_image(part))
             case _:
                 pass
+    if images:
+        items[-1]["output"] = [{"type": "input_text", "text": items[-1]["output"]}, *map(_image, images)]
     if content:
         items.append({"role": "user", "content": content})
     return items
+
+
+def _image(part: ImagePart) -> Json:
+    return {"type": "input_image", "image_url": data_url(part), "detail": "auto"}
 
 
 class ResponsesProvider(OpenAIClient):
     """Answers through `/responses`."""
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
+        body = render(self._with_extra(request), self.name)
+        async with contextlib.aclosing(self._taken.stream(request.model, body, partial(self._once, request))) as events:
+            async for event in events:
+                yield event
+
+    async def _once(self, request: Request, body: Json) -> AsyncGenerator[StreamEvent]:
         answer = _Answer(self.name, request.model, CallIds(request.messages), self._where)
         with boundary(self._where):
             opened = self._open().responses.with_streaming_response.create(
-                model=request.model, input=(), stream=True, extra_body=render(self._with_extra(request), self.name)
+                model=request.model, input=(), stream=True, extra_body=body
             )  # sent as it stands, see openai_chat
             async with opened as response:
-                async for event in answer_events(response, self._where, _as_events):
-                    for out in answer.take(event):
-                        yield out
-                    if answer.done:
-                        break
+                async for chunk in chunks(response, self._where, _as_events, answer):
+                    yield chunk
         if not answer.done:
             raise stream_cut(self._where)
+        with readable(self._where):
+            parts = whole_parts(answer.parts())
         usage = await prices.with_cost(answer.usage, self.name, request.model)
-        yield Completed(answer.parts(), answer.stop_reason, usage, answer.model or request.model)
+        yield Completed(parts, answer.stop_reason, usage, answer.model or request.model)
 
 
 def _as_events(whole: Json) -> list[Json]:
@@ -307,15 +327,12 @@ _REASONING_FIELDS = ("type", "id", "summary", "encrypted_content")
 
 def read_usage(usage: Any) -> Usage:
     """Usage of the Responses API: cached and written tokens are part of the input already."""
-    if not isinstance(usage, dict):
-        return Usage()
-    u = cast("Json", usage)
-    into = cast("Json", u.get("input_tokens_details") or {})
-    out = cast("Json", u.get("output_tokens_details") or {})
+    u = table(usage)
+    into, out = table(u.get("input_tokens_details")), table(u.get("output_tokens_details"))
     return Usage(
-        int(u.get("input_tokens") or 0),
-        int(into.get("cached_tokens") or 0),
-        int(into.get("cache_write_tokens") or 0),
-        int(u.get("output_tokens") or 0),
-        int(out.get("reasoning_tokens") or 0),
+        tokens(u.get("input_tokens")),
+        tokens(into.get("cached_tokens")),
+        tokens(into.get("cache_write_tokens")),
+        tokens(u.get("output_tokens")),
+        tokens(out.get("reasoning_tokens")),
     )

@@ -49,7 +49,8 @@ class Provider(Protocol):
 
     `stream` yields chunks and exactly one `Completed`, last; a stream that ends without it raised a
     `ProviderError`. Close the iterator (contextlib.aclosing) to give up: it frees the connection.
-    Nothing is retried inside. `elsewhere`: behind the name stands a server that is not the provider's own.
+    Nothing is retried inside, but what a server refuses by name is asked for once more without it. `elsewhere`: behind
+    the name stands a server that is not the provider's own.
     """
 
     name: str

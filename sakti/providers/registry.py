@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from sakti.core.config.providers import ProviderSettings
 from sakti.core.errors import ConfigError, NoModelError
-from sakti.core.provider_settings import ProviderSettings
 from sakti.core.types import ModelInfo
 from sakti.providers import facts
 from sakti.providers.presets import PRESETS, Preset

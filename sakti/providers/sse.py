@@ -7,14 +7,77 @@ long answer has 20,000 of them.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Any, cast
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Protocol, cast
 
 from sakti.core.errors import ProviderError
-from sakti.core.types import Json
+from sakti.core.text import whole_characters
+from sakti.core.types import Json, Part, TextPart, ThinkingPart, storable
 from sakti.providers.errors import Where, in_success, not_a_model
+from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk
 
 LONGEST_EVENT = 32 * 1024 * 1024
+_FIELDS = (b"data", b"event", b"id", b"retry", b"")  # what a line of a stream of events begins with, before its colon
+
+
+class Reader(Protocol):
+    """Puts the events of one answer together. `done`: its end was seen and nothing more is to come."""
+
+    done: bool
+
+    def take(self, event: Json) -> list[StreamEvent]: ...
+
+
+async def chunks(
+    response: Any, where: Where, whole: Callable[[Json], Iterable[Json]], reader: Reader
+) -> AsyncIterator[StreamEvent]:
+    """What `reader` makes of an answer, as it comes; raises ProviderError as `answer_events`, and unreadable for an
+    event that is not one of the protocol."""
+    held = ""  # half of a character, whose other half comes with the next piece
+    async for event in answer_events(response, where, whole):
+        with readable(where):
+            found = reader.take(event)
+        for chunk in found:
+            if not isinstance(chunk, TextChunk | ThinkingChunk) or (not held and chunk.text.isascii()):
+                yield chunk
+                continue
+            text = held + chunk.text
+            held = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+            yield replace(chunk, text=whole_characters(text.removesuffix(held)))
+        if reader.done:
+            return
+
+
+@contextmanager
+def readable(where: Where) -> Generator[None]:
+    """What a server sends in other shapes than its protocol has leaves as a ProviderError."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as e:
+        raise ProviderError(
+            f"{where.host} sent an answer that is not of its protocol: check its address and the api of "
+            f"providers.{where.provider}, or choose another model with /model.",
+            code="unreadable",
+            retryable=True,
+        ) from e
+
+
+def whole_parts(parts: Iterable[Part]) -> tuple[Part, ...]:
+    """`parts` of an answer as they can be stored: no half of a character in them."""
+    out: list[Part] = []
+    for part in parts:
+        match part:
+            case TextPart(text):
+                out.append(TextPart(whole_characters(text)))
+            case ThinkingPart(text, opaque=opaque):
+                clean = whole_characters(text)
+                same = storable(opaque) and clean.count("\ufffd") == text.count("\ufffd")
+                out.append(replace(part, text=clean, opaque=opaque if same else {}))  # changed it is not taken back
+            case _:
+                out.append(part)
+    return tuple(out)
 
 
 async def answer_events(response: Any, where: Where, whole: Callable[[Json], Iterable[Json]]) -> AsyncIterator[Json]:
@@ -25,27 +88,39 @@ async def answer_events(response: Any, where: Where, whole: Callable[[Json], Ite
     it says, and stream_cut for a stream that cannot be read.
     """
     kind = str(response.headers.get("content-type") or "").partition(";")[0].strip().lower()
-    chunks = cast("AsyncIterator[bytes]", response.iter_bytes())
+    pieces = cast("AsyncIterator[bytes]", response.iter_bytes())
     first = b""
-    async for chunk in chunks:  # what it is shows in its first sign, whatever the header says
+    async for chunk in pieces:  # what it is shows in its first sign, whatever the header says
         first += chunk
         if first.strip():
             break
     sign = first.lstrip()[:1]
     if sign == b"{" or (kind == "application/json" and sign not in (b"d", b":", b"e", b"i")):
-        value = _loads(await _all(first, chunks))
+        value = _loads(await _all(first, pieces))
         if not isinstance(value, dict):
             raise not_a_model(where, "something else", _text(first))
         body = cast("Json", value)
         if body.get("error") or body.get("type") == "error":
             raise in_success(body, where)
-        for event in whole(body):
+        with readable(where):
+            events = list(whole(body))
+        if not events:
+            raise not_a_model(where, "something else", _text(first))
+        for event in events:
             yield event
     elif sign == b"<" or kind == "text/html":
-        raise not_a_model(where, "a page", _text(await _all(first, chunks)))
+        raise not_a_model(where, "a page", _text(await _all(first, pieces)))
+    elif kind == "text/plain" and not _may_be_events(first):
+        raise not_a_model(where, "a text", _text(await _all(first, pieces)))
     else:
-        async for event in json_events(_again(first, chunks)):
+        async for event in json_events(_again(first, pieces)):
             yield event
+
+
+def _may_be_events(first: bytes) -> bool:
+    """Whether a stream of events may begin so; `first` may be a part of its first line."""
+    name, colon, _ = first.lstrip(b"\xef\xbb\xbf \r\n").partition(b":")
+    return name in _FIELDS if colon else any(field.startswith(name) for field in _FIELDS)
 
 
 async def _again(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -120,5 +195,5 @@ def _loads(data: bytes) -> Any:
     """The JSON value of `data`, None for what is none."""
     try:
         return json.loads(_text(data), strict=False)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import apsw
 
 from sakti.core.errors import StoreError
-from sakti.store import damage, failures, files, opening, reading
-from sakti.store.connection import plain
+from sakti.store import damage, failures, files
+from sakti.store.connection import Snapshot, plain
+from sakti.store.way import Way
 
 if TYPE_CHECKING:
     from sakti.store.connection import Database
@@ -35,7 +36,7 @@ def copy(
         files.sweep(target)
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         _pages(db.connection(), part)
-        if found := damage.find(opening.Way(str(part))):
+        if found := damage.find(Way(str(part))):
             raise StoreError(
                 f"Nothing was copied: the database is damaged ({found}). {failures.RECOVER}", code="damaged"
             )
@@ -54,7 +55,7 @@ def _pages(source: apsw.Connection, part: Path) -> None:
     destination = apsw.Connection(str(part))
     try:
         # without a transaction round it, it would begin anew with every commit of another process
-        with contextlib.nullcontext() if source.in_transaction else reading.Snapshot(source):
+        with contextlib.nullcontext() if source.in_transaction else Snapshot(source):
             source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
             with destination.backup("main", source, "main") as backup:
                 while not backup.done:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import apsw
 
 from sakti.store import failures
-from sakti.store.opening import Way
 from sakti.store.search_index import TABLES as INDEXES
 from sakti.store.search_index import TASKS
 from sakti.store.text_registry import TABLES
+from sakti.store.way import Way
 
 _OF_INDEX = re.compile(r"\bfts5\b.*\btable \"?(?:main\.)?(\w+)", re.IGNORECASE)
 

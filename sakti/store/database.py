@@ -25,10 +25,10 @@ from playhouse.apsw_ext import APSWDatabase
 from sakti.core.clock import Clock, SystemClock
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.ids import Ids, TimeIds
-from sakti.store import damage, failures, files, index_upkeep, migrate, opening, reading, search_index, unsaved
-from sakti.store.connection import Database
-from sakti.store.opening import Way
+from sakti.store import damage, failures, files, index_upkeep, migrate, opening, search_index, unsaved
+from sakti.store.connection import Database, Snapshot
 from sakti.store.waiting import Waiting
+from sakti.store.way import Way
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -391,7 +391,7 @@ class Store:
         try:
             if self._seen.is_closed():
                 self._seen.connect()
-            with reading.Snapshot(self._seen.connection()):
+            with Snapshot(self._seen.connection()):
                 return fn(self._seen, *args, **kwargs)
         except Exception as e:
             reason = self._reason(e, self._reading, saving=False)

@@ -17,6 +17,7 @@ _CODES: tuple[tuple[tuple[type[Exception], ...], str, bool], ...] = (
     ((apsw.ReadOnlyError, apsw.PermissionsError), "read_only", False),
     ((apsw.CantOpenError, apsw.IOError, apsw.NoMemError, apsw.InterruptError), "io", True),
 )
+_GONE = "FOREIGN KEY"  # of SQLite's words: what a row refers to is no more
 ROOM = 64 << 10  # bytes that SQLite needs on a disk for its shared memory and a few pages; with less it is full
 _OF_THE_DISK = (apsw.CantOpenError, apsw.IOError)
 RECOVER = "`sakti db recover` copies what can still be read into a new file."
@@ -53,12 +54,13 @@ def _no_room(path: Path) -> bool:
 def explained(error: BaseException, path: Path, *, saving: bool, waited: float = 0.0) -> StoreError:
     """SQLite's `error` as a `StoreError` whose code says why. `saving`: something was to be written; what becomes of
     it is for the caller to say, who knows where it stands."""
-    code = code_at(error, path) or "store"
+    code = code_at(error, path) or ("gone" if _GONE in _own_words(error) else "store")
     sentence = {
         "busy": f"Another window has been writing to the database for {waited:.0f} s.",
         "full": f"The disk is full: there is no room left for {path}.",
         "damaged": f"{path} is damaged ({_own_words(error)}). {RECOVER}",
         "read_only": f"{path} may not be written.",
+        "gone": "What it belongs to was removed in another window.",
     }.get(code, f"{path}: {_own_words(error)}. `sakti doctor` looks for the reason.")
     retryable = any(again for _, c, again in _CODES if c == code)
     return StoreError(f"Not saved. {sentence}" if saving else sentence, code=code, retryable=retryable)

@@ -6,13 +6,16 @@ take a text out of an index only where that note is, so an index may lack texts 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import apsw
 
+from sakti.store import opening
 from sakti.store.connection import Database
 from sakti.store.search_index import TABLES
+
+T = TypeVar("T")
 
 OLD = "_old"  # the end of the name of an index that another one takes the place of
 _COMPARED = 500  # texts at a time
@@ -134,6 +137,36 @@ def drop_some(db: Database, table: str, rows: int = 250) -> bool:
             return True
     db.execute_sql(f"DROP TABLE {table}")
     return False
+
+
+def noting(db: Database, do: Callable[[Database], T]) -> T:
+    """Run `do(db)`: texts that it takes away are only noted as gone in the indexes, which hold their words until they
+    are made one piece (`upkeep.optimize`). That is thirty times faster than taking each word out of its place."""
+    set_mark(db, opening.UNMERGED, on=True)
+    for table in TABLES:
+        db.execute_sql(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 0)")
+    done = do(db)
+    # not where it failed: what is rolled back is as it was
+    for table in TABLES:
+        db.execute_sql(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 1)")
+    return done
+
+
+def unmerged(db: Database) -> bool:
+    """Whether the indexes may hold words of texts that were taken out of them."""
+    return bool(_marks(db) & opening.UNMERGED)
+
+
+def set_mark(db: Database, mark: int, *, on: bool) -> None:
+    """Set or take away one of the marks of a file (`opening.CLEAN`, `opening.UNMERGED`)."""
+    before = _marks(db)
+    after = before | mark if on else before & ~mark
+    if after != before:
+        db.execute_sql(f"PRAGMA user_version = {after}")
+
+
+def _marks(db: Database) -> int:
+    return db.execute_sql("PRAGMA user_version").fetchone()[0]
 
 
 def merge_some(db: Database, table: str, pages: int = 16, *, whole: bool = False) -> bool:

@@ -11,6 +11,7 @@ from sakti.core.errors import StoreError
 from sakti.store import failures, files, maintenance, migrate, opening
 from sakti.store.connection import plain
 from sakti.store.maintenance import Finding
+from sakti.store.way import Way
 
 _TO_READ_MS = 5_000
 
@@ -23,7 +24,7 @@ def inspect(path: Path, *, deep: bool = True) -> list[Finding]:
         return [*place, _absent(path)]
     try:
         opening.look_at(path)
-        way = opening.Way(str(path)) if files.writable(path) else opening.to_read(path)
+        way = Way(str(path)) if files.writable(path) else opening.to_read(path)
     except StoreError as e:
         return [*place, _file(e)]
     except (OSError, apsw.Error) as e:
@@ -73,7 +74,7 @@ def _chmod(path: Path) -> str:
     return f"chmod {'700' if path.is_dir() else '600'} {path}"
 
 
-def _contents(path: Path, way: opening.Way, *, deep: bool) -> list[Finding]:
+def _contents(path: Path, way: Way, *, deep: bool) -> list[Finding]:
     try:
         connection = way.connect()
     except apsw.Error as e:

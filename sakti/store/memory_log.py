@@ -125,17 +125,6 @@ def generations(db: Database, record_id: str) -> list[Generation]:
     ]
 
 
-def groups_for_message(db: Database, message_id: str) -> list[str]:
-    """Ids of the groups (not discarded) that cover a message."""
-    rows = db.execute_sql(
-        "SELECT g.id FROM messages m JOIN observation_groups g ON g.thread_id = m.thread_id"
-        " AND g.first_index <= m.message_index AND g.last_index >= m.message_index"
-        " WHERE m.id = ? AND g.state != 'discarded' ORDER BY g.pk",
-        (message_id,),
-    ).fetchall()
-    return [r[0] for r in rows]
-
-
 def sources_of_group(db: Database, group_id: str) -> list[str]:
     """Ids of the messages that a group stands for, oldest first, thread by thread; of a reflection, those of all it
     merged."""

@@ -50,6 +50,7 @@ def delete(db: Database, message_id: str, now: int) -> Deleted:
         _empty(db, one)
     first, last = unit[0].index, unit[-1].index
     _drop_summaries(db, message.thread_id, first, last)
+    db.execute_sql("DELETE FROM request_blocks WHERE thread_id = ?", (message.thread_id,))  # they may quote it
     _index_behind(db, message.thread_id, last)
     (lines,) = db.execute_sql(
         "SELECT count(*) FROM observations o JOIN observation_groups g ON g.id = o.group_id WHERE g.thread_id = ?"
@@ -76,6 +77,7 @@ def _empty(db: Database, message: Message) -> None:
     if message.role == "user" and typed:
         db.execute_sql("DELETE FROM prompt_history WHERE resource_id = ? AND text = ?", (message.resource_id, typed))
         db.execute_sql("DELETE FROM unsent WHERE resource_id = ? AND draft = ?", (message.resource_id, typed))
+    _untitle(db, message)
     search_index.remove(db, "message", message.id)
     db.execute_sql("DELETE FROM task_messages WHERE message_id = ?", (message.id,))
     db.execute_sql(
@@ -84,6 +86,16 @@ def _empty(db: Database, message: Message) -> None:
         " WHERE id = ?",
         (json.dumps([codec.encode(MARK)]), message.id),
     )
+
+
+def _untitle(db: Database, message: Message) -> None:
+    """A thread is called by its first words until it has a title of its own."""
+    row = db.execute_sql("SELECT title FROM threads WHERE id = ? AND title_pinned = 0", (message.thread_id,)).fetchone()
+    words = row[0].removesuffix("…").strip() if row else ""
+    shell = message.metadata.get("shell")
+    said = " ".join((f"!{shell}" if isinstance(shell, str) else message.text).split())
+    if message.role == "user" and words and said.startswith(words):
+        db.execute_sql("UPDATE threads SET title = '' WHERE id = ?", (message.thread_id,))
 
 
 def _drop_summaries(db: Database, thread_id: str, first: int, last: int) -> None:

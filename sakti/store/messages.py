@@ -9,7 +9,7 @@ from typing import Any
 
 from sakti.core.errors import StoreError
 from sakti.core.types import Json, Message, Usage, plain_text
-from sakti.store import codec, search_index
+from sakti.store import codec, requests, search_index
 from sakti.store.connection import Database
 from sakti.store.models import MessageRow, StepRow
 from sakti.store.rows import insert
@@ -34,7 +34,7 @@ def append(db: Database, message: Message, *, index_text: str | None = None, pat
         (message.thread_id, message.thread_id),
     ).fetchone()
     if not known:
-        raise StoreError("This thread was removed for good: start a new one with /new.", code="gone")
+        raise StoreError("This thread was removed in another window.", code="gone")
     insert(
         db,
         MessageRow,
@@ -264,8 +264,12 @@ def add_step(
     counted_tokens: int = 0,
     duration_ms: int = 0,
     stop_reason: str = "",
+    sent: requests.Sent | None = None,
 ) -> None:
-    """Record one model call: its tokens as the provider reported them, beside our own count of the input."""
+    """Record one model call: its tokens as the provider reported them, beside our own count of the input, and what was
+    sent."""
+    if sent is not None:
+        requests.keep(db, thread_id, sent.texts)
     insert(
         db,
         StepRow,
@@ -284,6 +288,7 @@ def add_step(
         duration_ms=duration_ms,
         stop_reason=stop_reason,
         created_at=now,
+        request=sent.described if sent is not None else None,
     )
 
 

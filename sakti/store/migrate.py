@@ -7,6 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sakti.store import copying
 from sakti.store.connection import Connection, Database
 
 if TYPE_CHECKING:
@@ -70,8 +71,6 @@ def _keep(db: Database, backup: Path) -> Path:
     """A copy of the database as it is before migrating, at `backup`. Whoever starts at the same time makes one too:
     each under a name of its own until it is whole, and nobody migrates before one of them has its place. One that a
     migration left which did not come to its end is replaced."""
-    from sakti.store import copying
-
     before = current_version(db)
     copying.copy(db, backup, replace=True, wanted=lambda copied: current_version(copied) == before)
     return backup

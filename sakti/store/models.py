@@ -105,9 +105,20 @@ class StepRow(Row):
     duration_ms = IntegerField(default=0)
     stop_reason = TextField(default="")
     created_at = IntegerField()
+    request = JsonField(null=True)
 
     class Meta:
         table_name = "steps"
+
+
+class RequestBlockRow(Model):
+    pk = IntegerField(primary_key=True)
+    thread_id = TextField()
+    hash = TextField()
+    text = TextField()
+
+    class Meta:
+        table_name = "request_blocks"
 
 
 class MemoryRecordRow(Row):
@@ -338,6 +349,7 @@ MODELS: tuple[type[Model], ...] = (
     ThreadRow,
     MessageRow,
     StepRow,
+    RequestBlockRow,
     MemoryRecordRow,
     GroupRow,
     ObservationRow,

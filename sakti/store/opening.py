@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ import apsw
 from sakti.core.errors import StoreError
 from sakti.store import failures, files, migrate
 from sakti.store.connection import plain
+from sakti.store.way import Way
 
 if TYPE_CHECKING:
     from sakti.core.clock import Clock
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 WAL_SAFE_FROM = (3, 51, 3)
 APPLICATION_ID = int.from_bytes(b"sakt", "big")
 CACHE_KB = 8_000
-CLEAN = 1  # PRAGMA user_version of a file whose free space holds nothing: made, or written anew, since that is kept up
+# Bits of PRAGMA user_version. CLEAN: the free space holds nothing of what was removed; the file was made, or written
+# anew, since that is kept up. UNMERGED: the search indexes hold words of texts that were taken out of them.
+CLEAN, UNMERGED = 1, 2
 COPY_LIMIT = 512 << 20  # bytes of a database that a copy is made of only to write to it
 JOURNAL_LIMIT = 8 << 20  # bytes that a write-ahead log keeps of what it once needed
 ANOTHER = "name another file with SAKTI_DB"
@@ -61,29 +63,6 @@ def is_looked_at(path: Path) -> None:
 
 class NotWritable(Exception):
     """There is no database, and none can be made. The message is the reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """How connections to a database are made. `folder` holds a copy and goes when it is closed."""
-
-    filename: str
-    flags: int = apsw.SQLITE_OPEN_READWRITE
-    folder: Path | None = None
-
-    @property
-    def writes(self) -> bool:
-        return bool(self.flags & apsw.SQLITE_OPEN_READWRITE)
-
-    def connect(self) -> apsw.Connection:
-        """A new connection; the file must be there."""
-        return apsw.Connection(self.filename, flags=self.flags)
-
-    def remove(self) -> None:
-        if self.folder is not None:
-            import shutil
-
-            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def look_at(path: Path) -> None:

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sakti.core.errors import StoreError
-from sakti.store import files, opening, thread_removal, upkeep
+from sakti.store import files, index_upkeep, message_removal, opening, thread_removal, upkeep
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.memory import shared_logs
 from sakti.store.text_registry import TABLES
+
+log = logging.getLogger(__name__)
 
 ROWS = 10  # that go between two looks at the clock
 COPIES = ("before", "backup", "damaged")
@@ -28,18 +31,18 @@ COPIES = ("before", "backup", "damaged")
 
 def is_clean(db: Database) -> bool:
     """Whether nothing of what was removed is left in indexes and free space of the file."""
-    return db.execute_sql("PRAGMA user_version").fetchone()[0] == opening.CLEAN
+    return bool(db.execute_sql("PRAGMA user_version").fetchone()[0] & opening.CLEAN)
 
 
 def begin(db: Database) -> bool:
     """From here on until `finish` something may be left, however the purge ends. Whether nothing was."""
     clean = is_clean(db)
-    db.execute_sql("PRAGMA user_version = 0")
+    index_upkeep.set_mark(db, opening.CLEAN, on=False)
     return clean
 
 
 def finish(db: Database) -> None:
-    db.execute_sql(f"PRAGMA user_version = {opening.CLEAN}")
+    index_upkeep.set_mark(db, opening.CLEAN, on=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +111,46 @@ async def purge_thread(store: Store, thread_id: str) -> None:
     on in it stay. Raises `StoreError` where it is not deleted."""
     await upkeep.reindex(store)
     resource_id = await store.write(_begin, thread_id, store.clock.now())
+    for find in (shared_logs.reflections, shared_logs.words):
+        await upkeep.each(store, await store.read(find, thread_id), _work_off, step=1)
     numbered = await store.read(_numbered)
     for table in TABLES:
         if table.thread and table.name in numbered:
             step = partial(_remove_some, table=table.name, where=table.thread, key=thread_id)
+            if table.name == "search_docs":
+                step = partial(index_upkeep.noting, do=step)
             await upkeep.until_done(store, step)
         elif table.thread:
             await store.write(_remove_all, table.name, table.thread, thread_id)
     await store.write(shared_logs.count_again, resource_id, store.clock.now())
+
+
+async def go_on(store: Store) -> None:
+    """Go on with removing what another process began to remove and did not come to the end of. What cannot be done now
+    is left to whoever comes next."""
+    if store.read_only_reason:
+        return
+    try:
+        for thread_id in await store.read(_begun):
+            await purge_thread(store, thread_id)
+    except StoreError as e:
+        log.warning("what is to be removed for good goes another time: %s", e)
+
+
+def _begun(db: Database) -> list[str]:
+    rows = db.execute_sql(
+        f"SELECT id FROM threads WHERE deleted_at IS NOT NULL AND json_extract(metadata, '$.{thread_removal.PURGED}')"
+    ).fetchall()
+    return [i for (i,) in rows]
+
+
+async def delete_message(store: Store, message_id: str) -> message_removal.Deleted:
+    """Remove a message for good; see `message_removal.delete`."""
+    gone = await store.write(message_removal.delete, message_id, store.clock.now())
+    if await store.read(index_upkeep.unmerged):
+        await upkeep.optimize(store)
+    await store.flush()
+    return gone
 
 
 async def purge_task(store: Store, task_id: str) -> None:
@@ -132,8 +167,12 @@ def _begin(db: Database, thread_id: str, now: int) -> str:
     db.execute_sql(
         "UPDATE threads SET metadata = json_object(?, json('true')) WHERE id = ?", (thread_removal.PURGED, thread_id)
     )
-    shared_logs.take_out(db, thread_id, now)
+    shared_logs.begin(db, thread_id, now)
     return thread.resource_id
+
+
+def _work_off(db: Database, steps: Sequence[shared_logs.Step]) -> None:
+    index_upkeep.noting(db, partial(shared_logs.work_off, steps=steps))
 
 
 def _remove_task(db: Database, task_id: str, now: int) -> None:

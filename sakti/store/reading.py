@@ -13,7 +13,8 @@ import apsw
 
 from sakti.core.errors import SaktiError
 from sakti.store import migrate, opening
-from sakti.store.connection import Connection, plain
+from sakti.store.connection import Connection, Snapshot, plain
+from sakti.store.way import Way
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -24,29 +25,10 @@ class NotReady(Exception):
     it cannot be."""
 
 
-class Snapshot:
-    """One read transaction round several queries: what another process commits between two of them is not seen by the
-    second, so that what they answer fits together. (A class: a generator would cost a tenth of a small read.)"""
-
-    __slots__ = ("_connection",)
-
-    def __init__(self, connection: apsw.Connection) -> None:
-        self._connection = connection
-
-    def __enter__(self) -> None:
-        self._connection.execute("BEGIN")
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self._connection.execute("COMMIT")
-        elif self._connection.in_transaction:  # some errors end it
-            self._connection.execute("ROLLBACK")
-
-
 def another(connection: apsw.Connection) -> apsw.Connection:
     """One more connection to the same file, that only reads."""
     path = Path(connection.filename)
-    way = opening.to_read(path) if connection.readonly("main") else opening.Way(str(path))
+    way = opening.to_read(path) if connection.readonly("main") else Way(str(path))
     made = way.connect()
     made.set_busy_timeout(5_000)
     made.execute("PRAGMA query_only = 1")

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import apsw
 
 from sakti.core.errors import StoreError
-from sakti.store import failures, files, opening, recovery_repairs
+from sakti.store import failures, files, lost_schema, opening, recovery_repairs
 from sakti.store.connection import plain
+from sakti.store.way import Way
 
 if TYPE_CHECKING:
     from sakti.core.clock import Clock
@@ -24,6 +25,8 @@ PIECE = 2_000  # rows that are copied at once where all is well
 MARGIN = 2_000  # row numbers that are tried behind the last one that is known, where the end of a table is lost
 HEADER = 100  # bytes at the beginning of a database
 _SKIPPED = ("schema_migrations", "search_words", "search_trigrams", "task_words", "task_counts")  # made anew
+_REBUILT = ".rebuilt"  # the end of the name of a copy whose schema was found again
+FOUND_AGAIN = "The file no longer said where its tables begin: they were found by their rows, where these tell enough."
 _TELLING = "observational_memory"  # a table by which a file is known for one of this program
 _OWNERS = (
     "SELECT id FROM main.tasks UNION SELECT id FROM main.observational_memory"
@@ -108,12 +111,13 @@ def _not_of_another(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _readable(path: Path) -> Generator[Path | None]:
-    """A file to read the damaged one from: itself, or a copy with a mended header. None where nothing can be read."""
+def _readable(path: Path, model: apsw.Connection) -> Generator[Path | None]:
+    """A file to read the damaged one from: itself, a copy with a mended header, or one whose schema was found again by
+    `model`, which has it. None where nothing can be read."""
     if path.stat().st_size < HEADER:
         yield None
         return
-    if _opens(path):
+    if _opens(path) and _has_schema(path):
         yield path
         return
     folder = opening.scratch_folder()
@@ -124,7 +128,12 @@ def _readable(path: Path) -> Generator[Path | None]:
         if wal.exists():
             shutil.copyfile(wal, files.beside(copy, "-wal"))
         _mend_header(copy)
-        yield copy if _opens(copy) else None
+        if _opens(copy) and _has_schema(copy):
+            yield copy
+            return
+        _take_in_log(copy)
+        made = folder / f"{path.name}{_REBUILT}"
+        yield made if lost_schema.rebuilt(copy, made, model) else None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -140,9 +149,33 @@ def _opens(path: Path) -> bool:
         connection.close()
 
 
+def _has_schema(path: Path) -> bool:
+    """Whether the file still says where its tables are."""
+    connection = _forgiving(path)
+    try:
+        for _ in range(2):
+            with contextlib.suppress(*_BROKEN, apsw.SQLError, UnicodeDecodeError):
+                names = {n for (n,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+                return {"messages", "threads", _TELLING} <= names
+        return False
+    finally:
+        connection.close()
+
+
+def _take_in_log(path: Path) -> None:
+    """Let a copy hold what its write-ahead log holds."""
+    connection = opening.Way(str(path)).connect()
+    try:
+        _forgive(connection)
+        with contextlib.suppress(*_BROKEN, apsw.SQLError):
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    finally:
+        connection.close()
+
+
 def _forgiving(path: Path) -> apsw.Connection:
     """A connection that reads what it can and writes nothing, not even what its write-ahead log holds."""
-    connection = opening.Way(str(path)).connect()
+    connection = Way(str(path)).connect()
     _forgive(connection)
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     return connection
@@ -172,7 +205,7 @@ def _mend_header(path: Path) -> None:
 
 
 def _fill(new: Path, path: Path, found: Recovered, clock: Clock) -> None:
-    connection = opening.Way(str(new)).connect()
+    connection = Way(str(new)).connect()
     try:
         for pragma in (
             "synchronous = OFF",
@@ -183,8 +216,10 @@ def _fill(new: Path, path: Path, found: Recovered, clock: Clock) -> None:
             "ignore_check_constraints = 1",
         ):  # they are put right afterwards
             connection.execute(f"PRAGMA {pragma}").fetchall()
-        with _readable(path) as source:
+        with _readable(path, connection) as source:
             lacking = set[str]() if source is None else _copy_all(connection, source, found)
+            if source is not None and source.name.endswith(_REBUILT):
+                found.repaired.append(FOUND_AGAIN)
         db = plain(connection)
         found.repaired += recovery_repairs.repair(db, clock, lacking)
         for pragma in ("foreign_key_check", "integrity_check(1)"):

@@ -23,6 +23,7 @@ MOST_GAPS = 100_000  # messages that a thread may have lost
 # What refers to a row that is gone and says nothing without it.
 _LOOSE = (
     ("steps", "thread_id NOT IN (SELECT id FROM threads)"),
+    ("request_blocks", "thread_id NOT IN (SELECT id FROM threads)"),
     (
         "task_dependencies",
         "task_id NOT IN (SELECT id FROM tasks) OR depends_on NOT IN (SELECT id FROM tasks)",

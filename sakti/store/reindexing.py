@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias
 
 from sakti.core.types import Thread
-from sakti.store import maintenance, search_index, threads
+from sakti.store import index_upkeep, maintenance, search_index, threads
 from sakti.store.connection import Connection, Database
 from sakti.store.text_registry import entering
 
@@ -87,8 +88,11 @@ def items(db: Database, noted: Note) -> list[Item]:
 
 def work_off(db: Database, some: Sequence[Item], noted: Note) -> None:
     """Take some items out of search, or put them back; nothing where the thread was restored or deleted meanwhile."""
-    if not _stands(db, noted):
-        return
+    if _stands(db, noted):
+        index_upkeep.noting(db, partial(_do, some=some, noted=noted))
+
+
+def _do(db: Database, some: Sequence[Item], noted: Note) -> None:
     for item in some:
         match item:
             case ("row", kind, doc_id):
@@ -134,8 +138,13 @@ def index_line(db: Database, pk: int) -> None:
     if row is None:
         return
     line_id, kind, thread_id, resource_id, created_at, text, first, metadata, prev = row
-    known = db.execute_sql("SELECT text FROM search_docs WHERE kind = ? AND doc_id = ?", (kind, line_id)).fetchone()
-    if known is not None and known[0] == entering("search_docs", "text", text[: search_index.TEXT_LIMIT]):
+    known = db.execute_sql(
+        "SELECT text, prev FROM search_docs WHERE kind = ? AND doc_id = ?", (kind, line_id)
+    ).fetchone()
+    if known == (
+        entering("search_docs", "text", text[: search_index.TEXT_LIMIT]),
+        entering("search_docs", "prev", prev[: search_index.PREVIOUS_LIMIT]),
+    ):
         return
     search_index.put(
         db,

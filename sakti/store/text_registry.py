@@ -140,6 +140,7 @@ TABLES: tuple[Table, ...] = (
     Table(
         "tasks",
         texts=("title", "description", "summary", "original", "metadata", "assignee"),
+        masked=("title",),
         json=(("original", None), ("metadata", "{}")),
         plain=(
             *("id", "resource_id", "handle", "status", "type", "session_id", "thread_id", "close_reason"),
@@ -147,7 +148,13 @@ TABLES: tuple[Table, ...] = (
         ),
         task="id = ?1",
     ),
-    Table("steps", plain=("id", "thread_id", "message_id", "purpose", "model", "stop_reason"), thread="thread_id = ?1"),
+    Table("request_blocks", texts=("text",), plain=("thread_id", "hash"), thread="thread_id = ?1"),
+    Table(
+        "steps",
+        json=(("request", None),),
+        plain=("id", "thread_id", "message_id", "purpose", "model", "stop_reason", "request"),
+        thread="thread_id = ?1",
+    ),
     Table(
         "messages",
         texts=("parts", "raw_content", "search_text", "injection_text", "paths", "summary", "metadata"),

@@ -33,7 +33,7 @@ def fork(
     left out. Raises `StoreError` where there is no such thread, or no message."""
     parent = threads.get(db, thread_id)
     if parent is None:
-        raise StoreError(f"There is no thread {thread_id}.")
+        raise StoreError("There is no such thread: it was removed for good.", code="gone")
     last = _last(db, thread_id, upto)
     if last is None:
         raise StoreError("There is no message to begin the fork with.")

@@ -52,7 +52,7 @@ def state_of(db: Database, thread_id: str) -> tuple[Thread, int | None]:
     """A thread, and when it was deleted (Unix ms). Raises `StoreError` where there is none."""
     thread = threads.get(db, thread_id)
     if thread is None:
-        raise StoreError(f"There is no thread {thread_id}.")
+        raise StoreError("There is no such thread: it was removed for good.", code="gone")
     (deleted_at,) = db.execute_sql("SELECT deleted_at FROM threads WHERE id = ?", (thread_id,)).fetchone()
     return thread, deleted_at
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 from sakti.core.errors import StoreError
-from sakti.store import index_upkeep, maintenance, reindexing, search_index
+from sakti.store import index_upkeep, maintenance, opening, reindexing, search_index
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.maintenance import Finding
@@ -69,20 +69,13 @@ async def _piece(store: Store, work: Callable[[Database], T]) -> T:
     return done
 
 
-async def _merge(store: Store) -> None:
-    for table in search_index.TABLES:
-        await until_done(store, partial(index_upkeep.merge_some, table=table))
-
-
 async def reindex(store: Store) -> None:
     """Take what is left of deleted threads out of search, and put back what restored ones lack. Raises `StoreError`
     where nothing can be written; whoever comes next goes on with it then."""
     while noted := await store.read(reindexing.notes):
         for one in noted:
             items = await store.read(reindexing.items, one)
-            if items:
-                await _merge(store)  # a text is taken out of each piece of an index by itself
-            # one row at a time: taking a long text out of the indexes takes long
+            # one row at a time: putting a long text into the indexes takes long
             await each(store, items, partial(reindexing.work_off, noted=one), step=1)
             await store.write(reindexing.is_done, one)
 
@@ -196,8 +189,9 @@ async def optimize(store: Store) -> None:
     for table in (*search_index.TABLES, search_index.TASKS):
         await store.write(index_upkeep.merge_some, table, whole=True)
         await until_done(store, partial(index_upkeep.merge_some, table=table))
-    await store.write(_look_at_statistics)
+    await store.write(_is_merged)
 
 
-def _look_at_statistics(db: Database) -> None:
+def _is_merged(db: Database) -> None:
+    index_upkeep.set_mark(db, opening.UNMERGED, on=False)
     db.execute_sql("PRAGMA optimize")

@@ -10,15 +10,16 @@ import apsw
 from sakti.core.errors import StoreError
 from sakti.store import failures, files, migrate, opening, search_index
 from sakti.store.connection import plain
+from sakti.store.way import Way
 
 
 def is_clean(path: Path) -> bool:
     """Whether the free space of a database never held what was removed. Raises `StoreError` where it cannot be
     opened."""
     try:
-        connection = opening.Way(str(path)).connect()
+        connection = Way(str(path)).connect()
         try:
-            return connection.execute("PRAGMA user_version").get == opening.CLEAN
+            return bool(int(str(connection.execute("PRAGMA user_version").get)) & opening.CLEAN)
         finally:
             connection.close()
     except apsw.Error as e:
@@ -41,7 +42,7 @@ def vacuum(path: Path) -> tuple[int, int]:
     if shutil.disk_usage(path.parent).free < before * 2:
         raise StoreError(f"There is no room to write {path} anew: it takes {2 * before:,} bytes.", code="full")
     try:
-        connection = opening.Way(str(path)).connect()
+        connection = Way(str(path)).connect()
         try:
             opening.whose(connection, path)
             if migrate.current_version(plain(connection)) != migrate.LATEST:

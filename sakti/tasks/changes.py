@@ -99,16 +99,31 @@ def connect(db: Database, actor: Actor, task: Task, target: Task, kind: str, *, 
         raise CycleError(f"{task.handle} cannot {what}.", (task.id, task.id))
     refuse_cycle(db, task.id, target.id, kind)
     if kind == g.PARENT:
-        refuse_epic_in_task(task, target)
+        refuse_epic_in_task(db, task, target)
     return edges.add(db, task.id, target.id, kind, actor.now, count=count)
 
 
-def refuse_epic_in_task(child: Task, parent: Task) -> None:
-    """Refuse an epic as the child of what is none: the direction is mixed up. Raises `TaskError` (bad_parent)."""
+def refuse_epic_in_task(db: Database, child: Task, parent: Task) -> None:
+    """Refuse an epic as the child of what is none: the direction is mixed up. What is advised instead can be done.
+    Raises `TaskError` (bad_parent)."""
     if child.type == "epic" and parent.type != "epic":
+        advice = ""
+        if store_graph.find_deadlock(db, parent.id, child.id, g.PARENT) is None:
+            command = f"`dep {parent.handle} {child.handle} --type {g.PARENT}`"
+            advice = f" The other way round, {command} makes {parent.handle} a part of the epic."
         raise TaskError(
-            f"{child.handle} is an epic and cannot be part of the {parent.type} {parent.handle}. To say that"
-            f" {parent.handle} is part of the epic: dep {parent.handle} on {child.handle}, type parent-child.",
+            f"{child.handle} is an epic and cannot be part of the {parent.type} {parent.handle}.{advice}",
+            code="bad_parent",
+        )
+
+
+def refuse_new_epic_in_task(parent: Task) -> None:
+    """Refuse to make an epic as the child of what is none: it would have no name yet that an advice could use. Raises
+    `TaskError` (bad_parent)."""
+    if parent.type != "epic":
+        raise TaskError(
+            f"An epic cannot be part of the {parent.type} {parent.handle}. Make it without a parent; then"
+            f" `dep {parent.handle} EPIC --type {g.PARENT}` makes {parent.handle} a part of it.",
             code="bad_parent",
         )
 

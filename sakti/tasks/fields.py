@@ -10,6 +10,7 @@ from typing import Any, cast
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
 from sakti.store.tasks.rows import SOURCE_KEYS
+from sakti.store.text_registry import entering
 
 STATUSES, TYPES = ("open", "in_progress", "closed"), ("bug", "feature", "task", "epic", "chore")
 REASONS = ("completed", "wontfix", "duplicate")
@@ -33,14 +34,14 @@ def check_text(name: str, value: Any) -> None:
 
 
 def clean_title(value: Any) -> str:
-    """Return a title as one line of 1 to 500 characters."""
+    """Return a title as one line of 1 to 500 characters, without secrets: as it is stored."""
     title = " ".join(str(value or "").split())
     if not title:
         raise TaskError("A task needs a title.", code="empty_title")
     if len(title) > 500:
         raise TaskError(f"The title has {len(title)} characters; at most 500.", code="title_too_long")
     check_text("title", title)
-    return title
+    return entering("tasks", "title", title)
 
 
 def check_priority(priority: Any) -> None:

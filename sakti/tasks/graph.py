@@ -1,4 +1,4 @@
-"""Define the task graph, pure: what is blocked and why, what is ready, what would be a cycle.
+"""Define the task graph, pure: what is blocked and why, what is ready.
 
 Semantics. A task waits for the target of each of its `blocks` edges until that is closed. A `parent-child` edge
 makes the task a child of its target: a child of a blocked parent is blocked too, for the parent's reasons, and a
@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sakti.store.tasks.deadlocks import BLOCKS, PARENT, waits
-from sakti.store.tasks.deadlocks import Node as Moment
+from sakti.store.tasks.deadlocks import BLOCKS, PARENT
 
 RELATED, DISCOVERED = "related", "discovered-from"
 EDGE_TYPES = (BLOCKS, PARENT, RELATED, DISCOVERED)
@@ -105,56 +104,3 @@ def ready(graph: Graph) -> list[str]:
         if n.status == "open" and not open_children(graph, n.id) and blocked(graph, n.id) is None
     ]
     return [n.id for n in sorted(found, key=lambda n: (n.priority, n.order))]
-
-
-def find_cycle(edges: Iterable[Edge], new: Edge) -> tuple[str, ...] | None:
-    """Return the shortest cycle of waiting that `new` would close, as `a, b, …, a`; None if it is fine."""
-    if new.task == new.on and new.type in (BLOCKS, PARENT):
-        return (new.task, new.task)
-    ahead: dict[Moment, list[Moment]] = {}
-    for edge in edges:
-        for moment, other in waits((edge.task, edge.on, edge.type)):
-            ahead.setdefault(moment, []).append(other)
-    found: list[tuple[str, ...]] = []
-    for moment, other in waits((new.task, new.on, new.type)):
-        if way := _way(ahead, other, moment):
-            cycle = (moment[0], *way)
-            at = cycle.index(new.task)
-            found.append((*cycle[at:-1], *cycle[:at], new.task))
-    return min(found, key=len, default=None)
-
-
-def _way(ahead: Mapping[Moment, list[Moment]], start: Moment, end: Moment) -> tuple[str, ...] | None:
-    """Return the tasks on the shortest way from `start` to `end`, or None."""
-    came: dict[Moment, Moment] = {start: start}
-    queue = [start]
-    for moment in queue:
-        if moment == end:
-            way = [moment]
-            while way[-1] != start:
-                way.append(came[way[-1]])
-            return tuple(task for task, _ in reversed(way))
-        for other in ahead.get(moment, ()):
-            if other not in came:
-                came[other] = moment
-                queue.append(other)
-    return None
-
-
-def unblocked_by(graph: Graph, task: str) -> tuple[str, ...]:
-    """Open tasks that wait for `task`, directly or through a parent, and for nothing else: what its closing frees."""
-    direct = list(graph.dependants.get(task, ()))
-    touched: dict[str, None] = {}
-    while direct:
-        current = direct.pop()
-        if current not in touched:
-            touched[current] = None
-            direct += graph.children.get(current, ())
-    closed = Graph(
-        {**graph.nodes, task: Node(task, "closed", 0, 0)},
-        graph.blockers,
-        graph.parents,
-        graph.children,
-        graph.dependants,
-    )
-    return tuple(sorted(t for t in touched if is_open(graph, t) and blocked(closed, t) is None))

@@ -32,6 +32,7 @@ from sakti.tasks.changes import (
     log,
     new_handle,
     refuse_held,
+    refuse_new_epic_in_task,
 )
 from sakti.tasks.describe import describe, find, holder, reasons
 from sakti.tasks.fields import (
@@ -118,6 +119,8 @@ def create(
     others += [(other, g.BLOCKS) for other in depends_on]
     targets = [(find(db, actor.resource_id, text), kind) for text, kind in others]
     for target, kind in targets:
+        if kind == g.PARENT and type == "epic" and target.id != id:
+            refuse_new_epic_in_task(target)
         connect(db, actor, task, target, kind, count=False)
     store_graph.refresh(db, [task.id, *(target.id for target, _ in targets)] if targets else ())
     if origin := _origin(db, message_id):
@@ -172,7 +175,7 @@ def _check_epics(db: Database, task: Task, type: str) -> None:
             whole, part = (task, others[child]) if parent == task.id else (others[parent], task)
             raise TaskError(
                 f"{task.handle} cannot become {type}: {part.handle}, a part of {whole.handle}, would be an epic in a"
-                f" {kinds[parent]}. Take it out first.",
+                f" {kinds[parent]}. `dep {part.handle} {whole.handle} --type {g.PARENT} --remove` takes it out first.",
                 code="bad_parent",
             )
 
@@ -195,7 +198,7 @@ def claim(db: Database, actor: Actor, text: str) -> tuple[Task, str | None]:
     expires = actor.now + actor.lease_ms
     if not claims.claim(db, task, actor.session_id, actor.owner, actor.thread_id, actor.now, expires):
         if task.status == "closed":
-            raise TaskError(f"{task.handle} is closed; reopen it first.", code="closed")
+            raise TaskError(f"{task.handle} is closed; `reopen {task.handle}` opens it first.", code="closed")
         if why := _why_held(db, task):
             raise TaskError(f"{task.handle} is blocked by {', '.join(why)}.", code="blocked")
         raise TaskError(f"{task.handle} is already claimed by {holder(task)}.", code="already_claimed")

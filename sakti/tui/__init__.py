@@ -1,1 +1,6 @@
-"""The terminal interface. `sakti.tui.run.run` starts it; nothing heavy is imported before it has painted."""
+"""The terminal interface. Messages go up, attributes down; each part is handed what it needs and knows a `Host`.
+
+`run` starts `app`, the window: themes, workers, terminal. In it `startup` opens the session, `bridge` turns its events
+into calls, `commands` runs the slash commands. `chat` is the screen with its parts; `screens` lie over it; `panes`
+stand beside the conversation; `widgets` draw, with `transcript`, which is pure. Who imports whom goes that way down.
+"""

@@ -39,7 +39,7 @@ from sakti.core.text import count_k
 from sakti.tui.transcript.blocks import CardBlock, NoticeBlock
 
 if TYPE_CHECKING:
-    from sakti.tui.app import SaktiApp
+    from sakti.tui.chat.screen import ChatScreen
 
 _ENDS = {
     "interrupted": "Interrupted",
@@ -66,9 +66,9 @@ def no_model_card() -> CardBlock:
     )
 
 
-def handle(app: SaktiApp, event: Event) -> None:
+def handle(chat: ChatScreen, event: Event) -> None:
     """Show `event`. Called on the app's event loop, in the order of events."""
-    live = app.live
+    live = chat.transcript.live
     match event:
         case TextDelta(text):
             live.add_text(text)
@@ -77,7 +77,7 @@ def handle(app: SaktiApp, event: Event) -> None:
         case ToolCallDelta(call_id, name, text):
             live.write_call(call_id, name, text)
         case ToolStarted(call):
-            app.status_line.going_on()
+            chat.status_line.going_on()
             live.start_tool(call)
         case ToolOutput(call_id, text):
             live.add_output(call_id, text)
@@ -87,75 +87,70 @@ def handle(app: SaktiApp, event: Event) -> None:
             live.claim(message)
         case TurnStarted(message=message):
             live.show_user(message)
-            app.transcript.scroll_end_now()
-            app.status_line.busy(True)
-            app.attention.turn_began()
+            chat.transcript.scroll_end_now()
+            chat.status_line.busy(True)
+            chat.notifier.turn_began()
         case StepStarted(request_tokens=tokens):
-            app.status_line.going_on()
-            app.status_line.context = tokens
+            chat.status_line.going_on()
+            chat.status_line.context = tokens
             live.begin_step()
         case StepFinished():
-            app.sidebar.memory.look()
+            chat.panes.load_usage()
         case StepDiscarded(reason=reason):
             live.discard_step(reason)
         case RetryScheduled(attempt, limit, delay, reason):
-            app.status_line.retry(delay, attempt, limit, reason)
+            chat.status_line.retry(delay, attempt, limit, reason)
         case TurnFinished():
-            _turn_finished(app, event)
+            _turn_finished(chat, event)
         case ApprovalRequested() | ApprovalResolved():
-            app.show_approvals(event)
+            chat.show_approvals(event)
             if isinstance(event, ApprovalRequested):
-                app.attention.wanted(f"{event.tool} asks to run: {event.target}")
+                chat.notifier.call(f"{event.tool} asks to run: {event.target}")
         case QueueChanged(queued):
-            app.queue.queued = queued
-            app.status_line.queued = len(queued)
-            app.unsent.changed()
+            chat.conversation.queue.queued = queued
+            chat.status_line.queued = len(queued)
+            chat.drafts.changed()
         case ThreadChanged(thread):
-            app.show_thread(thread)
+            chat.show_thread(thread)
         case ModelChanged(model, reason, window):
-            app.show_model(model, window, reason)
+            chat.show_model(model, window, reason)
             if model is None:
                 live.add_block(no_model_card())
         case TasksChanged():
-            app.load_board()
+            chat.panes.load_board()
         case StoreWaiting(seconds):
-            app.status_line.waiting(seconds)
+            chat.status_line.waiting(seconds)
         case Notice(severity, title, text):
-            app.header.not_saved = bool(app.session.not_saved)
+            chat.header.not_saved = bool(chat.host.session.not_saved)
             live.add_block(NoticeBlock(tone=severity, title=title, text=text))
         case _:
-            _memory(app, event)
+            _memory(chat, event)
 
 
-def _memory(app: SaktiApp, event: Event) -> None:
+def _memory(chat: ChatScreen, event: Event) -> None:
+    live = chat.transcript.live
     match event:
         case MemoryStatus():
-            before, app.sidebar.memory.status = app.sidebar.memory.status, event
-            if before is not None and _log_of(before) != _log_of(event):  # by another window, too
-                app.load_observations()
+            chat.panes.show_status(event)
         case MemoryOperation(kind=kind):
-            app.sidebar.memory.operation(event)
+            chat.sidebar.memory.operation(event)
             if kind == "end":
-                app.load_observations()
+                chat.panes.load_log()
         case MemoryActivation():
-            app.transcript.live.add_block(activation_notice(event, by_hand=app.compacting))
-            app.load_observations()
+            live.add_block(activation_notice(event, by_hand=chat.compaction.under_way))
+            chat.panes.load_log()
         case StaleLeases():
-            app.transcript.live.add_block(NoticeBlock(title="Memory", text=stale_leases(event)))
+            live.add_block(NoticeBlock(title="Memory", text=stale_leases(event)))
         case CompactionFinished():
             if event.undone:
                 block = NoticeBlock(tone="good", title="Compaction undone", text=taken_back(event))
             else:
                 title = "Compacted" if event.messages else "Not compacted"
                 block = CardBlock(title=title, rows=tuple(compacted(event)), warnings=event.warnings)
-            app.transcript.live.add_block(block)
-            app.load_observations()
+            live.add_block(block)
+            chat.panes.load_log()
         case _:
             pass
-
-
-def _log_of(status: MemoryStatus) -> tuple[str, int, int]:
-    return status.thread_id, status.generation_count, status.observations.tokens
 
 
 def activation_notice(event: MemoryActivation, *, by_hand: bool = False) -> NoticeBlock:
@@ -175,12 +170,13 @@ def activation_notice(event: MemoryActivation, *, by_hand: bool = False) -> Noti
     return NoticeBlock(title="Memory activated", text=text)
 
 
-def _turn_finished(app: SaktiApp, event: TurnFinished) -> None:
-    app.transcript.live.end_turn()
-    app.status_line.busy(False)
-    app.sidebar.memory.look()
-    app.show_git()
-    app.attention.turn_ended(event.error_title or _ENDS.get(event.status, "The answer is there"))
+def _turn_finished(chat: ChatScreen, event: TurnFinished) -> None:
+    live = chat.transcript.live
+    live.end_turn()
+    chat.status_line.busy(False)
+    chat.panes.load_usage()
+    chat.show_git()
+    chat.notifier.turn_ended(event.error_title or _ENDS.get(event.status, "The answer is there"))
     if event.status == "answered":
         return
     title = event.error_title or _ENDS.get(event.status, event.status)
@@ -189,4 +185,4 @@ def _turn_finished(app: SaktiApp, event: TurnFinished) -> None:
         kept = "" if event.error_code in NOT_SAVED else "; what was said so far is kept"
         text = f"{text}\nF5 asks again{kept}.".strip()
     tone = "error" if event.status in ("error", "no_model") else "warning"
-    app.transcript.live.add_block(NoticeBlock(tone=tone, title=title, text=text))
+    live.add_block(NoticeBlock(tone=tone, title=title, text=text))

@@ -23,10 +23,10 @@ def run(session: Session, *, prompt: str | None = None, pick_thread: bool = Fals
 
 
 async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
-    from sakti.agent.assembly import NOT_KEPT
+    from sakti.agent.build import NOT_KEPT
     from sakti.agent.leaving import observe_on_exit
     from sakti.tui.app import SaktiApp
-    from sakti.tui.log import log_error
+    from sakti.tui.workers import log_error
 
     app = SaktiApp(session, prompt=prompt, pick_thread=pick_thread)
     # leave as with ctrl+q: terminal restored, session closed; ctrl+c is a key here until the terminal is given back
@@ -44,7 +44,7 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
         session.hurry()
         try:
             await session.interrupt()  # what a turn takes from the queue now is a message, not a draft
-            await app.unsent.leave()
+            await app.chat.drafts.leave()
         except SaktiError as e:
             with contextlib.suppress(OSError):
                 print(sanitise(e.message), file=sys.stderr)

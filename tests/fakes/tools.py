@@ -6,6 +6,10 @@ import asyncio
 from pathlib import Path
 
 from sakti.agent.tools.base import Outcome, Tool, ToolRun, Workbench
+from sakti.agent.tools.changing import apply_patch, edit, write
+from sakti.agent.tools.files import ls, read
+from sakti.agent.tools.find import glob, grep
+from sakti.agent.tools.shell import bash, bash_output, kill
 
 
 async def call(bench: Workbench, tool: Tool, **arguments: object) -> Outcome:
@@ -25,3 +29,7 @@ async def ended(pid: int) -> bool:
             return True
         await asyncio.sleep(0.01)
     return False
+
+
+# Those for files and commands, by name.
+TOOLS = {t.name: t for t in (read, ls, glob, grep, write, edit, apply_patch, bash, bash_output, kill)}

@@ -51,7 +51,7 @@ def test_every_picture_and_command_of_the_readme_exists() -> None:
     for link in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", readme):
         assert (ROOT / link).exists(), link
     known = registry.chat()
-    for name in re.findall(r"`/([a-z]+)", readme):
+    for name in re.findall(r"`/([a-z-]+)", readme):
         assert name in known, f"/{name}"
     for name in re.findall(r"`sakti ([a-z]+)", readme):
         assert shell.subject(name), f"sakti {name}"

@@ -7,6 +7,7 @@ import time
 
 import pytest
 from textual import constants
+from textual.worker import WorkerCancelled
 
 from sakti.tui.app import SaktiApp
 from tests.tui.fakes import FakeSession
@@ -31,8 +32,9 @@ async def settle(app, pilot):
     """Until no worker runs and everything is drawn."""
     for _ in range(3):
         await pilot.pause()
-        await app.workers.wait_for_complete()
-    app.transcript._flush()
+        with contextlib.suppress(WorkerCancelled):  # a newer one has taken its place
+            await app.workers.wait_for_complete()
+    app.chat.transcript._flush()
     await pilot.pause()
 
 
@@ -58,7 +60,7 @@ def screen_text(app) -> str:
 
 def chat_text(app) -> str:
     """Everything in the transcript, drawn."""
-    document = app.transcript.document
+    document = app.chat.transcript.document
     return "\n".join("".join(s.text for s in line) for i in range(len(document.blocks)) for line in document.lines(i))
 
 

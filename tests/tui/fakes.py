@@ -292,6 +292,9 @@ class FakeSession:
     async def follow(self):
         pass
 
+    async def require_thread(self):
+        pass
+
     def compact_preview(self):
         return 38, 21_400, 2_100
 

@@ -110,4 +110,4 @@ async def test_only_a_command_can_be_edited(running, session):
         assert "edit it" not in screen_text(app)
         await pilot.press("e")
         await settle(app, pilot)
-        assert not app.approval.line.display
+        assert not app.chat.conversation.approval.line.display

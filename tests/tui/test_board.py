@@ -30,7 +30,7 @@ def board(session, store):
 
 
 async def open_board(app, pilot):
-    app.sidebar.tasks.open_board()
+    app.chat.panes.open_board()
     await settle(app, pilot)
     assert isinstance(app.screen, BoardScreen)
     return app.screen
@@ -146,8 +146,8 @@ async def test_a_task_that_was_found_opens_whole_where_the_board_has_it_no_more(
     await store.write(service.close, board, "a", "completed", "safe_next in session.py")
     session.views.hits = [hit("a", kind="task", thread=None, text="mend the redirect")]
     async with running((120, 30)) as (app, pilot):
-        app.sidebar.tasks.task_list.set_rows([])  # closed long ago
-        await app.go_to(session.views.hits[0])
+        app.chat.sidebar.tasks.task_list.set_rows([])  # closed long ago
+        await app.chat.visit.go_to(session.views.hits[0])
         await settle(app, pilot)
         assert isinstance(app.screen, TaskCardScreen)
         assert "safe_next in session.py" in screen_text(app) and "it loses ?next=" in screen_text(app)
@@ -253,7 +253,7 @@ async def test_what_the_agent_makes_shows_at_once(running, board, store):
     async with running((120, 30)) as (app, pilot):
         await open_board(app, pilot)
         await store.write(service.create, board, "a", "made by the agent")
-        app.load_board()  # what its event does
+        app.chat.panes.load_board()  # what its event does
         await settle(app, pilot)
         assert "made by the agent" in screen_text(app)
 

@@ -21,7 +21,7 @@ async def test_the_inspector_shows_the_request_that_is_sent(store, tmp_path):
     app = SaktiApp(session)
     async with app.run_test(size=(140, 50)) as pilot:
         await settle(app, pilot)
-        await app._commands.run("#the tests run with pytest")
+        await app.commands.run("#the tests run with pytest")
         for n in range(6):
             await say(app, pilot, f"remember that service {n} listens on {n}00 " + "and more of it " * 10)
             await session.engine.wait_idle()
@@ -45,10 +45,10 @@ async def test_the_inspector_shows_the_request_that_is_sent(store, tmp_path):
         told = next(p for p in sent.messages[-1].parts if isinstance(p, ContextPart))
         assert tail.text.split("\n")[0] == told.text.split("\n")[0]
         total = sum(b.tokens for b in shown)
-        app._palette("/context")
+        app.run_command("/context")
         await settle(app, pilot)
         assert isinstance(app.screen, ContextScreen)
-        assert abs(sum(b.tokens for b in app.screen._blocks) - app.status_line.context) < total // 20
+        assert abs(sum(b.tokens for b in app.screen._blocks) - app.chat.status_line.context) < total // 20
         await pilot.press("down", "enter")
         await settle(app, pilot)
         assert sent.system[0].text.split("\n")[0][:60] in screen_text(app)

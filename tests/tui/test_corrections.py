@@ -21,15 +21,15 @@ async def test_lines_are_pinned_edited_forgotten_and_taken_back(tmp_path):
             await settle(app, pilot)
             return await again.views.observations()
 
-        app.sidebar.observations.log_list.focus()
+        app.chat.sidebar.observations.log_list.focus()
         first = (await press("home"))[0]
         assert not first.pinned
         assert (await press("home", "p"))[0].pinned
         assert "⚑" in screen_text(app)
         assert not (await press("home", "p"))[0].pinned
-        app.sidebar.observations.log_list.focus()
+        app.chat.sidebar.observations.log_list.focus()
         await press("home", "e")
-        app.sidebar.observations.edit_box.value = "The app uses Supabase"
+        app.chat.sidebar.observations.edit_box.value = "The app uses Supabase"
         assert (await press("enter"))[0].content == "The app uses Supabase"
         assert "The app uses Supabase ✎" in screen_text(app)
         assert (await press("home", "x"))[0].forgotten

@@ -15,7 +15,8 @@ from sakti.core.events import ApprovalRequested, Backlog, ModelChanged, Notice, 
 from sakti.core.types import ModelInfo, Thread
 from sakti.store.search import Hit
 from sakti.tui.app import SaktiApp
-from sakti.tui.log import log_path
+from sakti.tui.screens.lists import pick_theme
+from sakti.tui.workers import log_path
 from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.fakes import user
 from tests.tui.scene import scene
@@ -29,7 +30,7 @@ async def test_the_first_paint_does_not_wait_for_the_store(session):
     async with app.run_test(size=(100, 30)) as pilot:
         await pilot.pause()
         assert "Message sakti" in screen_text(app)
-        assert app.focused is app.prompt
+        assert app.focused is app.chat.prompt
         await pilot.press(*"early", "enter")
         assert session.sent == []
         session.gate.set()
@@ -44,7 +45,7 @@ async def test_enter_sends_and_other_keys_break_lines(running, session):
         await settle(app, pilot)
         assert session.sent == ["one\ntwo\nthree\nfour"]
         assert "three" in chat_text(app)
-        assert app.prompt.text == ""
+        assert app.chat.prompt.text == ""
 
 
 async def test_enter_never_overtakes_what_was_typed_before_it(running, session):
@@ -61,7 +62,7 @@ async def test_enter_never_takes_a_completion_of_older_text(running, session):
     async with running() as (app, pilot):
         await pilot.press(*"/co")
         await settle(app, pilot)
-        assert app.prompt.completing
+        assert app.chat.prompt.completing
         for key in (*"st", "enter"):
             app.post_message(events.Key(key, key if len(key) == 1 else "\r"))
         await settle(app, pilot)
@@ -72,19 +73,19 @@ async def test_history_comes_back_and_so_does_what_was_being_typed(running, sess
     session.views.typed = ["first", "second"]
     async with running() as (app, pilot):
         await pilot.press(*"draft", "up")
-        assert app.prompt.text == "second"
+        assert app.chat.prompt.text == "second"
         await pilot.press("up")
-        assert app.prompt.text == "first"
+        assert app.chat.prompt.text == "first"
         await pilot.press("down", "down")
-        assert app.prompt.text == "draft"
+        assert app.chat.prompt.text == "draft"
 
 
 async def test_a_large_paste_is_folded_and_sent_whole(running, session):
     text = "\n".join(f"line {n}" for n in range(312))
     async with running() as (app, pilot):
-        app.prompt.post_message(events.Paste(text))
+        app.chat.prompt.post_message(events.Paste(text))
         await pilot.pause()
-        assert app.prompt.text == "[pasted 312 lines]"
+        assert app.chat.prompt.text == "[pasted 312 lines]"
         await pilot.press("enter")
         await settle(app, pilot)
         assert session.sent == [text]
@@ -97,9 +98,9 @@ async def test_commands_are_completed_with_a_preview(running, session):
         assert "38 messages, 21.4k → ≈2.1k tokens" in screen_text(app)
         await pilot.press("tab")
         await settle(app, pilot)
-        assert app.prompt.text == "/compact "
+        assert app.chat.prompt.text == "/compact "
         await pilot.press("down", "tab")
-        assert app.prompt.text == "/compact undo"
+        assert app.chat.prompt.text == "/compact undo"
         await pilot.press("enter")
         await settle(app, pilot)
         assert ("undo",) in session.calls
@@ -115,9 +116,9 @@ async def test_files_are_completed_and_ignored_ones_are_not(running, session):
     async with running() as (app, pilot):
         await pilot.press(*"look at @sess")
         await settle(app, pilot)
-        assert [c.label for c in app.completions.choices] == ["src/session.py"]
+        assert [c.label for c in app.chat.conversation.completions.choices] == ["src/session.py"]
         await pilot.press("enter")
-        assert app.prompt.text == "look at @src/session.py "
+        assert app.chat.prompt.text == "look at @src/session.py "
         assert session.sent == []
 
 
@@ -145,7 +146,7 @@ async def test_what_is_typed_while_the_agent_works_is_queued_and_can_be_taken_ba
         assert "1 queued" in screen_text(app)
         await pilot.press("ctrl+x")
         await settle(app, pilot)
-        assert app.prompt.text == "and this"
+        assert app.chat.prompt.text == "and this"
         assert session.queued == ()
 
 
@@ -163,7 +164,7 @@ async def test_ctrl_c_clears_then_quits(running, session):
     async with running() as (app, pilot):
         session.clock.step = 0.0
         await pilot.press(*"text", "ctrl+c")
-        assert app.prompt.text == ""
+        assert app.chat.prompt.text == ""
         assert app.is_running
         await pilot.press("ctrl+c")
         await pilot.pause()
@@ -215,7 +216,7 @@ async def test_a_key_that_was_meant_for_the_prompt_does_not_approve(running, ses
         session.emit(request)
         await pilot.press("y")
         await settle(app, pilot)
-        assert app.prompt.text == "try"
+        assert app.chat.prompt.text == "try"
         assert not [c for c in session.calls if c[0] == "resolve"]
 
 
@@ -269,7 +270,7 @@ async def test_esc_closes_search_and_the_prompt_has_the_focus(running, session):
     async with running() as (app, pilot):
         await pilot.press("ctrl+f", "escape")
         await settle(app, pilot)
-        assert app.focused is app.prompt
+        assert app.focused is app.chat.prompt
 
 
 async def test_threads_models_and_themes_are_chosen(running, session):
@@ -287,7 +288,7 @@ async def test_threads_models_and_themes_are_chosen(running, session):
         assert "400.0k window" in screen_text(app)
         await pilot.press("enter")
         await settle(app, pilot)
-        assert app.header.model == "openai/gpt-5"
+        assert app.chat.header.model == "openai/gpt-5"
         await pilot.press(*"/theme", "enter")
         await settle(app, pilot)
         await pilot.press("down")
@@ -301,7 +302,7 @@ async def test_threads_models_and_themes_are_chosen(running, session):
 
 async def test_escape_brings_the_old_theme_back(running, session):
     async with running() as (app, pilot):
-        app.pick_theme()
+        pick_theme(app)
         await settle(app, pilot)
         await pilot.press("down", "down", "escape")
         await settle(app, pilot)
@@ -312,24 +313,24 @@ async def test_panes_show_hide_and_are_remembered(running, session):
     async with running() as (app, pilot):
         await pilot.press("f2")
         await settle(app, pilot)
-        assert not app.sidebar.memory.display
+        assert not app.chat.sidebar.memory.display
         assert session.views.state["panes"] == "log tasks"
         await pilot.press("ctrl+b")
-        assert not app.sidebar.display
+        assert not app.chat.sidebar.display
         await pilot.press("ctrl+b")
-        assert app.sidebar.display
+        assert app.chat.sidebar.display
 
 
 async def test_under_100_columns_the_panes_lie_over_the_chat(running, session):
     async with running((80, 24)) as (app, pilot):
-        assert not app.sidebar.display
-        width = app.transcript.size.width
+        assert not app.chat.sidebar.display
+        width = app.chat.transcript.size.width
         await pilot.press("f2")
         await settle(app, pilot)
-        assert app.sidebar.display
-        assert app.transcript.size.width == width
+        assert app.chat.sidebar.display
+        assert app.chat.transcript.size.width == width
         await pilot.press("escape")
-        assert not app.sidebar.display
+        assert not app.chat.sidebar.display
 
 
 async def test_the_log_is_filtered_and_opens_its_sources(tmp_path):
@@ -353,10 +354,10 @@ async def test_without_a_model_a_card_says_what_to_do_and_keeps_the_text(running
     session.first_model = ModelChanged(None, "no key")
     async with running() as (app, pilot):
         assert "No model yet" in screen_text(app)
-        assert app.focused is app.prompt
+        assert app.focused is app.chat.prompt
         await pilot.press(*"hello", "enter")
         await settle(app, pilot)
-        assert app.prompt.text == "hello"
+        assert app.chat.prompt.text == "hello"
         assert "No model" in chat_text(app)
 
 
@@ -400,7 +401,7 @@ async def test_every_binding_has_an_id(running, session):
     from textual.binding import Binding
 
     async with running() as (app, _):
-        own = [app, *(w for w in app.screen.walk_children() if type(w).__module__.startswith("sakti"))]
+        own = [app.chat, *(w for w in app.screen.walk_children() if type(w).__module__.startswith("sakti"))]
         bindings = [b for w in own for b in type(w).__dict__.get("BINDINGS", ())]
         assert bindings
         assert all(isinstance(b, Binding) and b.id for b in bindings)
@@ -455,10 +456,10 @@ async def test_where_it_cannot_start_what_was_typed_stays(session):
         await pilot.press(*"early", "enter")
         session.gate.set()
         await settle(app, pilot)
-        assert app.prompt.value == "early" and "db recover" in chat_text(app)
+        assert app.chat.prompt.value == "early" and "db recover" in chat_text(app)
         await pilot.press("enter")
         await settle(app, pilot)
-        assert app.prompt.value == "early" and session.sent == []
+        assert app.chat.prompt.value == "early" and session.sent == []
 
 
 async def test_what_is_not_saved_says_so_all_the_time(running, session):

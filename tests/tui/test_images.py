@@ -14,7 +14,7 @@ from tests.unit.core.test_images import PNG
 
 
 def paste(app, text):
-    app.prompt.post_message(events.Paste(text))
+    app.chat.prompt.post_message(events.Paste(text))
 
 
 async def test_dropped_images_are_signs_that_are_sent_as_mentions(running, session, tmp_path):
@@ -25,16 +25,16 @@ async def test_dropped_images_are_signs_that_are_sent_as_mentions(running, sessi
         await pilot.press(*"see")
         paste(app, f"'{cat}' {dog}")
         await settle(app, pilot)
-        assert app.prompt.text == "see [image my cat.png 33 kB] [image dog.png 33 kB] "
+        assert app.chat.prompt.text == "see [image my cat.png 33 kB] [image dog.png 33 kB] "
         escaped = str(cat).replace(" ", "\\ ")
-        assert app.prompt.value == f"see @{escaped} @{dog} "
+        assert app.chat.prompt.value == f"see @{escaped} @{dog} "
         await pilot.press("backspace", *"and")
-        assert app.prompt.text == "see [image my cat.png 33 kB] and"
+        assert app.chat.prompt.text == "see [image my cat.png 33 kB] and"
         await pilot.press(*["backspace"] * 3, "left", "delete", *"why")  # a word right behind the sign
-        assert app.prompt.value == f"see @{escaped} why"
+        assert app.chat.prompt.value == f"see @{escaped} why"
         paste(app, str(tmp_path))  # a path, but no image
         await settle(app, pilot)
-        assert app.prompt.text.endswith(f"why{tmp_path}")
+        assert app.chat.prompt.text.endswith(f"why{tmp_path}")
 
 
 async def test_an_image_that_is_refused_stays_in_the_prompt(running, session, tmp_path):
@@ -50,7 +50,7 @@ async def test_an_image_that_is_refused_stays_in_the_prompt(running, session, tm
         await pilot.press("enter")
         await settle(app, pilot)
         assert "takes no images" in chat_text(app)
-        assert app.prompt.value.strip() == f"@{tmp_path / 'cat.png'}"
+        assert app.chat.prompt.value.strip() == f"@{tmp_path / 'cat.png'}"
 
 
 async def test_ctrl_v_takes_an_image_from_the_systems_clipboard(
@@ -73,11 +73,11 @@ async def test_ctrl_v_takes_an_image_from_the_systems_clipboard(
         program.chmod(0o700)
         await pilot.press("ctrl+v")
         await settle(app, pilot)
-        assert app.prompt.text.startswith("[image pasted-")
-        kept = app.prompt.value.strip().removeprefix("@")
+        assert app.chat.prompt.text.startswith("[image pasted-")
+        kept = app.chat.prompt.value.strip().removeprefix("@")
         assert Path(kept).stat().st_mode & 0o777 == 0o600
         (tmp_path / "clip.png").write_text("no image")
         app.copy_to_clipboard("own text")
         await pilot.press("ctrl+v")
         await settle(app, pilot)
-        assert app.prompt.text.endswith("own text")
+        assert app.chat.prompt.text.endswith("own text")

@@ -54,7 +54,7 @@ def test_places_and_heights_agree_after_every_change():
 async def test_paging_up_through_thousands_skips_no_line(running, session):
     session.views.messages["t1"] = thread(10_000)
     async with running((100, 24)) as (app, pilot):
-        chat = app.transcript
+        chat = app.chat.transcript
         assert "answer 9999" in screen_text(app)
         drawn = len(chat.document._drawn)
         assert drawn < 100
@@ -91,7 +91,7 @@ async def test_the_oldest_of_ten_thousand_can_be_reached_and_left(running, sessi
 async def test_a_storm_of_sizes_leaves_the_reader_where_he_was(running, session):
     session.views.messages["t1"] = thread(600)
     async with running((120, 35)) as (app, pilot):
-        chat = app.transcript
+        chat = app.chat.transcript
         await session.submit("go")
         for number, size in enumerate([(1, 1), (500, 200), (2, 40), (300, 3), (37, 11), (120, 35)]):
             session.emit(TextDelta(f"word {number} " * 40))

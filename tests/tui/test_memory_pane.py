@@ -77,4 +77,4 @@ async def test_the_pane_shows_reason_and_time(running, session):
         assert "again at 12:01:01 at the latest" in screen_text(app)
         session.emit(replace(scene("/w").status, record_id="another"))
         await settle(app, pilot)
-        assert "failed" not in screen_text(app) and not app.sidebar.memory.all_events(), "another thread's memory"
+        assert "failed" not in screen_text(app) and not app.chat.sidebar.memory.all_events(), "another thread's memory"

@@ -91,7 +91,7 @@ async def test_the_pane_says_what_the_store_holds(store, tmp_path):
             pane_shows(screen_text(app), found, session.engine.status().observations.tokens)
             log = sum(b.tokens for b in blocks if b.kind in ("observations", "reflection"))
             assert session.engine.status().observations.tokens == log, "what the actor is sent"
-            seen |= {e.kind for e in app.sidebar.memory.all_events()}
+            seen |= {e.kind for e in app.chat.sidebar.memory.all_events()}
         shown = to_json(session.engine.status())
     assert {"observed", "activated", "reflected", "taken_over"} <= seen
     again = Session(

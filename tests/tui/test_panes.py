@@ -41,7 +41,7 @@ async def test_heights_and_folding_by_key_and_by_mouse_stay(running, session):
     session.views.lines = log()
     session.status = scene("/work").status
     async with running((140, 44)) as (app, pilot):
-        side = app.sidebar
+        side = app.chat.sidebar
         x = side.region.x + 6
         tasks, memory = side.tasks.outer_size.height, side.memory.size.height
         side.tasks.task_list.focus()
@@ -93,7 +93,7 @@ async def test_heights_and_folding_by_key_and_by_mouse_stay(running, session):
         await settle(app, pilot)
         side.observations.log_list.focus()
         await press(app, pilot, "f")
-        assert side.observations.size.height == 1 and app.focused is app.prompt
+        assert side.observations.size.height == 1 and app.focused is app.chat.prompt
 
 
 async def test_the_last_events_are_in_the_pane_and_all_on_a_screen(store, tmp_path):
@@ -106,18 +106,18 @@ async def test_the_last_events_are_in_the_pane_and_all_on_a_screen(store, tmp_pa
     app = SaktiApp(session)
     async with app.run_test(size=(140, 50)) as pilot:
         await settle(app, pilot)
-        app.sidebar.memory.focus()
+        app.chat.sidebar.memory.focus()
         await press(app, pilot, "enter")
         assert isinstance(app.screen, MemoryEventsScreen) and "nothing happened yet" in screen_text(app)
         await press(app, pilot, "escape")
-        app.prompt.focus()
+        app.chat.prompt.focus()
         for n in range(6):
             await say(app, pilot, f"remember that service {n} listens on {n}00 " + "and more of it " * 10)
             await session.engine.wait_idle()
             await settle(app, pilot)
             store.clock.advance(60)
-        await app._commands.run("/compact")
-        await app._commands.run("/compact undo")
+        await app.commands.run("/compact")
+        await app.commands.run("/compact undo")
         await settle(app, pilot)
         session.emit(
             MemoryOperation(
@@ -125,11 +125,11 @@ async def test_the_last_events_are_in_the_pane_and_all_on_a_screen(store, tmp_pa
             )
         )
         await settle(app, pilot)
-        kinds = {e.kind for e in app.sidebar.memory.all_events()}
+        kinds = {e.kind for e in app.chat.sidebar.memory.all_events()}
         assert {"observed", "activated", "compacted", "undone", "failed"} <= kinds
         pane = "\n".join(row[-38:] for row in check(app).split("\n"))
         assert "✗ observation failed" in pane and "↶ compaction undone" in pane
-        await pilot.click(app.sidebar.memory, offset=(3, 4))
+        await pilot.click(app.chat.sidebar.memory, offset=(3, 4))
         await settle(app, pilot)
         assert "▣ compacted" in check(app) and "● observed" in screen_text(app)
         await press(app, pilot, *"observed", "enter")
@@ -224,9 +224,9 @@ def test_pictures(snap_compare, size, theme, name):
         app = pilot.app
         await posed(theme)(pilot)
         if name == "panes":  # memory alone with its events, or the log folded
-            app.sidebar.fold("log")
-            app.sidebar.toggle("tasks")
-            app.action_pane("memory") if app.sidebar.narrow else None
+            app.chat.sidebar.fold("log")
+            app.chat.sidebar.toggle("tasks")
+            app.chat.action_pane("memory") if app.chat.sidebar.narrow else None
         else:
             app.push_screen(MemoryEventsScreen(happened(), NOW + 300_000) if name == "events" else TaskCardScreen("a"))
         await settle(app, pilot)

@@ -18,6 +18,7 @@ from sakti.core.resources import config_home
 from sakti.core.types import ModelInfo
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.help import HelpScreen, parts
+from sakti.tui.screens.lists import pick_model, pick_theme
 from sakti.tui.widgets.transcript import Transcript
 from tests.tui.conftest import screen_text, settle
 from tests.tui.scene import scene
@@ -39,7 +40,7 @@ def primary(app) -> Color:
 async def test_a_theme_file_that_changes_shows_at_once(running, session):
     theme_file("#ff0000")
     async with running((100, 30)) as (app, pilot):
-        app.pick_theme()
+        pick_theme(app)
         await settle(app, pilot)
         screen = app.screen
         before = screen.result_list.rows
@@ -73,7 +74,7 @@ async def test_whatever_has_keys_is_in_the_help(running):
         classes = [c for _, c in inspect.getmembers(module, inspect.isclass) if c.__module__ == found.name]
         owners |= {c for c in classes if c.__dict__.get("BINDINGS")}
     async with running() as (app, _):
-        assert owners == {owner for _, owner in parts(app)}
+        assert owners == {owner for _, owner in parts(type(app.chat))}
 
 
 async def test_help_has_every_command_and_every_key(running):
@@ -89,7 +90,7 @@ async def test_help_has_every_command_and_every_key(running):
         for name in registry.chat():
             assert f"/{name}" in flat
         assert "left_square_bracket" not in flat and "[ The log before" in flat
-        for name, owner in parts(app):
+        for name, owner in parts(type(app.chat)):
             assert name in flat
             for binding in owner.BINDINGS:
                 if isinstance(binding, Binding) and binding.description:
@@ -123,7 +124,7 @@ def test_pictures(snap_compare, size, theme, command):
 
     async def open_it(pilot):
         await posed(theme)(pilot)
-        pilot.app._palette(f"/{command}")
+        pilot.app.run_command(f"/{command}")
         await settle(pilot.app, pilot)
 
     assert snap_compare(SaktiApp(session), terminal_size=size, run_before=open_it)
@@ -132,28 +133,28 @@ def test_pictures(snap_compare, size, theme, command):
 async def test_a_model_that_is_not_listed_can_be_typed(running, session):
     session.views.known_models = [ModelInfo("claude-sonnet-4-5", "anthropic", 200_000)]
     async with running((100, 30)) as (app, pilot):
-        await app.pick_model()
+        await pick_model(app)
         await settle(app, pilot)
         await pilot.press(*"ollama/qwen", "enter")
         await settle(app, pilot)
-        assert app.header.model == "ollama/qwen" and len(app.screen_stack) == 1
+        assert app.chat.header.model == "ollama/qwen" and len(app.screen_stack) == 1
 
 
 async def test_every_screen_goes_back_by_a_click(running, session):
     theme_file("#ff0000", "brand-new")
     async with running((100, 30)) as (app, pilot):
         keys = screen_text(app).split("\n")[-1]
-        await pilot.click(app.status_line, offset=(keys.index("F4 tasks") + 1, 0))
+        await pilot.click(app.chat.status_line, offset=(keys.index("F4 tasks") + 1, 0))
         await settle(app, pilot)
-        assert not app.sidebar.tasks.display
+        assert not app.chat.sidebar.tasks.display
         assert "^C quit" in keys and "^C stop" not in keys
         await session.submit("go")
         await settle(app, pilot)
         assert "^C stop" in screen_text(app)
-        await pilot.click(app.status_line, offset=(screen_text(app).split("\n")[-1].index("^C") + 1, 0))
+        await pilot.click(app.chat.status_line, offset=(screen_text(app).split("\n")[-1].index("^C") + 1, 0))
         await settle(app, pilot)
         assert not session.busy
-        app._palette("/model")
+        app.run_command("/model")
         await settle(app, pilot)
         keys = app.screen.query_one("#panel-keys")
         at = str(keys.content).index("esc back")
@@ -161,6 +162,6 @@ async def test_every_screen_goes_back_by_a_click(running, session):
         await settle(app, pilot)
         assert len(app.screen_stack) == 1
         theme_file("#00ff00", "newer")  # a file that came after the start
-        app._palette("/theme newer")
+        app.run_command("/theme newer")
         await settle(app, pilot)
         assert app.theme == "newer" and session.views.state["theme"] == "newer"

@@ -13,7 +13,7 @@ from sakti.core.errors import SaktiError
 from sakti.core.types import ModelInfo
 from sakti.tui import editor
 from sakti.tui.app import SaktiApp
-from sakti.tui.history import HistorySearch
+from sakti.tui.widgets.history import HistorySearch
 from tests.tui.conftest import chat_text, screen_text, settle
 
 OLDER = ["run the tests", "fix login", "run the linter", "Fix Logout"]
@@ -33,13 +33,13 @@ async def test_ctrl_r_looks_for_older_input_and_enter_takes_it(running, session)
     session.views.typed = list(OLDER)
     async with running() as (app, pilot):
         await pilot.press("ctrl+r", *"run", "ctrl+r")
-        assert app.prompt.text == "run the tests"
+        assert app.chat.prompt.text == "run the tests"
         assert "history “run”: 2 of 2" in screen_text(app)
         await pilot.press("ctrl+s")
-        assert app.prompt.text == "run the linter"
+        assert app.chat.prompt.text == "run the linter"
         await pilot.press("enter")
         assert session.sent == []
-        assert app.status_line.hint == ""
+        assert app.chat.status_line.hint == ""
         await pilot.press("enter")
         await settle(app, pilot)
         assert session.sent == ["run the linter"]
@@ -50,17 +50,17 @@ async def test_leaving_the_search_leaves_the_text_as_it_was(running, session, ke
     session.views.typed = [*OLDER, "line\n" * 60]
     async with running() as (app, pilot):
         pasted = "x\n" * 80
-        app.prompt.put(pasted)
-        app.prompt.add(" and this")
-        app.prompt.move_cursor((0, 3))
-        before = app.prompt.text
+        app.chat.prompt.put(pasted)
+        app.chat.prompt.add(" and this")
+        app.chat.prompt.move_cursor((0, 3))
+        before = app.chat.prompt.text
         await pilot.press("ctrl+r", *"line")
-        assert "[pasted 61 lines]" in app.prompt.text
+        assert "[pasted 61 lines]" in app.chat.prompt.text
         await pilot.press(key)
-        assert app.prompt.text == before
-        assert app.prompt.value == pasted + " and this"
-        assert app.prompt.cursor_location == (0, 3)
-        assert app.status_line.hint == ""
+        assert app.chat.prompt.text == before
+        assert app.chat.prompt.value == pasted + " and this"
+        assert app.chat.prompt.cursor_location == (0, 3)
+        assert app.chat.status_line.hint == ""
         await pilot.press("escape")
         assert app.is_running
 
@@ -69,10 +69,10 @@ async def test_any_other_key_takes_what_was_found_and_works_on_it(running, sessi
     session.views.typed = [*OLDER, "/compact undo"]
     async with running() as (app, pilot):
         await pilot.press("ctrl+r", *"nothing like it", *["backspace"] * 15, *"und")
-        assert app.prompt.text == "/compact undo"
-        assert not app.prompt.completing
+        assert app.chat.prompt.text == "/compact undo"
+        assert not app.chat.prompt.completing
         await pilot.press("home", "delete", "end", *"!")
-        assert app.prompt.text == "compact undo!"
+        assert app.chat.prompt.text == "compact undo!"
 
 
 async def test_names_of_models_are_completed(running, session):
@@ -84,13 +84,13 @@ async def test_names_of_models_are_completed(running, session):
     async with running() as (app, pilot):
         await pilot.press(*"/model mini")
         await settle(app, pilot)
-        assert [c.label for c in app.completions.choices] == ["openai/gpt-5-mini"]
+        assert [c.label for c in app.chat.conversation.completions.choices] == ["openai/gpt-5-mini"]
         await pilot.press("enter")
         await settle(app, pilot)
-        assert app.header.model == "openai/gpt-5-mini"
+        assert app.chat.header.model == "openai/gpt-5-mini"
         await pilot.press(*"/model ")
         await settle(app, pilot)
-        assert [c.label for c in app.completions.choices] == ["openai/gpt-5", "openai/gpt-5-mini"]
+        assert [c.label for c in app.chat.conversation.completions.choices] == ["openai/gpt-5", "openai/gpt-5-mini"]
         assert "400.0k window" in screen_text(app)
 
 
@@ -99,7 +99,7 @@ async def test_keys_that_edit_keep_their_place_among_letters(running, session):
         for key in (*"gone", "ctrl+u", *"no word", "ctrl+w", *"sense", "backspace", "left", "X"):
             app.post_message(events.Key(key, key if len(key) == 1 else None))
         await settle(app, pilot)
-        assert app.prompt.text == "no senXs"
+        assert app.chat.prompt.text == "no senXs"
 
 
 # --- the editor ---------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ async def test_ctrl_g_edits_the_prompt_elsewhere_and_the_text_comes_back(running
         await pilot.press(*"wörds")
         await pilot.press("ctrl+g")
         await settle(app, pilot)
-        assert app.prompt.text == "WÖRDS"
+        assert app.chat.prompt.text == "WÖRDS"
         path, mode, text = (tmp_path / "seen").read_text().split(" ", 2)
         assert text == "wörds"
         assert stat.S_IMODE(int(mode)) == 0o600
@@ -152,7 +152,7 @@ async def test_an_editor_that_fails_says_so_and_loses_nothing(running, session, 
     async with running((140, 30)) as (app, pilot):
         await pilot.press(*"words", "ctrl+g")
         await settle(app, pilot)
-        assert app.prompt.text == "words"
+        assert app.chat.prompt.text == "words"
         assert says in chat_text(app)
 
 
@@ -162,7 +162,7 @@ async def test_a_terminal_that_cannot_be_lent_is_named(running, session, monkeyp
         await pilot.press(*"words", "ctrl+g")
         await settle(app, pilot)
         assert "cannot be lent to an editor" in chat_text(app)
-        assert app.prompt.text == "words"
+        assert app.chat.prompt.text == "words"
 
 
 def test_without_a_named_editor_a_usual_one_is_taken_never_one_of_the_workspace(tmp_path):

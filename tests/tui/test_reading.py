@@ -7,7 +7,7 @@ import pytest
 from sakti.core.types import ImagePart, TextPart, ToolCallPart, ToolResultPart
 from sakti.store import messages as message_store
 from sakti.store import threads, within
-from sakti.tui import opening
+from sakti.tui import open_url
 from sakti.tui.palette import make_palette
 from sakti.tui.transcript.build import message_blocks
 from sakti.tui.transcript.copying import code_of, message_of, range_of, word_at
@@ -178,15 +178,15 @@ def test_a_link_is_opened_without_a_shell_or_our_keys_by_nothing_of_the_workspac
     env = {"PATH": f".:{workspace}:{tools}"}
 
     def command(url: str, platform: str, env: dict[str, str] = env) -> list[str] | None:
-        return opening.command(url, env, workspace, platform)
+        return open_url.command(url, env, workspace, platform)
 
     assert command("https://a.b/;rm", "linux") == [str(tools / "wslview"), "https://a.b/;rm"]
     assert command("https://a.b", "darwin") == [str(tools / "open"), "https://a.b"]
-    with pytest.raises(opening.SaktiError):
+    with pytest.raises(open_url.SaktiError):
         command("file:///etc/passwd", "linux")
     assert command("https://a.b", "linux", {"PATH": str(workspace)}) is None
     env |= {"OPENAI_API_KEY": "k", "DISPLAY": ":0", "XDG_X": "1"}
-    assert opening.environment(env, workspace) == {
+    assert open_url.environment(env, workspace) == {
         "PATH": str(tools),
         "DISPLAY": ":0",
         "XDG_X": "1",
@@ -208,7 +208,7 @@ async def test_copying_by_key_and_by_mouse(running, session):
         user("m2", "thanks\x1b]52;c;x", 2),
     ]
     async with running((80, 40)) as (app, pilot):
-        chat = app.transcript
+        chat = app.chat.transcript
         chat.focus()
         await pilot.press("y")
         assert app.clipboard == ANSWER.strip()
@@ -246,7 +246,7 @@ async def test_copying_by_key_and_by_mouse(running, session):
 async def test_a_selection_stays_on_its_words_while_what_is_above_gets_its_height(running, session):
     session.views.messages["t1"] = [assistant(f"m{n}", f"answer {n}\n\n{ANSWER}", n) for n in range(400)]
     async with running((60, 20)) as (app, pilot):
-        chat = app.transcript
+        chat = app.chat.transcript
         _, x, y = next((r, r.index("quoted"), i) for i, r in enumerate(screen_text(app).split("\n")) if "quoted" in r)
         await pilot.mouse_down(offset=(x, y))
         await pilot.hover(offset=(x + 5, y))
@@ -254,7 +254,7 @@ async def test_a_selection_stays_on_its_words_while_what_is_above_gets_its_heigh
         for _ in range(40):
             chat.action_page_up()
             await settle(app, pilot)
-        assert app._oldest < 400
+        assert app.chat.loader.oldest < 400
         await pilot.press("ctrl+c")
         assert app.clipboard == "quoted"
 
@@ -266,23 +266,23 @@ async def test_links_are_opened_by_click_and_by_key(running, session, monkeypatc
     session.views.messages["t1"] = [assistant("m1", text, 1)]
     session.env = {"PATH": "/bin"}
     opened = []
-    monkeypatch.setattr(opening, "open_address", lambda url, env, workspace: opened.append(url) or True)
+    monkeypatch.setattr(open_url, "open_address", lambda url, env, workspace: opened.append(url) or True)
     async with running((100, 20)) as (app, pilot):
         rows = screen_text(app).split("\n")
         y = next(i for i, row in enumerate(rows) if "the docs" in row)
         await pilot.hover(offset=(rows[y].index("docs"), y))
-        assert app.status_line.hint == "https://example.org/a"
+        assert app.chat.status_line.hint == "https://example.org/a"
         await pilot.hover(offset=(1, 1))
-        assert app.status_line.hint == ""
+        assert app.chat.status_line.hint == ""
         await pilot.click(offset=(rows[y].index("docs"), y))
         await settle(app, pilot)
         assert opened == ["https://example.org/a"]
         await pilot.click(offset=(rows[y].index("bad"), y))
-        app.transcript.focus()
+        app.chat.transcript.focus()
         await pilot.press("l", "l", "enter")
         await settle(app, pilot)
         assert opened == ["https://example.org/a"]
-        assert app.prompt.text == "@src/a.py "
+        assert app.chat.prompt.text == "@src/a.py "
 
 
 async def test_finding_in_the_whole_thread(running, session):
@@ -299,7 +299,7 @@ async def test_finding_in_the_whole_thread(running, session):
     )
     session.views.messages["t1"] = thread
     async with running((90, 24)) as (app, pilot):
-        chat = app.transcript
+        chat = app.chat.transcript
         chat.focus()
         await pilot.press("/", *"needle")
         await settle(app, pilot)
@@ -327,7 +327,7 @@ async def test_finding_in_the_whole_thread(running, session):
         await settle(app, pilot)
         assert "find in this thread" not in screen_text(app) and chat._found is None and chat.has_focus
         await pilot.press("escape")
-        assert app.prompt.has_focus
+        assert app.chat.prompt.has_focus
 
 
 async def test_the_store_finds_words_in_one_thread(store):

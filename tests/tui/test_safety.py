@@ -73,7 +73,7 @@ async def test_the_conversation(running, session):
         session.emit(ToolStarted(ToolCallPart("c", EVIL, {EVIL: EVIL, "path": EVIL})))
         session.emit(ToolOutput("c", EVIL))
         await pilot.pause()
-        for block in app.transcript.document.blocks:
+        for block in app.chat.transcript.document.blocks:
             block.toggle()
         diff = f"--- a\n+++ b\n@@ -1 +1 @@\n-{EVIL}\n+{EVIL}\n"
         session.emit(ToolFinished(ToolResultPart("c", EVIL, EVIL, False, {"diff": diff, "output_file": EVIL}), 5))
@@ -85,8 +85,8 @@ async def test_the_conversation(running, session):
         session.emit(CompactionFinished("r", 1, 2, 3, 4, (EVIL,)))
         session.finish(status="error", error=EVIL, error_title=EVIL)
         await settle(app, pilot)
-        for index in range(len(app.transcript.document.blocks)):
-            app.transcript.document.changed(index)
+        for index in range(len(app.chat.transcript.document.blocks)):
+            app.chat.transcript.document.changed(index)
         painted = check(app)
         assert "[/red]" in painted
         assert "[@click=app.quit]x[/]" in painted
@@ -150,7 +150,7 @@ async def test_screens_and_commands(running, session, command, monkeypatch):
     session.views.all_threads = [ThreadSummary(Thread("t1", "r", EVIL, 0, 0), EVIL, 3, 900)]
     session.views.blocks = [ContextBlock(EVIL, EVIL, 10, EVIL, True)]
     async with running() as (app, pilot):
-        app._palette(command)
+        app.run_command(command)
         await settle(app, pilot)
         check(app)
 
@@ -160,9 +160,9 @@ async def test_sources_and_stored_messages(running, session):
     session.views.lines = log()
     async with running() as (app, pilot):
         assert "L[$primary]M" in check(app)
-        app.action_pane("log")
-        app.action_pane("log")
-        app.sidebar.observations.log_list.focus()
+        app.chat.action_pane("log")
+        app.chat.action_pane("log")
+        app.chat.sidebar.observations.log_list.focus()
         await pilot.press("enter")
         await settle(app, pilot)
         assert "Where this comes from" in check(app)
@@ -170,7 +170,7 @@ async def test_sources_and_stored_messages(running, session):
 
 async def test_what_is_pasted_is_shown_harmlessly(running, session):
     async with running() as (app, pilot):
-        app.prompt.add(EVIL)
+        app.chat.prompt.add(EVIL)
         await settle(app, pilot)
         check(app)
 
@@ -182,13 +182,13 @@ async def test_settings_forks_and_the_past(running, session):
     session.views.past = [Moment(NOW, EVIL), Moment(NOW + 1, "observation")]
     session.views.lines = [replace(line, content=EVIL, category=EVIL, flags=(EVIL,), time=EVIL) for line in log()]
     async with running() as (app, pilot):
-        pane = app.sidebar.observations
+        pane = app.chat.sidebar.observations
         pane.log_list.focus()
         await pilot.press("left_square_bracket", "home", "space")
         await settle(app, pilot)
         assert "PAST" in check(app)
         file = Path("/x") / EVIL.replace("/", "")
-        app.push_screen(SettingsScreen(found, file, file))
+        app.push_screen(SettingsScreen(found, file, file, app.chat.apply_setting))
         await settle(app, pilot)
         check(app)
         await pilot.press("enter")

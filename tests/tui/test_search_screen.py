@@ -121,7 +121,7 @@ async def test_enter_before_the_results_are_there_goes_to_what_was_asked_for(run
         await settle(app, pilot)
         assert session.views.queries[-1] == "redirect"
         assert not isinstance(app.screen, SearchScreen)
-        assert app.transcript._marked == "m3"
+        assert app.chat.transcript._marked == "m3"
 
 
 async def test_a_first_page_is_shown_while_it_is_looked_inside_words(running, session):
@@ -221,7 +221,7 @@ async def test_a_slow_answer_to_what_is_no_longer_asked_is_not_shown(running, se
 
     session.views.search = slow
     async with running() as (app, pilot):
-        app.open_search("re")
+        app.chat.visit.search("re")
         await pilot.pause(DEBOUNCE + 0.05)
         await pilot.press(*"direct")
         await pilot.pause(DEBOUNCE + 0.05)
@@ -238,8 +238,8 @@ async def test_every_chip_does_something(running, session):
         for chip in app.screen.query(Chip):
             name = chip._action.removeprefix("screen.").partition("(")[0]
             assert hasattr(app.screen, f"action_{name}"), name
-        for chip in app.visit_bar.query(Chip):
-            assert hasattr(app, f"action_{chip._action.removeprefix('app.')}")
+        for chip in app.chat.conversation.visit_bar.query(Chip):
+            assert hasattr(app.chat, f"action_{chip._action.removeprefix('screen.')}")
 
 
 async def test_nothing_found_and_nothing_asked(running, session):
@@ -263,7 +263,7 @@ async def test_any_size(running, session, size):
         await settle(app, pilot)
         assert "the redirect loses" in screen_text(app)
         await pilot.press("escape")
-        assert app.focused is app.prompt
+        assert app.focused is app.chat.prompt
 
 
 # --- filters ------------------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ async def test_filters_and_places_by_key(running, session):
 async def test_filters_by_mouse(running, session):
     session.views.hits = [hit()]
     async with running() as (app, pilot):
-        app.open_search("redirect")
+        app.chat.visit.search("redirect")
         await settle(app, pilot)
         for chip in ("#chip-kind", "#chip-kind", "#chip-scope"):
             await pilot.click(chip)
@@ -308,7 +308,7 @@ async def test_there_and_back_by_key(running, session):
     session.views.messages["t7"] = [user(f"f{n}", f"far {n}", n) for n in range(600)]
     session.views.hits = [hit(), hit("f20", thread="t7", index=20, text="far redirect", thread_title="older")]
     async with running((120, 30)) as (app, pilot):
-        app.transcript.jump("m250")
+        app.chat.transcript.jump("m250")
         await pilot.pause()
         await search(app, pilot)
         await pilot.press("down", "enter")
@@ -358,7 +358,7 @@ async def test_there_and_back_by_mouse(running, session):
     session.views.messages["t7"] = [user("f0", "far away", 0)]
     session.views.hits = [hit("f0", thread="t7", index=0, text="far redirect", thread_title="older")]
     async with running((120, 30)) as (app, pilot):
-        app.open_search("redirect")
+        app.chat.visit.search("redirect")
         await settle(app, pilot)
         await pilot.click("#panel-list", offset=(6, 2))
         await settle(app, pilot)
@@ -367,7 +367,7 @@ async def test_there_and_back_by_mouse(running, session):
         await settle(app, pilot)
         assert session.thread.id == "t1"
         assert "here 39" in screen_text(app)
-        assert app.transcript.place == ""
+        assert app.chat.transcript.place == ""
 
 
 async def test_a_new_thread_is_gone_back_to(running, session):
@@ -389,10 +389,10 @@ async def test_another_thread_ends_the_visit(running, session):
         await search(app, pilot)
         await pilot.press("enter")
         await settle(app, pilot)
-        assert app.visit_bar.display
+        assert app.chat.conversation.visit_bar.display
         await session.open_thread("t5")
         await settle(app, pilot)
-        assert not app.visit_bar.display
+        assert not app.chat.conversation.visit_bar.display
 
 
 async def test_a_working_agent_is_not_disturbed(running, session):
@@ -411,7 +411,7 @@ async def test_a_working_agent_is_not_disturbed(running, session):
         assert session.thread.id == "t1"
         await pilot.press("escape")
         await settle(app, pilot)
-        assert app.focused is app.prompt
+        assert app.focused is app.chat.prompt
 
 
 async def test_a_thread_of_another_workspace_is_read_only(running, session):
@@ -444,7 +444,7 @@ async def test_an_observation_leads_to_its_sources(running, session):
         assert isinstance(app.screen, SearchScreen)
         await pilot.press("enter")
         await settle(app, pilot)
-        assert app.transcript._marked == "m6"
+        assert app.chat.transcript._marked == "m6"
 
 
 async def test_tasks_working_memory_and_lines_without_a_source(running, session):
@@ -469,11 +469,11 @@ async def test_tasks_working_memory_and_lines_without_a_source(running, session)
         session.views.tasks = board(
             ready=tuple(BoardTask(t, t, t, 2, "task", None) for t in ("a", "mend the redirect"))
         )
-        app.load_board()
+        app.chat.panes.load_board()
         await settle(app, pilot)
         await pilot.press("ctrl+f", "enter")
         await settle(app, pilot)
-        assert app.focused is app.sidebar.tasks.task_list
+        assert app.focused is app.chat.sidebar.tasks.task_list
         assert app.focused.current.title == "mend the redirect"
 
 
@@ -483,7 +483,7 @@ async def test_a_hit_goes_into_the_prompt(running, session):
         await search(app, pilot)
         await pilot.press("ctrl+o")
         await settle(app, pilot)
-        assert app.prompt.text == "the redirect␛[2J loses next"
+        assert app.chat.prompt.text == "the redirect␛[2J loses next"
 
 
 @pytest.mark.parametrize("kind", ["message", "observation", "working_memory"])
@@ -492,7 +492,7 @@ async def test_nothing_that_is_found_is_obeyed(running, session, kind):
     session.views.hits = [hit(kind=kind, text=EVIL, word="owned", thread_title=EVIL, role=EVIL)]
     session.views.origins["m3"] = Origin("g", "t1", 2, 4, "m3", 3)
     async with running((120, 40)) as (app, pilot):
-        app.open_search(f"owned {EVIL}")
+        app.chat.visit.search(f"owned {EVIL}")
         await settle(app, pilot)
         assert "[@click=app.quit]x[/]" in check(app)
         await pilot.press("enter")
@@ -527,14 +527,14 @@ async def test_what_was_said_before_two_compactions_and_a_reflection_is_landed_o
         await settle(app, pilot)
         assert session.thread.id == first
         assert said in screen_text(app)
-        assert app.transcript._marked == (await store.read(message_store.page, first, before=1))[0].id
+        assert app.chat.transcript._marked == (await store.read(message_store.page, first, before=1))[0].id
         await pilot.press("alt+left")
         await settle(app, pilot)
         assert session.thread.id != first
         assert await store.read(message_store.count, session.thread.id) == 0
         lines = (("observation", "courier vault", said), ("reflection", "queue3", "question 3 about queue3.py"))
         for kind, words, source in lines:
-            app.open_search(f"kind:{kind} {words}")
+            app.chat.visit.search(f"kind:{kind} {words}")
             await settle(app, pilot)
             assert app.screen.result_list.current.kind == kind
             assert source in preview_text(app)
@@ -572,7 +572,7 @@ def app_with_hits() -> SaktiApp:
 def test_search(snap_compare, size, theme):
     async def open_it(pilot):
         await posed(theme)(pilot)
-        pilot.app.open_search("next")
+        pilot.app.chat.visit.search("next")
         await settle(pilot.app, pilot)
         pilot.app.screen.input.cursor_blink = False
         await pilot.press("down")
@@ -584,7 +584,7 @@ def test_search(snap_compare, size, theme):
 def test_a_visit(snap_compare):
     async def go(pilot):
         await posed("sakti-dark")(pilot)
-        pilot.app.open_search("next")
+        pilot.app.chat.visit.search("next")
         await settle(pilot.app, pilot)
         await pilot.press("enter")
         await settle(pilot.app, pilot)

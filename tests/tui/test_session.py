@@ -58,9 +58,9 @@ async def test_a_conversation_with_a_tool_is_shown_and_shown_again(make):
         assert "how many lines?" in text
         assert "read  notes.txt" in text
         assert "There are two lines." in text
-        assert app.sidebar.memory.status is not None
-        assert app.sidebar.memory.status.messages.tokens > 0
-        assert app.header.thread_title == "how many lines?"
+        assert app.chat.sidebar.memory.status is not None
+        assert app.chat.sidebar.memory.status.messages.tokens > 0
+        assert app.chat.header.thread_title == "how many lines?"
         live = [line.strip() for line in text.split("\n") if line.strip() and not line.startswith(("you", "sakti"))]
     again = SaktiApp(make(continue_last=True))
     async with again.run_test(size=(120, 35)) as pilot:
@@ -86,7 +86,7 @@ async def test_an_approval_runs_what_was_approved(make, clock):
         await pilot.press("y")
         await turn(app, pilot)
         assert (make.workspace / "made.txt").exists()
-        assert app.focused is app.prompt
+        assert app.focused is app.chat.prompt
         assert "Done." in chat_text(app)
 
 
@@ -101,7 +101,7 @@ async def test_compact_search_context_and_undo(make):
         await pilot.press(*"/compact", "enter")
         await settle(app, pilot)
         assert "Compacted" in chat_text(app)
-        assert app.sidebar.observations.log_list.rows
+        assert app.chat.sidebar.observations.log_list.rows
         await pilot.press(*"/compact undo", "enter")
         await settle(app, pilot)
         assert "Compaction undone" in chat_text(app)

@@ -42,7 +42,7 @@ def test_every_setting_has_its_value_and_origin(tmp_path):
     assert rows["mode"].origin == "SAKTI_MODE"
     assert (rows["memory.carry_over"].value, rows["memory.carry_over"].origin) == (7, HERE)
     assert rows["ui.theme"].origin == "default"
-    assert rows["agent.max_steps"].project and not rows["ui.theme"].project
+    assert rows["agent.max_steps"].meaning.project and not rows["ui.theme"].meaning.project
 
 
 def test_a_value_is_what_a_file_takes():
@@ -169,7 +169,7 @@ async def test_settings_by_keys(store, tmp_path):
     async with app.run_test(size=(120, 35)) as pilot:
         await settle(app, pilot)
         await say(app, pilot, "hello")
-        app._palette("/settings")
+        app.run_command("/settings")
         await settle(app, pilot)
         assert isinstance(app.screen, SettingsScreen)
         await choose(pilot, "max_steps", "lots")
@@ -181,7 +181,7 @@ async def test_settings_by_keys(store, tmp_path):
         await pilot.press("enter")
         await settle(app, pilot)
         assert user.read_text() == "# mine\n\n[agent]\nmax_steps = 50\n"
-        assert "from now on" in screen_text(app) and session.config.agent.max_steps == 50
+        assert "takes effect now" in screen_text(app) and session.config.agent.max_steps == 50
         # for this project alone
         await choose(pilot, "observation.message_tokens", "20000")
         await pilot.press("ctrl+t", "enter")
@@ -195,7 +195,7 @@ async def test_settings_by_keys(store, tmp_path):
         assert "may not set agent.bash_timeout" in screen_text(app)
         await pilot.press("enter")
         await settle(app, pilot)
-        assert "next start" in screen_text(app) and session.config.agent.bash_timeout != 60
+        assert "after a restart" in screen_text(app) and session.config.agent.bash_timeout != 60
         await choose(pilot, "ui.theme", "sakti-light")
         await pilot.press("enter")
         await settle(app, pilot)

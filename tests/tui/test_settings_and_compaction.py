@@ -30,15 +30,15 @@ async def test_the_last_compaction_is_shown_as_a_diff(store, tmp_path):
     app = SaktiApp(real_session(store, tmp_path / "w", *(f"The port of api {n} is 80{n}0." for n in range(6))))
     async with app.run_test(size=(120, 45)) as pilot:
         await settle(app, pilot)
-        app._palette("/compact diff")
+        app.run_command("/compact diff")
         await settle(app, pilot)
         assert "Nothing was compacted" in chat_text(app)
         for part in range(2):
             await say(app, pilot, *(f"remember that service {part}{n} listens on {part}{n}00" for n in range(3)))
             store.clock.advance(60)
-            app._palette("/compact the ports")
+            app.run_command("/compact the ports")
             await settle(app, pilot)
-        app._palette("/compact diff")
+        app.run_command("/compact diff")
         await settle(app, pilot)
         assert isinstance(app.screen, CompactionScreen)
         text = screen_text(app)
@@ -47,9 +47,9 @@ async def test_the_last_compaction_is_shown_as_a_diff(store, tmp_path):
         new = [line for line in text.split("\n") if "│+ " in line.replace(" ", "", 1) or " + " in line]
         assert not any("service 00" in line for line in new), "what the log had before is no change"
         await pilot.press("escape")
-        app._palette("/compact undo")
+        app.run_command("/compact undo")
         await settle(app, pilot)
-        app._palette("/compact diff")
+        app.run_command("/compact diff")
         await settle(app, pilot)
         assert "service 0" in screen_text(app), "the one before it"
 
@@ -63,7 +63,7 @@ async def test_compacting_is_seen_stopped_and_taken_back(store, tmp_path):
         await say(app, pilot, *(f"remember that service {n} listens on {n}00" for n in range(3)))
         app.session.engine._worker.observer = observer
         before = app.session.engine.preview()
-        app._palette("/compact the ports")
+        app.run_command("/compact the ports")
         while not observer.inputs:
             await pilot.pause()
         assert "4 messages," in chat_text(app)
@@ -73,17 +73,17 @@ async def test_compacting_is_seen_stopped_and_taken_back(store, tmp_path):
         assert "Not compacted" in chat_text(app) and "Stopped: nothing was changed" in chat_text(app)
         assert "compacting:" not in screen_text(app) and "ctx" in screen_text(app)
         gate.set()
-        app._palette("/compact the ports")
+        app.run_command("/compact the ports")
         await settle(app, pilot)
         text = chat_text(app)
         assert "went" in text and "kept" in text and "/compact undo brings" in text and " freed" in text
         assert app.session.engine.preview().messages != before.messages
-        app._palette("/compact undo")
+        app.run_command("/compact undo")
         await settle(app, pilot)
         assert "4 messages are in the window again, which is as it was" in chat_text(app)
         after = app.session.engine.preview()
         assert [m.id for m in after.messages] == [m.id for m in before.messages] and after.blocks == before.blocks
-        app._palette("/compact undo")
+        app.run_command("/compact undo")
         await settle(app, pilot)
         assert "There is no compaction to undo" in chat_text(app)
 
@@ -128,6 +128,7 @@ def test_pictures(snap_compare, size, theme, name, tmp_path):
                 settings(config, user_file=file, project_file=file, env={}),
                 Path("/c/config.toml"),
                 Path("/work/.sakti/config.toml"),
+                pilot.app.chat.apply_setting,
             )
         pilot.app.push_screen(screen)
         await settle(pilot.app, pilot)

@@ -21,7 +21,7 @@ def posed(theme: str, *keys: str):
 
     async def run_before(pilot):
         app = pilot.app
-        app.prompt.cursor_blink = False
+        app.chat.prompt.cursor_blink = False
         app.theme = theme
         await settle(app, pilot)
         for key in keys:

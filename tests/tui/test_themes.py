@@ -7,6 +7,7 @@ from textual.color import Color
 
 from sakti.core.resources import config_home
 from sakti.tui.app import SaktiApp
+from sakti.tui.appearance import Appearance
 from sakti.tui.palette import TEXT_ROLES, make_palette
 from sakti.tui.themes import FALLBACK, SIXTEEN, load_themes
 from tests.tui.conftest import chat_text, settle
@@ -56,7 +57,7 @@ def test_text_is_readable(theme):
 
 @pytest.mark.parametrize(("colours", "shown"), [("standard", SIXTEEN), ("none", FALLBACK), ("256", FALLBACK)])
 async def test_few_colours_are_told_apart(session, monkeypatch, colours, shown):
-    monkeypatch.setattr(SaktiApp, "colours", colours)
+    monkeypatch.setattr(Appearance, "colours", colours)
     app = SaktiApp(session)
     async with app.run_test(size=(100, 30)) as pilot:
         await settle(app, pilot)
@@ -67,7 +68,7 @@ async def test_few_colours_are_told_apart(session, monkeypatch, colours, shown):
         assert ground == {"standard": "#0000AA", "none": "#383838"}.get(colours, app.current_theme.panel.upper())
         for role in ("text", "muted", "bad") if colours != "256" else ():
             assert contrast(Color.from_rich_color(getattr(palette, role).color).hex, ground) >= 4
-        await app._commands.run("/theme sakti-light")
+        await app.commands.run("/theme sakti-light")
         await settle(app, pilot)
         assert session.views.state["theme16" if colours == "standard" else "theme"] == "sakti-light"
 

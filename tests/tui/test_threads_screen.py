@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from sakti.agent import removal
 from sakti.agent.views import ThreadSummary
 from sakti.core.types import Thread
+from sakti.store import search, thread_removal
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.threads import ForkScreen, ThreadsScreen
 from tests.tui.conftest import chat_text, screen_text, settle
@@ -26,6 +28,11 @@ async def opened(app, pilot):
     return app.screen
 
 
+def told(app):
+    """All of the transcript in one line."""
+    return " ".join(chat_text(app).split())
+
+
 async def press(app, pilot, *keys):
     await pilot.press(*keys)
     await settle(app, pilot)
@@ -40,7 +47,7 @@ async def test_rename_fork_delete_and_take_back(store, tmp_path):
         screen = await opened(app, pilot)
         await press(app, pilot, "ctrl+r", "ctrl+a", "ctrl+k", *"instruments", "enter")
         assert "Renamed to 'instruments'" in await title(app)
-        assert app.header.thread_title == "instruments"
+        assert app.chat.header.thread_title == "instruments"
         await press(app, pilot, "ctrl+o")
         assert isinstance(app.screen, ForkScreen)
         assert "up to which message" in screen_text(app)
@@ -81,6 +88,52 @@ async def test_moving_on_forgets_that_deleting_was_asked(store, tmp_path):
         await press(app, pilot, "ctrl+d")
         assert len(app.screen.result_list.rows) == 2
         assert "again deletes 'first'" in await title(app)
+
+
+async def test_typed_into_a_thread_that_was_removed_elsewhere(store, tmp_path):
+    app = SaktiApp(real_session(store, tmp_path / "w", "one", "two"))
+    async with app.run_test(size=(120, 35)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "first")
+        await store.write(thread_removal.delete, app.session.thread.id, 9)
+        await removal.purge(store, before=1 << 60, do=True)
+        for text in ("again", "!ls", "#note"):
+            app.chat.prompt.clear()
+            await press(app, pilot, *text, "enter")
+            assert "This thread was removed in another window. /new starts a new one" in told(app), text
+            assert app.chat.prompt.value == text
+        app.chat.prompt.clear()
+        await press(app, pilot, *"/compact", "escape", "enter")
+        assert "This thread was removed in another window. /new starts a new one" in told(app)
+        app.chat.prompt.clear()
+        await press(app, pilot, *"/new", "escape", "enter")
+        await press(app, pilot, *"again", "enter")
+        await app.session.wait()
+        await settle(app, pilot)
+        assert "two" in chat_text(app)
+
+
+async def test_a_message_is_deleted_when_it_was_named_and_confirmed(store, tmp_path):
+    app = SaktiApp(real_session(store, tmp_path / "w", "In the attic.", "In the cellar."))
+    async with app.run_test(size=(120, 35)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "where is the xylophone", "and the zither")
+
+        async def send(text):
+            app.chat.prompt.clear()
+            await press(app, pilot, *text, "escape", "enter")
+
+        await send("/delete-message yes")
+        assert "Name a message first" in told(app)
+        await send("/delete-message 4")
+        assert "deletes your message 'where is the xylophone' for good" in told(app)
+        assert "xylophone" in chat_text(app)
+        await send("/delete-message yes")
+        assert "xylophone" not in chat_text(app) and "attic" in chat_text(app)
+        assert (await store.read(search.search, "xylophone", search.Scope())).total == 0
+        assert "xylophone" not in screen_text(app), "nor is it the thread's title"
+        await send("/delete-message 9")
+        assert "has 3 messages" in told(app)
 
 
 async def test_export_by_keys_and_its_refusals(store, tmp_path):

@@ -27,7 +27,7 @@ def past():
 
 
 def pane_title(app):
-    return str(app.sidebar.observations.title.render())
+    return str(app.chat.sidebar.observations.title.render())
 
 
 async def press(app, pilot, *keys):
@@ -44,7 +44,7 @@ async def test_the_past_is_what_the_log_was_and_is_left_alone(store, tmp_path):
             store.clock.advance(60)
             await app.session.compact()
             await settle(app, pilot)
-        pane = app.sidebar.observations
+        pane = app.chat.sidebar.observations
         now = await app.session.views.observations()
         moments = await app.session.views.moments()
         assert len(moments) == 3 and pane.time_bar.display
@@ -58,7 +58,7 @@ async def test_the_past_is_what_the_log_was_and_is_left_alone(store, tmp_path):
         await press(app, pilot, "home", "x", "p", "u", "e")
         assert not pane.edit_box.has_class("-open")
         assert await app.session.views.observations() == now, "nothing was changed from the past"
-        app.load_observations()
+        app.chat.panes.load_log()
         await settle(app, pilot)
         assert "PAST" in pane_title(app), "what comes in now does not end the look at the past"
         await press(app, pilot, "right_square_bracket")
@@ -70,18 +70,18 @@ async def test_the_past_is_what_the_log_was_and_is_left_alone(store, tmp_path):
         assert (await app.session.views.observations())[0].pinned
         await app.session.undo_compaction()
         await settle(app, pilot)
-        assert app.sidebar.observations.log_list.rows
+        assert app.chat.sidebar.observations.log_list.rows
 
 
 async def test_the_bar_is_picked_by_mouse(running, session):
     session.views.lines, session.views.past = log(), past()
     async with running((140, 40)) as (app, pilot):
-        bar = app.sidebar.observations.time_bar
+        bar = app.chat.sidebar.observations.time_bar
         assert "◆" in screen_text(app) and "○" in screen_text(app)
         await pilot.click(bar, offset=(place(0, 3, bar.size.width), 0))
         await settle(app, pilot)
         assert "PAST 01-15 12:00" in screen_text(app) and "▼" in screen_text(app)
-        assert len(app.sidebar.observations.log_list.rows) == 2
+        assert len(app.chat.sidebar.observations.log_list.rows) == 2
         await pilot.click(bar, offset=(bar.size.width - 2, 0))
         await settle(app, pilot)
         assert "PAST" not in screen_text(app)
@@ -90,13 +90,13 @@ async def test_the_bar_is_picked_by_mouse(running, session):
 async def test_a_new_thread_has_no_past(running, session):
     session.views.lines, session.views.past = log(), past()
     async with running((140, 40)) as (app, pilot):
-        app.sidebar.observations.travel_to(0)
+        app.chat.sidebar.observations.travel_to(0)
         await settle(app, pilot)
         session.views.lines, session.views.past = [], []
         await session.new_thread()
         await settle(app, pilot)
         assert "PAST" not in screen_text(app)
-        assert not app.sidebar.observations.time_bar.display
+        assert not app.chat.sidebar.observations.time_bar.display
 
 
 @given(st.integers(2, 500), st.integers(5, 80))
@@ -121,7 +121,7 @@ def nested():
 async def test_nested_lines_are_folded_and_unfolded_with_the_doubts(running, session):
     session.views.lines = nested()
     async with running((140, 40)) as (app, pilot):
-        pane = app.sidebar.observations
+        pane = app.chat.sidebar.observations
         assert "detail 0" not in screen_text(app) and "▸4" in screen_text(app) and "?1" in screen_text(app)
         pane.log_list.focus()
         await press(app, pilot, "home", "space")
@@ -144,7 +144,7 @@ def test_the_filter_takes_categories_and_doubts():
 async def test_panes_are_made_wider_by_key_and_by_mouse_and_stay_so(running, session):
     session.views.lines = log()
     async with running((140, 40)) as (app, pilot):
-        side = app.sidebar
+        side = app.chat.sidebar
         width = side.outer_size.width
         side.observations.log_list.focus()
         await press(app, pilot, "greater_than_sign")
@@ -163,8 +163,8 @@ async def test_panes_are_made_wider_by_key_and_by_mouse_and_stay_so(running, ses
 async def test_a_width_that_was_kept_leaves_room_for_the_chat(running, session, width, window, shown):
     session.views.state["panes"] = f"memory log tasks width={width}"
     async with running((window, 40)) as (app, _):
-        assert app.sidebar.outer_size.width == shown
-        assert app.sidebar.observations.display
+        assert app.chat.sidebar.outer_size.width == shown
+        assert app.chat.sidebar.observations.display
 
 
 @pytest.mark.parametrize("theme", THEMES)
@@ -174,7 +174,7 @@ def test_past_picture(snap_compare, theme):
 
     async def travel(pilot):
         await posed(theme)(pilot)
-        pilot.app.sidebar.observations.travel_to(1)
+        pilot.app.chat.sidebar.observations.travel_to(1)
         await settle(pilot.app, pilot)
 
     assert snap_compare(SaktiApp(session), terminal_size=(120, 35), run_before=travel)

@@ -34,7 +34,7 @@ async def test_the_tour_from_its_first_prompt_to_its_end(tmp_path, clock):
         assert [r.name for r in results] == ["ls", "read", "grep"]
         assert not any(r.is_error for r in results)
         assert "session.py" in results[0].content and "redirect" in results[2].content
-        app._palette("/compact")
+        app.run_command("/compact")
         await settle(app, pilot)
         assert "Fridays" in " ".join(x.content for x in await session.views.observations())
         assert (await session.views.search("fridays")).hits

@@ -42,7 +42,7 @@ async def test_it_follows_the_end_only_from_the_end(running, session):
     async with running((80, 24)) as (app, pilot):
         await session.submit("go")
         await stream(app, pilot, session, "line\n\n" * 60)
-        chat = app.transcript
+        chat = app.chat.transcript
         assert chat.scroll_offset.y == chat.max_scroll_y > 0
         chat.scroll_to(y=10, animate=False)
         await stream(app, pilot, session, "more\n\n" * 40)
@@ -62,7 +62,7 @@ async def test_a_stream_and_the_stored_message_look_the_same(running, session):
         session.finish(text)
         await settle(app, pilot)
         live = chat_text(app)
-        app.transcript.load([user("u1", "go", 0), assistant("a1", text, 1)], more=False)
+        app.chat.transcript.load([user("u1", "go", 0), assistant("a1", text, 1)], more=False)
         stored = chat_text(app)
         assert stored.replace("sakti  12:00", "sakti") == live
 
@@ -73,14 +73,14 @@ async def test_no_timer_runs_when_nothing_happens(running, session):
         await stream(app, pilot, session, "word " * 50)
         session.finish("word " * 50)
         await settle(app, pilot)
-        assert app.transcript._timer is None
-        assert app.status_line._timer is None
+        assert app.chat.transcript._timer is None
+        assert app.chat.status_line._timer is None
 
 
 async def test_ten_thousand_messages_open_at_the_end_and_load_as_you_scroll(running, session):
     session.views.messages["t1"] = long_thread(10_000)
     async with running() as (app, pilot):
-        chat = app.transcript
+        chat = app.chat.transcript
         assert "answer 9999" in screen_text(app)
         assert len(chat.document.blocks) < 1_000
         drawn = sum(chat.document.is_exact(i) for i in range(len(chat.document.blocks)))
@@ -88,7 +88,7 @@ async def test_ten_thousand_messages_open_at_the_end_and_load_as_you_scroll(runn
         chat.scroll_to(y=5, animate=False)
         await settle(app, pilot)
         above = screen_text(app)
-        assert app._oldest < 9_800
+        assert app.chat.loader.oldest < 9_800
         marker = next(line.split("│")[0].strip() for line in above.split("\n") if "message number" in line)
         await settle(app, pilot)
         assert marker in screen_text(app)
@@ -98,14 +98,14 @@ async def test_ten_thousand_messages_open_at_the_end_and_load_as_you_scroll(runn
 async def test_loading_older_messages_moves_nothing_on_the_screen(running, session):
     session.views.messages["t1"] = long_thread(400)
     async with running() as (app, pilot):
-        chat = app.transcript
+        chat = app.chat.transcript
         chat.scroll_to(y=chat.size.height * 4, animate=False)
         await settle(app, pilot)
         chat._asked_older = True
         chat.scroll_to(y=20, animate=False)
         await settle(app, pilot)
         before = [row[:80] for row in screen_text(app).split("\n")]  # without the scroll bar
-        await app.load_older()
+        await app.chat.loader.load_older()
         await settle(app, pilot)
         assert [row[:80] for row in screen_text(app).split("\n")] == before
 
@@ -125,7 +125,7 @@ async def test_resizing(running, session, size):
 async def test_resizing_keeps_the_place(running, session):
     session.views.messages["t1"] = long_thread(100)
     async with running((120, 35)) as (app, pilot):
-        chat = app.transcript
+        chat = app.chat.transcript
         chat.jump("m40")
         await settle(app, pilot)
         for size in ((90, 30), (70, 20), (160, 40)):
@@ -137,10 +137,10 @@ async def test_resizing_keeps_the_place(running, session):
 async def test_jump_marks_a_message(running, session):
     session.views.messages["t1"] = long_thread(100)
     async with running() as (app, pilot):
-        assert app.transcript.jump("m10")
+        assert app.chat.transcript.jump("m10")
         await settle(app, pilot)
         assert "message number 10" in screen_text(app)
-        assert not app.transcript.jump("elsewhere")
+        assert not app.chat.transcript.jump("elsewhere")
 
 
 async def test_a_tool_unfolds_by_click_and_by_key(running, session):
@@ -155,7 +155,7 @@ async def test_a_tool_unfolds_by_click_and_by_key(running, session):
         assert "▸ bash  ls  ✓ 1.9s" in chat_text(app)
         rows = screen_text(app).split("\n")
         y = next(i for i, row in enumerate(rows) if "▸ bash" in row)
-        await pilot.click(app.transcript, offset=(6, y - 1))
+        await pilot.click(app.chat.transcript, offset=(6, y - 1))
         await settle(app, pilot)
         assert "▾ bash" in chat_text(app)
         assert "command: ls" in chat_text(app)
@@ -222,7 +222,7 @@ async def test_memory_says_what_it_did(running, session):
 async def test_selected_text_is_what_is_on_the_screen(running, session):
     session.views.messages["t1"] = [user("m0", "日本語 and\nsecond line", 0)]
     async with running() as (app, pilot):
-        chat = app.transcript
+        chat = app.chat.transcript
         rows = chat_text(app).split("\n")
         y = next(i for i, row in enumerate(rows) if "日本語" in row)
         text, _ = chat.get_selection(Selection(Offset(2, y), Offset(8, y + 1)))
@@ -246,8 +246,8 @@ async def test_copying_the_answer(running, session):
 async def test_a_new_theme_draws_everything_again(running, session):
     session.views.messages["t1"] = long_thread(6)
     async with running() as (app, pilot):
-        before = {s.style.color for line in app.transcript.document.lines(1) for s in line if s.style}
+        before = {s.style.color for line in app.chat.transcript.document.lines(1) for s in line if s.style}
         app.theme = "sakti-light"
         await settle(app, pilot)
-        after = {s.style.color for line in app.transcript.document.lines(1) for s in line if s.style}
+        after = {s.style.color for line in app.chat.transcript.document.lines(1) for s in line if s.style}
         assert before != after

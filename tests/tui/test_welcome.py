@@ -88,14 +88,14 @@ async def test_what_is_typed_leaves_the_welcome_and_stands_in_the_prompt(first):
         assert "no key in the environment" in text and "Nobody answers yet" in text and "Message sakti" in text
         await pilot.press(*"hello")
         assert not isinstance(app.screen, WelcomeScreen)
-        assert app.prompt.text == "hello"
-        app.prompt.put("/setup")
+        assert app.chat.prompt.text == "hello"
+        app.chat.prompt.put("/setup")
         await pilot.press("enter")
         await settle(app, pilot)
         assert isinstance(app.screen, WelcomeScreen)
         app.post_message(events.Paste("pasted"))
         await settle(app, pilot)
-        assert app.prompt.text == "pasted"
+        assert app.chat.prompt.text == "pasted"
     again, _ = first()
     async with again.run_test() as pilot:
         await settle(again, pilot)
@@ -114,7 +114,7 @@ async def test_approval_theme_and_the_advice_without_a_keyring(first, home):
         assert "export OPENAI_API_KEY=…" in screen_text(app)
         await pilot.press("end", "enter")
         await settle(app, pilot)
-        assert app.session.approval_mode == "edits" and app.header.approval == "edits"
+        assert app.session.approval_mode == "edits" and app.chat.header.approval == "edits"
         assert "edits: reads and edits files freely" in screen_text(app)
         written = next(home.parent.rglob("sakti/config.toml"))
         assert written.read_text().split() == ["[approval]", "mode", "=", '"edits"']
@@ -138,13 +138,13 @@ async def test_a_key_goes_into_the_keyring_and_nowhere_else(first, store):
         await pilot.press("enter")  # the first provider
         await settle(app, pilot)
         await pilot.press(*"sk-secret")
-        assert isinstance(app.screen, WelcomeScreen) and app.prompt.text == ""
+        assert isinstance(app.screen, WelcomeScreen) and app.chat.prompt.text == ""
         assert "sk-secret" not in screen_text(app)
         await pilot.press("enter")
         await settle(app, pilot)
         assert kept.kept == {"ANTHROPIC_API_KEY": "sk-secret"}
         assert "ANTHROPIC_API_KEY is in the keyring" in screen_text(app)
-        assert app.header.model.startswith("anthropic/")
+        assert app.chat.header.model.startswith("anthropic/")
         await pilot.press("escape")
     data = b"".join(p.read_bytes() for p in store.path.parent.parent.rglob("*") if p.is_file())
     assert b"sk-secret" not in data
@@ -179,7 +179,7 @@ async def test_a_server_and_the_small_model_are_chosen_here(first, monkeypatch):
         assert "ollama/qwen3:4b" in screen_text(app)
         await pilot.press("enter")
         await settle(app, pilot)
-        assert app.header.model == "ollama/qwen3:4b"
+        assert app.chat.header.model == "ollama/qwen3:4b"
         assert "sakti talks to ollama/qwen3:4b" in screen_text(app)
         await pilot.press("down", "enter")
         while "50 of 100 MB  50%" not in screen_text(app):
@@ -190,7 +190,7 @@ async def test_a_server_and_the_small_model_are_chosen_here(first, monkeypatch):
         assert "goes on from here" in screen_text(app)
         await pilot.press("enter")
         await settle(app, pilot)
-        assert app.header.model == f"local/{model.name()}"
+        assert app.chat.header.model == f"local/{model.name()}"
         found.value = Found()
         await app.screen._look()
         await pilot.press("enter")
@@ -209,7 +209,7 @@ def test_pictures(snap_compare, monkeypatch, theme):
 
     async def open_it(pilot):
         await posed(theme)(pilot)
-        pilot.app.open_setup()
+        pilot.app.welcome.open()
         await settle(pilot.app, pilot)
 
     assert snap_compare(SaktiApp(session), terminal_size=(80, 24), run_before=open_it)

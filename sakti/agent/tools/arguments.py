@@ -7,6 +7,7 @@ that no spelling gets round the approvals. Pure: nothing is looked up but what t
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 from collections.abc import Callable, Mapping
@@ -33,14 +34,15 @@ def _table(lists: Mapping[str, str]) -> dict[str, str]:
 TOOLS = _table(
     {
         "bash": "shell execute executecommand executebash runshellcommand runterminalcmd runterminalcommand runcommand"
-        " execcommand exec terminal localshell",
-        "bash_output": "getoutput shelloutput readshell",
+        " runinterminal shellcommand execcommand exec terminal localshell",
+        "bash_output": "getoutput getterminaloutput shelloutput readshell",
         "kill": "killshell killbash killprocess",
-        "read": "readfile view viewfile openfile viewimage cat",
+        "read": "readfile readmanyfiles view viewfile openfile viewimage cat",
         "write": "writefile writetofile createfile newfile savefile",
-        "edit": "editfile multiedit strreplace replace replaceinfile searchreplace applydiff editblock",
+        "edit": "editfile multiedit strreplace replace replaceinfile replacestringinfile multireplacestringinfile"
+        " searchreplace searchandreplace applydiff editblock insertcontent",
         "ls": "list listdir listdirectory listfiles tree",
-        "glob": "findfiles filesearch globfilesearch find",
+        "glob": "findfiles findpath filesearch globfilesearch find",
         "grep": "search searchfiles searchfilecontent grepsearch grepfiles searchcode rg ripgrep",
         "apply_patch": "patch applypatches",
     }
@@ -78,8 +80,11 @@ _DROPPED = frozenset(
     " shouldreadentirefile respectgitignore filefilteringoptions ignore offset depth limit n multiline excludepattern"
     " exclude filter yieldtimems maxoutputtokens maxtokens block wait sandboxpermissions withescalatedpermissions"
     " justification login tty shell ismultiline mode indentation fuzzy encoding createdirs taskprogress issandboxed"
-    " casesensitive recursive sortby sort expectedreplacements restart".split()
+    " casesensitive recursive sortby sort expectedreplacements restart requiredpermissions securityrisk isinput goal"
+    " isregexp ignoreglobs maxresults includehidden".split()
 )
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min)\s*", re.IGNORECASE)
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "min": 60}
 _WRAPPERS = frozenset("arguments args params parameters input kwargs toolinput".split())
 
 _SCRIPTS = {"js": "*.{js,jsx,mjs,cjs}", "ts": "*.{ts,tsx,mts,cts}"}
@@ -200,10 +205,12 @@ def _bash(named: Json, rest: Json, cwd: Path) -> None:
         named["command"] = words[2] if shell else shlex.join(words)
     if command is None and _truth(_take(rest, "restart")):
         named["command"] = ":"
-    folder = _take(rest, "workdir", "workingdirectory", "cwd", "directory", "dir", "dirpath", "path")
+    folder = _take(rest, "workdir", "workingdirectory", "cwd", "cd", "directory", "dir", "dirpath", "path")
     if isinstance(folder, str) and folder.strip() and resolved(cwd, folder) != cwd and "command" in named:
         named["command"] = f"(cd {shlex.quote(folder)} && {{\n{named['command']}\n}})"
     millis = _whole(_take(rest, "timeoutms", "timeoutmillis", "timeoutmilliseconds"))
+    if isinstance(limit := named.get("timeout"), str) and (found := _DURATION.fullmatch(limit)):
+        named["timeout"] = math.ceil(float(found[1]) * _UNITS[found[2].lower()])
     given = _whole(named["timeout"]) if "timeout" in named else None
     seconds = -(-millis // 1000) if millis is not None else given
     if seconds is None:
@@ -218,6 +225,15 @@ def _read(named: Json, rest: Json, _cwd: Path) -> None:
         if "path" not in named and (found := _take(rest, key)) is not None:
             named["path"] = found
     _one(named, "path")
+    _take(rest, "include")  # globs beside the paths
+    inner = named.get("path")
+    one = cast("Json", inner) if isinstance(inner, dict) else {}
+    if isinstance(one.get("path"), str):  # [{"path": …, "line_ranges": ["1-20"]}]
+        named["path"] = one["path"]
+        ranges = _take(one, "lineranges")
+        rest |= {"pages": ranges[0]} if isinstance(ranges, list) and ranges else {}
+    elif isinstance(inner, list) and inner:
+        raise ToolError("read reads one file: call it once for each; calls of one answer run at once.")
     offset, last = _whole(named.get("offset")), _whole(_take(rest, "endline", "lineend", "lastline", "toline",
                                                             "endlineoneindexedinclusive"))  # fmt: skip
     view = _take(rest, "viewrange", "linerange", "range")
@@ -228,7 +244,8 @@ def _read(named: Json, rest: Json, _cwd: Path) -> None:
         offset, last = int(found[1]), int(found[2] or found[1])
     if offset is not None:
         named["offset"] = max(1, offset)
-    if last is not None and last >= (start := named.get("offset", 1)):
+    start = named.get("offset", 1)
+    if last is not None and isinstance(start, int) and last >= start:
         named["limit"] = last - start + 1
     if (limit := _whole(named.get("limit"))) is not None and limit < 1:
         del named["limit"]
@@ -248,13 +265,16 @@ def _edit(named: Json, rest: Json, _cwd: Path) -> None:
         edits = blocks(edits) if "<<<<" in edits else loaded(edits)
     listed: Any = [edits] if isinstance(edits, dict) else edits
     if isinstance(listed, list):
-        named["edits"] = [_change(e) for e in cast("list[Any]", listed)]
+        each = _of_one_file(named, cast("list[Any]", listed))
+        named["edits"] = [_change(e) for e in each]
     diff = _take(rest, "diff", "patch", "searchreplace")
     if edits is None and isinstance(diff, str):
         named["edits"] = blocks(diff) or hunks(diff)
     single = {k: named.pop(k) for k in ("old", "new", "all") if k in named}
     line = _whole(_take(rest, "insertline"))
     text = _take(rest, "inserttext") if line is not None else None
+    if "edits" not in named and (before := _whole(_take(rest, "line"))) is not None:  # insert_content: before that line
+        line, text = max(0, before - 1), _take(rest, "content")
     single |= {k: rest.pop(k) for k in list(rest) if plain(k) in _OLD | _NEW | _ALL}
     if (_whole(_take(rest, "expectedreplacements", "count")) or 1) > 1:
         single["all"] = True
@@ -262,8 +282,24 @@ def _edit(named: Json, rest: Json, _cwd: Path) -> None:
         named["edits"] = [{"old": "", "new": str(text or _change(single).get("new", "")), "after": line}]
     elif "edits" not in named and single.keys() - {"all"}:
         named["edits"] = [_change(single)]
-    elif single.get("all") and len(named.get("edits", ())) == 1:
-        named["edits"] = [{**named["edits"][0], "all": single["all"]}]
+    elif single.get("all") and isinstance(there := named.get("edits"), list):
+        only = cast("list[Any]", there)
+        if len(only) == 1 and isinstance(only[0], dict):
+            named["edits"] = [{**only[0], "all": single["all"]}]
+
+
+def _of_one_file(named: Json, edits: list[Any]) -> list[Any]:
+    """`edits` without the file that each of them names, where that is the same for all."""
+    tables = [cast("Json", e) for e in edits if isinstance(e, dict)]
+    paths = {str(v) for e in tables for k, v in e.items() if _NAMES["edit"].get(plain(k)) == "path"}
+    if not paths:
+        return edits
+    if "path" in named:
+        paths.add(str(named["path"]))
+    if len(paths) > 1:
+        raise ToolError("edit changes one file: call it once for each file.")
+    named["path"] = paths.pop()
+    return [{k: v for k, v in e.items() if _NAMES["edit"].get(plain(k)) != "path"} for e in tables]
 
 
 def _change(value: Any) -> Any:
@@ -277,7 +313,8 @@ def _change(value: Any) -> Any:
         name = plain(key)
         ours = "old" if name in _OLD else "new" if name in _NEW else "all" if name in _ALL else key
         ours = "after" if name == "after" and isinstance(each, int) else ours  # a line to insert behind, not a text
-        if each is not None and ours not in out and (ours == key or name not in _DROPPED):
+        is_one_of_ours = name in _OLD | _NEW | _ALL | {"after"}
+        if each is not None and ours not in out and (is_one_of_ours or name not in _DROPPED):
             out[ours] = each
     return out
 
@@ -315,6 +352,8 @@ def _grep(named: Json, rest: Json, _cwd: Path) -> None:
             del named["limit"]
         else:
             named["limit"] = min(limit, 1_000)
+    if (regular := _take(rest, "isregexp")) is not None and "literal" not in named:
+        named["literal"] = not _truth(regular)
     sensitive = _take(rest, "casesensitive")
     if sensitive is not None and "ignore_case" not in named:
         named["ignore_case"] = not _truth(sensitive)

@@ -1,6 +1,6 @@
 """What a tool is: an async function whose own types are its JSON Schema.
 
-    @tool(read_only=True)
+    @tool(effect="read")
     async def read(run: ToolRun, path: Annotated[str, "file to read"], offset: int = 1) -> Outcome:
         '''Read a file.'''
 
@@ -13,14 +13,14 @@ import inspect
 import os
 import re
 import typing
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pydantic
 
-from sakti.agent.permissions import Place, resolved
+from sakti.agent.permissions import Effect, Place, resolved
 from sakti.agent.tools import arguments as forms
 from sakti.agent.tools.seen import SeenFiles
 from sakti.core.clock import Clock
@@ -129,15 +129,41 @@ class ToolRun:
 ToolFunction = Callable[..., Awaitable[Outcome]]
 
 
+# The paths that a call names, by its arguments.
+Paths: TypeAlias = Callable[[Mapping[str, Any]], Sequence[str]]
+
+
+def _no_path(_arguments: Mapping[str, Any]) -> Sequence[str]:
+    return ()
+
+
+def one_path(arguments: Mapping[str, Any]) -> Sequence[str]:
+    """Return the argument `path`; the current folder where it is left out."""
+    return (str(arguments.get("path", ".")),)
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
+    """What the model can call, and all that the program has to know of it: permissions, what runs at once, what small
+    models are offered follow from this alone. `small` ranks it among the tools of a small model (None: not offered),
+    which lacks the arguments `small_without`; `rule_name` is what rules call it; `refuse` makes the answer to wrong
+    arguments where that has a form of its own."""
+
     name: str
     description: str
     arguments: type[pydantic.BaseModel]
     function: ToolFunction
-    read_only: bool
-    internal: bool = False  # touches only sakti's own tasks and memory: never asks
-    refuse: Callable[[str], Outcome] | None = None  # the answer to wrong arguments, where that has a form of its own
+    effect: Effect
+    parallel: bool = False  # neighbouring calls may run at once
+    paths: Paths = _no_path
+    rule_name: str = ""
+    small: int | None = None
+    small_without: frozenset[str] = frozenset()
+    refuse: Callable[[str], Outcome] | None = None
+
+    def named(self, arguments: Mapping[str, Any]) -> Sequence[str]:
+        """Return the paths that a call names, as it writes them; raises nothing."""
+        return self.paths(arguments)
 
     def spec(self) -> ToolSpec:
         schema = self.arguments.model_json_schema()
@@ -163,13 +189,17 @@ class Tool:
 
 def tool(
     *,
+    effect: Effect,
     name: str | None = None,
-    read_only: bool = False,
-    internal: bool = False,
+    parallel: bool | None = None,
+    paths: Paths | None = None,
+    rule_name: str = "",
+    small: int | None = None,
+    small_without: Iterable[str] = (),
     refuse: Callable[[str], Outcome] | None = None,
 ) -> Callable[[ToolFunction], Tool]:
-    """Make a `Tool` of an async function. Its description is `prompts/tools/<name>.md` where there is one,
-    else its docstring."""
+    """Make a `Tool` of an async function. Its description is `prompts/tools/<name>.md` where there is one, else its
+    docstring; what reads may run beside its neighbours; an argument `path` is the path that it names."""
 
     def make(function: ToolFunction) -> Tool:
         tool_name = name or function.__name__
@@ -185,7 +215,19 @@ def tool(
         description = read_prompt(prompt) if has_prompt(prompt) else inspect.cleandoc(function.__doc__ or "")
         config = pydantic.ConfigDict(extra="forbid")
         model = pydantic.create_model(f"{tool_name}_arguments", __config__=config, **fields)
-        return Tool(tool_name, description, model, function, read_only, internal, refuse)
+        return Tool(
+            tool_name,
+            description,
+            model,
+            function,
+            effect,
+            effect == "read" if parallel is None else parallel,
+            paths or (one_path if "path" in fields else _no_path),
+            rule_name or tool_name,
+            small,
+            frozenset(small_without),
+            refuse,
+        )
 
     return make
 

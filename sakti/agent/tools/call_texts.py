@@ -30,7 +30,8 @@ def heredoc(command: str) -> tuple[str, str] | None:
 
 
 _BLOCK = re.compile(
-    r"^(?:<{5,9}|-{5,9}) ?SEARCH[^\n]*\n(.*?)^={5,9}[ \t]*\n(.*?)^(?:>{5,9}|\+{5,9}) ?REPLACE[^\n]*$",
+    r"^(?:<{5,9}|-{5,9}) ?SEARCH[^\n]*\n(?:(?::(?:start|end)_line:[^\n]*\n)+-{5,9}[ \t]*\n)?(.*?)"
+    r"^={5,9}[ \t]*\n(.*?)^(?:>{5,9}|\+{5,9}) ?REPLACE[^\n]*$",
     re.DOTALL | re.MULTILINE,
 )
 

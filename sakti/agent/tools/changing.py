@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -50,7 +50,7 @@ class Changed:
     data: bytes | None
 
 
-@tool()
+@tool(effect="write", small=5)
 async def write(
     run: ToolRun,
     path: Annotated[str, "file to create or replace"],
@@ -97,7 +97,7 @@ def _encoded(there: FileText, text: str) -> bytes:
     return there.encode(text)
 
 
-@tool()
+@tool(effect="write", small=2)
 async def edit(
     run: ToolRun,
     path: Annotated[str, "file that was read or written before"],
@@ -158,7 +158,13 @@ def _inserted(text: str, after: int, new: str) -> str:
     return "".join(line.body + line.end for line in [*head, *put, *lines[after:]])
 
 
-@tool()
+def _named_by_patch(arguments: Mapping[str, Any]) -> list[str]:
+    folder = str(arguments.get("workdir") or "")
+    named = patch.paths(str(arguments.get("patch", "")))
+    return [p if p.startswith("~") else os.path.join(folder, p) for p in named]  # noqa: PTH118  # they may be no paths
+
+
+@tool(effect="write", paths=_named_by_patch, rule_name="edit")
 async def apply_patch(
     run: ToolRun,
     patch: Annotated[str, "the whole patch, from *** Begin Patch to *** End Patch"],

@@ -62,7 +62,7 @@ def read_file(path: Path) -> tuple[bytes, FileText]:
     return data, found
 
 
-@tool(read_only=True)
+@tool(effect="read", small=1)
 async def read(
     run: ToolRun,
     path: Annotated[str, "file, relative to the current folder or absolute"],
@@ -153,7 +153,7 @@ class _Entry:
     secret: bool
 
 
-@tool(read_only=True)
+@tool(effect="read", small=6)
 async def ls(run: ToolRun, path: Annotated[str, "folder"] = ".") -> Outcome:
     """List a folder: folders end with a slash, files show their size in bytes."""
     found = run.bench.resolve(path)

@@ -32,7 +32,7 @@ _BACK = re.compile(r"(?<!\\)(?:\\\\)*\\(?:[1-9]|k<)")
 _BINARY = re.compile(rb"(.*): binary file matches \(found")
 
 
-@tool(read_only=True)
+@tool(effect="read")
 async def glob(
     run: ToolRun,
     pattern: Annotated[str, "such as src/**/*.py, *.{ts,tsx}; without a slash it is a name at any depth"],
@@ -74,7 +74,7 @@ class Search:
         return not self.literal and r"\n" in self.pattern.replace(r"\\", "")
 
 
-@tool(read_only=True)
+@tool(effect="read", small=4, small_without=("include", "literal", "files_only", "limit"))
 async def grep(
     run: ToolRun,
     pattern: Annotated[str, "regular expression (Rust syntax: no look-around, no backreferences)"],

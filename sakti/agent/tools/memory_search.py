@@ -105,4 +105,4 @@ def make(store: Store, *, resource_id: str, counter: Counter, in_window: Callabl
         )
 
     actions = {"search": search, "recall": recall}
-    return action_tool("memory-search", FIELDS, actions, read_only=True, missing=MISSING, usual="search")
+    return action_tool("memory-search", FIELDS, actions, parallel=True, missing=MISSING, usual="search")

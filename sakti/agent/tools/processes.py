@@ -167,13 +167,16 @@ class Running:
         return found
 
     async def stop(self) -> None:
-        """End the whole group: TERM, a moment, KILL; also what ignored TERM and outlived its parent."""
+        """End the whole group: TERM, a moment, KILL; also what ignored TERM and outlived its parent. Who cancels this
+        has no time for the moment."""
         self._signal(signal.SIGTERM)
-        for _ in range(round(GRACE / POLL)):
-            if not self.members():
-                break
-            await asyncio.sleep(POLL)
-        self._signal(signal.SIGKILL)
+        try:
+            for _ in range(round(GRACE / POLL)):
+                if not self.members():
+                    break
+                await asyncio.sleep(POLL)
+        finally:
+            self._signal(signal.SIGKILL)
         await self.exited()
         self.drain()
         self.close()

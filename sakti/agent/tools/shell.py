@@ -91,7 +91,7 @@ def _keep(bench: Workbench, running: Running) -> str:
     return number
 
 
-@tool()
+@tool(effect="run", small=3, small_without=("timeout",))
 async def bash(
     run: ToolRun,
     command: Annotated[str, "what bash runs"],
@@ -219,7 +219,7 @@ def _running(run: ToolRun, number: str) -> Running:
     return run.bench.background[number]
 
 
-@tool(read_only=True)
+@tool(effect="own", parallel=True)
 async def bash_output(run: ToolRun, id: Annotated[str, "number that bash gave"]) -> Outcome:
     """What a background command has printed since it was last asked, and whether it still runs."""
     running = _running(run, id)
@@ -231,9 +231,9 @@ async def bash_output(run: ToolRun, id: Annotated[str, "number that bash gave"])
     return Outcome(f"{text}\n{state}", details={"exit_code": None if members else code})
 
 
-@tool(read_only=True)
+@tool(effect="own", parallel=True)
 async def kill(run: ToolRun, id: Annotated[str, "number that bash gave"]) -> Outcome:
-    """End a background command."""
+    """End a background command and everything that it started."""
     running = _running(run, id)
     over = not running.members()
     await running.stop()

@@ -47,4 +47,4 @@ def make(store: Store, resource_id: str) -> ActionTool:
         return await store.read(queries.search, resource_id, query, limit, includeMessages)
 
     actions = {"ready": ready, "show": show, "list": list_, "search": search}
-    return action_tool("task-query", QUERY_FIELDS, actions, read_only=True, missing=MISSING)
+    return action_tool("task-query", QUERY_FIELDS, actions, parallel=True, missing=MISSING)

@@ -120,7 +120,8 @@ def _result(repair: Repair, turn: _Turn, verdict: Verdict) -> Result:
 
 
 def _options(options: Options, limits: Limits, workspace: Path, top: Path) -> Options:
-    """The user's options with a database of the repair's own, approval `auto` and the limit of steps."""
+    """The user's options with a database of the repair's own, approval `auto` and the limit of steps; no tool may touch
+    the repairs themselves, where the answers stand."""
     config = options.config
     outputs = f"read({glob_escape(str(top / OUTPUTS))}/*)"  # nobody is there to allow what a tool tells to read on
     config = replace(
@@ -132,7 +133,14 @@ def _options(options: Options, limits: Limits, workspace: Path, top: Path) -> Op
     )
     env = {**options.env, **OFFLINE}
     return replace(
-        options, workspace=workspace, config=config, resume=None, continue_last=False, interactive=False, env=env
+        options,
+        workspace=workspace,
+        config=config,
+        resume=None,
+        continue_last=False,
+        interactive=False,
+        env=env,
+        closed=(FOLDER,),
     )
 
 
@@ -148,17 +156,10 @@ async def _commit(workspace: Path) -> None:
         await judging.run_program([git, *words], workspace, env, "")
 
 
-class _RepairSession(Session):
-    """A session whose tools do not touch the repairs themselves: the answers stand there."""
-
-    def own_paths(self) -> tuple[Path, ...]:
-        return (*super().own_paths(), FOLDER)
-
-
 async def _work(repair: Repair, contestant: Contestant, limits: Limits, workspace: Path, top: Path) -> _Turn:
     turn = _Turn()
     options = _options(contestant.options, limits, workspace, top)
-    session = _RepairSession(options, provider=contestant.provider, model=contestant.model, counter=contestant.counter)
+    session = Session(options, provider=contestant.provider, model=contestant.model, counter=contestant.counter)
     session.subscribe(turn.hear)
     clock = session.clock
     started = clock.monotonic()

@@ -22,6 +22,7 @@ from sakti.store import messages as message_store
 from sakti.store.database import Database
 from sakti.store.memory import Add, Group, Held
 from sakti.store.memory.sections import TITLE, spans
+from sakti.store.text_registry import entering
 
 HARMLESS = ("busy", "conflict", "lease_lost")  # another window did it: no failure of the Observer
 
@@ -198,7 +199,7 @@ class Observation:
         if window.record.scope != "resource":
             return {}
         made = "" if window.thread.title_pinned else str(group.metadata.get("title") or "")
-        return {TITLE: made or window.thread.title}
+        return {TITLE: entering("threads", "title", made) or window.thread.title}
 
     def _request(self, piece: list[Message], focus: str) -> ObserveInput:
         state, window = self.state, self.state.window

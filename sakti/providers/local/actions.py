@@ -12,7 +12,6 @@ from sakti.core.types import Json, ToolCallPart, ToolSpec
 
 ANSWER = "answer"
 MOST_TOOLS = 6
-_FIRST = ("read", "edit", "bash", "grep", "write", "ls", "glob")
 _RENAMED = "operation"  # a tool's own argument `action` would hide which tool it is
 _OPENING = re.compile(r'\s*(?:```(?:json)?\s*)?\{\s*"action"\s*:\s*"((?:[^"\\]|\\.)*)"')
 _TEXT = re.compile(r'\s*,\s*"text"\s*:\s*"')
@@ -63,9 +62,8 @@ class Action:
 
 
 def offer(tools: Sequence[ToolSpec]) -> list[Action]:
-    """At most six tools, those that reading and changing code needs first."""
-    ranked = sorted(tools, key=lambda t: _FIRST.index(t.name) if t.name in _FIRST else len(_FIRST))
-    return [_action(t) for t in ranked[:MOST_TOOLS]]
+    """Return the first six tools: a small model is offered them in the order of their worth."""
+    return [_action(t) for t in tools[:MOST_TOOLS]]
 
 
 def _action(tool: ToolSpec) -> Action:

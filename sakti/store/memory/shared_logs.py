@@ -1,33 +1,107 @@
 """A thread is taken out of the logs that it shares with others: what is left is made of the others' words alone.
 
 Its groups go with the thread's rows. Here go the reflections that were made of them, for which what else they stood for
-stands again, and what others' lines repeat of the thread's where they replace it.
+stands again, and what others' lines repeat of the thread's where they replace it. The first transaction takes it all
+out of the log; rows and words follow one at a time, so that other windows write in between.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
+from sakti.store import reindexing, search_index
 from sakti.store.connection import Database
-from sakti.store.memory import group_rows, integrity
+from sakti.store.memory import integrity
 from sakti.store.replaced import KEY, NOTE, Earlier, note
 from sakti.store.text_registry import entering
 
+# A line or the row of a reflection that goes; a line that no longer says that it replaces some words.
+Step: TypeAlias = tuple[Literal["line", "group"], str] | tuple[Literal["unsay"], str, tuple[str, ...]]
 
-def take_out(db: Database, thread_id: str, now: int) -> None:
-    """Take a thread's words out of what others' groups hold; its own groups are the caller's to remove."""
+
+def begin(db: Database, thread_id: str, now: int) -> None:
+    """Out of the log at once: a thread's own groups and what was made of them, for which what else they stood for
+    stands again. No row goes here (`reflections`, `words`), so that it takes no longer for a large log."""
     (resource_id,) = db.execute_sql("SELECT resource_id FROM threads WHERE id = ?", (thread_id,)).fetchone()
-    row = db.execute_sql("SELECT id FROM observational_memory WHERE lookup_key = 'resource:' || ?", (resource_id,))
-    if (shared := row.fetchone()) is None:
+    if (record_id := _shared(db, thread_id)) is None:
         return
-    (record_id,) = shared
-    _undo_reflections(db, record_id, thread_id)
-    _unsay(db, record_id, thread_id)
+    groups = _groups(db, record_id)
+    gone, back = _made_of(groups, thread_id)
+    _set_state(db, "discarded", gone, now)
+    for group_id in back:
+        db.execute_sql(
+            "UPDATE observation_groups SET state = 'active', superseded_at = NULL"
+            " WHERE id = ? AND state = 'superseded'",
+            (group_id,),
+        )
+    _hand_over(db, {i: g for i, g in groups.items() if i not in gone}, thread_id)
     integrity.mend(db, record_id, now)
+    # after it: nothing is put into a gap of this thread any more
+    _set_state(db, "discarded", {i for i, g in groups.items() if g.is_of(thread_id)}, now)
     count_again(db, resource_id, now)
+
+
+def reflections(db: Database, thread_id: str) -> list[Step]:
+    """After `begin`: the rows of what was made of a thread's groups. What was made of others goes before them, so that
+    who goes on with it finds the same."""
+    if (record_id := _shared(db, thread_id)) is None:
+        return []
+    groups = _groups(db, record_id)
+    gone, _ = _made_of(groups, thread_id)
+    steps: list[Step] = []
+    for group_id in (i for i in reversed(groups) if i in gone):
+        lines = db.execute_sql("SELECT id FROM observations WHERE group_id = ? ORDER BY line", (group_id,)).fetchall()
+        steps.extend(("line", str(line_id)) for (line_id,) in lines)
+        steps.append(("group", group_id))
+    return steps
+
+
+def words(db: Database, thread_id: str) -> list[Step]:
+    """After `reflections`, while the thread's own lines are still there: others' lines that say which of its words they
+    replace, where nobody else said them."""
+    if (record_id := _shared(db, thread_id)) is None:
+        return []
+    rows = db.execute_sql(
+        "SELECT g.thread_id, o.id, o.metadata, o.content, coalesce(o.edited, '')"
+        " FROM observation_groups g JOIN observations o ON o.group_id = g.id WHERE g.record_id = ?",
+        (record_id,),
+    ).fetchall()
+    own = "\n".join(f"{r[3]}\n{r[4]}" for r in rows if r[0] == thread_id).casefold()
+    others = "\n".join(NOTE.sub("", text) for r in rows if r[0] != thread_id for text in r[3:]).casefold()
+    steps: list[Step] = []
+    for thread, line_id, metadata, *_ in rows:
+        texts = [] if thread == thread_id else [r["text"] for r in json.loads(metadata).get(KEY, [])]
+        said = tuple(t for t in texts if t.casefold() in own and t.casefold() not in others)
+        if said:
+            steps.append(("unsay", line_id, said))
+    return steps
+
+
+def work_off(db: Database, steps: Sequence[Step]) -> None:
+    """Do some of what `reflections` or `words` found; nothing where it is done already."""
+    for step in steps:
+        match step:
+            case ("line", line_id):
+                search_index.remove(db, "reflection", line_id)
+                db.execute_sql("DELETE FROM carry_over WHERE kind = 'line' AND source_id = ?", (line_id,))
+                db.execute_sql("DELETE FROM observations WHERE id = ?", (line_id,))
+            case ("group", group_id):
+                db.execute_sql("DELETE FROM observation_groups WHERE id = ?", (group_id,))
+            case (_, line_id, said):
+                _unsay(db, line_id, said)
+
+
+def _shared(db: Database, thread_id: str) -> str | None:
+    """The record of the log that the thread's workspace shares, where there is one."""
+    row = db.execute_sql(
+        "SELECT r.id FROM threads t JOIN observational_memory r ON r.lookup_key = 'resource:' || t.resource_id"
+        " WHERE t.id = ?",
+        (thread_id,),
+    ).fetchone()
+    return row and row[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,29 +111,32 @@ class _Group:
     state: str
     merged: tuple[str, ...]
 
+    def is_of(self, thread_id: str) -> bool:
+        """Whether it was observed in that thread."""
+        return self.kind == "observation" and self.thread_id == thread_id
 
-def _undo_reflections(db: Database, record_id: str, thread_id: str) -> None:
-    """What the log made of this thread's lines and others' is taken back: the others' stand for themselves."""
+
+def _groups(db: Database, record_id: str) -> dict[str, _Group]:
+    """The groups of a record by id, in the order in which they were made."""
     rows = db.execute_sql(
-        "SELECT id, thread_id, kind, state, merged_group_ids FROM observation_groups WHERE record_id = ?", (record_id,)
+        "SELECT id, thread_id, kind, state, merged_group_ids FROM observation_groups WHERE record_id = ? ORDER BY pk",
+        (record_id,),
     ).fetchall()
-    groups = {i: _Group(thread, kind, state, tuple(json.loads(merged))) for i, thread, kind, state, merged in rows}
-    gone, back = _made_of(groups, thread_id)
-    for group_id in gone:
-        _remove_reflection(db, group_id)
-    for group_id in back:
+    return {i: _Group(thread, kind, state, tuple(json.loads(merged))) for i, thread, kind, state, merged in rows}
+
+
+def _set_state(db: Database, state: str, ids: Iterable[str], now: int) -> None:
+    for group_id in ids:
         db.execute_sql(
-            "UPDATE observation_groups SET state = 'active', superseded_at = NULL"
-            " WHERE id = ? AND state = 'superseded'",
-            (group_id,),
+            f"UPDATE observation_groups SET state = ?1, {state}_at = ?2 WHERE id = ?3 AND state != ?1",
+            (state, now, group_id),
         )
-    _hand_over(db, {i: g for i, g in groups.items() if i not in gone}, thread_id)
 
 
 def _made_of(groups: Mapping[str, _Group], thread_id: str) -> tuple[set[str], set[str]]:
     """Of a log: the reflections that are made of a thread's groups, by however many steps, and what else they stood
     for. Pure."""
-    tainted = {i for i, g in groups.items() if g.kind == "observation" and g.thread_id == thread_id}
+    tainted = {i for i, g in groups.items() if g.is_of(thread_id)}
     gone: set[str] = set()
     while more := {i for i, g in groups.items() if i not in gone and tainted.intersection(g.merged)}:
         gone |= more
@@ -81,38 +158,25 @@ def _hand_over(db: Database, groups: Mapping[str, _Group], thread_id: str) -> No
             )
 
 
-def _remove_reflection(db: Database, group_id: str) -> None:
-    lines = "SELECT id FROM observations WHERE group_id = ?"
-    db.execute_sql(f"DELETE FROM search_docs WHERE kind = 'reflection' AND doc_id IN ({lines})", (group_id,))
-    db.execute_sql(f"DELETE FROM carry_over WHERE kind = 'line' AND source_id IN ({lines})", (group_id,))
-    db.execute_sql("DELETE FROM observations WHERE group_id = ?", (group_id,))
-    db.execute_sql("DELETE FROM observation_groups WHERE id = ?", (group_id,))
-
-
-def _unsay(db: Database, record_id: str, thread_id: str) -> None:
-    """Others' lines no longer say which words of this thread's they replace."""
-    rows = db.execute_sql(
-        "SELECT g.thread_id, o.id, o.group_id, o.observed_date, o.metadata, o.content, coalesce(o.edited, '')"
-        " FROM observation_groups g JOIN observations o ON o.group_id = g.id WHERE g.record_id = ?",
-        (record_id,),
-    ).fetchall()
-    own = "\n".join(f"{r[5]}\n{r[6]}" for r in rows if r[0] == thread_id).casefold()
-    others = "\n".join(_without_notes(r) for r in rows if r[0] != thread_id).casefold()
-    for thread, line_id, group_id, date, text, _, _ in rows:
-        replaced = [] if thread == thread_id else json.loads(text).get(KEY, [])
-        said = [r for r in replaced if r["text"].casefold() in own and r["text"].casefold() not in others]
-        for one in said:
+def _unsay(db: Database, line_id: str, said: Sequence[str]) -> None:
+    """A line no longer says that it replaces these words."""
+    row = db.execute_sql(
+        "SELECT group_id, observed_date, metadata, pk, line FROM observations WHERE id = ?", (line_id,)
+    ).fetchone()
+    if row is None:
+        return
+    group_id, date, metadata, pk, line = row
+    replaced = json.loads(metadata).get(KEY, [])
+    for one in replaced:
+        if one["text"] in said:
             _take_words(db, line_id, group_id, note(Earlier(one["text"], one["date"], one["time"]), date))
-        if said:
-            kept = [r for r in replaced if r not in said]
-            _change_metadata(db, line_id, kept)
-            (group,) = group_rows.groups_by_id(db, [group_id])
-            if group.state != "discarded":
-                group_rows.reindex(db, group)
-
-
-def _without_notes(row: tuple[Any, ...]) -> str:
-    return "\n".join(NOTE.sub("", text) for text in row[5:])
+    _change_metadata(db, line_id, [r for r in replaced if r["text"] not in said])
+    after = db.execute_sql(
+        "SELECT pk FROM observations WHERE group_id = ? AND line > ? AND forgotten = 0 ORDER BY line LIMIT 1",
+        (group_id, line),
+    ).fetchone()
+    for changed in (pk, *(after or ())):
+        reindexing.index_line(db, changed)
 
 
 def _take_words(db: Database, line_id: str, group_id: str, words: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -13,27 +13,36 @@ from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
+from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from sakti.agent.figures import forecast, guarded, in_words, sizes
+from sakti.agent.figures import forecast, guarded, in_a_line, in_words, sizes
 from sakti.agent.views import Spent
 from sakti.core.events import Gauge, MemoryOperation, MemoryStatus
 from sakti.core.text import count_k, one_line
 from sakti.store.memory_events import Happened
-from sakti.tui.palette import Palette, make_palette
+from sakti.tui.host import host_of
+from sakti.tui.palette import Palette
 from sakti.tui.panes.title import SIGNS
-from sakti.tui.screens.memory_events import draw_event
 from sakti.tui.transcript.wrap import Line, line_width, shorten
-from sakti.tui.widgets.lines import app_of
 
 if TYPE_CHECKING:
     from sakti.store.memory_figures import Figures
-    from sakti.tui.app import SaktiApp
 
 LABEL = 9
 MOST_FAILURES = 50
+EVENT_SIGNS = {
+    "observed": "●",
+    "activated": "▼",
+    "reflected": "◆",
+    "taken_over": "◆",
+    "taken_back": "↶",
+    "compacted": "▣",
+    "undone": "↶",
+    "failed": "✗",
+}
 
 
 class MemoryPane(Widget, can_focus=True):
@@ -45,6 +54,9 @@ class MemoryPane(Widget, can_focus=True):
         Binding("enter", "events", "All that happened", show=False, id="memory.events"),
         Binding("escape", "leave", "Back to the prompt", show=False, id="memory.leave"),
     ]
+
+    class EventsWanted(Message):
+        """Show all that happened."""
 
     events: reactive[Sequence[Happened]] = reactive(())
     status: reactive[MemoryStatus | None] = reactive(None)
@@ -63,18 +75,6 @@ class MemoryPane(Widget, can_focus=True):
         if old is not None and new is not None and old.record_id != new.record_id:
             self._failures, self.failed = [], ""  # another thread's
         self._fit()
-        if new is not None:
-            self.look()
-
-    def look(self) -> None:
-        """Read what this thread's turns brought and cost so far."""
-        if self.is_mounted:
-            app = cast("SaktiApp", app_of(self))
-            app.go(self._look, app, group="turns", exclusive=True)
-
-    async def _look(self, app: SaktiApp) -> None:
-        self.turn_tokens = await app.session.views.turn_tokens()
-        self.spent = await app.session.views.spent()
 
     def watch_turn_tokens(self) -> None:
         self._fit()
@@ -89,7 +89,7 @@ class MemoryPane(Widget, can_focus=True):
         self._fit()
 
     def on_mount(self) -> None:
-        app_of(self).theme_changed_signal.subscribe(self, lambda _: self.refresh())
+        host_of(self).theme_changed_signal.subscribe(self, lambda _: self.refresh())
 
     def on_focus(self) -> None:
         self.refresh()
@@ -109,7 +109,7 @@ class MemoryPane(Widget, can_focus=True):
 
     def _room(self) -> int:
         """Lines for events where the pane is as high as it needs to be."""
-        rows = app_of(self).size.height
+        rows = host_of(self).size.height
         return 3 if rows >= 45 else 2 if rows >= 34 else 0
 
     def all_events(self) -> list[Happened]:
@@ -117,10 +117,7 @@ class MemoryPane(Widget, can_focus=True):
         return sorted([*self.events, *self._failures], key=lambda e: e.time, reverse=True)
 
     def action_events(self) -> None:
-        from sakti.tui.screens.memory_events import MemoryEventsScreen
-
-        retry_at = None if self.status is None else self.status.retry_at
-        app_of(self).push_screen(MemoryEventsScreen(self.all_events(), retry_at))
+        self.post_message(self.EventsWanted())
 
     def action_leave(self) -> None:
         self.screen.set_focus(self.screen.query_one("#prompt"))
@@ -156,8 +153,7 @@ class MemoryPane(Widget, can_focus=True):
 
     def _lines(self, width: int, height: int | None = None) -> list[Line]:
         """As many events as `height` leaves lines for; where None, as many as there is room for."""
-        app = app_of(self)
-        palette = make_palette(app.theme_variables, app.current_theme.dark)
+        palette = host_of(self).palette
         self.title_style = Style() if palette.mark.reverse else palette.cursor
         room = max(10, width - 2)
         lines = memory_lines(
@@ -305,3 +301,21 @@ def _cost(spent: Spent) -> str:
     share = f"{usage.cached_tokens / usage.input_tokens:.0%} of {count_k(usage.input_tokens)} in"
     cost = (usage + spent.memory).cost_usd
     return share if cost is None else f"{share} · ${cost:.2f}"
+
+
+def draw_event(event: Happened, width: int, palette: Palette) -> Line:
+    """`12:04 ● 4 messages → 3 lines`: what fits of it."""
+    head = event_head(event, palette, "%H:%M")
+    room, text = max(4, width - line_width(head)), one_line(in_a_line(event), 300)
+    if event.kind in ("observed", "activated"):
+        text = text.partition(" ")[2]  # its sign says so
+    if len(text) > room and event.kind != "failed":
+        text = text.partition(",")[0]  # the tokens go first
+    return [*head, Segment(shorten(text, room), palette.muted)]
+
+
+def event_head(event: Happened, palette: Palette, clock: str) -> Line:
+    """Draw when an event happened, in the form `clock` of strftime, and its sign."""
+    style = {"failed": palette.bad, "activated": palette.ok, "compacted": palette.ok}.get(event.kind, palette.agent)
+    when = f"{datetime.fromtimestamp(event.time / 1000):{clock}} "
+    return [Segment(when, palette.faint), Segment(f"{EVENT_SIGNS[event.kind]} ", style)]

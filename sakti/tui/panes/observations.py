@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -23,13 +23,11 @@ from sakti.tui.panes.time_bar import TimeBar
 from sakti.tui.panes.title import PaneTitle
 from sakti.tui.transcript.wrap import Line, indent, wrap
 from sakti.tui.widgets.line_list import LineList
-from sakti.tui.widgets.lines import app_of
 from sakti.tui.widgets.safe_input import SafeInput
 
 if TYPE_CHECKING:
     from sakti.store.memory_log import LogLine
     from sakti.store.timeline import Moment
-    from sakti.tui.app import SaktiApp
 
 SHAPES = {"high": "●", "medium": "○", "low": "·", "done": "✓", "info": "·"}
 MAX_LINES = 4  # of one observation in the side bar
@@ -204,6 +202,13 @@ class ObservationsPane(Vertical):
             super().__init__()
             self.action, self.line_id, self.text = action, line_id, text
 
+    class PastWanted(Message):
+        """Show the log as it was from a moment on: `show_past` with its lines."""
+
+        def __init__(self, moment: Moment) -> None:
+            super().__init__()
+            self.moment = moment
+
     title = query_one("#observations-title", PaneTitle)
     edit_box = query_one("#observations-edit", Input)
     filter_box = query_one("#observations-filter", Input)
@@ -273,13 +278,12 @@ class ObservationsPane(Vertical):
             self._past = None
             self._refresh()
         else:
-            app = cast("SaktiApp", app_of(self))
-            app.go(self._load_past, app, self._moments[index], group="past", exclusive=True)
+            self.post_message(self.PastWanted(self._moments[index]))
 
-    async def _load_past(self, app: SaktiApp, moment: Moment) -> None:
-        self._past_lines = await app.session.views.log_at(moment.time)
+    def show_past(self, moment: Moment, lines: Sequence[LogLine]) -> None:
+        """Show the log as it was from `moment` on, where it still has that past."""
         if moment in self._moments:
-            self._past = moment
+            self._past, self._past_lines = moment, lines
             self._refresh()
 
     @on(TimeBar.Picked)
@@ -290,7 +294,7 @@ class ObservationsPane(Vertical):
     def _may_change(self) -> bool:
         """Only the log as it is now can be changed."""
         if self._past is not None:
-            app_of(self).notify("This is the past: Esc goes back to now, there lines can be changed.")
+            self.notify("This is the past: Esc goes back to now, there lines can be changed.")
         return self._past is None
 
     @on(Input.Changed, "#observations-filter")

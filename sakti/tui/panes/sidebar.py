@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.getters import query_one
+from textual.message import Message
 from textual.widget import Widget
 
+from sakti.tui.host import host_of
 from sakti.tui.panes.memory import MemoryPane
 from sakti.tui.panes.observations import ObservationsPane
 from sakti.tui.panes.tasks import TasksPane
-from sakti.tui.widgets.lines import app_of
-
-if TYPE_CHECKING:
-    from sakti.tui.app import SaktiApp
 
 PANES = ("memory", "log", "tasks")
 NARROWEST, WIDEST = 24, 120  # cells; the chat keeps CHAT of them
@@ -41,6 +39,9 @@ class Sidebar(Vertical):
         Binding("greater_than_sign", f"widen({STEP})", "Wider panes", show=False, id="panes.wider"),
         Binding("less_than_sign", f"widen(-{STEP})", "Narrower panes", show=False, id="panes.narrower"),
     ]
+
+    class Rearranged(Message):
+        """The user gave the panes another size, or folded one."""
 
     memory = query_one(MemoryPane)
     observations = query_one(ObservationsPane)
@@ -123,17 +124,13 @@ class Sidebar(Vertical):
     def set_width(self, width: int) -> None:
         """In cells, as far as the chat keeps enough of the window."""
         self._width = max(NARROWEST, min(WIDEST, width))
-        room = app_of(self).size.width
+        room = host_of(self).size.width
         self.styles.width = max(NARROWEST, min(self._width, room - CHAT)) if room else self._width
 
     def action_widen(self, step: int) -> None:
         if not self.narrow:
             self.set_width(self.outer_size.width + step)
-            self._remember()
-
-    def _remember(self) -> None:
-        app = cast("SaktiApp", app_of(self))
-        app.go(app.session.views.set_ui_state, "panes", self.state, group="state")
+            self.post_message(self.Rearranged())
 
     # --- heights, folding -------------------------------------------------------------------------------------
 
@@ -164,7 +161,7 @@ class Sidebar(Vertical):
             pane, step = "tasks" if "tasks" in self.open_panes else "memory", -step
         if pane in self.open_panes and pane not in self._folded:
             self.set_height(pane, self._pane(pane).outer_size.height + step)
-            self._remember()
+            self.post_message(self.Rearranged())
 
     def action_fold(self) -> None:
         if pane := self._focused_pane():
@@ -176,7 +173,7 @@ class Sidebar(Vertical):
         if pane in self._folded and self._focused_pane() == pane:
             self.screen.set_focus(self.screen.query_one("#prompt"))
         self.apply()
-        self._remember()
+        self.post_message(self.Rearranged())
 
     def _focused_pane(self) -> str:
         focused = self.screen.focused
@@ -215,7 +212,7 @@ class Sidebar(Vertical):
             return
         self.release_mouse()
         if drawn == "edge" or self._moved:
-            self._remember()
+            self.post_message(self.Rearranged())
         else:
             self.fold(drawn)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
 from textual import events, on
@@ -11,6 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.getters import query_one
+from textual.message import Message
 
 from sakti.core.text import one_line
 from sakti.tui.palette import Palette
@@ -20,10 +21,10 @@ from sakti.tui.widgets.line_list import LineList
 
 if TYPE_CHECKING:
     from sakti.tasks.board import Board, BoardTask
-    from sakti.tui.app import SaktiApp
-    from sakti.tui.screens.board import BoardScreen
 
-POLL = 2.0  # seconds between looks at whether another process changed a task, while the pane shows
+
+class BoardChanged(Message):
+    """The user changed a task: whoever shows the board reads it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,10 @@ class TasksPane(Vertical):
         " b, Enter on a task or two clicks: the board."
     )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("b", "board", "The board", show=False, id="tasks.board")]
+
+    class BoardWanted(Message):
+        """Show the columns, over the whole screen."""
+
     title = query_one("#tasks-title", PaneTitle)
     task_list = query_one("#tasks-list", LineList)
 
@@ -112,45 +117,20 @@ class TasksPane(Vertical):
         yield PaneTitle("Tasks", id="tasks-title")
         yield LineList(draw_task, id="tasks-list", empty="no tasks: ask the agent for one, or /tasks and n")
 
-    def on_mount(self) -> None:
-        self._version = -1
-        self._board: BoardScreen | None = None
-        self.set_interval(POLL, self._look)
-
-    def _look(self) -> None:
-        app = cast("SaktiApp", self.app)  # pyright: ignore[reportUnknownMemberType]
-        if self.display and self.parent is not None and self.is_on_screen and app.started and self.screen.is_current:
-            app.go(self._reload, app, group="tasks-pane", exclusive=True)
-
-    async def _reload(self, app: SaktiApp) -> None:
-        version = await app.session.views.board_version()
-        if version != self._version:
-            self._version = version
-            self.show(await app.session.views.board())
-
     @on(LineList.Opened)
     def _opened(self, event: LineList.Opened) -> None:
         event.stop()
-        self.open_board()
+        self.action_board()
 
     def on_click(self, event: events.Click) -> None:
         if event.widget is self.task_list and not self.task_list.rows:
-            self.open_board()
+            self.action_board()
 
     def action_board(self) -> None:
-        self.open_board()
-
-    def open_board(self) -> None:
-        """The columns, over the whole screen."""
-        from sakti.tui.screens.board import BoardScreen
-
-        self._board = BoardScreen()
-        cast("SaktiApp", self.app).push_screen(self._board)  # pyright: ignore[reportUnknownMemberType]
+        self.post_message(self.BoardWanted())
 
     def show(self, board: Board) -> None:
         counts = board.counts or (len(board.ready), len(board.blocked), len(board.in_progress), len(board.closed_today))
         parts = [f"{n} {v}" for n, v in (("ready", counts[0]), ("blocked", counts[1]), ("done", counts[3])) if v]
         self.title.say("Tasks", *parts)
         self.task_list.set_rows(task_rows(board))
-        if self._board is not None and self._board.is_open:
-            self._board.look()

@@ -11,9 +11,9 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from sakti.store.timeline import Moment
-from sakti.tui.palette import Palette, make_palette
+from sakti.tui.host import host_of
+from sakti.tui.palette import Palette
 from sakti.tui.transcript.wrap import Line
-from sakti.tui.widgets.lines import app_of
 
 
 class TimeBar(Widget):
@@ -32,7 +32,7 @@ class TimeBar(Widget):
         self.at: int | None = None
 
     def on_mount(self) -> None:
-        app_of(self).theme_changed_signal.subscribe(self, lambda _: self.refresh())
+        host_of(self).theme_changed_signal.subscribe(self, lambda _: self.refresh())
         self.display = False
 
     def show(self, moments: Sequence[Moment], at: int | None) -> None:
@@ -46,8 +46,7 @@ class TimeBar(Widget):
         base = self.rich_style
         if y or not self.moments:
             return Strip.blank(width, base)
-        app = app_of(self)
-        line = bar_line(self.moments, self.at, width, make_palette(app.theme_variables, app.current_theme.dark))
+        line = bar_line(self.moments, self.at, width, host_of(self).palette)
         return Strip(Segment.apply_style(line, base)).crop_extend(0, width, base)
 
     def on_click(self, event: events.Click) -> None:

@@ -17,7 +17,7 @@ from sakti.actions.tasks import by_hand
 from sakti.core.errors import TaskError
 from sakti.core.text import one_line
 from sakti.tui.palette import Palette
-from sakti.tui.panes.tasks import waits_for, who
+from sakti.tui.panes.tasks import BoardChanged, waits_for, who
 from sakti.tui.screens.panel import BACK, Keys, Panel, clickable
 from sakti.tui.transcript.wrap import Line, shorten, wrap
 from sakti.tui.widgets.ask_line import AskLine
@@ -117,7 +117,7 @@ class BoardScreen(Panel[None]):
         self.query_one("#board-actions", Static).update(clickable([LABELS[n] for n in can]))
 
     def _now(self) -> int:
-        return self.sakti.session.clock.now()
+        return self.host.session.clock.now()
 
     def _list(self, name: str) -> LineList:
         return self.query_one(f"#board-{name}", LineList)
@@ -127,11 +127,11 @@ class BoardScreen(Panel[None]):
     def look(self) -> None:
         """Show what changed since the last look."""
         if self.is_current:
-            self.sakti.go(self._reload, group="board-screen", exclusive=True)
+            self.host.go(self._reload, group="board-screen", exclusive=True)
 
     async def _reload(self) -> None:
         """Read the board where something happened since it was drawn; a minute later, say how long it is since."""
-        views = self.sakti.session.views
+        views = self.host.session.views
         minute = self._now() // 60_000
         version = await views.board_version()
         if (version, minute) == (self._version, self._minute):
@@ -239,25 +239,25 @@ class BoardScreen(Panel[None]):
         from sakti.tui.screens.task_tree import TreeScreen
 
         if self.column.current is not None:
-            self.sakti.push_screen(TreeScreen(self.column.current.id))
+            self.host.push(TreeScreen(self.column.current.id))
 
     def _change_current(self, name: str) -> None:
         if self.column.current is not None:
             self._change(name, self.column.current.id)
 
     def _change(self, name: str, *args: str, force: bool = False) -> None:
-        self.sakti.go(self._run_change, name, args, force, group="board-change")
+        self.host.go(self._run_change, name, args, force, group="board-change")
 
     async def _run_change(self, name: str, args: tuple[str, ...], force: bool) -> None:
         """Do it and show the board as it is then; a refusal stands in the title, and may be answered below."""
         refused = False
         try:
-            done = await by_hand.change(self.sakti.session, name, *args, force=force)
+            done = await by_hand.change(self.host.session, name, *args, force=force)
         except TaskError as e:
             done = e.message
             refused = e.code == "already_claimed" and name in FORCED
         await self._reload()
-        self.sakti.load_board()
+        self.post_message(BoardChanged())
         if self.is_open:
             self._say(done)
             if refused:
@@ -269,7 +269,7 @@ class BoardScreen(Panel[None]):
         from sakti.tui.screens.task_card import TaskCardScreen
 
         event.stop()
-        self.sakti.push_screen(TaskCardScreen(event.row.id))  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
+        self.host.push(TaskCardScreen(event.row.id))  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
 
 
 def _heading(title: str, count: int, shown: int, containers: int, containers_shown: int) -> str:

@@ -2,35 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from sakti.core.text import count_k
-from sakti.tui.palette import Palette
-from sakti.tui.screens.text import ReadScreen
-from sakti.tui.transcript.blocks import Block, CardBlock, estimate_text
-from sakti.tui.transcript.diff import diff_lines
-from sakti.tui.transcript.wrap import Line
+from sakti.tui.screens.text import DiffBlock, ReadScreen
+from sakti.tui.transcript.blocks import CardBlock
 
 if TYPE_CHECKING:
     from sakti.agent.last_compaction import Shown
-
-
-@dataclass(slots=True, eq=False)
-class DiffBlock(Block):
-    """A unified diff, sanitised before."""
-
-    diff: str = ""
-
-    def plain(self) -> str:
-        return self.diff
-
-    def render(self, width: int, palette: Palette) -> list[Line]:
-        return diff_lines(self.diff, max(8, width), palette)
-
-    def estimate(self, width: int) -> int:
-        return estimate_text(self.diff, width) + self.gap
 
 
 class CompactionScreen(ReadScreen):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from textual.binding import Binding
 
+from sakti.tui.panes.memory import MemoryPane
+from sakti.tui.panes.observations import ObservationsPane
+from sakti.tui.panes.sidebar import Sidebar
+from sakti.tui.panes.tasks import TasksPane
 from sakti.tui.screens.board import BoardScreen
 from sakti.tui.screens.panel import BACK, Keys, ListPanel, Panel
 from sakti.tui.screens.search import SearchScreen
@@ -13,25 +17,26 @@ from sakti.tui.screens.settings import SettingsScreen
 from sakti.tui.screens.task_card import TaskCardScreen
 from sakti.tui.screens.text import ReadScreen, help_blocks
 from sakti.tui.screens.threads import ThreadsScreen
+from sakti.tui.widgets.approval import ApprovalView
 from sakti.tui.widgets.find_bar import FindBar
+from sakti.tui.widgets.line_list import LineList
+from sakti.tui.widgets.prompt import Prompt
+from sakti.tui.widgets.transcript import Transcript
 
-if TYPE_CHECKING:
-    from sakti.tui.app import SaktiApp
 
-
-def parts(app: SaktiApp) -> list[tuple[str, type[Any]]]:
-    """What has keys, by the name that people know it under."""
+def parts(chat: type[Any]) -> list[tuple[str, type[Any]]]:
+    """List what has keys, by the name that people know it under; `chat` has those that work everywhere."""
     return [
-        ("Everywhere", type(app)),
-        ("Prompt", type(app.prompt)),
-        ("Conversation", type(app.transcript)),
+        ("Everywhere", chat),
+        ("Prompt", Prompt),
+        ("Conversation", Transcript),
         ("Find in the thread", FindBar),
-        ("Approvals", type(app.approval.view)),
-        ("Panes", type(app.sidebar)),
-        ("Memory", type(app.sidebar.memory)),
-        ("Observations", type(app.sidebar.observations)),
-        ("Tasks", type(app.sidebar.tasks)),
-        ("Lists", type(app.sidebar.tasks.task_list)),
+        ("Approvals", ApprovalView),
+        ("Panes", Sidebar),
+        ("Memory", MemoryPane),
+        ("Observations", ObservationsPane),
+        ("Tasks", TasksPane),
+        ("Lists", LineList),
         ("Threads", ThreadsScreen),
         ("Search", SearchScreen),
         ("Board", BoardScreen),
@@ -48,6 +53,6 @@ class HelpScreen(ReadScreen):
     HELP = "Every command and every key."
     keys: ClassVar[Keys] = (("↑↓ scroll", ""), BACK)
 
-    def __init__(self, app: SaktiApp) -> None:
-        found = [(name, b) for name, owner in parts(app) for b in owner.BINDINGS if isinstance(b, Binding)]
+    def __init__(self, chat: type[Any]) -> None:
+        found = [(name, b) for name, owner in parts(chat) for b in owner.BINDINGS if isinstance(b, Binding)]
         super().__init__("Help", help_blocks(found))

@@ -11,9 +11,10 @@ from textual import on
 
 from sakti.core.text import count_k, one_line
 from sakti.core.types import ModelInfo
+from sakti.tui.host import Host
 from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import Keys, ListPanel
-from sakti.tui.themes import files_seen, load_themes
+from sakti.tui.themes import files_seen
 from sakti.tui.transcript.wrap import Line, fit
 from sakti.tui.widgets.line_list import LineList
 
@@ -98,9 +99,7 @@ class ThemesScreen(ListPanel):
         if seen == self._seen:
             return
         self._seen = seen
-        found = load_themes()
-        for theme in found.themes.values():
-            self.sakti.register_theme(theme)
+        found = self.host.appearance.reload()
         self._names = sorted(found.themes)
         self.set_title("  ".join(["Themes", *found.problems]))
         if not first:
@@ -108,7 +107,7 @@ class ThemesScreen(ListPanel):
             self.refresh_rows()
             if row in self.result_list.rows:
                 self.result_list.move_to(list(self.result_list.rows).index(row))
-            self.sakti.mutate_reactive(type(self.sakti).theme)  # of the same name, but not as it was
+            self.host.appearance.refresh()
 
     def rows(self, text: str) -> list[str]:
         return [n for n in self._names if text.lower() in n.lower()]
@@ -121,8 +120,32 @@ class ThemesScreen(ListPanel):
     def _moved(self, event: LineList.Moved) -> None:
         event.stop()
         if event.row is not None:
-            self.sakti.theme = str(event.row)
+            self.host.appearance.preview(str(event.row))
 
     def leave(self) -> None:
-        self.sakti.theme = self._before
+        self.host.appearance.preview(self._before)
         self.dismiss(None)
+
+
+async def pick_model(host: Host) -> None:
+    """Let the user choose the model of the session."""
+    session = host.session
+    models = await session.views.models()
+
+    def chosen(name: str | None) -> None:
+        if name:
+            host.go(session.set_model, name, group="model", exclusive=True)
+
+    host.push(ModelsScreen(models, session.model.model if session.model else None), chosen)
+
+
+def pick_theme(host: Host) -> None:
+    """Let the user choose a theme; the choice is remembered."""
+    looks = host.appearance
+
+    def chosen(name: str | None) -> None:
+        if name:
+            looks.preview(name)
+            host.go(host.session.views.set_ui_state, looks.theme_key, name, group="state")
+
+    host.push(ThemesScreen(looks.theme), chosen)

@@ -12,43 +12,15 @@ from rich.segment import Segment
 from sakti.agent.figures import in_a_line, sizes
 from sakti.core.text import one_line, sanitise
 from sakti.tui.palette import Palette
-from sakti.tui.screens.compaction import DiffBlock
+from sakti.tui.panes.memory import event_head
 from sakti.tui.screens.panel import BACK, Keys, ListPanel
-from sakti.tui.screens.text import ReadScreen
+from sakti.tui.screens.text import DiffBlock, ReadScreen
 from sakti.tui.transcript.blocks import Block, CardBlock, TextBlock
-from sakti.tui.transcript.wrap import Line, indent, line_width, shorten, wrap
+from sakti.tui.transcript.wrap import Line, indent, line_width, wrap
 
 if TYPE_CHECKING:
     from sakti.store.memory import Group
     from sakti.store.memory_events import Happened
-
-SIGNS = {
-    "observed": "●",
-    "activated": "▼",
-    "reflected": "◆",
-    "taken_over": "◆",
-    "taken_back": "↶",
-    "compacted": "▣",
-    "undone": "↶",
-    "failed": "✗",
-}
-
-
-def draw_event(event: Happened, width: int, palette: Palette) -> Line:
-    """`12:04 ● 4 messages → 3 lines`: what fits of it."""
-    head = _head(event, palette, "%H:%M")
-    room, text = max(4, width - line_width(head)), one_line(in_a_line(event), 300)
-    if event.kind in ("observed", "activated"):
-        text = text.partition(" ")[2]  # its sign says so
-    if len(text) > room and event.kind != "failed":
-        text = text.partition(",")[0]  # the tokens go first
-    return [*head, Segment(shorten(text, room), palette.muted)]
-
-
-def _head(event: Happened, palette: Palette, clock: str) -> Line:
-    style = {"failed": palette.bad, "activated": palette.ok, "compacted": palette.ok}.get(event.kind, palette.agent)
-    when = f"{datetime.fromtimestamp(event.time / 1000):{clock}} "
-    return [Segment(when, palette.faint), Segment(f"{SIGNS[event.kind]} ", style)]
 
 
 class MemoryEventsScreen(ListPanel):
@@ -72,20 +44,20 @@ class MemoryEventsScreen(ListPanel):
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
         newest = next((e for e in self._events if e.kind == "failed"), None)
-        head = _head(row, palette, "%Y-%m-%d %H:%M:%S")
+        head = event_head(row, palette, "%Y-%m-%d %H:%M:%S")
         text = one_line(in_a_line(row, self._retry_at if row is newest else None), 300)
         first, *more = wrap([(text, palette.text)], max(10, width - line_width(head) - 1))
         return [[*head, *first], *indent(more, Segment(" " * line_width(head)))]
 
     def choose(self, row: Any) -> None:
-        self.sakti.go(self._show, row, group="memory-event", exclusive=True)
+        self.host.go(self._show, row, group="memory-event", exclusive=True)
 
     async def _show(self, event: Happened) -> None:
-        views = self.sakti.session.views
+        views = self.host.session.views
         groups = await views.memory_groups(event.group_ids)
         merged = await views.memory_groups(groups[0].merged_group_ids) if groups else []
         title = f"{datetime.fromtimestamp(event.time / 1000):%Y-%m-%d %H:%M:%S}  {in_a_line(event)}"
-        self.sakti.push_screen(ReadScreen(title, event_blocks(event, groups, merged)))
+        self.host.push(ReadScreen(title, event_blocks(event, groups, merged)))
 
 
 def event_blocks(event: Happened, groups: Sequence[Group], merged: Sequence[Group]) -> list[Block]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -15,14 +15,12 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from sakti.core.text import one_line
+from sakti.tui.host import Host, app_of, host_of
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.wrap import Line
 from sakti.tui.widgets.ask_line import AskLine
 from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.safe_input import SafeInput
-
-if TYPE_CHECKING:
-    from sakti.tui.app import SaktiApp
 
 Result = TypeVar("Result")
 Keys: TypeAlias = Sequence[tuple[str, str]]  # what is written, and the screen's action that a click on it runs, or ""
@@ -47,13 +45,13 @@ class Panel(ModalScreen[Result]):
         self._title = one_line(title, 200)
 
     @property
-    def sakti(self) -> SaktiApp:
-        return cast("SaktiApp", self.app)  # pyright: ignore[reportUnknownMemberType]
+    def host(self) -> Host:
+        return host_of(self)
 
     @property
     def is_open(self) -> bool:
         """Whether it has not been left: its widgets go before it does, and what was asked for may come later still."""
-        return self in self.app.screen_stack  # pyright: ignore[reportUnknownMemberType]
+        return self in app_of(self).screen_stack
 
     def compose(self) -> ComposeResult:
         with Vertical(id="panel"):

@@ -31,6 +31,7 @@ from sakti.tui.screens.search_rows import (
     last_key,
     next_filter,
 )
+from sakti.tui.screens.text import open_sources
 from sakti.tui.widgets.chip import Chip
 from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.safe_input import SafeInput
@@ -152,7 +153,7 @@ class SearchScreen(Panel[Any]):
         self._search_soon()
 
     def _search_soon(self) -> None:
-        self.sakti.go(self._search, DEBOUNCE, group="search", exclusive=True)
+        self.host.go(self._search, DEBOUNCE, group="search", exclusive=True)
 
     async def _search(self, wait: float, then_open: bool = False) -> None:
         """Show what was asked for; the old results stay until the new ones are there."""
@@ -196,7 +197,7 @@ class SearchScreen(Panel[Any]):
     ) -> SearchPage | None:
         """Hits for `asked`; None where something else is asked for by then, or the search failed and says why."""
         try:
-            page = await self.sakti.session.views.search(
+            page = await self.host.session.views.search(
                 asked[0], scope=asked[1], limit=limit, offset=offset, first=first
             )
         except SaktiError as e:
@@ -212,7 +213,7 @@ class SearchScreen(Panel[Any]):
 
     def _more_soon(self) -> None:
         if self._hits and len(self._hits) < self._total and self._shown == self._asked():
-            self.sakti.go(self._more, group="search", exclusive=True)
+            self.host.go(self._more, group="search", exclusive=True)
 
     async def _more(self) -> None:
         """The next page below what is there."""
@@ -252,12 +253,12 @@ class SearchScreen(Panel[Any]):
     def _moved_to(self, hit: Hit | None) -> None:
         has_sources = hit is not None and hit.kind in ("observation", "reflection")
         self.query_one("#chip-sources", Chip).display = has_sources
-        self.sakti.go(self._preview, hit, group="preview", exclusive=True)
+        self.host.go(self._preview, hit, group="preview", exclusive=True)
 
     async def _preview(self, hit: Hit | None) -> None:
         query = self.input.value
         await asyncio.sleep(PREVIEW)
-        passage = await passage_of(self.sakti.session.views, hit, query) if hit is not None else None
+        passage = await passage_of(self.host.session.views, hit, query) if hit is not None else None
         if self.is_open:
             self.preview.show(passage)
 
@@ -284,7 +285,7 @@ class SearchScreen(Panel[Any]):
         if self._shown == self._asked():
             self.result_list.action_open()
         elif self._asked()[0]:
-            self.sakti.go(self._search, 0.0, True, group="search", exclusive=True)
+            self.host.go(self._search, 0.0, True, group="search", exclusive=True)
 
     def action_use(self) -> None:
         hit = self.result_list.current
@@ -295,7 +296,11 @@ class SearchScreen(Panel[Any]):
         """Every message that an observation was made from, over this screen."""
         hit = self.result_list.current
         if hit is not None and hit.kind in ("observation", "reflection"):
-            self.sakti.go(self.sakti.open_origin, hit, group="sources", exclusive=True)
+            self.host.go(self._open_sources, hit, group="sources", exclusive=True)
+
+    async def _open_sources(self, hit: Hit) -> None:
+        origin = await self.host.session.views.origin(hit.id)
+        await open_sources(self.host, origin.group_id if origin else hit.id, hit.text)
 
 
 def _is_hit(row: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from rich.segment import Segment
 from textual import on
@@ -14,7 +14,7 @@ from textual.getters import query_one
 from textual.widgets import Input, Static
 
 from sakti.agent import settings_file
-from sakti.agent.settings_view import Setting, as_lines, at_once, settings, value_of
+from sakti.agent.settings_view import Setting, as_lines, settings, value_of
 from sakti.core.errors import SaktiError
 from sakti.core.text import one_line, sanitise
 from sakti.tui.palette import Palette
@@ -23,12 +23,10 @@ from sakti.tui.transcript.wrap import Line, fit, shorten
 from sakti.tui.widgets.ask_line import AskLine
 from sakti.tui.widgets.line_list import LineList
 
-if TYPE_CHECKING:
-    from sakti.tui.app import SaktiApp
-
 
 class SettingsScreen(ListPanel):
-    """`user_file` is where a value is written, `project_file` where the project's own are."""
+    """`user_file` is where a value is written, `project_file` where the project's own are. `apply` shows a setting that
+    changed on the screen behind; it gives what is wrong with it, or ""."""
 
     HELP = (
         "Every setting, its value and where it was set. Enter opens a line for another value: it shows what would be "
@@ -41,8 +39,11 @@ class SettingsScreen(ListPanel):
     keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter another value", "open"), ("^t for this project", "turn"), BACK)
     line = query_one("#panel-line", AskLine)
 
-    def __init__(self, found: Sequence[Setting], user_file: Path, project_file: Path) -> None:
+    def __init__(
+        self, found: Sequence[Setting], user_file: Path, project_file: Path, apply: Callable[[str], str]
+    ) -> None:
         super().__init__("Settings")
+        self._apply = apply
         self._files = user_file, project_file
         self._chosen: Setting | None = None
         self._in_project = False  # where the open line writes
@@ -85,10 +86,10 @@ class SettingsScreen(ListPanel):
         row: Setting | None = self.result_list.current
         if row is None or self.line.asked:
             return
-        who = "a project may set it, too" if row.project else "only your own file may set it"
-        when = "holds at once" if at_once(row.name) else "holds after a restart"
+        who = "A project may set it, too" if row.meaning.project else "Only your own file may set it"
+        when = "at once" if row.meaning.at_once else "after a restart"
         value = shorten(one_line(row.text or "not set", 200), 60)
-        self._tell(f"{row.name} = {value}, from {row.origin}; {who}; a change {when}.")
+        self._tell(f"{row.meaning.help}\n{row.name} = {value}, from {row.origin}. {who}; a change takes effect {when}.")
 
     @on(LineList.Moved, "#panel-list")
     def _moved(self) -> None:
@@ -113,7 +114,7 @@ class SettingsScreen(ListPanel):
         row = self._chosen
         if not self.line.asked or row is None:
             self._tell("Enter opens the line of a value; there ^t chooses your own file or this project's.")
-        elif not row.project:
+        elif not row.meaning.project:
             self._tell(f"A project may not set {row.name}: it goes into your own file.")
         else:
             self._in_project = not self._in_project
@@ -130,7 +131,7 @@ class SettingsScreen(ListPanel):
             return
         name = self._chosen.name
         try:
-            value = value_of(self.sakti.session.config, name, self.line.value.strip())
+            value = value_of(self.host.session.config, name, self.line.value.strip())
         except SaktiError as e:
             self._tell(e.message)
             return
@@ -143,10 +144,10 @@ class SettingsScreen(ListPanel):
     def _line_entered(self, event: Input.Submitted) -> None:
         event.stop()
         if self._chosen is not None:
-            self.sakti.go(self._write, self._chosen, event.value.strip(), group="settings", exclusive=True)
+            self.host.go(self._write, self._chosen, event.value.strip(), group="settings", exclusive=True)
 
     async def _write(self, row: Setting, text: str) -> None:
-        session, (user_file, project_file) = self.sakti.session, self._files
+        session, (user_file, project_file) = self.host.session, self._files
         try:
             value = value_of(session.config, row.name, text)
             said = await settings_file.change(
@@ -156,8 +157,7 @@ class SettingsScreen(ListPanel):
         except SaktiError as e:
             self._tell(e.message)  # and the line stays open
             return
-        if (act := ACTS.get(row.name)) is not None:
-            said = act(self.sakti) or said
+        said = self._apply(row.name) or said
         self._take(found)
         if not self.is_open:
             return
@@ -168,33 +168,3 @@ class SettingsScreen(ListPanel):
         if row.name in names:
             self.result_list.move_to(names.index(row.name))
         self._tell(said)
-
-
-def _theme(app: SaktiApp) -> str:
-    name = app.session.config.ui.theme
-    return "" if app.use_theme(name) else f"Written, but there is no theme {one_line(name, 40)}: /theme shows them."
-
-
-def _width(app: SaktiApp) -> str:
-    app.sidebar.set_width(app.session.config.ui.sidebar_width)
-    return ""
-
-
-def _motion(app: SaktiApp) -> str:
-    app.use_motion()
-    return ""
-
-
-def _modes(app: SaktiApp) -> str:
-    app.header.mode, app.header.approval = app.session.mode, app.session.approval_mode
-    return ""
-
-
-# What stands on the screen already when a setting changes; each gives what is wrong with it, or "".
-ACTS: dict[str, Callable[[SaktiApp], str]] = {
-    "ui.theme": _theme,
-    "ui.sidebar_width": _width,
-    "ui.reduced_motion": _motion,
-    "mode": _modes,
-    "approval.mode": _modes,
-}

@@ -14,6 +14,7 @@ from sakti.actions.tasks import by_hand
 from sakti.core.errors import TaskError
 from sakti.core.text import one_line
 from sakti.core.types import Json, Message
+from sakti.tui.panes.tasks import BoardChanged
 from sakti.tui.screens.panel import BACK, Keys, Panel, clickable
 from sakti.tui.transcript.blocks import Block, CardBlock, NoticeBlock, TextBlock
 from sakti.tui.transcript.build import message_blocks
@@ -48,11 +49,11 @@ class TaskCardScreen(Panel[None]):
         yield Transcript()
 
     def on_mount(self) -> None:
-        self.sakti.go(self._show, group="task-card", exclusive=True)
+        self.host.go(self._show, group="task-card", exclusive=True)
 
     async def _show(self, said: str = "") -> None:
         try:
-            views = self.sakti.session.views
+            views = self.host.session.views
             task, messages = await views.task(self._task_id), await views.task_messages(self._task_id)
         except TaskError as e:  # deleted meanwhile
             self.set_title(e.message)
@@ -70,20 +71,20 @@ class TaskCardScreen(Panel[None]):
 
     def action_do(self, name: str) -> None:
         if CAN[name] == self._status:
-            self.sakti.go(self._do, name, group="task-card", exclusive=True)
+            self.host.go(self._do, name, group="task-card", exclusive=True)
 
     async def _do(self, name: str) -> None:
         try:
-            said = await by_hand.change(self.sakti.session, name, self._task_id)
+            said = await by_hand.change(self.host.session, name, self._task_id)
         except TaskError as e:
             said = e.message
-        self.sakti.load_board()
+        self.post_message(BoardChanged())
         await self._show(said)
 
     def action_tree(self) -> None:
         from sakti.tui.screens.task_tree import TreeScreen
 
-        self.sakti.push_screen(TreeScreen(self._task_id))
+        self.host.push(TreeScreen(self._task_id))
 
 
 def _blocker(task: Json) -> str:

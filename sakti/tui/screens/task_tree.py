@@ -48,11 +48,11 @@ class TreeScreen(Panel[None]):
         self.branches.action_open()
 
     def _load(self, task_id: str) -> None:
-        self.sakti.go(self._show, task_id, group="task-tree", exclusive=True)
+        self.host.go(self._show, task_id, group="task-tree", exclusive=True)
 
     async def _show(self, task_id: str) -> None:
         try:
-            found = await by_hand.tree(self.sakti.session, task_id)
+            found = await by_hand.tree(self.host.session, task_id)
         except TaskError as e:  # deleted meanwhile
             self.set_title(e.message)
             return

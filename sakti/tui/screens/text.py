@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.segment import Segment
@@ -14,12 +15,15 @@ from textual.getters import query_one
 from textual.keys import key_to_character
 
 from sakti.actions import registry
+from sakti.core.events import ApprovalRequested
 from sakti.core.text import count_k, one_line, sanitise
 from sakti.core.types import Message
+from sakti.tui.host import Host
 from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import BACK, Keys, Panel
-from sakti.tui.transcript.blocks import Block, CardBlock, NoticeBlock, TextBlock
+from sakti.tui.transcript.blocks import Block, CardBlock, NoticeBlock, TextBlock, estimate_text
 from sakti.tui.transcript.build import message_blocks
+from sakti.tui.transcript.diff import diff_lines
 from sakti.tui.transcript.wrap import Line, shorten
 from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.transcript import Transcript
@@ -28,6 +32,22 @@ if TYPE_CHECKING:
     from sakti.agent.views import ContextBlock
 
 CONTEXT_TEXT = 200_000  # characters of one block that the inspector shows
+
+
+@dataclass(slots=True, eq=False)
+class DiffBlock(Block):
+    """A unified diff, sanitised before."""
+
+    diff: str = ""
+
+    def plain(self) -> str:
+        return self.diff
+
+    def render(self, width: int, palette: Palette) -> list[Line]:
+        return diff_lines(self.diff, max(8, width), palette)
+
+    def estimate(self, width: int) -> int:
+        return estimate_text(self.diff, width) + self.gap
 
 
 class ReadScreen(Panel[None]):
@@ -59,6 +79,17 @@ class SourceScreen(ReadScreen):
         if not messages:
             blocks.append(NoticeBlock(tone="warning", title="No messages", text="This line names no source."))
         super().__init__("Where this comes from", [*blocks, *message_blocks(messages)])
+
+
+async def open_sources(host: Host, group_id: str, text: str) -> None:
+    """Show the raw messages that `text`, a line of the log, was made from."""
+    host.push(SourceScreen(text, await host.session.views.sources(group_id)))
+
+
+def approval_screen(asked: ApprovalRequested) -> ReadScreen:
+    """Show all of what is asked about."""
+    shown = DiffBlock(diff=sanitise(asked.diff)) if asked.diff else TextBlock(text=asked.target, open=True)
+    return ReadScreen(f"{asked.tool}: {one_line(asked.target, 100)}", [shown])
 
 
 def _as_pressed(key: str) -> str:

@@ -18,6 +18,7 @@ from sakti.agent.thread_export import file_name
 from sakti.core.errors import SaktiError
 from sakti.core.text import count_k, one_line
 from sakti.core.types import Message
+from sakti.tui.host import Host
 from sakti.tui.palette import Palette
 from sakti.tui.screens.lists import age
 from sakti.tui.screens.panel import BACK, Keys, ListPanel
@@ -102,7 +103,7 @@ class ThreadsScreen(ListPanel):
 
     async def _reload(self, at: str = "") -> None:
         """The list as it is now, the cursor on the thread `at` if that is in it."""
-        session = self.sakti.session
+        session = self.host.session
         self._summaries = await session.views.threads()
         self._current = session.thread.id if session.thread else ""
         if self.is_open:
@@ -152,11 +153,11 @@ class ThreadsScreen(ListPanel):
     def _do(self, work: Any, *args: Any) -> None:
         async def told() -> None:
             try:
-                await work(ThreadActions(self.sakti.session), *args)
+                await work(ThreadActions(self.host.session), *args)
             except SaktiError as e:
                 self.say(e.message)
 
-        self.sakti.go(told, group="threads-screen")
+        self.host.go(told, group="threads-screen")
 
     async def _rename(self, actions: ThreadActions, thread_id: str, title: str) -> None:
         said = await actions.rename(thread_id, title)
@@ -164,7 +165,7 @@ class ThreadsScreen(ListPanel):
         self.say(said)
 
     async def _export(self, actions: ThreadActions, thread_id: str, name: str) -> None:
-        target = self.sakti.session.workspace / Path(name).expanduser()
+        target = self.host.session.workspace / Path(name).expanduser()
         path = await actions.export(thread_id, target.suffix.lstrip("."), target)
         self.say(f"Written: {path}")
 
@@ -187,13 +188,13 @@ class ThreadsScreen(ListPanel):
         self.say(f"{last.title!r} is back.")
 
     async def _choose_fork(self, _: ThreadActions, row: ThreadSummary) -> None:
-        said = await self.sakti.session.views.transcript(row.thread.id, limit=FORK_FROM)
+        said = await self.host.session.views.transcript(row.thread.id, limit=FORK_FROM)
 
         def fork(upto: int | None) -> None:
             if upto is not None:
                 self._do(self._fork, row.thread.id, upto)
 
-        self.sakti.push_screen(ForkScreen(row.thread.title, said), fork)
+        self.host.push(ForkScreen(row.thread.title, said), fork)
 
     async def _fork(self, actions: ThreadActions, thread_id: str, upto: int) -> None:
         made = await actions.fork(thread_id, upto)
@@ -235,3 +236,15 @@ class ForkScreen(ListPanel):
 
     def choose(self, row: Any) -> None:
         self.dismiss(row.index)
+
+
+async def pick_thread(host: Host) -> None:
+    """Let the user choose the thread to go on in."""
+    session = host.session
+    summaries = await session.views.threads()
+
+    def chosen(summary: ThreadSummary | None) -> None:
+        if summary is not None:
+            host.go(session.open_thread, summary.thread.id, group="open", exclusive=True)
+
+    host.push(ThreadsScreen(summaries, session.clock.now(), session.thread.id if session.thread else ""), chosen)

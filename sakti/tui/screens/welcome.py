@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -22,8 +22,9 @@ from sakti.core.errors import SaktiError
 from sakti.core.text import one_line, sanitise
 from sakti.core.types import ModelInfo
 from sakti.tui import editor
+from sakti.tui.host import app_of
 from sakti.tui.palette import Palette
-from sakti.tui.screens.lists import ModelsScreen
+from sakti.tui.screens.lists import ModelsScreen, pick_theme
 from sakti.tui.screens.panel import Keys, ListPanel, Panel
 from sakti.tui.transcript.wrap import Line, fit, shorten
 from sakti.tui.widgets.line_list import LineList
@@ -52,7 +53,8 @@ class Way:
 
 
 class WelcomeScreen(Panel[None]):
-    """Arrows and Enter choose; typing leaves it for the prompt, and nothing typed is lost."""
+    """Arrows and Enter choose; typing leaves it for the prompt, and nothing typed is lost. `apply` shows a setting that
+    changed on the screen behind."""
 
     HELP = "What sakti found on this machine, and the ways to go on. /setup shows it again."
     AUTO_FOCUS = "#panel-list"
@@ -60,9 +62,10 @@ class WelcomeScreen(Panel[None]):
     ways = query_one("#panel-list", LineList)
     line = query_one("#panel-line", Input)
 
-    def __init__(self) -> None:
+    def __init__(self, apply: Callable[[str], object]) -> None:
         super().__init__("Welcome to sakti, a coding agent whose memory you can see")
         self.found = Found()
+        self._apply = apply
         self._variable = ""  # whose key is being written
         self._stop_install: threading.Event | None = None
 
@@ -76,7 +79,7 @@ class WelcomeScreen(Panel[None]):
 
     def on_mount(self) -> None:
         self._refresh()
-        self.sakti.go(self._look, group="welcome")
+        self.host.go(self._look, group="welcome")
 
     def on_screen_resume(self) -> None:
         self._refresh()  # the theme may be another one
@@ -87,19 +90,19 @@ class WelcomeScreen(Panel[None]):
         return self.line.display
 
     async def _look(self) -> None:
-        session = self.sakti.session
+        session = self.host.session
         self.found = await look(session.env, session.config.providers)
         if self.is_mounted:
             self._refresh()
 
     def _refresh(self) -> None:
-        session = self.sakti.session
+        session = self.host.session
         lines = [f"{'✓' if good else '·'} {text}" for good, text in rows(self.found)]
         self.query_one("#welcome-found", Static).update(sanitise("\n".join([*lines, "", talks_to(session.model)])))
         self.ways.set_rows(self._ways(), cursor=max(0, self.ways.cursor))
 
     def _ways(self) -> list[Way]:
-        session, found = self.sakti.session, self.found
+        session, found = self.host.session, self.found
         answers = session.model is not None and session.model.model is not None
         first = ("Start", "ask something") if answers else ("Go on without", "tools, search and tasks work")
         keep = f"kept in the keyring ({found.keyring})" if found.keyring else "which variable to set"
@@ -116,7 +119,7 @@ class WelcomeScreen(Panel[None]):
             Way("server", "Use a server here", served),
             Way("local", "Use the small model", small),
             Way("tour", "Take the tour", "two minutes, played from a script"),
-            Way("theme", "Theme", self.sakti.theme),
+            Way("theme", "Theme", self.host.appearance.theme),
             Way("approval", "Approval", f"{session.approval_mode}: {APPROVALS[session.approval_mode]}"),
         ]
 
@@ -138,7 +141,7 @@ class WelcomeScreen(Panel[None]):
             case Way("start"):
                 self.dismiss(None)
             case Way("key"):
-                self.sakti.push_screen(KeyScreen(), self._key_of)
+                self.host.push(KeyScreen(), self._key_of)
             case Way("server"):
                 self._go(self._server)
             case Way("local"):
@@ -146,7 +149,7 @@ class WelcomeScreen(Panel[None]):
             case Way("tour"):
                 self._go(self._tour)
             case Way("theme"):
-                self.sakti.pick_theme()
+                pick_theme(self.host)
             case Way("approval"):
                 self._go(self._approval)
             case _:
@@ -159,7 +162,7 @@ class WelcomeScreen(Panel[None]):
             except SaktiError as e:
                 self.tell(e.message)
 
-        self.sakti.go(told, group="welcome-way")
+        self.host.go(told, group="welcome-way")
 
     # --- a key ------------------------------------------------------------------------------------------------
 
@@ -197,7 +200,7 @@ class WelcomeScreen(Panel[None]):
         await self._use(provider)
 
     async def _use(self, name: str) -> None:
-        await self.sakti.session.set_model(name)
+        await self.host.session.set_model(name)
         await self._look()
 
     # --- a server, the small model, the tour --------------------------------------------------------------------
@@ -208,8 +211,8 @@ class WelcomeScreen(Panel[None]):
         if not models:
             self.tell(NO_SERVER)
             return
-        now = self.sakti.session.model
-        self.sakti.push_screen(ModelsScreen(models, now.model if now else None), self._model)
+        now = self.host.session.model
+        self.host.push(ModelsScreen(models, now.model if now else None), self._model)
 
     def _model(self, name: str | None) -> None:
         if name:
@@ -236,17 +239,17 @@ class WelcomeScreen(Panel[None]):
         def progress(done: int, total: int, what: str) -> None:
             share = f"{done / total:.0%}" if total else ""
             text = f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB  {share}"
-            self.app.call_from_thread(self.tell, text)  # pyright: ignore[reportUnknownMemberType]
+            app_of(self).call_from_thread(self.tell, text)
 
         try:
-            await asyncio.to_thread(Installer(progress, stop.is_set, workspace=self.sakti.session.workspace).run)
+            await asyncio.to_thread(Installer(progress, stop.is_set, workspace=self.host.session.workspace).run)
         finally:
             self._stop_install = None
             if self.is_mounted:
                 self._refresh()
 
     async def _tour(self) -> None:
-        code = await editor.run(self.sakti, [sys.executable, "-P", "-m", "sakti", "tour"])
+        code = await editor.run(app_of(self), [sys.executable, "-P", "-m", "sakti", "tour"])
         if code:
             self.tell("The tour could not be played here: run `sakti tour` in a shell.")
 
@@ -257,7 +260,7 @@ class WelcomeScreen(Panel[None]):
         from sakti.agent import settings_file
         from sakti.core.resources import config_home
 
-        session = self.sakti.session
+        session = self.host.session
         modes: Sequence[str] = APPROVAL_MODES
         mode = modes[(modes.index(session.approval_mode) + 1) % len(modes)]
         user_file, project_file = config_home() / "config.toml", session.workspace / ".sakti" / "config.toml"
@@ -268,7 +271,7 @@ class WelcomeScreen(Panel[None]):
         except SaktiError as e:
             session.set_approval_mode(mode)
             told = f"{mode} for this window only. {e.message}"
-        self.sakti.header.approval = session.approval_mode
+        self._apply("approval.mode")
         self.tell(told)
         self._refresh()
 

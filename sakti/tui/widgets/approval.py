@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -21,14 +20,11 @@ from textual.widgets import Input
 from sakti.core.clock import Clock
 from sakti.core.events import ApprovalRequested
 from sakti.core.text import one_line, sanitise
-from sakti.tui.palette import Palette, make_palette
+from sakti.tui.host import host_of
+from sakti.tui.palette import Palette
 from sakti.tui.transcript.diff import diff_lines
 from sakti.tui.transcript.wrap import Line, Span, indent, plain_lines, shorten, wrap
-from sakti.tui.widgets.lines import app_of
 from sakti.tui.widgets.safe_input import SafeInput
-
-if TYPE_CHECKING:
-    from sakti.tui.app import SaktiApp
 
 TARGET_LINES = 6
 DIFF_LINES = 10
@@ -170,10 +166,9 @@ class ApprovalView(Widget, can_focus=True):
         return len(self._lines(width))
 
     def _lines(self, width: int) -> list[Line]:
-        app = app_of(self)
-        palette = make_palette(app.theme_variables, app.current_theme.dark)
-        height = max(2, int((app.size.height - 2) * SHARE) - 1)  # the line below may open
-        return approval_lines(self.pending, self.at, max(4, width), palette, height, writing=self.writing)
+        host = host_of(self)
+        height = max(2, int((host.size.height - 2) * SHARE) - 1)  # the line below may open
+        return approval_lines(self.pending, self.at, max(4, width), host.palette, height, writing=self.writing)
 
     def render_line(self, y: int) -> Strip:
         lines = self._lines(self.size.width)
@@ -208,6 +203,20 @@ class ApprovalBox(Vertical):
         def __init__(self, id: str, approved: bool, always: bool, note: str, edited: str | None) -> None:
             super().__init__()
             self.id, self.approved, self.always, self.note, self.edited = id, approved, always, note, edited
+
+    class EditWanted(Message):
+        """Open a command of several lines in the user's editor."""
+
+        def __init__(self, asked: ApprovalRequested) -> None:
+            super().__init__()
+            self.asked = asked
+
+    class ViewWanted(Message):
+        """Show all of what is asked about."""
+
+        def __init__(self, asked: ApprovalRequested) -> None:
+            super().__init__()
+            self.asked = asked
 
     view = query_one("#approval-view", ApprovalView)
     line = query_one("#approval-line", Input)
@@ -254,30 +263,13 @@ class ApprovalBox(Vertical):
             case "no":
                 self._write("no", "", "why not (Enter sends, empty is fine)")
             case "edit" if now.tool == "bash" and "\n" in now.target:
-                app = cast("SaktiApp", app_of(self))
-                app.go(self._edit_outside, app, now, group="approval", exclusive=True)
+                self.post_message(self.EditWanted(now))
             case "edit" if now.tool == "bash":
                 self._write("edit", sanitise(now.target), "what to run instead")
             case "view":
-                self._view(now)
+                self.post_message(self.ViewWanted(now))
             case _:
                 pass
-
-    async def _edit_outside(self, app: SaktiApp, asked: ApprovalRequested) -> None:
-        """A command of several lines in the user's editor; left as it was, the question still waits."""
-        from sakti.tui import editor
-
-        text = (await editor.edit(app, asked.target, os.environ, app.session.workspace)).rstrip("\n")
-        if text.strip() and text != asked.target.rstrip("\n") and asked in self.pending:
-            self.post_message(self.Answered(asked.id, True, False, "", text))
-
-    def _view(self, asked: ApprovalRequested) -> None:
-        from sakti.tui.screens.compaction import DiffBlock
-        from sakti.tui.screens.text import ReadScreen
-        from sakti.tui.transcript.blocks import TextBlock
-
-        shown = DiffBlock(diff=sanitise(asked.diff)) if asked.diff else TextBlock(text=asked.target, open=True)
-        app_of(self).push_screen(ReadScreen(f"{asked.tool}: {one_line(asked.target, 100)}", [shown]))
 
     def _write(self, what: str, value: str, placeholder: str) -> None:
         self._writing = what

@@ -6,12 +6,9 @@ selection's colour, what is copied) is the same for the transcript, the observat
 
 from __future__ import annotations
 
-from typing import cast
-
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.app import App
 from textual.cache import LRUCache
 from textual.geometry import Offset, Region, Size
 from textual.scroll_view import ScrollView
@@ -20,16 +17,12 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
-from sakti.tui.palette import Palette, make_palette
+from sakti.tui.host import host_of
+from sakti.tui.palette import Palette
 from sakti.tui.transcript.wrap import Line, rows_text
 from sakti.tui.widgets.bar import ground, paint_fast
 
 _NOTHING: Line = []  # what stands below the last line
-
-
-def app_of(widget: Widget) -> App[object]:
-    """The app of a widget, whatever it returns when it ends."""
-    return cast("App[object]", widget.app)  # pyright: ignore[reportUnknownMemberType]
 
 
 class LineView(ScrollView, can_focus=True):
@@ -50,8 +43,7 @@ class LineView(ScrollView, can_focus=True):
     def palette(self) -> Palette:
         """The colours of the current theme."""
         if self._palette is None:
-            app = app_of(self)
-            self._palette = make_palette(app.theme_variables, app.current_theme.dark)
+            self._palette = host_of(self).palette
         return self._palette
 
     @property
@@ -61,7 +53,7 @@ class LineView(ScrollView, can_focus=True):
         return bar
 
     def on_mount(self) -> None:
-        app_of(self).theme_changed_signal.subscribe(self, lambda _: self.theme_changed())
+        host_of(self).theme_changed_signal.subscribe(self, lambda _: self.theme_changed())
 
     def theme_changed(self) -> None:
         """Draw everything again in the colours of a new theme."""

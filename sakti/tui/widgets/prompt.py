@@ -14,8 +14,9 @@ from textual.widgets import TextArea
 from sakti.actions.completion import Choice, Query, query_at
 from sakti.agent.mentions import LONGEST_PATHS, pasted_images
 from sakti.core.text import clean_surrogates, one_line
-from sakti.tui.folding import Folds
-from sakti.tui.history import HistorySearch
+from sakti.tui.host import app_of
+from sakti.tui.widgets.history import HistorySearch
+from sakti.tui.widgets.placeholders import Placeholders
 
 PLACEHOLDER = "Message sakti"
 
@@ -31,13 +32,13 @@ class Prompt(TextArea):
         Binding("down", "down", "Down, newer input", show=False, id="prompt.down"),
         Binding("tab", "complete", "Complete", show=False, id="prompt.complete"),
         Binding("ctrl+r", "search_history", "Search older input", show=False, id="prompt.history"),
-        Binding("ctrl+g", "app.edit_prompt", "Write in $VISUAL or $EDITOR", show=False, id="prompt.editor"),
-        Binding("pageup", "app.scroll_chat(-1)", "Scroll up", show=False, id="prompt.pageup"),
-        Binding("pagedown", "app.scroll_chat(1)", "Scroll down", show=False, id="prompt.pagedown"),
-        Binding("ctrl+home", "app.scroll_chat(-2)", "Oldest", show=False, id="prompt.oldest"),
-        Binding("ctrl+end", "app.scroll_chat(2)", "Newest", show=False, id="prompt.newest"),
-        Binding("ctrl+c,super+c", "app.stop", "Copy, stop, clear, quit", show=False, id="prompt.stop"),
-        Binding("ctrl+y", "app.copy_answer", "Copy the last answer", show=False, id="prompt.copy"),
+        Binding("ctrl+g", "screen.edit_prompt", "Write in $VISUAL or $EDITOR", show=False, id="prompt.editor"),
+        Binding("pageup", "screen.scroll_chat(-1)", "Scroll up", show=False, id="prompt.pageup"),
+        Binding("pagedown", "screen.scroll_chat(1)", "Scroll down", show=False, id="prompt.pagedown"),
+        Binding("ctrl+home", "screen.scroll_chat(-2)", "Oldest", show=False, id="prompt.oldest"),
+        Binding("ctrl+end", "screen.scroll_chat(2)", "Newest", show=False, id="prompt.newest"),
+        Binding("ctrl+c,super+c", "screen.stop", "Copy, stop, clear, quit", show=False, id="prompt.stop"),
+        Binding("ctrl+y", "screen.copy_answer", "Copy the last answer", show=False, id="prompt.copy"),
         Binding(
             "ctrl+x,super+x",
             "cut_or_unqueue",
@@ -97,31 +98,31 @@ class Prompt(TextArea):
         self.completing = False
         self._at: int | None = None  # where in the history
         self._draft = ""
-        self._folds = Folds()
+        self._placeholders = Placeholders()
         self._search: HistorySearch | None = None
-        self._before_search: tuple[str, Folds, tuple[int, int]] = ("", Folds(), (0, 0))
+        self._before_search: tuple[str, Placeholders, tuple[int, int]] = ("", Placeholders(), (0, 0))
         self._touched = False
 
     @property
     def value(self) -> str:
         """What would be sent now."""
-        return self._folds.unfold(self.text)
+        return self._placeholders.unfold(self.text)
 
     def put(self, text: str) -> None:
         """Replace what stands in the prompt, cursor at its end."""
-        self._folds.clear()
-        self.load_text(self._folds.fold(text))
+        self._placeholders.clear()
+        self.load_text(self._placeholders.fold(text))
         self.move_cursor(self.document.end)
 
     def add(self, text: str) -> None:
         """Insert at the cursor."""
         self._out_of_sign()
-        self.insert(self._folds.fold(text))
+        self.insert(self._placeholders.fold(text))
 
     def attach(self, path: Path, size: int) -> None:
         """Insert a sign for an image at the cursor; what is sent is its `@path`."""
         self._out_of_sign()
-        sign = self._folds.image(path, size)
+        sign = self._placeholders.image(path, size)
         row, column = self.cursor_location
         before = self.document.get_line(row)[:column]
         self.insert(f"{'' if not before or before[-1].isspace() else ' '}{sign} ")
@@ -184,14 +185,14 @@ class Prompt(TextArea):
     def _out_of_sign(self) -> None:
         """Nothing is typed into a sign: it would no longer stand for what it stands for."""
         row, column = self.cursor_location
-        if self.selection.is_empty and (span := self._folds.around(self.document.get_line(row), column)):
+        if self.selection.is_empty and (span := self._placeholders.around(self.document.get_line(row), column)):
             self.move_cursor((row, span[1]))
 
     def _delete_sign(self, left: bool) -> bool:
         """Delete the sign at the cursor's left or right; False where there is none."""
         self._out_of_sign()
         row, column = self.cursor_location
-        find = self._folds.before if left else self._folds.after
+        find = self._placeholders.before if left else self._placeholders.after
         span = find(self.document.get_line(row), column) if self.selection.is_empty else None
         if span is not None:
             self.replace("", (row, span[0]), (row, span[1]))
@@ -225,9 +226,14 @@ class Prompt(TextArea):
         """ctrl+v: an image of the system's clipboard, or what was copied in here."""
         self.post_message(self.ClipboardWanted())
 
+    @property
+    def own_clipboard(self) -> str:
+        """What was copied in this window."""
+        return app_of(self).clipboard
+
     def paste_own(self) -> bool:
         """Insert what was copied in this window; False where nothing was."""
-        if not self.app.clipboard:  # pyright: ignore[reportUnknownMemberType]
+        if not self.own_clipboard:
             return False
         super().action_paste()
         return True
@@ -240,7 +246,7 @@ class Prompt(TextArea):
         if self.text:
             self.action_cut()
         else:
-            await self.run_action("app.unqueue")
+            await self.run_action("screen.unqueue")
 
     def action_submit(self) -> None:
         if self.completing:
@@ -269,9 +275,10 @@ class Prompt(TextArea):
         if not self.history_entries or self.history_entries[-1] != text:
             self.history_entries.append(text)
         self._at = None
-        self._folds.clear()
+        self._placeholders.clear()
         self.load_text("")
-        self.post_message(self.Submitted(text))
+        # of its own: one that whoever completes had sent would not rise above that one
+        self.post_message(self.Submitted(text).set_sender(self))
 
     def action_complete(self) -> None:
         if self.completing:
@@ -314,7 +321,7 @@ class Prompt(TextArea):
 
     def action_search_history(self) -> None:
         """Incremental, newest first; what was typed comes back with Esc."""
-        self._before_search = (self.text, self._folds.copy(), self.cursor_location)
+        self._before_search = (self.text, self._placeholders.copy(), self.cursor_location)
         self._look(HistorySearch(self.history_entries))
 
     def _look(self, search: HistorySearch) -> None:
@@ -335,7 +342,7 @@ class Prompt(TextArea):
                 self._look(self._search.erase())
             case "escape" | "ctrl+g" | "ctrl+c":
                 text, folds, place = self._before_search
-                self._folds = folds
+                self._placeholders = folds
                 self.load_text(text)
                 self.move_cursor(place)
                 self._end_search()

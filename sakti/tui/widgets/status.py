@@ -15,13 +15,13 @@ from sakti.core.clock import Clock
 from sakti.core.text import count_k, one_line
 from sakti.tui.transcript.wrap import shorten
 
-# key, what it does, and the app's action that a click on it runs
+# key, what it does, and the action that a click on it runs
 KEYS = (
-    ("^P", "palette", "command_palette"),
-    ("F2", "memory", "pane('memory')"),
-    ("F3", "log", "pane('log')"),
-    ("F4", "tasks", "pane('tasks')"),
-    ("F1", "help", "help"),
+    ("^P", "palette", "app.command_palette"),
+    ("F2", "memory", "screen.pane('memory')"),
+    ("F3", "log", "screen.pane('log')"),
+    ("F4", "tasks", "screen.pane('tasks')"),
+    ("F1", "help", "screen.help"),
 )
 
 
@@ -88,7 +88,7 @@ class StatusLine(Widget):
         """A key that is clicked does what it does when it is pressed."""
         for start, end, action in self._spots:
             if start <= event.x < end:
-                await self.run_action(f"app.{action}")
+                await self.run_action(action)
 
     def render(self) -> Text:
         width = self.size.width
@@ -103,7 +103,7 @@ class StatusLine(Widget):
             text.append(shorten(f"waiting for another window · {self._waiting:.0f}s", max(8, width - 2)), warn)
             return text
         waits = self._retry is not None or self._work is not None
-        self._spots = [(0, width, "interrupt")] if waits else []
+        self._spots = [(0, width, "screen.interrupt")] if waits else []
         if self._retry is not None:
             left = max(0, round(self._retry[0] - self._clock.monotonic()))
             text.append(shorten(f"retry in {left}s  {self._retry[1]}", max(8, width - 20)), warn)
@@ -129,7 +129,7 @@ class StatusLine(Widget):
         for number, (part, style) in enumerate(parts):
             text.append(" · " if number else "", muted).append(part, style)  # pyright: ignore[reportArgumentType]
         busy_now = self._busy_since is not None
-        for name, what, action in (("^C", "stop" if busy_now else "quit", "stop"), *KEYS):
+        for name, what, action in (("^C", "stop" if busy_now else "quit", "screen.stop"), *KEYS):
             piece = f"{name} {what}"
             if cell_len(text.plain) + len(piece) + 4 > width:
                 break

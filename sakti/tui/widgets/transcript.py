@@ -13,18 +13,18 @@ from textual.geometry import Offset
 from textual.message import Message as TextualMessage
 from textual.selection import Selection
 
+from sakti.tui.host import host_of
 from sakti.tui.transcript import copying
 from sakti.tui.transcript.blocks import Block, Label
 from sakti.tui.transcript.links import Target, target_of
 from sakti.tui.transcript.wrap import Line, line_width, row_of
-from sakti.tui.widgets.lines import app_of
 from sakti.tui.widgets.transcript_view import TranscriptView
 
 FAR = 1 << 20  # beyond the end of any line
 
 
 class Transcript(TranscriptView):
-    """Blocks of one thread, under the keys and the mouse of its reader."""
+    """Blocks of one thread, under the keys and the mouse of its reader; `findable`: words can be found in it."""
 
     HELP = (
         "The conversation. A click on ▸ unfolds, on a code block's language copies it, on a link opens it; "
@@ -75,8 +75,9 @@ class Transcript(TranscriptView):
     class FindLeft(TextualMessage):
         """No more of what was found."""
 
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None, findable: bool = False) -> None:
         super().__init__(id=id)
+        self._findable = findable
         self._anchor: int | None = None  # where the selection of lines began, and where it stands now;
         self._cursor = 0  # both counted as selections are
         self._link: tuple[int, int] | None = None  # line and first character of the link that is chosen
@@ -323,7 +324,7 @@ class Transcript(TranscriptView):
 
     def _copy(self, text: str) -> None:
         if text:
-            app_of(self).copy_to_clipboard(text)
+            host_of(self).copy_to_clipboard(text)
 
     def action_copy(self) -> None:
         """The selected lines; else the chosen message; else the last answer."""
@@ -377,7 +378,7 @@ class Transcript(TranscriptView):
     # --- finding ------------------------------------------------------------------------------------------------
 
     def action_find(self, step: int = 0) -> None:
-        if len(app_of(self).screen_stack) > 1 or (step and self._found is None):
+        if not self._findable or (step and self._found is None):
             raise SkipAction
         self.post_message(self.FindWanted(step))
 

@@ -17,9 +17,9 @@ class VisitBar(Horizontal):
     """
 
     def compose(self) -> ComposeResult:
-        yield Chip("alt+←", "back", "app.go_back", id="visit-back")
-        yield Chip("^f", "the results", "app.search")
-        yield Chip("×", "stay here", "app.stay")
+        yield Chip("alt+←", "back", "screen.go_back", id="visit-back")
+        yield Chip("^f", "the results", "screen.search")
+        yield Chip("×", "stay here", "screen.stay")
 
     def show(self, title: str) -> None:
         """`title` of the thread that a step back leads to; "" where it is the same one."""

@@ -252,12 +252,6 @@ MUTANTS = (
         by="tests/unit/memory/test_shared.py::test_each_threads_lines_are_condensed_by_themselves_and_stay_its_own",
     ),
     M(
-        "recall-message-groups",
-        "sakti.store.memory_log:groups_for_message",
-        "g.last_index >= m.message_index",
-        "g.last_index > m.message_index",
-    ),
-    M(
         "backlog-left",
         "sakti.memory.backlog:left",
         "if not (state.paused or state.phase is Phase.CATCHING_UP):",

@@ -128,9 +128,9 @@ async def test_the_switch_holds_from_the_next_start_on(store: Store, tmp_path: P
     user, project = tmp_path / "config.toml", work / ".sakti" / "config.toml"
     for name, value in (("memory.read_only", True), ("memory.working_memory.enabled", False)):
         said = await change(run.session, user, name, value, user_file=user, project_file=project)
-        assert said.endswith("It holds from the next start on.")
+        assert said.endswith("It takes effect after a restart.")
     said = await change(run.session, user, "memory.carry_over", 900, user_file=user, project_file=project)
-    assert said.endswith("It holds from now on.")
+    assert said.endswith("It takes effect now.")
     await run.ask("hello")
     assert run.session.thread is not None
     await run.session.close()

@@ -57,6 +57,8 @@ def results(run: Recorded) -> list[str]:
         (Call("read", raw='{"a":' * 3_000), "nested too deeply"),
         (Call("re\0ad\ud800", {"path": "a"}), "There is no tool re␀ad"),
         (Call("edit", {"path": ["a", ".env"], "edits": 3}), "wrong arguments"),
+        (Call("edit", {"path": "a", "edits": [None], "all": True}), "wrong arguments"),
+        (Call("edit", {"path": "a", "edits": False, "replace_all": 1}), "wrong arguments"),
         (Call("bash", {"timeout": 1e400, "command": ["echo", {"a": 1}]}), "a"),
         (Call("apply_patch", {"patch": "*** Begin Patch\n*** Delete File: \0\n*** End Patch"}), "no file"),
     ],
@@ -179,3 +181,23 @@ async def test_schemas_are_flat_and_all_tools_small(store: Store, tmp_path: Path
     assert not [word for word in ("$ref", "$defs", "anyOf", "oneOf", "'null'") if word in written]
     own = [s for s in specs if not s.name.startswith(("task-", "memory-"))]
     assert toolbox.count(run.session.counter, tuple(own)) < 2_300
+
+
+async def test_a_file_with_broken_bytes_is_edited_and_its_diff_kept(store: Store, tmp_path: Path) -> None:
+    work = tmp_path / "w"
+    work.mkdir()
+    before = "über\n".encode() * 3 + b"x = 1 \xff\n" + "länger\n".encode() * 3
+    (work / "a.txt").write_bytes(before)
+    change = {"path": "a.txt", "edits": [{"old": "x = 1", "new": "x = 2"}]}
+    run = await played(store, work, Call("read", {"path": "a.txt"}), Call("edit", change))
+    assert (work / "a.txt").read_bytes() == before.replace(b"x = 1", b"x = 2")
+    assert "changed (+1" in results(run)[-1]
+    stored = await store.read(message_store.page, run.session.thread.id, limit=10)
+    [*_, shown] = [r.details["diff"] for m in stored for r in m.tool_results if "diff" in r.details]
+    assert "+x = 2 " in shown and storable(shown)
+
+
+async def test_a_prompt_of_any_bytes_is_asked(store: Store, tmp_path: Path) -> None:
+    run = await start(store, tmp_path / "w", ["done"])
+    assert (await run.ask("look \udcff here")).text == "done"
+    assert run.provider.requests[-1].messages[0].text.startswith("look ? here")

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from sakti.agent.permissions import Place, Rules, judge, rule_matches
+from sakti.agent.tools.base import Outcome, ToolRun, tool
+from tests.fakes.tools import TOOLS
 
 
 @pytest.fixture
@@ -19,7 +21,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def verdict(place: Place, tool: str, mode: str = "ask", rules: Rules | None = None, **arguments: str) -> str:
-    return judge(tool, arguments, mode=mode, rules=rules or Rules(), place=place).verdict
+    return judge(TOOLS[tool], arguments, mode=mode, rules=rules or Rules(), place=place).verdict
 
 
 @pytest.mark.parametrize(
@@ -123,7 +125,7 @@ def test_a_wildcard_never_allows_more_than_its_first_command() -> None:
 
 def test_the_rule_that_always_saves_covers_exactly_this_call(place: Place) -> None:
     for command in ("pytest -q tests/[a-z]*.py", "echo 'a; b' | wc", "ls"):
-        decision = judge("bash", {"command": command}, mode="ask", rules=Rules(), place=place)
+        decision = judge(TOOLS["bash"], {"command": command}, mode="ask", rules=Rules(), place=place)
         again = Rules(allow=(decision.rule,))
         assert verdict(place, "bash", "ask", again, command=command) == "allow"
         assert verdict(place, "bash", "ask", again, command=command + "x") == "ask"
@@ -133,3 +135,32 @@ def test_paths_are_resolved_before_they_are_judged(place: Place) -> None:
     os.symlink(Path.home(), place.workspace / "home")
     assert verdict(place, "read", path="home/.ssh/id_rsa") == "deny"
     assert verdict(place, "write", "edits", path="home/x") == "ask"
+
+
+@tool(effect="read")
+async def weigh(run: ToolRun, path: str) -> Outcome:
+    """Weigh a file."""
+    return Outcome("heavy")
+
+
+@tool(effect="write")
+async def stamp(run: ToolRun, path: str) -> Outcome:
+    """Stamp a file."""
+    return Outcome("done")
+
+
+@tool(effect="read")
+async def tell_time(run: ToolRun) -> Outcome:
+    """Tell the time."""
+    return Outcome("noon")
+
+
+@pytest.mark.parametrize("mode", ["plan", "ask", "edits", "auto"])
+def test_a_new_tool_is_judged_by_what_it_says_it_does(place: Place, mode: str) -> None:
+    def verdict(tool, **arguments: str) -> str:
+        return judge(tool, arguments, mode=mode, rules=Rules(deny=("tell_time",)), place=place).verdict
+
+    assert verdict(weigh, path="src/a.py") == "allow"
+    assert verdict(weigh, path=".env") == "deny"
+    assert verdict(stamp, path="src/a.py") == {"plan": "deny", "ask": "ask"}.get(mode, "allow")
+    assert verdict(tell_time) == "deny", "by its rule"

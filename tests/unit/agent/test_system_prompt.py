@@ -96,4 +96,4 @@ async def test_a_command_is_told_that_nobody_is_there(store: Store, tmp_path: Pa
         run = await start(store, tmp_path / "w", ["one"], interactive=interactive)
         await run.ask("hello")
         texts.append(run.provider.requests[0].system[0].text)
-    assert [read_prompt("headless") in t for t in texts] == [False, True]
+    assert [read_prompt("system#headless") in t for t in texts] == [False, True]

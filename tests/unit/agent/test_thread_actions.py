@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from sakti.agent import removal
 from sakti.agent.thread_actions import ThreadActions
 from sakti.agent.thread_export import FORMATS, file_name, render
 from sakti.core.errors import SaktiError
@@ -22,7 +23,7 @@ from sakti.core.types import (
     ToolCallPart,
     ToolResultPart,
 )
-from sakti.store import messages, thread_removal
+from sakti.store import maintenance, messages, thread_removal
 from sakti.store.memory_log import LogLine
 from tests.fakes.session import start
 
@@ -97,6 +98,48 @@ async def test_another_window_on_a_deleted_thread_is_told_so(store, tmp_path):
     assert there.provider.requests == []
     await ThreadActions(there.session).restore(there.session.thread.id)
     assert (await there.ask("still here?")).status == "answered"
+
+
+ACTS = {
+    "message": lambda s: s.submit("still here?"),
+    "shell": lambda s: s.shell("touch ran"),
+    "note": lambda s: s.note("remember the milk"),
+    "compact": lambda s: s.compact(),
+    "undo": lambda s: s.undo_compaction(),
+    "undo reflection": lambda s: s.undo_reflection(),
+    "pause": lambda s: s.pause_memory(pause=True),
+    "correct": lambda s: s.correct("undo"),
+    "rename": lambda s: ThreadActions(s).rename(s.thread.id, "x"),
+    "fork": lambda s: ThreadActions(s).fork(s.thread.id),
+    "delete": lambda s: ThreadActions(s).delete(s.thread.id),
+}
+
+
+@pytest.mark.parametrize("act", ACTS)
+async def test_on_a_thread_that_another_process_removed_for_good(store, tmp_path, act):
+    here = await start(store, tmp_path / "w", ["one", "two"])
+    await here.ask("hello")
+    await store.write(thread_removal.delete, here.session.thread.id, 9)
+    await removal.purge(store, before=1 << 60, do=True)
+    with pytest.raises(SaktiError, match="removed in another window|removed for good") as e:
+        await ACTS[act](here.session)
+    assert here.session.thread.id not in str(e.value)
+    assert not (tmp_path / "w" / "ran").exists() and len(here.provider.requests) == 1
+    assert await store.read(maintenance.unindexed) == []
+    await here.session.new_thread()
+    assert (await here.ask("and now?")).status == "answered"
+
+
+@pytest.mark.parametrize("interactive", [True, False])
+async def test_what_is_advised_then_fits_the_caller(store, tmp_path, interactive):
+    first = await start(store, tmp_path / "w", ["one"])
+    await first.ask("hello")
+    here = await start(store, tmp_path / "w", ["two"], continue_last=True, interactive=interactive)
+    await store.write(thread_removal.delete, here.session.thread.id, 9)
+    await removal.purge(store, before=1 << 60, do=True)
+    with pytest.raises(SaktiError) as e:
+        await here.session.submit("more")
+    assert ("/new" in e.value.message, "--continue" in e.value.message) == (interactive, not interactive)
 
 
 async def test_the_thread_of_a_running_turn_is_not_deleted(store, tmp_path):

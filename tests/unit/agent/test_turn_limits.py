@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from sakti.agent.circles import Circles
 from sakti.core.events import Notice, RetryScheduled, StepStarted
 from sakti.core.types import ModelInfo, Request, ToolCallPart, ToolResultPart, Usage
+from sakti.providers.protocol import StreamEvent, TextChunk
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
 from sakti.store.database import Store
 from tests.fakes.session import start
@@ -88,6 +91,34 @@ async def test_a_turn_ends_at_its_time_between_steps_and_in_an_answer(store: Sto
     end = await run.ask("talk")
     assert (end.status, end.error_code) == ("limit", "max_seconds")
     assert end.text.startswith("word "), "what was said is kept"
+
+
+async def test_a_turns_time_ends_a_running_tool_with_all_that_it_started(store: Store, tmp_path: Path) -> None:
+    command = "sleep 600 & echo $! > child; wait"
+    answers = [Answer("I run it.", calls=(Call("bash", {"command": command}),)), "done"]
+    run = await start(store, tmp_path / "w", answers, overrides=("agent.max_seconds=2", "approval.mode='auto'"))
+    end = await run.ask("work")
+    assert (end.status, end.error_code, end.steps) == ("limit", "max_seconds", 1)
+    assert "2 s" in end.error and "go on" in end.error
+    child = int((tmp_path / "w" / "child").read_text())
+    assert not Path(f"/proc/{child}").exists(), "nothing goes on in the background"
+    assert (await run.ask("go on")).text == "done"
+    [result] = [r for m in run.provider.requests[-1].messages for r in m.tool_results]
+    assert result.is_error and "did not finish" in result.content, "the history is whole"
+
+
+async def test_a_turns_time_ends_a_model_that_is_silent(store: Store, tmp_path: Path) -> None:
+    never = asyncio.Event()
+
+    class Silent(ScriptedProvider):
+        async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
+            yield TextChunk("begun")
+            await never.wait()
+
+    run = await start(store, tmp_path / "w", ["never"], overrides=("agent.max_seconds=0.2",))
+    run.session.models.provider = Silent([], clock=store.clock, count=len)
+    end = await run.ask("talk")
+    assert (end.status, end.error_code, end.text) == ("limit", "max_seconds", "begun")
 
 
 async def test_waiting_is_bounded_by_the_turns_time(store: Store, tmp_path: Path) -> None:

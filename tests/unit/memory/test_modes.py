@@ -39,8 +39,8 @@ def test_every_mode_asks_for_sections_of_its_own(mode: str) -> None:
     assert not {"observations", "current-task", "suggested-response", "thread-title"} & set(names)
     for condensed in (True, False):
         prompt = system_prompt(mode, condensed=condensed, want_title=False)
-        assert read_prompt(f"modes/{mode}/output").strip() in prompt
-    assert all(f"</{name}>" in read_prompt(f"modes/{mode}/output") for name in names)
+        assert read_prompt(f"modes/{mode}#output").strip() in prompt
+    assert all(f"</{name}>" in read_prompt(f"modes/{mode}#output") for name in names)
 
 
 def test_the_default_mode_has_none() -> None:

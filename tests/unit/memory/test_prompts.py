@@ -127,7 +127,7 @@ def test_every_rule_stands_under_its_heading(mode: str) -> None:
     missing = [(h, rule) for h, rules in RULES.items() for rule in rules if rule not in found.get(h, "")]
     assert missing == []
     for own in ("task", "extract"):
-        text = read_prompt(f"modes/{mode}/{own}").strip()
+        text = read_prompt(f"modes/{mode}#{own}").strip()
         assert text
         assert text in prompt
     assert "<thread-title>" in prompt
@@ -140,7 +140,7 @@ def test_the_condensed_rules_are_short_and_say_the_same(mode: str) -> None:
     prompt = system_prompt(mode, condensed=True, want_title=True)
     assert O200k().count(prompt) < 1_200
     assert [rule for rule in CONDENSED if rule not in prompt] == []
-    assert read_prompt(f"modes/{mode}/task").strip() in prompt
+    assert read_prompt(f"modes/{mode}#task").strip() in prompt
     for tag in ("<observations>", "<current-task>", "<suggested-response>", "<thread-title>"):
         assert tag in prompt
 

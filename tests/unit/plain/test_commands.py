@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from sakti.agent import removal
 from sakti.core.errors import SaktiError
 from sakti.plain.commands import Commands
 from sakti.plain.speech import Speech
 from sakti.providers.scripted import Answer, Call
+from sakti.store import search, thread_removal
 from sakti.store.database import Store
 from sakti.tasks import service
 from tests.fakes.session import start
@@ -82,7 +84,7 @@ async def test_a_conversation_with_its_commands(lines: Lines) -> None:
     assert "Approval is plan" in await lines.heard("/approve plan")
     assert "/search QUERY" in await lines.heard("/help")
     assert "memory.enabled is true, from default" in await lines.heard("/settings memory")
-    assert "holds from now on" in await lines.heard("/settings approval.mode = ask")
+    assert "takes effect now" in await lines.heard("/settings approval.mode = ask")
     assert 'approval.mode is "ask", from ' in await lines.heard("/settings approval.mode")
     with pytest.raises(SaktiError):
         await lines.heard("/settings approval.mode = anything")
@@ -93,6 +95,29 @@ async def test_a_conversation_with_its_commands(lines: Lines) -> None:
         await lines.heard("/theme")
     with pytest.raises(SaktiError, match=r"Did you mean /search"):
         await lines.heard("/serch")
+
+
+async def test_a_message_is_deleted_when_it_was_named_and_confirmed(lines: Lines, store: Store) -> None:
+    await lines.heard("when does the queue drain?")
+    for wrong in ("yes", "x", "0", "99"):
+        with pytest.raises(SaktiError):
+            await lines.heard(f"/delete-message {wrong}")
+    assert "deletes the answer 'The **queue** drains at midnight.'" in await lines.heard("/delete-message")
+    assert "midnight" in await lines.heard("/last")
+    assert "Deleted for good." in await lines.heard("/delete-message yes")
+    assert "midnight" not in await lines.heard("/last")
+    assert (await store.read(search.search, "midnight", search.Scope())).total == 0
+
+
+async def test_a_thread_that_was_removed_elsewhere(lines: Lines, store: Store) -> None:
+    await lines.heard("when does the queue drain?")
+    await store.write(thread_removal.delete, lines.session.thread.id, 9)
+    await removal.purge(store, before=1 << 60, do=True)
+    for text in ("and now?", "!ls", "#note", "/compact", "/memory pause", "/compact undo", "/rename x"):
+        with pytest.raises(SaktiError, match="This thread was removed in another window. /new starts a new one"):
+            await lines.heard(text)
+    await lines.heard("/new")
+    assert "Second answer." in await lines.heard("and now?")
 
 
 async def test_tasks_are_changed_by_words(lines: Lines) -> None:

@@ -101,8 +101,8 @@ def test_lone_surrogates_and_half_escapes_do_no_harm():
 
 
 def test_tools_are_shown_flat():
-    read, edit, task = actions.offer(TOOLS)
-    assert (read.name, edit.name, task.name) == ("read", "edit", "task")
+    task, edit, read = actions.offer(TOOLS)
+    assert (read.name, edit.name, task.name) == ("read", "edit", "task"), "in the order that they were given"
     assert list(edit.schema()["properties"]) == ["action", "path", "old", "new"]
     assert edit.arguments({"path": "a", "old": "x", "new": "y"}) == {
         "path": "a",

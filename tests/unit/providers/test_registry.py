@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
+from sakti.core.config.providers import ProviderSettings
 from sakti.core.errors import ConfigError, NoModelError
-from sakti.core.provider_settings import ProviderSettings
 from sakti.providers import registry
 from sakti.providers.anthropic import AnthropicProvider
 from sakti.providers.local.provider import LocalProvider

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from sakti.core.config.providers import ProviderSettings
 from sakti.core.errors import ConfigError, ProviderError
-from sakti.core.provider_settings import ProviderSettings
 from sakti.core.types import ThinkingPart, ToolCallPart, Usage
 from sakti.providers import errors, facts, prices, retry
 from sakti.providers.protocol import TextChunk

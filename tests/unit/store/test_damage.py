@@ -178,6 +178,44 @@ async def test_a_damaged_page(path: Path, damage: Callable[..., None], page: int
     await use(path)
 
 
+def schema_pages(path: Path) -> list[int]:
+    connection = apsw.Connection(str(path))
+    pages = connection.execute("SELECT pageno FROM dbstat WHERE name = 'sqlite_schema'").fetchall()
+    connection.close()
+    return [int(str(n)) - 1 for (n,) in pages]
+
+
+@pytest.mark.parametrize("which", ["all", "first", "others"])
+async def test_a_lost_schema_is_found_again_by_the_rows(path: Path, which: str) -> None:
+    pages = schema_pages(path)
+    assert len(pages) > 3
+    before = readable(path)
+    for page in {"all": pages, "first": pages[:1], "others": pages[1:]}[which]:
+        zero(path, page, random.Random(1))
+    done = recovery.recover(path, SystemClock())
+    assert recovery.FOUND_AGAIN in done.repaired
+    assert readable(path) == before and all(before.values())
+    assert all(f.ok for f in inspection.inspect(path)), [f for f in inspection.inspect(path) if not f.ok]
+    store = await Store.open(path)
+    assert {t.labels for t in await store.read(questions.all_live, "/w")} == {("x",)}
+    await store.close()
+    await use(path)
+
+
+async def test_a_lost_schema_with_a_commit_in_the_write_ahead_log(path: Path, tmp_path: Path) -> None:
+    pages, copy = schema_pages(path), tmp_path / "copy" / "s.db"
+    store = await Store.open(path)
+    await store.write(threads.create, Thread("late", "/w", "late", 1, 1))
+    copy.parent.mkdir()
+    for name in ("s.db", "s.db-wal"):
+        shutil.copy(tmp_path / name, copy.parent / name)
+    await store.close()
+    for page in pages:
+        zero(copy, page, random.Random(1))
+    recovery.recover(copy, SystemClock())
+    assert "late" in readable(copy)["threads"]
+
+
 async def test_the_rest_is_searched_and_talked_on_in(path: Path) -> None:
     connection = apsw.Connection(str(path))
     (page,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'threads'").fetchall()[0]

@@ -191,5 +191,5 @@ async def test_two_processes_write_one_thread_without_a_lost_row(tmp_path: Path)
 async def test_a_message_for_a_thread_that_was_removed_says_so(store: Store) -> None:
     thread = await thread_in(store)
     await store.write(lambda db: db.execute_sql("DELETE FROM threads WHERE id = ?", (thread.id,)))
-    with pytest.raises(StoreError, match="removed for good"):
+    with pytest.raises(StoreError, match="removed in another window"):
         await store.write(messages.append, message(store, thread, "too late"))

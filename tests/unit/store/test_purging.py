@@ -19,6 +19,7 @@ from sakti.core.types import ImagePart, Message, TextPart, ToolResultPart
 from sakti.store import (
     copying,
     files,
+    index_upkeep,
     maintenance,
     message_removal,
     messages,
@@ -374,3 +375,18 @@ async def test_a_call_goes_with_its_result_and_a_summary_with_its_message(tmp_pa
     assert await store.flush()
     assert traces(tmp_path) == []
     await driver.close()
+
+
+async def test_a_message_of_a_thread_that_was_deleted_and_restored_leaves_no_trace(
+    driver: Driver, tmp_path: Path
+) -> None:
+    """Until they are made one piece, the indexes hold what deleting the thread took out of them."""
+    store = driver.store
+    said = await driver.say("user", TextPart("only here: archaeopteryx"))
+    await store.write(thread_removal.delete, "t1", driver.clock.now())
+    await upkeep.reindex(store)
+    await store.write(thread_removal.restore, "t1")
+    await upkeep.reindex(store)
+    await purging.delete_message(store, said.id)
+    assert b"archaeop" not in b"".join(p.read_bytes() for p in (tmp_path / "data").iterdir() if p.is_file())
+    assert not await store.read(index_upkeep.unmerged)

@@ -148,10 +148,26 @@ async def test_titles_lists_and_every_index_hold_no_secret(store: Store) -> None
         assert SECRET.lower() not in held.lower() and "hunter2secret99" not in held
 
 
+async def test_no_answer_about_a_task_says_a_secret_of_its_title(store: Store) -> None:
+    actor = Actor("/w", "s", store.clock.now())
+    await store.write(service.create, actor, "k", f"use {SECRET} here")
+    await store.write(service.update, actor, "k", {"title": f"now password=hunter2secret99 {SECRET}"})
+    await store.write(service.claim, actor, "k")
+    told = [
+        service.describe(await store.read(service.find, "/w", "k")),
+        await store.read(service.board, "/w", 0),
+        await store.read(lambda db: db.execute_sql("SELECT * FROM tasks").fetchall()),
+        await store.read(lambda db: db.execute_sql("SELECT * FROM task_events").fetchall()),
+    ]
+    assert SECRET not in str(told) and "hunter2secret99" not in str(told) and MASK in str(told)
+
+
 OLD = """
 INSERT INTO threads (id, resource_id, title, metadata, created_at, updated_at)
   VALUES ('old', '/w', 'key {secret}', '{{"carry_over": "Last thread: {secret}", "current_task": "go on"}}', 1, 1);
 INSERT INTO tasks (id, resource_id, handle, title, created_at, updated_at) VALUES ('k', '/w', 'h', 'do {secret}', 1, 1);
+INSERT INTO task_events (task_id, resource_id, action, before, after, created_at)
+  VALUES ('k', '/w', 'update', '{{"title": "was {secret}", "priority": 1}}', '{{"title": "do {secret}"}}', 1);
 INSERT INTO task_words (rowid, title, body, idents) SELECT pk, title, '', '' FROM tasks WHERE id = 'k';
 """
 
@@ -173,4 +189,7 @@ async def test_what_an_earlier_sakti_stored_is_masked_when_it_is_brought_up_to_d
         lambda db: db.execute_sql("SELECT rowid FROM task_words WHERE task_words MATCH ?", (SECRET,)).fetchall()
     )
     assert rows == []
+    for table in ("tasks", "task_events"):
+        told = await store.read(lambda db, t=table: str(db.execute_sql(f"SELECT * FROM {t}").fetchall()))  # type: ignore[misc]
+        assert SECRET not in told and MASK in told
     await store.close()

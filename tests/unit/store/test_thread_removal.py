@@ -91,7 +91,7 @@ async def test_deleted_is_out_of_sight_and_comes_back_as_it_was(driver):
 
 async def test_refusals(driver):
     store, now = driver.store, driver.clock.now()
-    with pytest.raises(StoreError, match="no thread"):
+    with pytest.raises(StoreError, match="no such thread"):
         await store.write(thread_removal.delete, "nowhere", now)
     with pytest.raises(StoreError, match="not deleted"):
         await store.write(thread_removal.restore, "t1")

@@ -106,7 +106,7 @@ async def test_an_epic_is_no_part_of_a_task_and_the_direction_is_turned_round(st
     with pytest.raises(TaskError) as refused:
         await store.write(service.depend, actor, "e", "t", "parent-child")
     assert refused.value.code == "bad_parent"
-    assert f"dep {task.handle} on {epic.handle}" in refused.value.message
+    assert f"`dep {task.handle} {epic.handle} --type parent-child`" in refused.value.message
     with pytest.raises(TaskError):
         await store.write(service.create, actor, "e2", "epic", type="epic", parent="t")
     await store.write(service.depend, actor, "t", "e", "parent-child")

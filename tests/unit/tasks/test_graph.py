@@ -3,7 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sakti.tasks.graph import BLOCKS, EDGE_TYPES, PARENT, Edge, Node, blocked, build, find_cycle, ready, unblocked_by
+from sakti.tasks.graph import BLOCKS, EDGE_TYPES, PARENT, Edge, Node, blocked, build, ready
+from tests.fakes.task_graph import find_cycle, unblocked_by
 
 
 def nodes(*specs: tuple[str, str, int]) -> list[Node]:

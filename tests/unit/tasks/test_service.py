@@ -336,3 +336,16 @@ async def test_what_was_connected_while_a_task_was_gone_never_closes_a_cycle(sto
         await store.read(service.find, "/w", "b")  # nothing of it was done
     await store.write(service.undo, actor, 2)  # the newest first: the edge, then the deletion
     assert [t.id for t in (await store.read(service.board, "/w", 0)).blocked] == ["a"]
+
+
+async def test_however_many_were_closed_today_their_number_is_right(store: Store, monkeypatch) -> None:
+    monkeypatch.setattr(questions, "_COUNTED", 4)
+    for n in range(9):
+        actor = Actor("/w", "s", 1_000 + n)
+        await store.write(service.create, actor, f"k{n}", f"task {n}")
+        await store.write(service.close, actor, f"k{n}", "completed", "done")
+    await store.write(service.delete, Actor("/w", "s", 2_000), "k8")
+    await store.write(lambda db: db.execute_sql("UPDATE tasks SET closed_at = NULL WHERE id = 'k0'"))
+    for since in range(999, 1_010):
+        cards, total = await store.read(questions.closed_since, "/w", since, 2)
+        assert (len(cards), total) == (min(2, total), len([n for n in range(1, 8) if 1_000 + n >= since]))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pydantic
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sakti.agent.tools import arguments as forms
@@ -36,6 +36,20 @@ READS: list[tuple[str, str, dict[str, Any], str]] = [
     ("Claude Code", "Glob", {"pattern": "**/*.py", "path": "{w}"}, "src/a.py"),
     ("Claude Code", "LS", {"path": "{w}", "ignore": ["node_modules"]}, "src/"),
     ("Claude Code", "text_editor", {"command": "view", "path": "{w}/src/a.py", "view_range": [2, 3]}, "2\ttwo"),
+    ("Codex", "shell_command", {"command": "cat src/a.py", "workdir": "{w}", "justification": "x"}, "two = 2"),
+    ("Copilot", "run_in_terminal", {"command": "echo hi", "goal": "x", "isBackground": False}, "hi"),
+    ("Copilot", "grep_search", {"query": "two", "isRegexp": True, "includePattern": "src/**", "maxResults": 5},
+     "src/a.py:2:two"),
+    ("Copilot", "grep_search", {"query": "two (", "isRegexp": False}, "No match"),
+    ("Copilot", "file_search", {"query": "a.p", "maxResults": 5}, "src/a.py"),
+    ("Cursor", "run_terminal_cmd", {"command": "echo hi", "required_permissions": ["all"]}, "hi"),
+    ("Cursor", "LS", {"target_directory": "{w}", "ignore_globs": ["*.x"]}, "src/"),
+    ("OpenHands", "execute_bash", {"command": "echo hi", "is_input": "false", "security_risk": "LOW"}, "hi"),
+    ("Zed", "terminal", {"command": "pwd", "cd": "src"}, "/src"),
+    ("Zed", "find_path", {"glob": "**/*.py", "offset": 0}, "src/a.py"),
+    ("Gemini CLI", "read_many_files", {"paths": ["src/a.py"], "include": [], "exclude": []}, "2\ttwo = 2"),
+    ("Roo", "read_file", {"args": {"file": [{"path": "src/a.py"}]}}, "2\ttwo = 2"),
+    ("Roo", "read_file", {"files": [{"path": "src/a.py", "line_ranges": ["2-2"]}]}, "2\ttwo = 2\n["),
     ("Codex", "shell", {"command": ["bash", "-lc", "cat src/a.py"], "workdir": "{w}", "timeout_ms": 10000}, "two = 2"),
     ("Codex", "shell", {"command": ["ls", "src"], "with_escalated_permissions": False}, "a.py"),
     ("Codex", "exec_command", {"cmd": "pwd", "workdir": "src", "yield_time_ms": 1000, "max_output_tokens": 99}, "/src"),
@@ -102,6 +116,14 @@ EDITS: list[tuple[str, str, dict[str, Any], str]] = [
                                          "new_str": "one = 11"}, EDITED),
     ("goose", "edit", {"path": "src/a.py", "before": "one = 1", "after": "one = 11"}, EDITED),
     ("pi", "edit", {"path": "src/a.py", "oldText": "one = 1", "newText": "one = 11"}, EDITED),
+    ("Copilot", "replace_string_in_file", {"filePath": "{w}/src/a.py", "oldString": "one = 1", "newString": "one = 11",
+                                           "explanation": "x"}, EDITED),
+    ("Copilot", "multi_replace_string_in_file", {"explanation": "x", "replacements": [
+        {"filePath": "{w}/src/a.py", "oldString": "one = 1", "newString": "one = 11", "explanation": "y"}]}, EDITED),
+    ("Roo", "apply_diff", {"path": "src/a.py", "diff": BLOCK.replace("SEARCH\n", "SEARCH\n:start_line:1\n-------\n")},
+     EDITED),
+    ("Roo", "insert_content", {"path": "src/a.py", "line": 2, "content": "and = 1\n"},
+     "one = 1\nand = 1\ntwo = 2\nthree = 3\n"),
     ("any", "edit", {"path": "src/a.py", "edits": {"old": "one = 1", "new": "one = 11"}}, EDITED),
     ("any", "edit", {"arguments": {"path": "src/a.py", "old": "one = 1", "new": "one = 11", "all": "true"}}, EDITED),
 ]  # fmt: skip
@@ -167,6 +189,9 @@ async def test_background_commands_by_their_other_names(bench: Workbench, source
         ({"timeout": 5_500}, 6),
         ({"timeout": 90_000_000}, 3600),
         ({"timeout": "30"}, 30),
+        ({"timeout": "30s"}, 30),
+        ({"timeout": "1500ms"}, 2),
+        ({"timeout": "2 min"}, 120),
         ({"timeout": 0.5}, None),
         ({"timeout": 0}, None),
         ({"timeout_ms": 1_500}, 2),
@@ -202,6 +227,14 @@ def test_right_calls_come_back_as_they_are(tmp_path: Path) -> None:
 async def test_what_means_nothing_is_still_refused(bench: Workbench, source: Path) -> None:
     with pytest.raises(ToolError, match=r"dry_run.*It takes path, edits\."):
         await called(bench, "edit", {"path": "src/a.py", "old": "one = 1", "new": "x", "dry_run": True})
+    two = [
+        {"filePath": "src/a.py", "oldString": "one", "newString": "x"},
+        {"filePath": "b", "oldString": "", "newString": ""},
+    ]
+    with pytest.raises(ToolError, match="once for each file"):
+        await called(bench, "multi_replace_string_in_file", {"replacements": two})
+    with pytest.raises(ToolError, match="reads one file"):
+        await called(bench, "read_many_files", {"paths": ["src/a.py", "b"]})
     with pytest.raises(ToolError, match="no JSON"):
         await called(bench, "edit", {"path": "src/a.py", "edits": '[{"old": "one'})
     assert source.read_text().startswith("one = 1\n")
@@ -247,6 +280,7 @@ VALUES = st.recursive(
 )
 
 
+@example("cat", {"view_range": [None, False], "offset": []})
 @settings(max_examples=400)
 @given(st.sampled_from(NAMES), st.dictionaries(KEYS, VALUES, max_size=5))
 def test_whatever_is_called_is_read_or_refused_in_words(name: str, given_: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from sakti.agent.tools.files import ls, read
 from sakti.agent.tools.shell import bash
 from sakti.core import images
 from sakti.core.errors import ToolError
-from tests.fakes.tools import call
+from tests.fakes.tools import TOOLS, call
 
 # --- reading on -------------------------------------------------------------------------------------------------------
 
@@ -71,10 +71,10 @@ async def test_kept_outputs_are_read_without_a_question(bench: Workbench, tmp_pa
     done = await call(bench, bash, command="seq 1 100000")
     path = str(done.details["output_file"])
     for tool in ("read", "grep"):
-        assert judge(tool, {"path": path}, mode="ask", rules=Rules(), place=bench.place()).verdict == "allow"
-    assert judge("write", {"path": path}, mode="auto", rules=Rules(), place=bench.place()).verdict == "ask"
+        assert judge(TOOLS[tool], {"path": path}, mode="ask", rules=Rules(), place=bench.place()).verdict == "allow"
+    assert judge(TOOLS["write"], {"path": path}, mode="auto", rules=Rules(), place=bench.place()).verdict == "ask"
     for other in (str(bench.output_folder), f"{bench.output_folder}/../x", f"{bench.output_folder}/none"):
-        assert judge("read", {"path": other}, mode="ask", rules=Rules(), place=bench.place()).verdict == "ask"
+        assert judge(TOOLS["read"], {"path": other}, mode="ask", rules=Rules(), place=bench.place()).verdict == "ask"
     assert (await call(bench, read, path=path, offset=5_000, limit=1)).content.startswith("5000\t5000\n")
 
 

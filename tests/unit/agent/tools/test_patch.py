@@ -114,7 +114,7 @@ async def test_a_file_that_changed_behind_its_back_is_not_patched(bench: Workben
 def test_a_patch_is_judged_by_each_of_its_files(bench: Workbench, tmp_path: Path) -> None:
     def verdict(*rows: str, mode: str = "edits") -> str:
         given = {"patch": patch(*rows)}
-        return judge("apply_patch", given, mode=mode, rules=Rules(deny=("edit(keep/*)",)), place=bench.place()).verdict
+        return judge(apply_patch, given, mode=mode, rules=Rules(deny=("edit(keep/*)",)), place=bench.place()).verdict
 
     fine = ("*** Update File: a", "@@", "-x", "+y")
     assert verdict(*fine) == "allow"

@@ -46,6 +46,18 @@ async def test_what_was_left_running_is_read_on(bench: Workbench) -> None:
     assert (await call(bench, bash_output, id="1")).content == "later\n[still running]"
 
 
+async def test_a_second_interrupt_ends_what_ignores_the_first(bench: Workbench) -> None:
+    command = "trap 'touch asked' TERM; touch ready; while :; do sleep 0.05; done"
+    task = asyncio.create_task(call(bench, bash, command=f"echo $$ > pid; {command}"))
+    for sign in ("ready", "asked"):
+        while not (bench.workspace / sign).exists():
+            await asyncio.sleep(0.01)
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await ended(int((bench.workspace / "pid").read_text()))
+
+
 async def test_what_left_its_group_is_told_of(bench: Workbench) -> None:
     done = await call(bench, bash, command="setsid sleep 600 & echo $! > pid; echo started")
     pid = int((bench.workspace / "pid").read_text())

@@ -1,0 +1,56 @@
+"""Settings: what each means (`fields`, `providers`), and reading them from all sources (`load`)."""
+
+from sakti.core.config.check import check, model_choices
+from sakti.core.config.fields import (
+    APPROVAL_MODES,
+    MAX_OUTPUT_TOKENS,
+    AgentSettings,
+    ApprovalMode,
+    ApprovalSettings,
+    Config,
+    MemorySettings,
+    ModelSettings,
+    ObservationSettings,
+    ReflectionSettings,
+    StoreSettings,
+    UiSettings,
+    WorkingMemorySettings,
+)
+from sakti.core.config.load import (
+    Loaded,
+    flat,
+    load,
+    meaning,
+    names,
+    project_may_set,
+    replace_setting,
+)
+from sakti.core.config.meaning import Meaning
+from sakti.core.config.providers import ProviderSettings
+
+__all__ = [
+    "APPROVAL_MODES",
+    "MAX_OUTPUT_TOKENS",
+    "AgentSettings",
+    "ApprovalMode",
+    "ApprovalSettings",
+    "Config",
+    "Loaded",
+    "Meaning",
+    "MemorySettings",
+    "ModelSettings",
+    "ObservationSettings",
+    "ProviderSettings",
+    "ReflectionSettings",
+    "StoreSettings",
+    "UiSettings",
+    "WorkingMemorySettings",
+    "check",
+    "flat",
+    "load",
+    "meaning",
+    "model_choices",
+    "names",
+    "project_may_set",
+    "replace_setting",
+]

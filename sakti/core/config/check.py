@@ -1,0 +1,101 @@
+"""Refuse settings that contradict each other, naming both; the bounds of one alone are in `fields`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sakti.core.config.fields import (
+    Config,
+    MemorySettings,
+    ModelSettings,
+    ObservationSettings,
+    ReflectionSettings,
+)
+from sakti.core.errors import ConfigError
+
+# What only the program may say in the body of a request.
+_NOT_EXTRA = ("messages", "input", "system", "instructions", "model", "stream")
+
+
+def model_choices(value: str | tuple[str, ...] | None) -> tuple[tuple[str, int | None], ...]:
+    """Return (model, tokens that its inputs have at most, None: any) of a setting that names one model or several.
+    Raises `ConfigError` for a limit that is none."""
+    out: list[tuple[str, int | None]] = []
+    for text in (value,) if isinstance(value, str) else value or ():
+        name, sep, limit = (part.strip() for part in text.partition("<="))
+        digits = limit.replace("_", "").replace(",", "")
+        if not name or (sep and not (digits.isdecimal() and int(digits) > 0)):
+            raise ConfigError(f'{text!r} is no model: write "provider/name", or "provider/name <= 20_000" (tokens).')
+        out.append((name, int(digits) if sep else None))
+    return tuple(out)
+
+
+def check(config: Config) -> None:
+    """Raise `ConfigError` for the first contradiction."""
+    for provider, own in config.providers.items():
+        _check_extra(f"providers.{provider}.extra", own.extra)
+    _check_memory(config.memory)
+
+
+def _check_memory(memory: MemorySettings) -> None:
+    observation, reflection = memory.observation, memory.reflection
+    if memory.working_memory.schema is not None and memory.working_memory.template is not None:
+        raise ConfigError(
+            "memory.working_memory.schema and memory.working_memory.template are both set: a page with a schema is "
+            "JSON, a template is Markdown; keep one of them."
+        )
+    for name, settings in (("observation", observation), ("reflection", reflection)):
+        model_choices(settings.model)
+        if memory.model is not None and settings.model is not None:
+            raise ConfigError(
+                f"memory.model and memory.{name}.model are both set: memory.model sets both roles, keep one of them."
+            )
+        _check_model_settings(f"memory.{name}.model_settings", settings.model_settings)
+    _check_observation(observation)
+    _check_block_after("observation", observation, observation.message_tokens)
+    _check_block_after("reflection", reflection, reflection.observation_tokens)
+
+
+def _check_observation(observation: ObservationSettings) -> None:
+    buffer, keep = observation.buffer_tokens, observation.buffer_activation
+    if buffer is not False:
+        resolved = buffer * observation.message_tokens if 0 < buffer < 1 else buffer
+        if not 0 < resolved < observation.message_tokens:
+            raise ConfigError(
+                f"memory.observation.buffer_tokens = {buffer} must come to less than "
+                f"memory.observation.message_tokens = {observation.message_tokens}, and to more than 0."
+            )
+    if not (0 < keep <= 1 or keep >= 1000):
+        raise ConfigError(
+            f"memory.observation.buffer_activation = {keep} must be a share (0 to 1) or at least 1000 tokens to keep."
+        )
+    if keep >= observation.message_tokens:
+        raise ConfigError(
+            f"memory.observation.buffer_activation = {keep} keeps more than "
+            f"memory.observation.message_tokens = {observation.message_tokens} lets in."
+        )
+
+
+def _check_block_after(name: str, settings: ObservationSettings | ReflectionSettings, threshold: int) -> None:
+    value = settings.block_after
+    if value < 1 or 100 <= value < threshold:
+        raise ConfigError(
+            f"memory.{name}.block_after = {value} must be a factor from 1 to 100 or at least the threshold of "
+            f"{threshold} tokens."
+        )
+
+
+def _check_extra(name: str, extra: Mapping[str, Any]) -> None:
+    for key in _NOT_EXTRA:
+        if key in extra:
+            raise ConfigError(f"{name} may not set {key!r}: that is what a request is made of.")
+
+
+def _check_model_settings(name: str, settings: ModelSettings) -> None:
+    _check_extra(f"{name}.extra", settings.extra)
+    if settings.thinking_tokens is not None and settings.thinking_tokens >= settings.max_output_tokens:
+        raise ConfigError(
+            f"{name}.thinking_tokens = {settings.thinking_tokens} must be less than "
+            f"{name}.max_output_tokens = {settings.max_output_tokens}, 0 for none."
+        )

@@ -1,0 +1,175 @@
+"""Every setting: type, default, and what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+from sakti.core.config.meaning import setting
+from sakti.core.config.providers import ProviderSettings
+from sakti.core.types import Effort
+
+ApprovalMode: TypeAlias = Literal["plan", "ask", "edits", "auto"]
+APPROVAL_MODES: tuple[ApprovalMode, ...] = ("plan", "ask", "edits", "auto")  # from strict to free
+MAX_OUTPUT_TOKENS = 100_000  # of an Observer's or a Reflector's answer
+
+# A number of memory: a project knows best how its talks are observed, and a window goes on with it.
+_memory = partial(setting, project=True, at_once=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """How a model that works for memory is asked; what it does not take is left out."""
+
+    temperature: float | None = _memory(None, "Sampling temperature.", low=0, high=2)
+    max_output_tokens: int = _memory(
+        MAX_OUTPUT_TOKENS, "Tokens that its answer may have.", low=1_000, high=MAX_OUTPUT_TOKENS
+    )
+    thinking_tokens: int | None = _memory(None, "Tokens that it may think; 0: not at all.", low=0)
+    extra: Mapping[str, Any] = setting(
+        make=dict[str, Any], help="Fields that go into the body of its requests.", at_once=True
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ObservationSettings:
+    """Fractions are of the message threshold."""
+
+    message_tokens: int = _memory(30_000, "Tokens of messages at which they are observed.", above=0)
+    buffer_tokens: float | Literal[False] = _memory(
+        0.2, "Tokens after which the Observer works in the background, or a fraction; false: never."
+    )
+    buffer_activation: float = _memory(
+        0.8, "Share of the messages that leaves the window at activation, or tokens (1000 and more) that stay."
+    )
+    block_after: float = _memory(
+        1.2, "When a step waits for the Observer: a factor of the threshold below 100, or tokens."
+    )
+    previous_observer_tokens: int = _memory(2_000, "Tokens of the log's end that the Observer is shown.", low=0)
+    model: str | tuple[str, ...] | None = setting(
+        None, 'Model that observes, or several, tried in order; "provider/name <= TOKENS" for inputs up to so many.',
+        at_once=True,
+    )  # fmt: skip
+    model_settings: ModelSettings = ModelSettings(temperature=0.3, thinking_tokens=215)
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectionSettings:
+    """Fractions are of the observation threshold."""
+
+    observation_tokens: int = _memory(40_000, "Tokens of the log at which it is condensed.", above=0)
+    buffer_activation: float = _memory(
+        0.5, "Share of the threshold at which the Reflector works in the background.", above=0, high=1
+    )
+    block_after: float = _memory(
+        1.2, "When a step waits for the Reflector: a factor of the threshold below 100, or tokens."
+    )
+    model: str | tuple[str, ...] | None = setting(
+        None, "Model that condenses the log, or several, tried in order; the Observer's where none is named.",
+        at_once=True,
+    )  # fmt: skip
+    model_settings: ModelSettings = ModelSettings(temperature=0.0, thinking_tokens=1_024)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkingMemorySettings:
+    """The two pages of stable facts. Files are relative to the workspace."""
+
+    schema: str | None = setting(None, "File with the JSON Schema that pages follow; none: Markdown.", project=True)
+    enabled: bool = setting(True, "Whether pages are sent and written.", project=True)
+    scope: Literal["resource", "thread"] = setting(
+        "resource", "The page that notes and updates go to: the workspace's or the thread's own.", project=True
+    )
+    template: str | None = setting(None, "Markdown file that a page begins as.", project=True)
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySettings:
+    enabled: bool = _memory(True, "Whether messages are observed; false: the newest ones are sent.")
+    model: str | None = setting(
+        None, 'Model for Observer and Reflector at once; "extractive" asks no model.', at_once=True
+    )
+    scope: Literal["thread", "resource"] = _memory("thread", "One log a thread, or one for all of the workspace.")
+    share_token_budget: bool = _memory(False, "Whether messages and log share the sum of their thresholds.")
+    retrieval: bool = _memory(True, "Whether the model may recall the messages behind a line.")
+    activate_after_idle: str | int | Literal[False] = _memory(
+        "auto", 'Pause after which buffered groups are activated ("5m", ms); auto: when the prompt cache is gone.'
+    )
+    carry_over: int = _memory(1_500, "Tokens of what the workspace knows that a new thread begins with.", low=0)
+    read_only: bool = setting(False, "Keep nothing: work on a copy in memory, observe nothing (--no-save).")
+    thread_title: bool = _memory(True, "Whether the Observer names threads.")
+    last_messages: int | None = _memory(None, "Messages that are sent with memory off; none: the mode's.", above=0)
+    observe_on_exit: bool = _memory(False, "Whether what is pending is observed before the program ends.")
+    observation: ObservationSettings = setting(make=ObservationSettings)
+    reflection: ReflectionSettings = setting(make=ReflectionSettings)
+    working_memory: WorkingMemorySettings = setting(make=WorkingMemorySettings)
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalSettings:
+    """Rules are written `tool` or `tool(pattern)`, the pattern a glob over the path or the command."""
+
+    mode: ApprovalMode = setting(
+        "ask", "What may run without asking; a project may make it stricter only.", project=True, at_once=True
+    )
+    allow: tuple[str, ...] = setting((), 'Rules for calls that need no question, as "bash(git status*)".')
+    ask: tuple[str, ...] = setting((), "Rules for calls that are always asked about.", project=True)
+    deny: tuple[str, ...] = setting((), "Rules for calls that are refused, whatever else allows them.", project=True)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """Limits are those of one turn; none: no limit."""
+
+    max_steps: int = setting(200, "Model calls that a turn may take.", project=True, at_once=True, above=0)
+    max_seconds: float | None = setting(None, "Seconds that a turn may take.", at_once=True, above=0)
+    max_tokens: int | None = setting(None, "Tokens that a turn may take, in and out.", at_once=True, above=0)
+    max_usd: float | None = setting(None, "US dollars that a turn may take.", at_once=True, above=0)
+    effort: Effort = setting("medium", "How much a model that thinks shall think.", at_once=True)
+    max_output_tokens: int | None = setting(
+        None, "Tokens that one answer may have; none: the model's own maximum.", at_once=True, above=0
+    )
+    thinking_tokens: int | None = setting(
+        None, "Thinking budget in tokens, for models that take one; none: from the effort.", at_once=True
+    )
+    max_processor_retries: int = setting(3, "How often a processor may ask for another answer.", at_once=True, low=0)
+    tool_output_bytes: int = setting(30_000, "Bytes of a tool's output that the model is shown.", above=0)
+    bash_timeout: int = setting(120, "Seconds that a command may take where the call does not say.", above=0)
+
+
+@dataclass(frozen=True, slots=True)
+class UiSettings:
+    theme: str = setting("sakti-dark", "Name of the theme.", at_once=True)
+    sidebar_width: int = setting(38, "Columns of the panes, 24 to 80.", at_once=True)
+    mouse: bool = setting(True, "false leaves the mouse to the terminal.")
+    reduced_motion: bool = setting(False, "true: nothing blinks or glides.", at_once=True)
+    notify: Literal["off", "bell", "desktop"] = setting(
+        "bell", "How the terminal calls when an approval waits or a long turn has ended out of sight.", at_once=True
+    )
+    plain: bool = setting(False, "The chat line by line, for screen readers (--plain).")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    path: str | None = setting(None, "File of the database (SAKTI_DB).")
+    synchronous: Literal["FULL", "NORMAL"] = setting("FULL", "How SQLite syncs; NORMAL may lose the last second.")
+    wait: float = setting(90.0, "Seconds that a write waits at most for another process that writes.", low=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings."""
+
+    model: str | None = setting(None, 'Model that answers, as "provider/name".')
+    fallback_model: str | None = setting(
+        None, "Model for the rest of a turn when `model` stays overloaded.", at_once=True
+    )
+    mode: str = setting("default", "What the Observer looks for.", project=True, at_once=True)
+    memory: MemorySettings = setting(make=MemorySettings)
+    approval: ApprovalSettings = setting(make=ApprovalSettings)
+    agent: AgentSettings = setting(make=AgentSettings)
+    ui: UiSettings = setting(make=UiSettings)
+    store: StoreSettings = setting(make=StoreSettings)
+    providers: Mapping[str, ProviderSettings] = setting(make=dict[str, ProviderSettings])

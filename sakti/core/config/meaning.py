@@ -1,0 +1,64 @@
+"""Say once what a setting means: its help, its bounds, who may set it and when a change holds."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+_KEY = "meaning"
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """`help`: one sentence, units in it. Bounds of numbers: more than `above`, from `low`, up to `high`. `project`: a
+    project's own file may set it; `at_once`: an open window goes on with a change, any other takes effect after a
+    restart. Nothing that a project may set can run code, send text elsewhere or loosen an approval: a repository that
+    was just cloned is not yet to be trusted."""
+
+    help: str = ""
+    project: bool = False
+    at_once: bool = False
+    above: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def bounds(self) -> str:
+        """The bounds in words; empty where there are none."""
+        if self.above is not None:
+            return f"above {self.above:g}"
+        if self.low is not None and self.high is not None:
+            return f"from {self.low:.10g} to {self.high:.10g}"
+        return "" if self.low is None else f"at least {self.low:.10g}"
+
+    def allows(self, value: float) -> bool:
+        return not (
+            (self.above is not None and value <= self.above)
+            or (self.low is not None and value < self.low)
+            or (self.high is not None and value > self.high)
+        )
+
+
+def setting(
+    default: Any = None,
+    help: str = "",
+    *,
+    make: Callable[[], Any] | None = None,
+    project: bool = False,
+    at_once: bool = False,
+    above: float | None = None,
+    low: float | None = None,
+    high: float | None = None,
+) -> Any:
+    """Return a dataclass field with this default (or what `make` returns) and meaning."""
+    metadata = {_KEY: Meaning(help, project, at_once, above, low, high)}
+    if make is not None:
+        return dataclasses.field(default_factory=make, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def of_field(field: dataclasses.Field[Any]) -> Meaning:
+    """Return what a field of a settings class means."""
+    return field.metadata.get(_KEY, Meaning())

@@ -1,0 +1,217 @@
+"""A file whose schema is gone: its tables are found again by the shape of their rows.
+
+Which page a table begins at stands in the schema alone. The pages of tables themselves tell which of them begin one
+(no other page leads there), and SQLite reads the rows behind each under any name: what they are is seen by how many
+columns they have, of which types, with which of the words that a column may hold (sqlite.org/fileformat2.html, 1.6).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+
+from sakti.store import opening
+
+PAGE = 4096
+SAMPLE = 40  # rows of a table that are looked at
+_MOST = 40  # columns that are looked at: more than any table has
+_BROKEN = (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.FormatError, apsw.SQLError, UnicodeDecodeError)
+_LEAF, _INNER = {13: False, 10: True}, {5: False, 2: True}  # by the first byte of a page; True: without row numbers
+_WORDS = re.compile(r"CHECK \((\w+) IN\s*\(([^)]*)\)\)")
+_REFERS = re.compile(r"^\s*(\w+) TEXT NOT NULL REFERENCES (\w+) \((\w+)\)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    name: str
+    kind: type
+    may_be_null: bool
+    words: frozenset[str]
+    refers: tuple[str, str] | None
+
+    def takes(self, value: object) -> bool:
+        """Whether it may hold a value."""
+        if value is None:
+            return self.may_be_null
+        return isinstance(value, self.kind) and (not self.words or value in self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """A table as it is known, its columns in the order in which a row has them on its page."""
+
+    name: str
+    sql: str
+    unnumbered: bool
+    columns: tuple[_Column, ...]
+
+    def fits(self, rows: Sequence[Sequence[object]]) -> bool:
+        """Whether all of some rows can be of this table."""
+        count = len(self.columns)
+        return bool(rows) and all(
+            all(c.takes(v) for c, v in zip(self.columns, row, strict=False))
+            and not any(v is not None for v in row[count:])
+            for row in rows
+        )
+
+
+def rebuilt(damaged: Path, copy: Path, model: apsw.Connection) -> bool:
+    """Make `copy` of a damaged database with a schema of the tables that were found in it; `model` has the schema that
+    they are of. False where no table was found."""
+    shutil.copyfile(damaged, copy)
+    roots = dict(_beginnings(copy))
+    _blank_schema(copy)
+    connection = opening.Way(str(copy)).connect()
+    try:
+        for option in (apsw.SQLITE_DBCONFIG_WRITABLE_SCHEMA, apsw.SQLITE_DBCONFIG_RESET_DATABASE):
+            connection.config(option, 1 if option == apsw.SQLITE_DBCONFIG_WRITABLE_SCHEMA else 0)
+        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)
+        for root, unnumbered in roots.items():
+            _enter(connection, f"at_{root}", root, _probe(f"at_{root}", unnumbered=unnumbered))
+        _read_schema_again(connection)
+        found = _identify(connection, roots, _shapes(model))
+        connection.execute("DELETE FROM sqlite_schema")
+        for shape, root in found.items():
+            _enter(connection, shape.name, root, shape.sql)
+        _read_schema_again(connection)
+        return bool(found)
+    finally:
+        connection.close()
+
+
+def _beginnings(path: Path) -> Iterator[tuple[int, bool]]:
+    """The pages that begin a table or an index: those of a tree that no other page leads to. Whether rows there have no
+    numbers."""
+    kinds: dict[int, bool] = {}
+    led_to: set[int] = set()
+    with path.open("rb") as file:
+        number = 0
+        while page := file.read(PAGE):
+            number += 1
+            if number == 1 or len(page) < PAGE or page[0] not in (*_LEAF, *_INNER):
+                continue
+            kinds[number] = _LEAF[page[0]] if page[0] in _LEAF else _INNER[page[0]]
+            if page[0] in _INNER:
+                cells = int.from_bytes(page[3:5], "big")
+                places = [int.from_bytes(page[12 + 2 * n : 14 + 2 * n], "big") for n in range(min(cells, PAGE // 2))]
+                led_to.update(int.from_bytes(page[at : at + 4], "big") for at in (8, *places))
+    yield from ((n, unnumbered) for n, unnumbered in kinds.items() if n not in led_to)
+
+
+def _blank_schema(path: Path) -> None:
+    """Write a first page with an empty schema; what the file holds behind it stays."""
+    size = path.stat().st_size // PAGE
+    page = bytearray(PAGE)
+    page[0:16] = b"SQLite format 3\0"
+    page[16:24] = bytes((0x10, 0x00, 1, 1, 0, 64, 32, 32))  # pages of 4096 bytes, no write-ahead log
+    page[24:28] = page[92:96] = (1).to_bytes(4, "big")  # as often changed as the size below was written
+    page[28:32] = size.to_bytes(4, "big")
+    page[44:48] = (4).to_bytes(4, "big")  # schema format
+    page[56:60] = (1).to_bytes(4, "big")  # UTF-8
+    page[96:100] = apsw.SQLITE_VERSION_NUMBER.to_bytes(4, "big")
+    page[100] = 13  # a leaf of a table
+    page[105:107] = PAGE.to_bytes(2, "big")  # nothing in it
+    with path.open("r+b") as file:
+        file.write(page)
+
+
+def _enter(connection: apsw.Connection, name: str, root: int, sql: str) -> None:
+    connection.execute("INSERT INTO sqlite_schema VALUES ('table', ?1, ?1, ?2, ?3)", (name, root, sql))
+
+
+def _probe(name: str, *, unnumbered: bool) -> str:
+    columns = ", ".join(f"c{n}" for n in range(_MOST))
+    return f"CREATE TABLE {name} ({columns}" + (", PRIMARY KEY (c0)) WITHOUT ROWID" if unnumbered else ")")
+
+
+def _read_schema_again(connection: apsw.Connection) -> None:
+    (version,) = connection.execute("PRAGMA schema_version").fetchall()[0]
+    connection.execute(f"PRAGMA schema_version = {int(str(version)) + 1}").fetchall()
+
+
+def _identify(connection: apsw.Connection, roots: dict[int, bool], shapes: Sequence[_Shape]) -> dict[_Shape, int]:
+    """Which table begins where. Of several places that fit the one with the most rows; a place that fits several tables
+    is nobody's."""
+    samples = {root: _sample(connection, root) for root in roots}
+    found: dict[_Shape, int] = {}
+    for refers in (False, True):  # first those that others refer to
+        fitting: dict[int, list[_Shape]] = {}
+        for root, unnumbered in roots.items():
+            if root in found.values():
+                continue
+            for shape in shapes:
+                if shape.unnumbered != unnumbered or shape in found or not shape.fits(samples[root]):
+                    continue
+                if not refers or _refers_to_what_is_there(connection, shape, samples[root], found):
+                    fitting.setdefault(root, []).append(shape)
+        for root, of in sorted(fitting.items(), key=lambda pair: -_rows(connection, pair[0])):
+            strict = [s for s in of if any(c.refers for c in s.columns)] if refers else []
+            best = strict or of
+            if len(best) == 1 and best[0] not in found and (refers or not best[0].unnumbered):
+                found[best[0]] = root
+    return found
+
+
+def _refers_to_what_is_there(
+    connection: apsw.Connection, shape: _Shape, rows: Sequence[Sequence[object]], found: dict[_Shape, int]
+) -> bool:
+    """Whether the rows that a place's rows name are in the tables that they should be in."""
+    places = {s.name: (s, root) for s, root in found.items()}
+    for at, column in enumerate(shape.columns):
+        if column.refers is None or column.refers[0] not in places:
+            continue
+        other, root = places[column.refers[0]]
+        key = next(n for n, c in enumerate(other.columns) if c.name == column.refers[1])
+        known = {v for (v,) in connection.execute(f"SELECT c{key} FROM at_{root}")}
+        if not all(row[at] in known for row in rows):
+            return False
+    return True
+
+
+def _sample(connection: apsw.Connection, root: int) -> list[tuple[apsw.SQLiteValue, ...]]:
+    rows: list[tuple[apsw.SQLiteValue, ...]] = []
+    with contextlib.suppress(*_BROKEN):
+        for row in connection.execute(f"SELECT * FROM at_{root} LIMIT {SAMPLE}"):
+            rows.append(row)
+    return rows
+
+
+def _rows(connection: apsw.Connection, root: int) -> int:
+    with contextlib.suppress(*_BROKEN):
+        return int(str(connection.execute(f"SELECT count(*) FROM at_{root}").get))
+    return 0
+
+
+def _shapes(model: apsw.Connection) -> list[_Shape]:
+    tables = model.execute(
+        "SELECT s.name, s.sql, l.wr FROM main.sqlite_schema s JOIN pragma_table_list l ON l.name = s.name"
+        " WHERE s.type = 'table' AND l.type = 'table' AND l.schema = 'main' AND s.name NOT LIKE 'sqlite_%'"
+    ).fetchall()
+    return [_shape(model, str(name), str(sql), unnumbered=bool(wr)) for name, sql, wr in tables]
+
+
+def _shape(model: apsw.Connection, name: str, sql: str, *, unnumbered: bool) -> _Shape:
+    words = {c: frozenset(re.findall(r"'([^']*)'", text)) for c, text in _WORDS.findall(sql)}
+    refers = {c: (table, key) for c, table, key in _REFERS.findall(sql)}
+    rows = model.execute(
+        'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_xinfo(?) WHERE hidden IN (0, 3)', (name,)
+    )
+    columns = [
+        (int(str(pk)), _Column(
+            str(c),
+            {"INTEGER": int, "REAL": float, "BLOB": bytes}.get(str(kind), str),
+            not notnull or default is not None or (bool(pk) and not unnumbered),
+            words.get(str(c), frozenset()),
+            refers.get(str(c)),
+        ))
+        for c, kind, notnull, default, pk in rows
+    ]  # fmt: skip
+    keys = sorted((pk, c) for pk, c in columns if pk) if unnumbered else []
+    ordered = [c for _, c in keys] + [c for pk, c in columns if not (unnumbered and pk)]
+    return _Shape(name, sql, unnumbered, tuple(ordered))

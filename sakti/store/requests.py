@@ -1,0 +1,106 @@
+"""Keep what each step sent: its blocks by the hash of their text, its messages by index.
+
+A block that was sent before costs its hash only, so that a step takes some hundred bytes however long its request is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from sakti.core.types import Json, Request, plain_text
+from sakti.store.connection import Connection, Database
+from sakti.store.text_registry import entering
+
+HASH = 16  # characters of a SHA-256
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A request as a step row keeps it (`described`, JSON), and the texts that it names by hash."""
+
+    described: Json
+    texts: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A model call of a thread. `number` counts from 1; `request` is None for calls that were made before requests were
+    kept."""
+
+    number: int
+    id: str
+    model: str
+    created_at: int
+    input_tokens: int
+    output_tokens: int
+    request: Json | None
+
+
+@lru_cache(256)
+def hashed(text: str) -> str:
+    """Return the name of a text. (Most of a request is the same text as in the step before.)"""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:HASH]
+
+
+def describe(request: Request) -> Sent:
+    """Return what is kept of a request: `{blocks: [[kind, hash]], messages: [[first, last] | [role, hash]], tools,
+    tail, …}`, stored messages as ranges of indices, those that memory put in by their text."""
+    texts: dict[str, str] = {}
+
+    def name(text: str) -> str:
+        texts[found := hashed(text)] = text
+        return found
+
+    messages: list[list[int] | list[str]] = []
+    for message in request.messages:
+        last = messages[-1] if messages else None
+        if message.index < 0 or "synthetic" in message.metadata:
+            messages.append([message.role, name(plain_text(message.parts))])
+        elif last is not None and last[-1] == message.index - 1:
+            last[-1] = message.index  # pyright: ignore[reportArgumentType, reportCallIssue]
+        else:
+            messages.append([message.index, message.index])
+    told: Json = {
+        "blocks": [[b.kind, name(b.text)] for b in request.system],
+        "messages": messages,
+        "tool_choice": request.tool_choice,
+        "effort": request.effort,
+        "max_output_tokens": request.max_output_tokens,
+    }
+    if request.tools:
+        tools = [{"name": t.name, "description": t.description, "parameters": t.parameters} for t in request.tools]
+        told["tools"] = name(json.dumps(tools, ensure_ascii=False))
+    if request.tail:
+        told["tail"] = name(request.tail)
+    return Sent(told, texts)
+
+
+def keep(db: Database, thread_id: str, texts: dict[str, str]) -> None:
+    """Store the texts of a request that the thread did not send before."""
+    connection: Any = db.connection()
+    connection.executemany(
+        "INSERT OR IGNORE INTO request_blocks (thread_id, hash, text) VALUES (?, ?, ?)",
+        [(thread_id, name, entering("request_blocks", "text", text)) for name, text in texts.items()],
+    )
+
+
+def steps(db: Connection, thread_id: str) -> list[Step]:
+    """Return the model calls of a thread's turns, oldest first."""
+    rows = db.execute_sql(
+        "SELECT id, model, created_at, input_tokens, output_tokens, request FROM steps"
+        " WHERE thread_id = ? AND purpose = 'actor' ORDER BY pk",
+        (thread_id,),
+    ).fetchall()
+    return [
+        Step(number, id, model, created_at, read, written, json.loads(told) if told else None)
+        for number, (id, model, created_at, read, written, told) in enumerate(rows, 1)
+    ]
+
+
+def texts(db: Connection, thread_id: str) -> dict[str, str]:
+    """Return the texts that requests of a thread name, by their hash."""
+    return dict(db.execute_sql("SELECT hash, text FROM request_blocks WHERE thread_id = ?", (thread_id,)).fetchall())

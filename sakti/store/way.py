@@ -1,0 +1,31 @@
+"""How connections to a database's file are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How connections to a database are made. `folder` holds a copy and goes when it is closed."""
+
+    filename: str
+    flags: int = apsw.SQLITE_OPEN_READWRITE
+    folder: Path | None = None
+
+    @property
+    def writes(self) -> bool:
+        return bool(self.flags & apsw.SQLITE_OPEN_READWRITE)
+
+    def connect(self) -> apsw.Connection:
+        """A new connection; the file must be there."""
+        return apsw.Connection(self.filename, flags=self.flags)
+
+    def remove(self) -> None:
+        if self.folder is not None:
+            import shutil
+
+            shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,154 @@
+"""The column of the conversation: what was said, what waits for an answer, the prompt; and what they do together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.widgets import Static
+
+from sakti.core.events import ApprovalRequested
+from sakti.tui.chat.completer import Completer
+from sakti.tui.chat.find import ThreadFind
+from sakti.tui.chat.loader import ThreadLoader
+from sakti.tui.host import Host, app_of
+from sakti.tui.widgets.approval import ApprovalBox
+from sakti.tui.widgets.completions import Completions
+from sakti.tui.widgets.find_bar import FindBar
+from sakti.tui.widgets.prompt import Prompt
+from sakti.tui.widgets.queue import QueueView
+from sakti.tui.widgets.transcript import Transcript
+from sakti.tui.widgets.visit import VisitBar
+
+
+class Conversation(Vertical):
+    """`loaded` is called when a thread stands in the transcript."""
+
+    def __init__(self, host: Host, loaded: Callable[[], None]) -> None:
+        super().__init__(id="chat")
+        self._host = host
+        self.visit_bar = VisitBar()
+        self.transcript = Transcript(id="transcript", findable=True)
+        self.approval = ApprovalBox(host.session.clock)
+        self.queue = QueueView()
+        self.completions = Completions()
+        self.prompt = Prompt(id="prompt")
+        self.loader = ThreadLoader(host, self.transcript, loaded)
+        self.find = ThreadFind(host, self, self.transcript, self.loader)
+        self._completer = Completer(host.session, self.prompt, self.completions)
+
+    def compose(self) -> ComposeResult:
+        yield self.visit_bar
+        yield self.transcript
+        yield self.approval
+        yield self.queue
+        yield self.completions
+        with Horizontal(id="prompt-row"):
+            yield Static(">", id="prompt-sign", markup=False)
+            yield self.prompt
+
+    # --- the prompt -------------------------------------------------------------------------------------------
+
+    def give_back(self, text: str) -> None:
+        """Put what could not be sent before what was typed meanwhile."""
+        self.prompt.put("\n\n".join(t for t in (text, self.prompt.value) if t))
+
+    @on(Prompt.Wanted)
+    def _complete(self, event: Prompt.Wanted) -> None:
+        self._host.go(self._completer.show, event.query, group="complete", exclusive=True)
+
+    @on(Prompt.Moved)
+    def _move_completion(self, event: Prompt.Moved) -> None:
+        self.completions.move(event.step)
+
+    @on(Prompt.Accepted)
+    def _accept(self, event: Prompt.Accepted) -> None:
+        self._completer.accept(send=event.send)
+
+    @on(Completions.Picked)
+    def _picked(self) -> None:
+        self._completer.accept(send=False)
+
+    @on(Prompt.Searching)
+    def _searching(self, event: Prompt.Searching) -> None:
+        self._host.note(event.text)
+
+    @on(Prompt.ClipboardWanted)
+    def _clipboard_wanted(self) -> None:
+        self._host.go(self._paste, group="clipboard", exclusive=True)
+
+    async def _paste(self) -> None:
+        """Paste an image of the system's clipboard; else what was copied in this window."""
+        from sakti.tui import clipboard
+
+        if image := await clipboard.take(os.environ, self._host.session.workspace, own=self.prompt.own_clipboard):
+            self.prompt.attach(*image)
+        elif not self.prompt.paste_own():
+            self._host.note("the clipboard holds no image; the terminal's own keys paste text")
+
+    def edit_prompt(self) -> None:
+        """Let the user write the prompt in an editor."""
+        self._host.go(self._edit_prompt, group="editor", exclusive=True)
+
+    async def _edit_prompt(self) -> None:
+        self.prompt.put(await self._edited(self.prompt.value))
+
+    async def _edited(self, text: str) -> str:
+        from sakti.tui import editor
+
+        return await editor.edit(app_of(self), text, os.environ, self._host.session.workspace)
+
+    @on(QueueView.Removed)
+    def _unqueue(self, event: QueueView.Removed) -> None:
+        text = self._host.session.unqueue(event.index)
+        if text is not None:
+            self.give_back(text)
+        self.prompt.focus()
+
+    # --- approvals --------------------------------------------------------------------------------------------
+
+    @on(ApprovalBox.Answered)
+    def _answered(self, event: ApprovalBox.Answered) -> None:
+        self._host.session.resolve(event.id, event.approved, always=event.always, note=event.note, edited=event.edited)
+
+    @on(ApprovalBox.EditWanted)
+    def _edit_wanted(self, event: ApprovalBox.EditWanted) -> None:
+        self._host.go(self._edit_command, event.asked, group="approval", exclusive=True)
+
+    async def _edit_command(self, asked: ApprovalRequested) -> None:
+        """Let the user write another command in an editor; left as it was, the question still waits."""
+        text = (await self._edited(asked.target)).rstrip("\n")
+        if text.strip() and text != asked.target.rstrip("\n") and asked in self.approval.pending:
+            self._host.session.resolve(asked.id, True, edited=text)
+
+    @on(ApprovalBox.ViewWanted)
+    def _view_wanted(self, event: ApprovalBox.ViewWanted) -> None:
+        from sakti.tui.screens.text import approval_screen
+
+        self._host.push(approval_screen(event.asked))
+
+    # --- the transcript ---------------------------------------------------------------------------------------
+
+    @on(Transcript.OlderWanted)
+    def _older(self) -> None:
+        self._host.go(self.loader.load_older, group="older", exclusive=True)
+
+    @on(Transcript.FindWanted)
+    def _find(self, event: Transcript.FindWanted) -> None:
+        self.find.open(event.step)
+
+    @on(FindBar.Changed)
+    def _look_for(self, event: FindBar.Changed) -> None:
+        self.find.look_for(event.text)
+
+    @on(FindBar.Step)
+    def _find_on(self, event: FindBar.Step) -> None:
+        self.find.step(event.step, read=event.read)
+
+    @on(FindBar.Closed)
+    @on(Transcript.FindLeft)
+    def _leave_find(self) -> None:
+        self.find.leave()

@@ -1,0 +1,132 @@
+"""Finding words in the whole open thread: counted in the store, marked and stepped through on the screen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.css.query import NoMatches
+from textual.widget import Widget
+
+from sakti.core.text import phrase
+from sakti.tui.chat.loader import ThreadLoader
+from sakti.tui.host import Host
+from sakti.tui.transcript.seek import rows_with, seek
+from sakti.tui.widgets.find_bar import FindBar
+from sakti.tui.widgets.transcript import Transcript
+
+if TYPE_CHECKING:
+    from sakti.store.within import Place
+
+
+class ThreadFind:
+    """Keeps what is looked for and where it stands; the bar stands below the transcript in `column`."""
+
+    def __init__(self, host: Host, column: Widget, transcript: Transcript, loader: ThreadLoader) -> None:
+        self._host, self._column, self._transcript, self._loader = host, column, transcript, loader
+        self._places: tuple[Place, ...] = ()  # the messages that have the words, oldest first
+        self._words = ""
+        self._at = -1  # which of them is shown; -1: none yet
+        self._row = -1  # which of its lines
+
+    def open(self, step: int = 0) -> None:
+        """Open the bar, or go to it; with `step` go on to the next place."""
+        bar = self._bar
+        if step and bar is not None:
+            self.step(step)
+        elif bar is not None:
+            bar.query_one("#find-text").focus()
+        else:
+            self._words, self._places, self._at = "", (), -1
+            self._column.mount(FindBar(), after=self._transcript)
+
+    @property
+    def _bar(self) -> FindBar | None:
+        try:
+            return self._column.query_one(FindBar)
+        except NoMatches:
+            return None
+
+    def look_for(self, text: str) -> None:
+        """Find other words."""
+        self._host.go(self._count, text, group="find", exclusive=True)
+
+    def step(self, step: int, *, read: bool = False) -> None:
+        """Go to the next older place (1) or newer one (-1); `read`: the keys go to the conversation."""
+        if read:
+            self._transcript.focus()
+        self._host.go(self._step, step, group="find", exclusive=True)
+
+    def leave(self) -> None:
+        """Close the bar and unmark everything."""
+        self._places, self._words, self._at = (), "", -1
+        self._transcript.show_found(None)
+        if (bar := self._bar) is not None:
+            bar.remove()
+        self._transcript.focus()
+
+    async def _count(self, text: str) -> None:
+        """Mark `text` wherever it stands and count it in the whole thread."""
+        session = self._host.session
+        self._words, self._at, self._row = text, -1, -1
+        thread = session.thread
+        self._transcript.show_found(phrase(text) if text else None)
+        self._places = tuple(await session.views.within(thread.id, text)) if text and thread else ()
+        self._say_found()
+
+    def _say_found(self) -> None:
+        bar = self._bar
+        if bar is None:
+            return
+        total = sum(p.count for p in self._places)
+        if not self._words:
+            bar.say("")
+        elif not total:
+            bar.say("not in this thread")
+        elif self._at < 0:
+            messages = len(self._places)
+            bar.say(f"{total:,} in {messages:,} message{'s' * (messages > 1)} · enter goes there")
+        else:
+            newer = len(self._places) - self._at
+            bar.say(f"message {newer:,} of {len(self._places):,}, {total:,} in all · n older · N newer · esc")
+
+    async def _step(self, step: int) -> None:
+        """Go to the next line, or the next message, that has the words: older (1) or newer (-1), round the ends."""
+        bar = self._bar
+        if bar is not None and bar.text != self._words:
+            await self._count(bar.text)
+        if not self._places:
+            return
+        chat = self._transcript
+        rows = self._rows() if self._at >= 0 else []
+        if 0 <= self._row - step < len(rows):
+            self._row -= step
+        else:
+            self._at = self._first() if self._at < 0 else (self._at - step) % len(self._places)
+            place = self._places[self._at]
+            if chat.document.index_of(place.message_id) is None:
+                await self._loader.load_older(place.index)
+            rows = self._rows()
+            self._row = len(rows) - 1 if step > 0 else 0
+        if rows:
+            chat.show_row(*rows[self._row])
+        else:
+            chat.jump(self._places[self._at].message_id)
+        self._say_found()
+
+    def _first(self) -> int:
+        """Choose the newest message with the words that does not stand below the screen."""
+        chat = self._transcript
+        for at in range(len(self._places) - 1, -1, -1):
+            index = chat.document.index_of(self._places[at].message_id)
+            if index is None or chat.document.top(index) < chat.scroll_offset.y + chat.size.height:
+                return at
+        return len(self._places) - 1
+
+    def _rows(self) -> list[tuple[int, int]]:
+        """List the lines with the words of the message that is shown; what hides them is unfolded."""
+        document, pattern = self._transcript.document, phrase(self._words)
+        message_id = self._places[self._at].message_id
+        if not (found := rows_with(document, message_id, pattern)):
+            seek(document, message_id, pattern)
+            found = rows_with(document, message_id, pattern)
+        return found

@@ -1,0 +1,149 @@
+"""What fills the panes: one query in, one pane shown; and what is remembered of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sakti.core.events import MemoryStatus
+from sakti.store.timeline import Moment
+from sakti.tui.host import Host
+from sakti.tui.panes.sidebar import Sidebar
+from sakti.tui.widgets.line_list import LineList
+
+if TYPE_CHECKING:
+    from sakti.tui.screens.board import BoardScreen
+
+POLL = 2.0  # seconds between looks at whether another process changed a task, while the pane shows
+
+
+class Panes:
+    """Loads the side bar's panes; keeps the version of the board that they show."""
+
+    def __init__(self, host: Host, sidebar: Sidebar) -> None:
+        self._host, self._sidebar = host, sidebar
+        self._board_version = -1
+        self._board: BoardScreen | None = None
+
+    # --- loading ----------------------------------------------------------------------------------------------
+
+    def load_board(self) -> None:
+        self._host.go(self._load_board, group="board", exclusive=True)
+
+    async def _load_board(self) -> None:
+        self._sidebar.tasks.show(await self._host.session.views.board())
+        if self._board is not None and self._board.is_open:
+            self._board.look()
+
+    def poll_board(self) -> None:
+        """Load the board where another process changed it."""
+        tasks = self._sidebar.tasks
+        if tasks.display and tasks.is_on_screen and tasks.screen.is_current:
+            self._host.go(self._poll_board, group="tasks-pane", exclusive=True)
+
+    async def _poll_board(self) -> None:
+        version = await self._host.session.views.board_version()
+        if version != self._board_version:
+            self._board_version = version
+            await self._load_board()
+
+    def load_log(self) -> None:
+        """Load the observations, and the figures and events of the memory."""
+        self._host.go(self._load_log, group="observations", exclusive=True)
+
+    async def _load_log(self) -> None:
+        views, side = self._host.session.views, self._sidebar
+        side.observations.show(await views.observations(), await views.moments())
+        side.memory.figures = await views.memory_figures()
+        side.memory.events = await views.memory_events()
+
+    def load_past(self, moment: Moment) -> None:
+        """Load the log as it was from `moment` on."""
+        self._host.go(self._load_past, moment, group="past", exclusive=True)
+
+    async def _load_past(self, moment: Moment) -> None:
+        self._sidebar.observations.show_past(moment, await self._host.session.views.log_at(moment.time))
+
+    def load_usage(self) -> None:
+        """Load what this thread's turns brought and cost so far."""
+        self._host.go(self._load_usage, group="turns", exclusive=True)
+
+    async def _load_usage(self) -> None:
+        memory, views = self._sidebar.memory, self._host.session.views
+        memory.turn_tokens = await views.turn_tokens()
+        memory.spent = await views.spent()
+
+    def show_status(self, status: MemoryStatus) -> None:
+        """Show how full the memory is; the log is loaded when it changed, by another window too."""
+        memory = self._sidebar.memory
+        before, memory.status = memory.status, status
+        if status != before:
+            self.load_usage()
+        if before is not None and _log_of(before) != _log_of(status):
+            self.load_log()
+
+    async def correct(self, action: str, line_id: str, text: str) -> None:
+        """Change a line of the log and show what became of it."""
+        try:
+            await self._host.session.correct(action, line_id, text)
+        finally:
+            self.load_log()
+
+    # --- showing ----------------------------------------------------------------------------------------------
+
+    def toggle(self, pane: str) -> bool:
+        """Show or hide a pane; in a narrow window its list gets the focus. False where it is hidden now."""
+        side = self._sidebar
+        shows = side.toggle(pane)
+        if shows and pane != "memory" and side.narrow:
+            self._list(pane).focus()
+        if not side.narrow:
+            self.remember()
+        return shows
+
+    def toggle_all(self) -> None:
+        self._sidebar.toggle_all()
+        if not self._sidebar.narrow:
+            self.remember()
+
+    def focus(self, pane: str) -> None:
+        """Show the log or the tasks and go into it."""
+        if pane not in self._sidebar.open_panes:
+            self._sidebar.toggle(pane)
+        self._list(pane).focus()
+
+    def point_at(self, title: str) -> bool:
+        """Put the cursor of the tasks on the one of that title; False where it is not there, as what was closed long
+        ago."""
+        tasks = self._sidebar.tasks.task_list
+        at = next((i for i, row in enumerate(tasks.rows) if row.title == title), None)
+        if at is not None:
+            self.focus("tasks")
+            tasks.move_to(at)
+        return at is not None
+
+    def _list(self, pane: str) -> LineList:
+        side = self._sidebar
+        return side.observations.log_list if pane == "log" else side.tasks.task_list
+
+    def remember(self) -> None:
+        """Keep which panes show, and how, for the next wide window."""
+        self._host.go(self._host.session.views.set_ui_state, "panes", self._sidebar.state, group="state")
+
+    def open_board(self) -> None:
+        """Show the board's columns over the whole screen."""
+        from sakti.tui.screens.board import BoardScreen
+
+        self._board = BoardScreen()
+        self._host.push(self._board)
+
+    def open_events(self) -> None:
+        """Show all that happened to the memory."""
+        from sakti.tui.screens.memory_events import MemoryEventsScreen
+
+        memory = self._sidebar.memory
+        retry_at = None if memory.status is None else memory.status.retry_at
+        self._host.push(MemoryEventsScreen(memory.all_events(), retry_at))
+
+
+def _log_of(status: MemoryStatus) -> tuple[str, int, int]:
+    return status.thread_id, status.generation_count, status.observations.tokens

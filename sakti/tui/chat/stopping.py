@@ -1,0 +1,60 @@
+"""Stopping and quitting: what ctrl+c, Esc and ctrl+q end, and when they ask for a second press."""
+
+from __future__ import annotations
+
+from sakti.tui.chat.compaction import Compaction
+from sakti.tui.host import Host
+from sakti.tui.widgets.prompt import Prompt
+
+TWICE = 2.0  # seconds in which a second ctrl+c quits
+
+
+class Stopping:
+    """Keeps when each key was pressed last."""
+
+    def __init__(self, host: Host, prompt: Prompt, compaction: Compaction) -> None:
+        self._host, self._prompt, self._compaction = host, prompt, compaction
+        self._last_stop = self._last_quit = float("-inf")
+
+    def stop(self) -> None:
+        """ctrl+c: interrupt what runs, or clear the prompt; twice quits."""
+        session = self._host.session
+        now = session.clock.monotonic()
+        if now - self._last_stop < TWICE:
+            self._host.exit(0)
+            return
+        self._last_stop = now
+        if not self.interrupt():
+            self._prompt.drop()
+        self._host.note("ctrl+c again quits")
+        self._prompt.call_after_refresh(self._quit_offered)
+
+    def _quit_offered(self) -> None:
+        """The two seconds begin where the hint can be read, however late a busy machine paints it."""
+        self._last_stop = self._host.session.clock.monotonic()
+        self._prompt.set_timer(TWICE, self._clear_note)
+
+    def _clear_note(self) -> None:
+        self._host.note("")
+
+    def interrupt(self) -> bool:
+        """Give up the compaction, else the turn; its partial answer is kept. False where nothing runs."""
+        if self._compaction.stop():
+            return True
+        if self._host.session.busy:
+            self._host.go(self._interrupt, group="interrupt")
+            return True
+        return False
+
+    async def _interrupt(self) -> None:
+        await self._host.session.interrupt()
+
+    def may_quit(self) -> bool:
+        """ctrl+q: whether the window may close; with work under way only when asked twice."""
+        session = self._host.session
+        now = session.clock.monotonic()
+        if session.busy and now - self._last_quit > TWICE * 3:
+            self._last_quit = now
+            self._host.note("the agent is working: once more stops it and quits")
+            return False
+        return True

@@ -1,0 +1,73 @@
+"""What widgets, panes, screens and parts may ask of the window around them; none of them knows the app."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
+
+from textual.app import App
+from textual.geometry import Size
+from textual.message_pump import MessagePump
+from textual.screen import Screen
+from textual.signal import Signal
+from textual.theme import Theme
+
+from sakti.tui.palette import Palette
+
+if TYPE_CHECKING:
+    from sakti.agent.session import Session
+    from sakti.tui.appearance import Appearance
+
+Tone: TypeAlias = Literal["information", "warning", "error"]
+
+
+class Host(Protocol):
+    """The window: its session and its looks, and what everybody in it needs done. `SaktiApp` is one."""
+
+    session: Session
+    appearance: Appearance
+    theme_changed_signal: Signal[Theme]
+
+    @property
+    def palette(self) -> Palette:
+        """The colours of the current theme."""
+        ...
+
+    @property
+    def size(self) -> Size: ...
+
+    def go(self, work: Callable[..., Awaitable[None]], *args: Any, group: str, exclusive: bool = False) -> None:
+        """Run `work(*args)` as a worker. What it raises becomes a notice."""
+        ...
+
+    def drop(self, group: str) -> None:
+        """Cancel the workers of `group`."""
+        ...
+
+    def say(self, text: str, *, title: str = "", tone: Tone = "information") -> None:
+        """Add a notice to the chat."""
+        ...
+
+    def note(self, text: str, seconds: float = 0) -> None:
+        """Write into the last line, for so long (0: until there is another note)."""
+        ...
+
+    def push(self, screen: Screen[Any], then: Callable[[Any], None] | None = None) -> None:
+        """Show `screen` over what is there; `then` gets its result."""
+        ...
+
+    def copy_to_clipboard(self, text: str) -> None: ...
+
+    def exit(self, result: int | None = None) -> None: ...
+
+    async def action_quit(self) -> None: ...
+
+
+def app_of(node: MessagePump) -> App[Any]:
+    """Give Textual's app of a widget or a screen, for what Textual itself does."""
+    return cast("App[Any]", node.app)  # pyright: ignore[reportUnknownMemberType]
+
+
+def host_of(node: MessagePump) -> Host:
+    """Give the window that a widget or a screen stands in."""
+    return cast("Host", app_of(node))

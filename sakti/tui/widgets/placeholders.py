@@ -1,0 +1,83 @@
+"""Signs in the prompt that stand for more: a long paste, an image. Pure; the prompt moves them as one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from sakti.agent.mentions import mention
+from sakti.core import images
+from sakti.core.text import one_line, sanitise
+
+FOLD_CHARACTERS = 20_000
+FOLD_LINES = 50
+_IMAGE = "[image "
+
+
+class Placeholders:
+    """What each sign stands for."""
+
+    def __init__(self) -> None:
+        self._whole: dict[str, str] = {}
+
+    def copy(self) -> Placeholders:
+        other = Placeholders()
+        other._whole = dict(self._whole)
+        return other
+
+    def clear(self) -> None:
+        self._whole.clear()
+
+    def fold(self, text: str) -> str:
+        """`text` as it is shown: made safe, or a sign where it is long."""
+        lines = text.count("\n") + 1
+        if len(text) < FOLD_CHARACTERS and lines <= FOLD_LINES:
+            return sanitise(text)  # the editor would pass control characters to the terminal
+        return self._sign(f"pasted {lines} lines" if lines > 1 else f"pasted {len(text):,} characters", text)
+
+    def image(self, path: Path, size: int) -> str:
+        """A sign for an image of `size` bytes; what is sent is its `@path`."""
+        return self._sign(f"image {one_line(path.name, 40)} {images.in_words(size)}", mention(path))
+
+    def _sign(self, what: str, whole: str) -> str:
+        sign, number = f"[{what}]", 1
+        while sign in self._whole:
+            number += 1
+            sign = f"[{what} #{number}]"
+        self._whole[sign] = whole
+        return sign
+
+    def unfold(self, text: str) -> str:
+        """`text` as it is sent."""
+        if not self._whole:
+            return text
+        return self._pattern().sub(lambda m: self._unfolded(m, text), text)
+
+    def _unfolded(self, match: re.Match[str], text: str) -> str:
+        whole, follows = self._whole[match[0]], text[match.end() : match.end() + 1]
+        apart = match[0].startswith(_IMAGE) and bool(follows) and not follows.isspace()
+        return f"{whole} " if apart else whole  # a path ends where a blank stands
+
+    def _pattern(self) -> re.Pattern[str]:
+        return re.compile("|".join(map(re.escape, sorted(self._whole, key=len, reverse=True))))
+
+    def around(self, line: str, column: int) -> tuple[int, int] | None:
+        """(start, end) of the sign in `line` that `column` stands strictly within."""
+        return self._found(line, lambda start, end: start < column < end)
+
+    def before(self, line: str, column: int) -> tuple[int, int] | None:
+        """(start, end) of the sign that ends at `column`, the blank behind an image with it."""
+        found = self._found(line, lambda start, end: end == column)
+        if found is None and line[column - 1 : column] == " ":
+            found = self._found(line, lambda start, end: end == column - 1 and line.startswith(_IMAGE, start))
+        return found and (found[0], column)
+
+    def after(self, line: str, column: int) -> tuple[int, int] | None:
+        """(start, end) of the sign that begins at `column`."""
+        return self._found(line, lambda start, end: start == column)
+
+    def _found(self, line: str, fits: Callable[[int, int], bool]) -> tuple[int, int] | None:
+        if not self._whole:
+            return None
+        return next((m.span() for m in self._pattern().finditer(line) if fits(*m.span())), None)

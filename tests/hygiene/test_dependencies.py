@@ -1,0 +1,43 @@
+"""Every package that is imported is declared, and every one that is declared is imported."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+# imported as something else than what they are installed as
+NAMES = {"pillow": "PIL", "markdown-it-py": "markdown_it"}
+NOT_IMPORTED = {"ripgrep"}  # a program
+
+
+def imported() -> Iterator[str]:
+    for path in (ROOT / "sakti").rglob("*.py"):
+        if "repairs" in path.parts:  # other people's programs, not ours
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                yield from (a.name.split(".")[0] for a in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                yield node.module.split(".")[0]
+
+
+def declared(kinds: tuple[str, ...] = ("local",)) -> set[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    lines = [*project["dependencies"], *(x for k in kinds for x in project["optional-dependencies"][k])]
+    names = {re.split(r"[\[<>=!~; ]", line)[0].lower() for line in lines} - NOT_IMPORTED
+    return {NAMES.get(n, n.replace("-", "_")) for n in names}
+
+
+def test_what_is_imported_is_declared() -> None:
+    foreign = set(imported()) - set(sys.stdlib_module_names) - {"sakti", "playhouse"}  # which peewee brings
+    assert foreign <= declared()
+
+
+def test_what_is_declared_is_imported() -> None:
+    text = "\n".join(p.read_text("utf-8") for p in (ROOT / "sakti").rglob("*.py"))
+    assert {n for n in declared() if not re.search(rf"\b{n}\b", text)} == set()

@@ -1,0 +1,47 @@
+"""Every setting says what it means, and the README lists them all as they are declared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sakti.agent.settings_view import as_toml
+from sakti.core.config import Config, flat, meaning, names
+from sakti.core.config.load import replace_setting
+from sakti.core.config.providers import ProviderSettings
+from sakti.core.errors import ConfigError
+
+README = Path(__file__).parents[2] / "README.md"
+BEGIN, END = "<!-- settings -->\n", "<!-- end of settings -->"
+
+
+def table() -> str:
+    values = flat(Config(providers={"NAME": ProviderSettings()}))
+    rows = [(n, as_toml(v) or "not set", meaning(n)) for n, v in values.items()]
+    lines = [
+        f"| `{name}` | `{default}` | {told.help}{f' ({told.bounds})' if told.bounds else ''} |".replace("<=", "≤")
+        for name, default, told in rows
+    ]
+    return "\n".join(["| setting | default | meaning |", "| --- | --- | --- |", *lines, ""])
+
+
+@pytest.mark.parametrize("name", names())
+def test_each_setting_says_in_a_sentence_what_it_means(name: str) -> None:
+    told = meaning(name)
+    assert told.help.endswith(".") and "\n" not in told.help and len(told.help) < 120
+
+
+def test_the_readme_lists_every_setting_as_it_is() -> None:
+    text = README.read_text("utf-8")
+    assert text.partition(BEGIN)[2].partition(END)[0] == f"\n{table()}\n", f"it should be:\n{table()}"
+
+
+@pytest.mark.parametrize("name", [n for n in names() if meaning(n).bounds])
+def test_a_value_outside_its_bounds_is_refused_by_name(name: str) -> None:
+    told = meaning(name)
+    low = told.above if told.above is not None else told.low
+    outside = [low if told.above is not None else low - 1] + ([told.high + 1] if told.high is not None else [])
+    for value in outside:
+        with pytest.raises(ConfigError, match=f"{name} = .* must be {told.bounds}"):
+            replace_setting(Config(), name, value)

@@ -1,0 +1,109 @@
+"""Two windows on one thread: what is said in the other one shows in this one."""
+
+from __future__ import annotations
+
+import pytest
+
+from sakti.core.ids import TimeIds
+from sakti.providers.scripted import Answer, Call
+from sakti.store.database import Store
+from sakti.tui.app import SaktiApp
+from sakti.tui.chat.thread_sync import NEWEST
+from tests.tui.conftest import chat_text, settle
+from tests.tui.real import real_session, say
+
+
+@pytest.fixture
+async def other_store(store, clock, tmp_path):
+    """A connection of its own, as another process has."""
+    opened = await Store.open(tmp_path / "data" / "sakti.db", clock=clock, ids=TimeIds(clock), synchronous="NORMAL")
+    yield opened
+    await opened.close()
+
+
+async def look(app, pilot):
+    app.chat.sync.look()
+    await settle(app, pilot)
+
+
+async def test_what_another_window_says_shows_here(store, other_store, tmp_path):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "a.txt").write_text("one\n")
+    session = real_session(store, tmp_path / "work", "First answer.", "Third answer.")
+    asked = Answer("I look.", calls=(Call("read", {"path": "a.txt"}),))
+    app = SaktiApp(session)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "first question")
+        other = real_session(other_store, tmp_path / "work", asked, "Second answer.", continue_last=True)
+        await other.start()
+        await other.submit("second question")
+        await other.wait()
+        assert "second question" not in chat_text(app)
+        await look(app, pilot)
+        text = chat_text(app)
+        order = ("first question", "First answer.", "second question", "I look.", "read  a.txt", "Second answer.")
+        assert [text.count(said) for said in order] == [1] * len(order)
+        assert sorted(order, key=text.index) == list(order)
+        assert "running" not in text
+        await look(app, pilot)
+        await say(app, pilot, "third question")
+        await look(app, pilot)
+        text = chat_text(app)
+        assert [text.count(said) for said in (*order, "third question", "Third answer.")] == [1] * 8
+        await other.close()
+
+
+async def test_a_window_far_behind_shows_the_thread_anew(store, other_store, tmp_path):
+    session = real_session(store, tmp_path / "work", "First answer.")
+    app = SaktiApp(session)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "first question")
+        turns = NEWEST // 2 + 1
+        other = real_session(
+            other_store, tmp_path / "work", *(f"Answer {n}." for n in range(turns)), continue_last=True
+        )
+        await other.start()
+        for number in range(turns):
+            await other.submit(f"question {number} of many")
+            await other.wait()
+        await look(app, pilot)
+        text = chat_text(app)
+        assert [text.count(f"question {n} of many") for n in range(turns)] == [1] * turns
+        assert text.count("first question") == 1
+        await other.close()
+
+
+async def test_what_another_window_compacts_stands_in_the_log_pane(store, other_store, tmp_path):
+    session = real_session(store, tmp_path / "work", "First answer.", "Second answer.", "Third answer.")
+    app = SaktiApp(session)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "The port is 8080.", "second question")
+        other = real_session(other_store, tmp_path / "work", continue_last=True)
+        await other.start()
+        await other.compact()
+        await other.close()
+        assert "The port is 8080" not in str(app.chat.sidebar.observations._lines)
+        await say(app, pilot, "third question")
+        status = app.chat.sidebar.memory.status
+        assert status is not None and status.observations.tokens
+        assert "The port is 8080" in str(app.chat.sidebar.observations._lines)
+
+
+async def test_a_compaction_takes_what_another_window_said(store, other_store, tmp_path):
+    app = SaktiApp(real_session(store, tmp_path / "work", "First answer."))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "first question")
+        other = real_session(other_store, tmp_path / "work", "Second answer.", continue_last=True)
+        await other.start()
+        await other.submit("remember that the port is 8080")
+        await other.wait()
+        app.run_command("/compact")
+        await settle(app, pilot)
+        assert "nothing to compact" not in chat_text(app)
+        assert "2 messages," in chat_text(app)
+        assert app.session.engine.state.window.cursor == 1
+        await other.close()

@@ -1,0 +1,70 @@
+"""What a past step sent can be shown again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sakti.agent import past_requests
+from sakti.core.types import plain_text
+from sakti.providers.scripted import Answer, Call
+from sakti.store import message_removal, requests
+from tests.fakes import session as fakes
+
+
+@pytest.fixture
+async def run(store, tmp_path: Path):
+    made = await fakes.start(
+        store,
+        tmp_path / "w",
+        [
+            Answer("I look.", calls=(Call("ls", {}),)),
+            Answer("Nothing there."),
+            Answer("Second."),
+        ],
+    )
+    yield made
+    await made.session.close()
+
+
+async def test_each_step_is_shown_as_it_was_sent(run, store):
+    await run.ask("what is here?")
+    await run.ask("and now?")
+    thread = run.session.thread.id
+    sent = run.provider.requests
+    assert len(sent) == 3
+    for number, request in enumerate(sent, 1):
+        past = await store.read(past_requests.show, thread, number)
+        pieces = [p for p in past.pieces if p.kind != "tools"]
+        assert [p.text for p in pieces] == [
+            *(b.text for b in request.system),
+            *(plain_text(m.parts) for m in request.messages),
+            *([request.tail] if request.tail else []),
+        ]
+        assert past.pieces[0].kind == "tools" and all(f"{t.name}: " in past.pieces[0].text for t in request.tools)
+        assert past.step.number == number
+    assert (await store.read(past_requests.show, thread)).step.number == 3
+    assert await store.read(past_requests.show, thread, 4) is None
+
+
+async def test_what_was_sent_before_is_kept_once(run, store):
+    await run.ask("what is here?")
+    before = await store.read(requests.texts, run.session.thread.id)
+    await run.ask("and now?")
+    after = await store.read(requests.texts, run.session.thread.id)
+    assert before and set(after.values()) - set(before.values()) == set()
+
+
+async def test_a_message_that_was_removed_for_good_is_in_no_request(run, store):
+    await run.ask("the password is hunter2")
+    await run.ask("and now?")
+    thread = run.session.thread
+    past = await store.read(past_requests.show, thread.id, 1)
+    (mine,) = [p for p in past.pieces if p.kind == "user"]
+    assert "hunter2" in mine.text
+    message = (await run.session.views.transcript(thread.id))[mine.index]
+    await store.write(message_removal.delete, message.id, store.clock.now())
+    for number in (1, 2):
+        past = await store.read(past_requests.show, thread.id, number)
+        assert all("hunter2" not in p.text for p in past.pieces)

@@ -11,7 +11,7 @@ import pytest
 from sakti.agent import doctor
 from sakti.agent.settings_view import Setting
 from sakti.agent.views import ContextBlock, ThreadSummary
-from sakti.core.config import load
+from sakti.core.config import Meaning, load
 from sakti.core.events import (
     ApprovalRequested,
     CompactionFinished,
@@ -177,7 +177,7 @@ async def test_what_is_pasted_is_shown_harmlessly(running, session):
 
 async def test_settings_forks_and_the_past(running, session):
     config = load(overrides=(f"ui.theme={EVIL!r}", "approval.deny=[]")).config
-    found = [Setting(EVIL, config.ui.theme, None, EVIL, True)]
+    found = [Setting(EVIL, config.ui.theme, None, EVIL, Meaning(EVIL))]
     session.config = replace(session.config, ui=config.ui)
     session.views.past = [Moment(NOW, EVIL), Moment(NOW + 1, "observation")]
     session.views.lines = [replace(line, content=EVIL, category=EVIL, flags=(EVIL,), time=EVIL) for line in log()]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sakti.agent.indexing import Indexing
 from sakti.agent.thread_export import FORMATS, Format, file_name, render
 from sakti.core.errors import ConfigError, SaktiError, StoreError
 from sakti.core.events import ThreadChanged
@@ -18,6 +19,7 @@ from sakti.store.text_registry import leaving, leaving_all
 if TYPE_CHECKING:
     from sakti.agent.session import Session
     from sakti.store.connection import Database
+    from sakti.store.database import Store
     from sakti.store.memory_log import LogLine
     from sakti.store.message_removal import Deleted
     from sakti.store.thread_removal import Contents
@@ -25,14 +27,31 @@ if TYPE_CHECKING:
 TITLE_LIMIT = 200
 
 
+@dataclass(frozen=True, slots=True)
+class NoSession:
+    """A workspace where nobody talks: no thread is open, so that nothing changes but the store. Who has it waits for
+    `indexing` before the store is closed."""
+
+    store: Store
+    resource_id: str
+    workspace: Path
+    indexing: Indexing = field(default_factory=Indexing)
+
+
 class ThreadActions:
-    """Of a started session. Everything raises `SaktiError` with a sentence where it cannot be done."""
+    """Of a started session, or without one. Everything raises `SaktiError` with a sentence where it cannot be done."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, where: Session | NoSession) -> None:
+        self._session = where
+        self._live = None if isinstance(where, NoSession) else where
 
-    def _is_open(self, thread_id: str) -> bool:
-        return self._session.thread is not None and self._session.thread.id == thread_id
+    def _is_open(self, thread_id: str) -> Session | None:
+        """The session, where it is that thread which is open in it."""
+        live = self._live
+        return live if live is not None and live.thread is not None and live.thread.id == thread_id else None
+
+    def _now(self) -> int:
+        return self._session.store.clock.now() if self._live is None else self._live.clock.now()
 
     async def rename(self, thread_id: str, title: str) -> str:
         """Give a thread a title that stays; returns what to say."""
@@ -42,11 +61,12 @@ class ThreadActions:
         title = one_line(title, TITLE_LIMIT)
         if not title:
             raise ConfigError("A title cannot be empty.")
-        renamed = await session.store.write(threads.rename, thread_id, title, session.clock.now(), by_user=True)
-        if renamed is None and (not session.thread_is_new or not self._is_open(thread_id)):
+        renamed = await session.store.write(threads.rename, thread_id, title, self._now(), by_user=True)
+        live = self._is_open(thread_id)
+        if renamed is None and not (live is not None and live.thread_is_new):
             raise StoreError("There is no such thread: it was removed for good.", code="gone")
-        if renamed is not None and self._is_open(thread_id):
-            session.emit(ThreadChanged(renamed))
+        if renamed is not None and live is not None:
+            live.emit(ThreadChanged(renamed))
         return f"Renamed to {renamed.title if renamed is not None else title!r}."
 
     async def fork(self, thread_id: str, upto: int | None = None) -> Thread:
@@ -55,7 +75,7 @@ class ThreadActions:
 
         session = self._session
         return await session.store.write(
-            thread_fork.fork, thread_id, id=session.store.ids.new(), ids=session.store.ids, now=session.clock.now(),
+            thread_fork.fork, thread_id, id=session.store.ids.new(), ids=session.store.ids, now=self._now(),
             upto=upto,
         )  # fmt: skip
 
@@ -70,13 +90,14 @@ class ThreadActions:
         from sakti.store import thread_removal
 
         session = self._session
-        if self._is_open(thread_id) and session.busy:
+        live = self._is_open(thread_id)
+        if live is not None and live.busy:
             raise SaktiError("The agent is at work in this thread: stop it with Esc, then delete it.", title="Threads")
         gone = await session.store.read(thread_removal.contents, thread_id)
-        await session.store.write(thread_removal.delete, thread_id, session.clock.now())
+        await session.store.write(thread_removal.delete, thread_id, self._now())
         session.indexing.begin(session.store)
-        if self._is_open(thread_id):
-            await session.new_thread()
+        if live is not None:
+            await live.new_thread()
         return gone
 
     async def restore(self, thread_id: str) -> Thread:
@@ -92,10 +113,9 @@ class ThreadActions:
         """Delete one message for good; its call or result goes with it."""
         from sakti.store import purging
 
-        session = self._session
-        gone = await purging.delete_message(session.store, message_id)
-        if self._is_open(gone.thread_id):
-            session.engine.forget(list(gone.message_ids))
+        gone = await purging.delete_message(self._session.store, message_id)
+        if live := self._is_open(gone.thread_id):
+            live.engine.forget(list(gone.message_ids))
         return gone
 
     async def last_deleted(self) -> Thread | None:

@@ -292,11 +292,3 @@ class Views:
         from sakti.store import user_state
 
         await self._state.store.write(user_state.set_ui_state, key, value)
-
-    async def doctor(self) -> list[str]:
-        """The health report, a line each; findings begin with "✗" and say how to mend them."""
-        from sakti.agent import doctor
-
-        state = self._state
-        lines = await doctor.examine(state.store.path, state.env, state.workspace, state.config)
-        return [line.text for line in lines]

@@ -1,25 +1,9 @@
-"""The shell's side. Every command is thin and imports what it needs inside itself."""
+"""The shell's side: one line is the chat's, any other a command's. What is slow to import is imported when used."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-
-COMMANDS = (
-    "run",
-    "search",
-    "threads",
-    "tour",
-    "tasks",
-    "import",
-    "memory",
-    "bench",
-    "db",
-    "local",
-    "config",
-    "models",
-    "doctor",
-)
 
 
 def main() -> None:
@@ -33,22 +17,26 @@ def main() -> None:
 
 
 def run_cli(argv: Sequence[str]) -> None:
-    """Open the chat or run a command; ends in SystemExit with the exit code."""
+    """Open the chat or run a command; ends in SystemExit with the exit code where that is not 0."""
     from sakti.cli import common
+
+    with common.plain_errors():
+        try:
+            _run(argv)
+        finally:
+            sys.stdout.flush()  # a reader that is gone (`| head`) is noticed here, not at the end of the program
+
+
+def _run(argv: Sequence[str]) -> None:
+    from sakti.cli import common, shell
     from sakti.cli.route import Command, UsageError, route
 
     try:
-        asked = route(argv, COMMANDS)
+        asked = route(argv, shell.subject)
     except UsageError as e:
         common.fail(str(e), common.USAGE)
-    if isinstance(asked, Command) and asked.argv[0] == "tasks":
-        from sakti.cli import tasks
-
-        tasks.run(asked.argv[1:])
-    elif isinstance(asked, Command):
-        from sakti.cli.app import run_command
-
-        run_command(asked.argv)
+    if isinstance(asked, Command):
+        shell.run(asked.argv)
     else:
         from sakti.cli.chat import open_chat
 

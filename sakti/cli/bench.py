@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from sakti.actions.scope import Scope
+from sakti.actions.spec import UPKEEP, Group, action, arg, flag, option
+from sakti.actions.values import USAGE, Refused
 from sakti.cli import common
 
-app = typer.Typer(help="Check sakti itself, and models in it.", no_args_is_help=True, rich_markup_mode=None)
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+ABOUT = "Check sakti itself, and models in it: exit 0 fine, 1 failed, 2 wrong usage or nothing found."
+GROUP = Group("bench", ABOUT, UPKEEP)
 
 
-@app.callback()
-def group() -> None:
-    """Check sakti itself, and models in it: exit 0 fine, 1 failed, 2 wrong usage or nothing found."""
-
-
-@app.command()
-def golden(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Files or folders of vectors.")],
-    json_: Json = False,
-) -> None:
+@action(arg("paths", "Files or folders of vectors.", metavar="PATH", kind="path", many=True), shell="bench golden")
+async def golden(scope: Scope, paths: list[Path]) -> None:
     """Check pure functions and the task graph against vectors of inputs and outputs."""
     from dataclasses import asdict
 
@@ -31,10 +24,9 @@ def golden(
 
     found = [f for f in bench.files(paths) if bench.cases(f)]
     if not found:
-        common.fail("no vectors were found there: they are JSON files with a list of cases.", common.USAGE)
-    with common.plain_errors():
-        report = asyncio.run(bench.check(found))
-    if json_:
+        raise Refused("no vectors were found there: they are JSON files with a list of cases.", code=USAGE)
+    report = asyncio.run(bench.check(found))
+    if scope.json:
         common.say_json(
             {
                 "passed": report.passed,
@@ -53,24 +45,25 @@ def golden(
     raise SystemExit(common.OK if report.ok else common.FAILED)
 
 
-@app.command()
-def replay(
-    paths: Annotated[list[Path] | None, typer.Argument(metavar="FILE…", help="Recorded conversations.")] = None,
-    seeds: Annotated[str | None, typer.Option("--seeds", metavar="A-B", help="Generated conversations.")] = None,
-    observer_delay: Annotated[
-        int | None, typer.Option("--observer-delay", min=0, metavar="N", help="Model calls that an Observer takes.")
-    ] = None,
-    failure_rate: Annotated[
-        float | None, typer.Option("--failure-rate", min=0, max=1, metavar="P", help="Observers that fail.")
-    ] = None,
-    incompressible: Annotated[bool, typer.Option("--incompressible", help="The Reflector condenses nothing.")] = False,
-    kill_at: Annotated[
-        str, typer.Option("--kill-at", metavar="NAME", help="Die at this failpoint and begin again.")
-    ] = "",
-    history: Annotated[
-        int, typer.Option("--history", min=0, metavar="N", help="Messages that are in the thread already.")
-    ] = 0,
-    json_: Json = False,
+@action(
+    arg("paths", "Recorded conversations.", metavar="FILE", kind="path", many=True, default=None),
+    option("--seeds", metavar="A-B", help="Generated conversations."),
+    option("--observer-delay", kind="whole", low=0, metavar="N", help="Model calls that an Observer takes."),
+    option("--failure-rate", kind="number", low=0, high=1, metavar="P", help="Observers that fail."),
+    flag("--incompressible", help="The Reflector condenses nothing."),
+    option("--kill-at", default="", metavar="NAME", help="Die at this failpoint and begin again."),
+    option("--history", kind="whole", low=0, default=0, metavar="N", help="Messages that are in the thread already."),
+    shell="bench replay",
+)
+async def replay(
+    scope: Scope,
+    paths: list[Path],
+    seeds: str | None,
+    observer_delay: int | None,
+    failure_rate: float | None,
+    incompressible: bool,
+    kill_at: str,
+    history: int,
 ) -> None:
     """Play conversations against the memory engine and check its invariants at every step."""
     from dataclasses import replace
@@ -82,31 +75,30 @@ def replay(
     from sakti.memory import failpoints
 
     if kill_at and kill_at not in failpoints.NAMES:
-        common.fail(f"there is no failpoint {kill_at!r}; there are {', '.join(failpoints.NAMES)}.", common.USAGE)
-    if missing := [str(p) for p in paths or () if not p.is_file()]:
-        common.fail(f"there is no file {', '.join(missing)}.", common.USAGE)
-    with common.plain_errors():
-        scripts = [script.load(p) for p in paths or ()]
-        try:
-            scripts += [talks.generate(seed) for seed in (script.parse_seeds(seeds) if seeds else ())]
-        except ValueError:
-            common.fail(f"--seeds takes A-B, for example 0-99, not {seeds!r}.", common.USAGE)
-        if not scripts:
-            common.fail("name a recorded conversation, or --seeds A-B.", common.USAGE)
-        counter = O200k()
-        runs: list[Run] = []
-        for one in scripts:
-            changed = replace(
-                one,
-                delay=one.delay if observer_delay is None else observer_delay,
-                fail_rate=one.fail_rate if failure_rate is None else failure_rate,
-                incompressible=one.incompressible or incompressible,
-            )
-            runs.append(asyncio.run(play(changed, counter, kill_at=kill_at, history_messages=history)))
-            if not json_:
-                _say_run(runs[-1].as_json())
+        raise Refused(f"there is no failpoint {kill_at!r}; there are {', '.join(failpoints.NAMES)}.", code=USAGE)
+    if missing := [str(p) for p in paths if not p.is_file()]:
+        raise Refused(f"there is no file {', '.join(missing)}.", code=USAGE)
+    scripts = [script.load(p) for p in paths]
+    try:
+        scripts += [talks.generate(seed) for seed in (script.parse_seeds(seeds) if seeds else ())]
+    except ValueError as e:
+        raise Refused(f"--seeds takes A-B, for example 0-99, not {seeds!r}.", code=USAGE) from e
+    if not scripts:
+        raise Refused("name a recorded conversation, or --seeds A-B.", code=USAGE)
+    counter = O200k()
+    runs: list[Run] = []
+    for one in scripts:
+        changed = replace(
+            one,
+            delay=one.delay if observer_delay is None else observer_delay,
+            fail_rate=one.fail_rate if failure_rate is None else failure_rate,
+            incompressible=one.incompressible or incompressible,
+        )
+        runs.append(asyncio.run(play(changed, counter, kill_at=kill_at, history_messages=history)))
+        if not scope.json:
+            _say_run(runs[-1].as_json())
     violations = sum(len(r.violations) for r in runs)
-    if json_:
+    if scope.json:
         common.say_json({"violations": violations, "runs": [r.as_json() for r in runs]})
     else:
         common.say(f"{violations} violations in {len(runs)} runs (step times: CPU of the step and its database)")
@@ -125,23 +117,23 @@ def _say_run(run: dict[str, Any]) -> None:
         common.say(f"   invariant {v['invariant']}, turn {v['turn']}, step {v['step']}: {v['message']}")
 
 
-@app.command()
-def retrieval(
-    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Folder of messages and queries.")],
-    half: Annotated[str, typer.Option("--half", metavar="NAME", help="Which part of the data.")] = "open",
-    json_: Json = False,
-) -> None:
+@action(
+    option("--data", kind="path", required=True, metavar="DIR", help="Folder of messages and queries."),
+    option("--half", default="open", metavar="NAME", help="Which part of the data."),
+    shell="bench retrieval",
+)
+async def retrieval(scope: Scope, data: Path, half: str) -> None:
     """Ask search questions whose answers are known."""
     import tempfile
 
     from sakti.bench import retrieval as bench
 
-    with common.plain_errors(), tempfile.TemporaryDirectory() as folder:
-        found = asyncio.run(bench.run(data, half, Path(folder), None if json_ else _say_set))
-    if json_:
+    with tempfile.TemporaryDirectory() as folder:
+        found = asyncio.run(bench.run(data, half, Path(folder), None if scope.json else _say_set))
+    if scope.json:
         common.say_json(found)
     if not found["rows"]:
-        common.fail(f"there are no messages and queries of {half!r} in {data}.", common.USAGE)
+        raise Refused(f"there are no messages and queries of {half!r} in {data}.", code=USAGE)
 
 
 def _say_set(row: dict[str, Any]) -> None:
@@ -152,21 +144,20 @@ def _say_set(row: dict[str, Any]) -> None:
     )
 
 
-@app.command()
-def scale(
-    sizes: Annotated[
-        list[int], typer.Option("--messages", min=1, metavar="N", help="Messages in the store; may be repeated.")
-    ],
-    json_: Json = False,
-) -> None:
+@action(
+    option("--messages", name="sizes", kind="whole", low=1, many=True, required=True, metavar="N",
+           help="Messages in the store; may be repeated."),
+    shell="bench scale",
+)  # fmt: skip
+async def scale(scope: Scope, sizes: list[int]) -> None:
     """Append and search in a store of many messages."""
     import tempfile
 
     from sakti.bench import scale as bench
 
-    with common.plain_errors(), tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder:
         found = asyncio.run(bench.run(sizes, Path(folder)))
-    if json_:
+    if scope.json:
         common.say_json(found)
         return
     for size in found["sizes"]:
@@ -183,19 +174,17 @@ def scale(
             )
 
 
-@app.command()
-def tasks(
-    sizes: Annotated[
-        list[int] | None, typer.Argument(min=10, metavar="[TASKS]…", help="1000, 10000 and 50000 where none is given.")
-    ] = None,
-    json_: Json = False,
-) -> None:
+@action(
+    arg("sizes", "1000, 10000 and 50000 where none is given.", metavar="TASKS", kind="whole", low=10, many=True,
+        default=None),
+    shell="bench tasks",
+)  # fmt: skip
+async def tasks(scope: Scope, sizes: list[int]) -> None:
     """How fast the task graph answers, with two dependencies a task."""
     from sakti.bench import tasks as bench
 
-    with common.plain_errors():
-        measured = asyncio.run(bench.run(sizes or bench.SIZES))
-    if json_:
+    measured = asyncio.run(bench.run(sizes or bench.SIZES))
+    if scope.json:
         common.say_json({"sizes": measured})
         return
     for size in measured:
@@ -207,18 +196,15 @@ def tasks(
     common.say("CPU milliseconds in process, p50 / p95; the whole process in wall milliseconds")
 
 
-@app.command()
-def memory(
-    sessions: Annotated[int, typer.Option("--sessions", min=1, max=500, metavar="N", help="Generated sessions.")] = 20,
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", metavar="NAME", help="A model that observes too; it is called.")
-    ] = None,
-    json_: Json = False,
-) -> None:
+@action(
+    option("--sessions", kind="whole", low=1, high=500, default=20, metavar="N", help="Generated sessions."),
+    option("-m", "--model", metavar="NAME", help="A model that observes too; it is called."),
+    shell="bench memory",
+)
+async def memory(scope: Scope, sessions: int, model: str | None) -> None:
     """What is still known after many generations: facts planted in coding sessions, asked for again."""
-    with common.plain_errors():
-        measured = asyncio.run(_remembered(sessions, model))
-    if json_:
+    measured = asyncio.run(_remembered(sessions, model))
+    if scope.json:
         common.say_json({"observers": measured})
         return
     for row in measured:
@@ -251,14 +237,13 @@ async def _remembered(sessions: int, model: str | None) -> list[dict[str, Any]]:
         await provider.close()
 
 
-@app.command()
-def tui(json_: Json = False) -> None:
+@action(shell="bench tui")
+async def tui(scope: Scope) -> None:
     """How fast the terminal feels: sakti in a pseudo-terminal, a built-in model that streams, a thread of 10,000."""
     from sakti.bench import tui as bench
 
-    with common.plain_errors():
-        found = asyncio.run(bench.run())
-    if json_:
+    found = asyncio.run(bench.run())
+    if scope.json:
         common.say_json(found)
         return
     echo, scroll = found["echo_ms"], found["scroll_ms"]
@@ -278,31 +263,28 @@ def tui(json_: Json = False) -> None:
     common.say("wall time but for CPU, on a machine that should do nothing else meanwhile")
 
 
-@app.command()
-def repair(
-    model: Annotated[
-        str | None,
-        typer.Option("--model", "-m", metavar="NAME", help="Who repairs; chosen as by `sakti run` if not given."),
-    ] = None,
-    only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="NAME", help="One repair; may be repeated.")
-    ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="Name the repairs and run none.")] = False,
-    max_steps: Annotated[
-        int, typer.Option("--max-steps", min=1, metavar="N", help="Model calls a repair may take.")
-    ] = 60,
-    max_seconds: Annotated[
-        int, typer.Option("--max-seconds", min=1, metavar="N", help="Time a repair may take.")
-    ] = 900,
-    log: Annotated[
-        Path | None, typer.Option("--log", metavar="FILE", help="Results so far; in sakti's state folder if left out.")
-    ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Run those that the log has, too.")] = False,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("-o", metavar="KEY=VALUE", help="A setting, as agent.max_usd=1 for a limit of price."),
-    ] = None,
-    json_: Json = False,
+@action(
+    option("-m", "--model", metavar="NAME", help="Who repairs; chosen as by `sakti run` if not given."),
+    option("--only", many=True, metavar="NAME", help="One repair; may be repeated."),
+    flag("--list", name="listed", help="Name the repairs and run none."),
+    option("--max-steps", kind="whole", low=1, default=60, metavar="N", help="Model calls a repair may take."),
+    option("--max-seconds", kind="whole", low=1, default=900, metavar="N", help="Time a repair may take."),
+    option("--log", kind="path", metavar="FILE", help="Results so far; in sakti's state folder if left out."),
+    flag("--again", help="Run those that the log has, too."),
+    option("-o", name="overrides", many=True, metavar="KEY=VALUE",
+           help="A setting, as agent.max_usd=1 for a limit of price."),
+    shell="bench repair",
+)  # fmt: skip
+async def repair(
+    scope: Scope,
+    model: str | None,
+    only: list[str],
+    listed: bool,
+    max_steps: int,
+    max_seconds: int,
+    log: Path | None,
+    again: bool,
+    overrides: list[str],
 ) -> None:
     """How many of 20 small real repairs a model solves, in Python, JavaScript, C, Java and Bash; the model is called.
 
@@ -315,9 +297,8 @@ def repair(
     from sakti.bench.repair import catalog
     from sakti.cli import repair as command
 
-    with common.plain_errors():
-        repairs = catalog.chosen(only or ())
-        if list_:
-            command.say_list(repairs, json_)
-            return
-        raise SystemExit(command.run(repairs, model, overrides or (), max_steps, max_seconds, log, again, json_))
+    repairs = catalog.chosen(only)
+    if listed:
+        command.say_list(repairs, scope.json)
+        return
+    raise SystemExit(command.run(repairs, model, overrides, max_steps, max_seconds, log, again, scope.json))

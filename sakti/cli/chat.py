@@ -17,20 +17,19 @@ DUMB = "TERM is dumb, so this is the chat line by line, as with --plain"
 
 def open_chat(asked: Chat) -> None:
     """Show the TUI, or the chat line by line, until the user leaves; ends in SystemExit with its exit code."""
-    with common.plain_errors():
-        chosen = common.options(
-            overrides=asked.overrides,
-            model=asked.model,
-            approval=asked.approval,
-            mode=asked.mode,
-            resume=asked.resume,
-            continue_last=asked.continue_last,
-            no_save=asked.no_save,
-        )
-        common.log_to_file(debug=asked.debug)
-        from sakti.agent.session import Session
+    chosen = common.options(
+        overrides=asked.overrides,
+        model=asked.model,
+        approval=asked.approval,
+        mode=asked.mode,
+        resume=asked.resume or None,
+        continue_last=asked.continue_last,
+        no_save=asked.no_save,
+    )
+    common.log_to_file(debug=asked.debug)
+    from sakti.agent.session import Session
 
-        raise SystemExit(talk(Session(chosen), plain=asked.plain, prompt=asked.prompt, pick_thread=asked.pick))
+    raise SystemExit(talk(Session(chosen), plain=asked.plain, prompt=asked.prompt, pick_thread=asked.resume == ""))
 
 
 def talk(session: Session, *, plain: bool = False, prompt: str | None = None, pick_thread: bool = False) -> int:

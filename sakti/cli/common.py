@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 from sakti.core import resources
 from sakti.core.config import Loaded, load
 from sakti.core.errors import NOT_SAVED, SaktiError, StoreError
+from sakti.core.text import counted as counted
 from sakti.core.text import json_line, sanitise
 
 if TYPE_CHECKING:
@@ -36,11 +37,6 @@ def say(text: str) -> None:
     print(sanitise(text))
 
 
-def counted(count: int, one: str, many: str = "") -> str:
-    """`1 row`, `1,000 rows`; `many` where it is not `one` with an s."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
-
-
 def say_json(value: Any) -> None:
     print(json_line(value))
 
@@ -51,7 +47,8 @@ def plain_errors() -> Generator[None]:
     try:
         yield
     except SaktiError as e:
-        fail(f"{e.title}: {e.message}", USAGE if e.code == "config" else NO_MODEL if e.code == "no_model" else FAILED)
+        code = {"config": USAGE, "usage": USAGE, "no_model": NO_MODEL}.get(e.code, FAILED)
+        fail(f"{e.title}: {e.message}" if e.title else e.message, code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(FAILED) from None
@@ -117,16 +114,11 @@ def ask(fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs:
     try:
         return reading.ask(database_path(), fn, *args, **kwargs)
     except reading.NotReady:
-        return _with_store(lambda store: store.read(fn, *args, **kwargs))
+        return in_store(lambda store: store.read(fn, *args, **kwargs))
 
 
-def with_store(work: Callable[[Store], Awaitable[T]]) -> T:
-    """Run `work` with the user's database."""
-    with plain_errors():
-        return _with_store(work)
-
-
-def _with_store(work: Callable[[Store], Awaitable[T]]) -> T:
+def in_store(work: Callable[[Store], Awaitable[T]]) -> T:
+    """Run `work` with the user's database, opened for it; raises what it raises."""
     import asyncio
 
     async def run() -> T:

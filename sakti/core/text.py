@@ -87,3 +87,8 @@ def count_k(tokens: int) -> str:
     if tokens < 1_000_000:
         return f"{tokens / 1000:.1f}k"
     return f"{tokens / 1_000_000:.2f}M"
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """`1 row`, `1,000 rows`; `many` where it is not `one` with an s."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from sakti.actions.completion import argument_choices, command_choices, file_choices, query_at
+from sakti.actions.line import parse
 from sakti.agent.build import NOT_KEPT
-from sakti.agent.commands import parse
-from sakti.agent.completion import argument_choices, command_choices, file_choices, query_at
 from sakti.agent.file_list import FileList
 from sakti.agent.leaving import observe_on_exit
 from sakti.agent.mentions import mention, pasted_images
@@ -23,8 +23,9 @@ from sakti.core.events import Event, MessageSaved, ModelChanged, QueueChanged, T
 from sakti.core.text import one_line, sanitise
 from sakti.plain import words
 from sakti.plain.asking import answer
-from sakti.plain.commands import OWN, STOPPABLE, Commands
+from sakti.plain.commands import STOPPABLE, Commands
 from sakti.plain.lines import Lines
+from sakti.plain.own import OWN
 from sakti.plain.speech import READY, Speech
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Chat:
                 self.commands.thread = thread.id
                 self.go(self._opened, thread.id)
             case ModelChanged(None):
-                self.go(self.commands.do_setup, "")
+                self.go(self.commands.act, "setup")
             case _:
                 pass
         self._stir.set()
@@ -126,7 +127,7 @@ class Chat:
             self._lines.start(await self.session.views.history())
             await self._take_unsent()
             if pick_thread:
-                await self.commands.do_threads("")
+                await self.commands.act("threads")
             self.say([READY])
             workers = [asyncio.create_task(self._consume(typed)), asyncio.create_task(self._look())]
             if prompt:
@@ -301,7 +302,7 @@ class Chat:
             return [c.insert for c in file_choices(query.text, paths)]
         if query.kind == "argument":
             return [c.insert for c in argument_choices(query.command, query.text)]
-        return [c for c in (*(c.insert for c in command_choices("")), *(f"/{n} " for n in OWN)) if c.startswith(before)]
+        return [c.insert for c in command_choices("", OWN.values()) if c.insert.startswith(before)]
 
     # --- what is not sent -------------------------------------------------------------------------------------
 

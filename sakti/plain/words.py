@@ -178,9 +178,13 @@ def setting(row: Setting) -> str:
 
 
 def rows(found: Iterable[tuple[str, str]]) -> list[str]:
-    """Names and texts that a card of the screen has, its signs in words."""
-    out = (f"{name}: {text}" for name, text in found)
-    return [line.replace(" → ", " to ").replace(" · ", ", ").replace("≈", "about ") for line in out]
+    """Names and texts that a card of the screen has."""
+    return [spoken(f"{name}: {text}") for name, text in found]
+
+
+def spoken(text: str) -> str:
+    """`text` with its signs in words."""
+    return text.replace(" → ", " to ").replace(" · ", ", ").replace("≈", "about ")
 
 
 def event(happened: Happened) -> str:

@@ -11,7 +11,7 @@ from textual.app import App, SystemCommand
 from textual.driver import Driver
 from textual.screen import Screen
 
-from sakti.agent.commands import COMMANDS
+from sakti.actions import registry
 from sakti.core.events import Event
 from sakti.core.text import sanitise
 from sakti.tui import bridge, open_url
@@ -67,9 +67,9 @@ class SaktiApp(App[int]):
         return self.appearance.variable_defaults
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        for command in COMMANDS:
-            text = f"/{command.name}"
-            yield SystemCommand(text, command.summary, lambda text=text: self.run_command(text))
+        for name, command in registry.chat().items():
+            text = f"/{name}"
+            yield SystemCommand(text, command.in_short, lambda text=text: self.run_command(text))
 
     def on_mount(self) -> None:
         self.session.subscribe(self._heard)

@@ -29,7 +29,7 @@ def test_a_question_about_tasks_costs_no_more_than_its_answer(tmp_path: Path, mo
     subprocess.run([sys.executable, "-m", "sakti", "tasks", "create", "one"], check=True)
     for command in ("ready", "list", "board", "explain t", "show t", "search one"):
         loaded = loaded_after(f"from sakti.cli import run_cli\nrun_cli(['tasks', *'{command}'.split()])")
-        assert loaded & (SDKS | SCREEN | {"peewee", "asyncio", "typer", "rich", "logging"}) == set(), command
+        assert loaded & (SDKS | SCREEN | {"peewee", "asyncio", "argparse", "rich", "logging"}) == set(), command
 
 
 @pytest.mark.parametrize(
@@ -37,14 +37,14 @@ def test_a_question_about_tasks_costs_no_more_than_its_answer(tmp_path: Path, mo
     [
         (
             "import sys; sys.argv = ['sakti', '--version']; import sakti.cli; sakti.cli.main()",
-            SDKS | STORE | SCREEN | {"typer"},
+            SDKS | STORE | SCREEN | {"asyncio", "dataclasses"},
         ),
         (
             "from sakti.cli import run_cli\ntry: run_cli(['--help'])\nexcept SystemExit: pass",
             SDKS | STORE | SCREEN,
         ),
-        ("import sakti; sakti.__all__", SDKS | STORE | SCREEN | {"asyncio", "typer"}),
-        ("import sakti; sakti.events", SDKS | STORE | SCREEN | {"asyncio", "typer"}),
+        ("import sakti; sakti.__all__", SDKS | STORE | SCREEN | {"asyncio"}),
+        ("import sakti; sakti.events", SDKS | STORE | SCREEN | {"asyncio"}),
         ("import sakti; sakti.Session", SDKS | STORE | SCREEN),
         ("import sakti.agent.session", SDKS | STORE | SCREEN),
         ("import sakti.headless", SDKS | STORE | SCREEN),
@@ -56,3 +56,12 @@ def test_a_question_about_tasks_costs_no_more_than_its_answer(tmp_path: Path, mo
 )
 def test_heavy_modules_stay_unimported(code: str, absent: set[str]) -> None:
     assert loaded_after(code) & absent == set()
+
+
+def test_the_facts_of_all_actions_cost_nothing_of_what_they_work_with() -> None:
+    code = "from sakti.actions import registry; registry.every()\nimport sys; print(*sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    own = {name.split(".")[1] for name in out if name.startswith("sakti.")}
+    assert own == {"actions", "core"}
+    heavy = SDKS | STORE | SCREEN | {"asyncio", "logging", "argparse", "rich"}
+    assert {m.partition(".")[0] for m in out} & heavy == set()

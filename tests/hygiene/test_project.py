@@ -6,10 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from sakti.agent.commands import COMMANDS
+from sakti.actions import registry
+from sakti.cli import shell
 from sakti.core.config import names
+from tests.fakes.shell import sakti
 
 ROOT = Path(__file__).parents[2]
 ALLOWED = {
@@ -49,13 +50,11 @@ def test_every_picture_and_command_of_the_readme_exists() -> None:
     readme = (ROOT / "README.md").read_text()
     for link in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", readme):
         assert (ROOT / link).exists(), link
-    known = {c.name for c in COMMANDS}
+    known = registry.chat()
     for name in re.findall(r"`/([a-z-]+)", readme):
         assert name in known, f"/{name}"
-    from sakti.cli import COMMANDS as SHELL
-
     for name in re.findall(r"`sakti ([a-z]+)", readme):
-        assert name in SHELL, f"sakti {name}"
+        assert shell.subject(name), f"sakti {name}"
 
 
 def test_every_setting_of_the_readme_exists() -> None:
@@ -66,14 +65,10 @@ def test_every_setting_of_the_readme_exists() -> None:
 
 
 def test_help_shows_every_command_and_no_other() -> None:
-    from sakti.cli import COMMANDS as SHELL
-    from sakti.cli.app import app, load_all
-
-    load_all()
-    result = CliRunner().invoke(app, ["--help"])
+    result = sakti("--help")
     assert result.exit_code == 0
     shown = set(re.findall(r"^  ([a-z]+)  ", result.output.split("Commands:")[1], re.MULTILINE))
-    assert shown == set(SHELL)
+    assert shown == set(shell.words())
 
 
 def test_no_file_of_code_is_a_heap() -> None:

@@ -163,9 +163,6 @@ class FakeViews:
     async def set_ui_state(self, key, value):
         self.state[key] = value
 
-    async def doctor(self):
-        return ["✓ database", "✗ git: not found"]
-
 
 def board(**columns):
     empty = dict.fromkeys(("ready", "blocked", "in_progress", "closed_today", "containers"), ())
@@ -177,6 +174,8 @@ class FakeSession:
     def __init__(self, workspace: Path, config: Config | None = None) -> None:
         self.workspace = workspace
         self.resource_id = "r"
+        self.env: dict[str, str] = {}
+        self.store = SimpleNamespace(path=Path(workspace) / "x.db")
         self.config = config or Config()
         self.saved = not self.config.memory.read_only
         self.clock = FakeClock()

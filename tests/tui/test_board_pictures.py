@@ -47,7 +47,7 @@ def test_tree(snap_compare, monkeypatch, theme):
         nothing = (None,) * 6
         return Task(handle, "/work", handle, title, "", status, 2, "task", *nothing[:5], None, None, NOW, NOW, None)
 
-    async def tree(self, task_id):
+    async def tree(session, task_id):
         return (
             Branch(0, "", task("sk-d4", "logout everywhere"), True),
             Branch(1, "waits for", task("sk-b2", "add refresh tokens"), False),
@@ -56,7 +56,7 @@ def test_tree(snap_compare, monkeypatch, theme):
             Branch(1, "blocks", task("sk-g8", "tell people that they were logged out", "closed"), False),
         )
 
-    monkeypatch.setattr(task_tree.BoardActions, "tree", tree)
+    monkeypatch.setattr(task_tree.by_hand, "tree", tree)
 
     async def open_it(pilot):
         await posed(theme)(pilot)

@@ -12,7 +12,7 @@ from textual.binding import Binding
 from textual.color import Color
 
 import sakti.tui
-from sakti.agent.commands import COMMANDS
+from sakti.actions import registry
 from sakti.agent.views import ContextBlock
 from sakti.core.resources import config_home
 from sakti.core.types import ModelInfo
@@ -87,8 +87,8 @@ async def test_help_has_every_command_and_every_key(running):
             "".join(s.text for s in line) for i in range(len(document.blocks)) for line in document.lines(i)
         )
         flat = " ".join(text.split())
-        for command in COMMANDS:
-            assert f"/{command.name}" in flat
+        for name in registry.chat():
+            assert f"/{name}" in flat
         assert "left_square_bracket" not in flat and "[ The log before" in flat
         for name, owner in parts(type(app.chat)):
             assert name in flat

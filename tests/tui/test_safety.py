@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sakti.agent import doctor
 from sakti.agent.settings_view import Setting
 from sakti.agent.views import ContextBlock, ThreadSummary
 from sakti.core.config import Meaning, load
@@ -140,7 +141,11 @@ async def test_header_panes_approval_and_queue(running, session):
         "/rename " + EVIL,
     ],
 )
-async def test_screens_and_commands(running, session, command):
+async def test_screens_and_commands(running, session, command, monkeypatch):
+    async def examine(*_):
+        return [doctor.Line(EVIL, False, EVIL, EVIL)]
+
+    monkeypatch.setattr(doctor, "examine", examine)
     session.views.hits = [Hit("m", "message", "t1", EVIL, None, EVIL, 0, 0, EVIL, EVIL, ((0, 3),), 1.0, 1)]
     session.views.all_threads = [ThreadSummary(Thread("t1", "r", EVIL, 0, 0), EVIL, 3, 900)]
     session.views.blocks = [ContextBlock(EVIL, EVIL, 10, EVIL, True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sakti.agent.completion import Choice, Query, argument_choices, command_choices, file_choices, model_choices
+from sakti.actions.completion import Choice, Query, argument_choices, command_choices, file_choices, model_choices
 from sakti.agent.file_list import FileList
 from sakti.core.errors import SaktiError
 from sakti.core.text import count_k

@@ -71,7 +71,7 @@ class ChatScreen(Screen[None]):
             host, chat.loader, self.panes, transcript=chat.transcript, prompt=chat.prompt, bar=chat.visit_bar
         )
         self.drafts = Drafts(host, chat.prompt)
-        self.compaction = Compaction(host, self.status_line)
+        self.compaction = Compaction(self.status_line)
         self.stopping = Stopping(host, chat.prompt, self.compaction)
 
     def compose(self) -> ComposeResult:

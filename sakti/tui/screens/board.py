@@ -13,7 +13,7 @@ from textual.containers import Horizontal, Vertical
 from textual.getters import query_one
 from textual.widgets import Input, Static
 
-from sakti.agent.board import BoardActions
+from sakti.actions.tasks import by_hand
 from sakti.core.errors import TaskError
 from sakti.core.text import one_line
 from sakti.tui.palette import Palette
@@ -51,7 +51,7 @@ LABELS = {
     "left": ("← →", "column(1)"),
 }
 ALWAYS = ("create", "undo", "filter", "left")
-FORCED = ("release_task", "close_task", "depend_task", "delete_task")  # may be done to what another chat has claimed
+FORCED = ("release", "close", "dep", "delete")  # may be done to what another chat has claimed
 ASKS = {
     "filter": "show only what contains",
     "force": "y and Enter do it all the same",
@@ -208,29 +208,29 @@ class BoardScreen(Panel[None]):
         text, what, card = event.value.strip(), self.line.asked, self._card
         self.line.end()
         if what == "create" and text:
-            self._change("create_task", text)
+            self._change("create", text)
         elif what == "close" and card is not None:
-            self._change("close_task", card.id, text)
+            self._change("close", card.id, text)
         elif what == "depend" and card is not None and text:
-            self._change("depend_task", card.id, text)
+            self._change("dep", card.id, text)
         elif what == "force" and text.lower().startswith("y"):
             name, args = self._refused
             self._change(name, *args, force=True)
 
     def action_claim(self) -> None:
-        self._change_current("claim_task")
+        self._change_current("claim")
 
     def action_release(self) -> None:
-        self._change_current("release_task")
+        self._change_current("release")
 
     def action_reopen(self) -> None:
-        self._change_current("reopen_task")
+        self._change_current("reopen")
 
     def action_delete(self) -> None:
-        self._change_current("delete_task")
+        self._change_current("delete")
 
     def action_undo(self) -> None:
-        self._change("undo_task")
+        self._change("undo")
 
     def action_card(self) -> None:
         self.column.action_open()
@@ -250,10 +250,9 @@ class BoardScreen(Panel[None]):
 
     async def _run_change(self, name: str, args: tuple[str, ...], force: bool) -> None:
         """Do it and show the board as it is then; a refusal stands in the title, and may be answered below."""
-        options = {"force": True} if force else {}
         refused = False
         try:
-            done: str = await getattr(BoardActions(self.host.session), name)(*args, **options)
+            done = await by_hand.change(self.host.session, name, *args, force=force)
         except TaskError as e:
             done = e.message
             refused = e.code == "already_claimed" and name in FORCED

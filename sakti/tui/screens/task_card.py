@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
-from sakti.agent.board import BoardActions
+from sakti.actions.tasks import by_hand
 from sakti.core.errors import TaskError
 from sakti.core.text import one_line
 from sakti.core.types import Json, Message
@@ -21,11 +21,11 @@ from sakti.tui.transcript.build import message_blocks
 from sakti.tui.widgets.transcript import Transcript
 
 KEYS = {
-    "open": (("c claim", "do('claim_task')"),),
-    "in_progress": (("r release", "do('release_task')"),),
-    "closed": (("o reopen", "do('reopen_task')"),),
+    "open": (("c claim", "do('claim')"),),
+    "in_progress": (("r release", "do('release')"),),
+    "closed": (("o reopen", "do('reopen')"),),
 }
-CAN = {"claim_task": "open", "release_task": "in_progress", "reopen_task": "closed"}
+CAN = {"claim": "open", "release": "in_progress", "reopen": "closed"}
 
 
 class TaskCardScreen(Panel[None]):
@@ -34,9 +34,9 @@ class TaskCardScreen(Panel[None]):
     HELP = "A task with everything about it. c claims, r releases, o reopens it, t shows what hangs together."
     AUTO_FOCUS = "Transcript"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "do('claim_task')", "Claim", show=False, priority=True, id="card.claim"),
-        Binding("r", "do('release_task')", "Release", show=False, priority=True, id="card.release"),
-        Binding("o", "do('reopen_task')", "Reopen", show=False, priority=True, id="card.reopen"),
+        Binding("c", "do('claim')", "Claim", show=False, priority=True, id="card.claim"),
+        Binding("r", "do('release')", "Release", show=False, priority=True, id="card.release"),
+        Binding("o", "do('reopen')", "Reopen", show=False, priority=True, id="card.reopen"),
         Binding("t", "tree", "Dependency tree", show=False, priority=True, id="card.tree"),
     ]
 
@@ -75,7 +75,7 @@ class TaskCardScreen(Panel[None]):
 
     async def _do(self, name: str) -> None:
         try:
-            said: str = await getattr(BoardActions(self.host.session), name)(self._task_id)
+            said = await by_hand.change(self.host.session, name, self._task_id)
         except TaskError as e:
             said = e.message
         self.post_message(BoardChanged())

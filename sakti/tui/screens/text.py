@@ -14,7 +14,7 @@ from textual.containers import Horizontal
 from textual.getters import query_one
 from textual.keys import key_to_character
 
-from sakti.agent.commands import COMMANDS
+from sakti.actions import registry
 from sakti.core.events import ApprovalRequested
 from sakti.core.text import count_k, one_line, sanitise
 from sakti.core.types import Message
@@ -106,7 +106,7 @@ def help_blocks(bindings: Sequence[tuple[str, Binding]]) -> list[Block]:
             keys = [binding.key_display] if binding.key_display else [_as_pressed(k) for k in binding.key.split(",")]
             groups.setdefault(group, []).append((one_line(", ".join(keys), 30), binding.description))
     cards: list[Block] = [CardBlock(title=group, rows=tuple(rows)) for group, rows in groups.items()]
-    commands = tuple((f"/{c.name} {c.arguments}".strip(), c.summary) for c in COMMANDS)
+    commands = tuple((f"/{name} {c.hint}".strip(), c.in_short) for name, c in registry.chat().items())
     more = (("@path", "attach a file"), ("!command", "run a command yourself"), ("#note", "add to working memory"))
     return [CardBlock(title="Commands", rows=(*commands, *more)), *cards]
 

@@ -10,7 +10,7 @@ from textual import events
 from textual.message import Message
 from textual.widget import Widget
 
-from sakti.agent.completion import MAX_SHOWN, Choice
+from sakti.actions.completion import MAX_SHOWN, Choice
 from sakti.tui.transcript.wrap import fit, shorten
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
-from typer.testing import CliRunner
 
 from sakti.bench import memory_bench, planted
 from sakti.bench.memory_bench import OUTCOMES
 from sakti.bench.planted import CATEGORIES, Fact, Said, generate
-from sakti.cli.app import app, load_all
 from sakti.core.tokens import Estimator
 from sakti.core.types import Json, Request
 from sakti.providers.scripted import ScriptedProvider
+from tests.fakes.shell import sakti
 
 
 def asked(row: Json) -> int:
@@ -130,9 +129,8 @@ async def test_a_model_observes_beside_them() -> None:
 
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    load_all()
     monkeypatch.setattr(planted, "TURNS", 8)
-    said = CliRunner().invoke(app, ["bench", "memory", "--sessions", "1", "--json"])
+    said = sakti("bench", "memory", "--sessions", "1", "--json")
     assert said.exit_code == 0, said.output
     assert [row["name"] for row in json.loads(said.stdout)["observers"]] == [
         "scripted",
@@ -140,5 +138,5 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
         "summary",
         "none",
     ]
-    assert CliRunner().invoke(app, ["bench", "memory", "--sessions", "0"]).exit_code == 2
-    assert "memory" in CliRunner().invoke(app, ["bench", "--help"]).output
+    assert sakti("bench", "memory", "--sessions", "0").exit_code == 2
+    assert "memory" in sakti("bench", "--help").output

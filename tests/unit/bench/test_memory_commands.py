@@ -7,14 +7,12 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
 from sakti.bench import golden
-from sakti.cli.app import app, load_all
 from sakti.core.types import Message, TextPart, Thread
 from sakti.store import messages, threads
 from sakti.store.database import Store
+from tests.fakes.shell import sakti
 
 
 @pytest.fixture(autouse=True)
@@ -27,11 +25,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (workspace / ".git").mkdir(parents=True)
     monkeypatch.chdir(workspace)
     return tmp_path
-
-
-def sakti(*arguments: str) -> Result:
-    load_all()
-    return CliRunner().invoke(app, list(arguments))
 
 
 def told(*arguments: str) -> dict[str, object]:

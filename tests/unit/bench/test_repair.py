@@ -11,19 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import Result as Shell
-from typer.testing import CliRunner
 
 from sakti.bench.repair import catalog, copies, judging
 from sakti.bench.repair.catalog import Repair
 from sakti.bench.repair.play import Contestant, Limits, play
 from sakti.bench.repair.results import Log, Result, summary
 from sakti.bench.repair.run import run
-from sakti.cli.app import app, load_all
 from sakti.core.errors import ConfigError
 from sakti.core.types import Request, ToolResultPart
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
-from tests.fakes import repairing
+from tests.fakes import repairing, shell
 
 REPAIRS = catalog.all_repairs()
 EASY = catalog.chosen(["py-page-end"])[0]
@@ -340,9 +337,8 @@ def test_a_log_that_cannot_be_used_is_said(tmp_path: Path) -> None:
 # --- the command ----------------------------------------------------------------------------------------
 
 
-def sakti(*arguments: str) -> Shell:
-    load_all()
-    return CliRunner().invoke(app, ["bench", "repair", *arguments])
+def sakti(*arguments: str) -> shell.Ended:
+    return shell.sakti("bench", "repair", *arguments)
 
 
 def script(folder: Path, *answers: dict[str, object]) -> str:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from sakti.cli import run_cli
+from tests.fakes.shell import sakti
 
 MINE = '[providers.mine]\nbase_url = "http://127.0.0.1:9/v1"\n'
 
 
 @pytest.fixture
-def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What it says of the model, with a config file of this text."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SAKTI_DB", str(tmp_path / "x.db"))
@@ -23,9 +23,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
     def look(text: str) -> dict[str, Any]:
         (tmp_path / "config" / "sakti" / "config.toml").write_text(text)
-        with pytest.raises(SystemExit):
-            run_cli(["doctor", "--json"])
-        findings = json.loads(capsys.readouterr().out)["findings"]
+        findings = json.loads(sakti("doctor", "--json").stdout)["findings"]
         return next(f for f in findings if f["name"] == "model")
 
     return look

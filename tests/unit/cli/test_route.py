@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sakti.cli import COMMANDS
+from sakti.cli import shell
 from sakti.cli.route import Chat, Command, UsageError, route
 
 
@@ -21,17 +21,17 @@ from sakti.cli.route import Chat, Command, UsageError, route
         (["-o", "memory.enabled=false"], Chat(overrides=["memory.enabled=false"])),
         (["-p", "hello", "--output", "json"], Command(["run", "hello", "--output", "json"])),
         (["-m", "a/b", "-p", "hello"], Command(["run", "-m", "a/b", "hello"])),
-        (["-r"], Chat(pick=True)),
+        (["-r"], Chat(resume="")),
         (["-r", "login"], Chat(resume="login")),
         (["--resume=login"], Chat(resume="login")),
-        (["-r", "-m", "x/y"], Chat(pick=True, model="x/y")),
+        (["-r", "-m", "x/y"], Chat(resume="", model="x/y")),
         (["search", "a", "b"], Command(["search", "a", "b"])),
         (["run", "-"], Command(["run", "-"])),
         (["--help"], Command(["--help"])),
     ],
 )
 def test_prompts_stand_where_commands_would(argv: list[str], expected: Chat | Command) -> None:
-    assert route(argv, COMMANDS) == expected
+    assert route(argv, shell.subject) == expected
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,4 @@ def test_prompts_stand_where_commands_would(argv: list[str], expected: Chat | Co
 )
 def test_what_means_nothing_is_one_clear_sentence(argv: list[str], words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        route(argv, COMMANDS)
+        route(argv, shell.subject)

@@ -122,7 +122,7 @@ def test_the_line_may_be_written_in_any_order(run: Any) -> None:
     assert "Did you mean `sakti tasks ready`" in run("raedy", code=2)
     assert "--priority" in run("create", "--help")
     assert "'x' is not a whole number" in run("ready", "--limit", "x", code=2)
-    assert "unrecognized" in run("ready", "--lim", "3", code=2)
+    assert "no option --lim" in run("ready", "--lim", "3", code=2)
     task = run("create", "--", "--title of dashes")
     assert "--title of dashes" in task
     handle = task.split()[1]
@@ -169,10 +169,13 @@ def test_tasks_of_beads_come_in_by_their_own_command(
     run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def bring(*args: str, code: int = 0) -> Any:
-        with pytest.raises(SystemExit) as e:
+        ended = 0
+        try:
             run_cli(["import", "beads", *args])
+        except SystemExit as e:
+            ended = e.code
         out, err = capsys.readouterr()
-        assert (e.value.code or 0) == code, out + err
+        assert ended == code, out + err
         return json.loads(out) if "--json" in args else out + err
 
     assert bring(str(tmp_path), "--json", code=2)["code"] == "no_input"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sakti.cli import memory as command
+from sakti.actions.memory.log import log_lines
 from sakti.core.tokens import Estimator
 from sakti.memory import marking, work
 from sakti.memory.condensing import ExtractiveReflector
@@ -298,11 +298,10 @@ async def test_a_new_thread_is_not_told_what_was_replaced_as_if_it_held(tmp_path
     await driver.close()
 
 
-def test_the_command_and_the_plain_chat_print_the_marks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_and_the_plain_chat_print_the_marks() -> None:
     newer = line("Port: 9090", "12:30", metadata={KEY: [{"text": "The port is 8080", "date": "", "time": ""}]})
     lines = memory_log.with_earlier([line("The port is 8080"), newer])
-    command._say_lines(lines, False)
-    assert "The port is 8080 [earlier; see 12:30]" in capsys.readouterr().out
+    assert "The port is 8080 [earlier; see 12:30]" in "\n".join(log_lines(lines))
     assert "The port is 8080 [earlier; see 12:30]" in next(words.log_lines(lines))
 
 

@@ -14,9 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from sakti.cli.local import app
 from sakti.core.errors import ConfigError, ProviderError
 from sakti.core.types import TextPart, ToolCallPart, ToolResultPart, ToolSpec
 from sakti.providers.local import actions, install, model, policy
@@ -25,6 +23,7 @@ from sakti.providers.local.process import Worker
 from sakti.providers.local.provider import LocalProvider, body
 from sakti.providers.protocol import TextChunk, ToolCallChunk
 from tests.fakes.requests import READ, call, message, play, request, result
+from tests.fakes.shell import Ended, sakti
 
 EDIT = ToolSpec(
     "edit",
@@ -423,19 +422,21 @@ def test_an_unreachable_home_means_parts(source):
 
 
 def test_the_command(tmp_path):
-    run = CliRunner().invoke
-    shown = run(app, ["status", "--json"])
+    def run(*arguments: str) -> Ended:
+        return sakti("local", *arguments)
+
+    shown = run("status", "--json")
     assert shown.exit_code == 1
     assert json.loads(shown.stdout)["ready"] is False
     other = tmp_path / "own.gguf"
     other.write_bytes(b"nope")
-    assert run(app, ["use", str(other)]).exit_code == 1
+    assert run("use", str(other)).exit_code == 1
     other.write_bytes(b"GGUF....")
-    assert run(app, ["use", str(other)]).exit_code == 0
+    assert run("use", str(other)).exit_code == 0
     assert model.name() == "own"
-    assert json.loads(run(app, ["status", "--json"]).stdout)["own"] is True
-    assert run(app, ["use"]).exit_code == 2
-    assert run(app, ["remove"]).exit_code == 0
+    assert json.loads(run("status", "--json").stdout)["own"] is True
+    assert run("use").exit_code == 2
+    assert run("remove").exit_code == 0
     assert other.exists(), "the user's own file stays"
     assert model.chosen() is None
 

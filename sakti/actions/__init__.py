@@ -1,0 +1,7 @@
+"""What a user can do, each action once: its facts, and a run that returns a value for every surface to show.
+
+An action is a coroutine function with `@action(...)` in a file of this package. The chat (`/name`), its completion,
+help and palette, the plain chat, the shell (`sakti name`) and their help texts are made from that declaration.
+`registry` finds the files, `reader` reads lines for them, `values` is what they return. The files are imported to
+show help, so what is slow to import stands inside the functions.
+"""

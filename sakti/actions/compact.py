@@ -1,0 +1,56 @@
+"""`/compact`: observe now, see what it did, take it back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sakti.actions.spec import action, arg
+from sakti.actions.values import Done, Open, Text, Value
+from sakti.core.text import count_k, one_line
+
+if TYPE_CHECKING:
+    from sakti.actions.scope import Scope
+
+
+@action(
+    arg("focus", default=""),
+    chat="compact",
+    needs="session",
+    summary="observe now what is pending; `undo` brings the messages back, `diff` shows what the last one did",
+    hint="[focus | diff | undo]",
+)
+async def compact(scope: Scope, focus: str) -> Value | None:
+    """Observe everything that is pending but the last exchange."""
+    session = scope.session
+    await session.require_thread()
+    await session.follow()
+    messages, before, after = session.compact_preview()
+    if not messages:
+        return Done("There is nothing to compact: all but the last exchange is observed already.")
+    scope.tell(Done(f"{messages} messages, {count_k(before)} → ≈{count_k(after)} tokens", title="Compacting"))
+    status = session.status
+    who = one_line(status.observer, 40) if status is not None else "memory"
+    with scope.working(f"compacting: {who} reads {messages} messages"):
+        await session.compact(focus)
+    return None  # the event says what it did
+
+
+@action(chat="compact diff", needs="session")
+async def diff(scope: Scope) -> Value:
+    """Show the log before and after the last compaction."""
+    from sakti.agent import last_compaction
+
+    shown = await last_compaction.last(scope.session)
+    if shown is None:
+        return Done("Nothing was compacted in this thread, or it was undone.")
+
+    async def text() -> Value:
+        return Text((shown.diff(),), kind="diff")
+
+    return Open("compaction", shown, text)
+
+
+@action(chat="compact undo", needs="session")
+async def undo(scope: Scope) -> Value | None:
+    """Bring the messages of the last compaction back."""
+    return None if await scope.session.undo_compaction() else Done("There is no compaction to undo.")

@@ -1,0 +1,106 @@
+"""What the word at the cursor can be completed to: slash commands, their arguments, files. Pure functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sakti.actions import registry
+from sakti.actions.spec import Action
+from sakti.core.text import count_k, sanitise
+from sakti.core.types import ModelInfo
+
+MAX_SHOWN = 8
+_FILE = re.compile(r"(?:^|(?<=\s))@([^\s@]*)$")
+_COMMAND = re.compile(r"^/([\w-]*)$")
+_ARGUMENT = re.compile(r"^/([\w-]+) +(\S*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """`start` is where the text to be replaced begins in what stands before the cursor."""
+
+    kind: Literal["command", "argument", "file"]
+    text: str
+    start: int
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """`insert` replaces the query's text, `label` and `hint` are shown."""
+
+    insert: str
+    label: str
+    hint: str = ""
+
+
+def query_at(before: str) -> Query | None:
+    """What is being completed, from the text before the cursor."""
+    if match := _COMMAND.match(before):
+        return Query("command", match[1], 0)
+    if (match := _ARGUMENT.match(before)) and match[1] in registry.chat():
+        return Query("argument", match[2], match.start(2), match[1])
+    if match := _FILE.search(before):
+        return Query("file", match[1], match.start())
+    return None
+
+
+def command_choices(text: str, own: Iterable[Action] = ()) -> list[Choice]:
+    """Commands that begin with `text`, then those that hold it; `own` are those that only this surface has."""
+    known = (*registry.chat().values(), *own)
+    first = [c for c in known if c.chat.startswith(text)]
+    rest = [c for c in known if c not in first and text and text in c.chat]
+    return [
+        Choice(f"/{c.chat}" + (" " if c.hint else ""), f"/{c.chat} {c.hint}".strip(), c.in_short)
+        for c in (*first, *rest)
+    ]
+
+
+def argument_choices(command: str, text: str) -> list[Choice]:
+    return [Choice(c, c) for c in registry.choices(command) if c.startswith(text) and c != text]
+
+
+def model_choices(text: str, models: Iterable[ModelInfo]) -> list[Choice]:
+    """Models by name, with their window; one that is written out is not offered."""
+    known = {m.full_name: m for m in models if sanitise(m.full_name) == m.full_name}
+    return [
+        Choice(name, name, f"{count_k(known[name].context_window or 0)} window" if known[name].context_window else "")
+        for name in fuzzy(text, known, MAX_SHOWN)
+        if name != text
+    ]
+
+
+def file_choices(text: str, paths: Sequence[str]) -> list[Choice]:
+    return [Choice(f"@{path} ", path) for path in fuzzy(text, paths, MAX_SHOWN)]
+
+
+def fuzzy(text: str, candidates: Iterable[str], limit: int) -> list[str]:
+    """The best `limit` of `candidates` that hold the characters of `text` in order. A match in the file name,
+    at its start and in a short path comes first."""
+    wanted = text.lower()
+    if not wanted:
+        return sorted(candidates, key=lambda c: (c.count("/"), c))[:limit]
+    exact: list[tuple[int, int, str]] = []
+    rest: list[str] = []
+    for candidate in candidates:
+        low = candidate.lower()
+        at = low.rfind(wanted)
+        if at < 0:
+            rest.append(candidate)
+            continue
+        name = low.rfind("/") + 1
+        exact.append((0 if at == name else 1 if at > name else 2, len(low), candidate))
+    exact.sort()
+    best = [c for _, _, c in exact[:limit]]
+    if len(best) < limit:
+        pattern = re.compile(".*?".join(map(re.escape, wanted)))
+        loose: list[tuple[int, int, str]] = []
+        for candidate in rest:
+            if match := pattern.search(candidate.lower()):
+                loose.append((match.end() - match.start(), len(candidate), candidate))
+        loose.sort()
+        best += [c for _, _, c in loose[: limit - len(best)]]
+    return best

@@ -1,0 +1,64 @@
+"""`/settings` and `sakti config`: every setting with its origin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sakti.actions.spec import action, arg
+from sakti.actions.values import USAGE, Done, Open, Refused, Rows, Text, Value
+from sakti.core.text import counted
+
+if TYPE_CHECKING:
+    from sakti.actions.scope import Scope
+
+
+@action(arg("name", "Only settings that begin so.", default=""), shell="config")
+async def config(scope: Scope, name: str) -> Value:
+    """Show each setting, its value and where it comes from."""
+    from sakti.core import resources
+    from sakti.core.config import flat
+
+    loaded = scope.settings()
+    every = flat(loaded.config).items()
+    rows = [(n, v, loaded.origins.get(n, "default")) for n, v in every if n.startswith(name)]
+    if not rows:
+        raise Refused(f"There is no setting that begins with {name!r}.", code=USAGE)
+    lines = [f"{n:<44} {v!s:<16} {origin}" for n, v, origin in rows]
+    lines += [f"! {warning}" for warning in loaded.warnings]
+    lines.append(f"\nYour file: {resources.config_home() / 'config.toml'}")
+    return Text(tuple(lines), json={n: {"value": v, "origin": o} for n, v, o in rows})
+
+
+@action(
+    arg("wanted", default=""),
+    chat="settings",
+    needs="session",
+    summary="every setting, and where it comes from",
+)
+async def settings(scope: Scope, wanted: str) -> Value:
+    """Settings that are not at their default, or all that hold the words; NAME = VALUE changes one."""
+    from sakti.agent import settings_file, settings_view
+    from sakti.core.resources import config_home
+
+    session, user_file = scope.session, config_home() / "config.toml"
+    project_file = session.workspace / ".sakti" / "config.toml"
+    name, changes, text = (part.strip() for part in wanted.partition("="))
+    if changes:
+        value = settings_view.value_of(session.config, name, text)
+        files = {"user_file": user_file, "project_file": project_file}
+        return Done(await settings_file.change(session, user_file, name, value, **files))
+    found = settings_view.settings(session.config, user_file=user_file, project_file=project_file, env=session.env)
+
+    async def listed() -> Value:
+        asked = wanted.lower().split()
+        rows = [s for s in found if (all(w in s.name for w in asked) if asked else s.origin != "default")]
+        which = "with these words" if asked else "not at the default"
+        return Rows(
+            tuple(f"{s.name} = {s.text or 'not set'}  ({s.origin})" for s in rows),
+            "settings",
+            tuple(rows),
+            head=f"{counted(len(rows), 'setting')} of {len(found)} {which}",
+            tail="Words behind /settings choose others; /settings NAME = VALUE changes one in your own file.",
+        )
+
+    return Open("settings", (found, user_file, project_file), listed)

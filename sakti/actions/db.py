@@ -1,0 +1,155 @@
+"""`sakti db`: the database file."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sakti.actions.spec import UPKEEP, Group, action, arg, flag, option
+from sakti.actions.values import USAGE, Done, Refused, Text, Value
+from sakti.core.text import counted
+
+if TYPE_CHECKING:
+    from sakti.actions.scope import Scope
+
+GROUP = Group("db", "The database: check, recover, search index, statistics, backup, purge.", UPKEEP)
+YES = flag("--yes", help="Do not ask.")
+
+
+@action(shell="db check")
+async def check(scope: Scope) -> Value:
+    """Look for damage, mend the search index; exit 1 when something is left. Works on any file, sound or not."""
+    from sakti.store import inspection, upkeep
+
+    findings = inspection.inspect(scope.database)
+    if any(f.mendable and not f.ok for f in findings) and all(f.ok for f in findings if not f.mendable):
+        findings = scope.in_store(upkeep.check)
+    ok = all(f.ok for f in findings)
+    lines = (
+        f"{'✓' if f.ok else '✗'} {f.name}: {f.detail}" + (f"\n  {f.mend}" if f.mend and not f.ok else "")
+        for f in findings
+    )
+    return Text(tuple(lines), json={"ok": ok, "findings": [asdict(f) for f in findings]}, exit=int(not ok))
+
+
+@action(shell="db recover")
+async def recover(scope: Scope) -> Value:
+    """Copy what can still be read of a damaged database into a new one; the damaged file is kept beside it."""
+    from sakti.core.clock import SystemClock
+    from sakti.store import recovery
+
+    found = recovery.recover(scope.database, SystemClock())
+    out = [
+        f"{table:<22} {came:>9,} {'row' if came == 1 else 'rows'}" + (f", {lost:,} could not be read" if lost else "")
+        for table, (came, lost) in found.rows.items()
+        if came or lost
+    ]
+    out += found.repaired
+    if not found.rows:
+        out.append("Nothing in the file could be read: the new database is empty.")
+    out.append(f"The new database is {found.path}; the damaged file is kept as {found.kept}.")
+    out += [f"There is also a copy: {copy}" for copy in found.copies]
+    return Text(
+        tuple(out), json={**asdict(found), "path": str(found.path), "kept": str(found.kept), "lost": found.lost}
+    )
+
+
+@action(shell="db stats", needs="store")
+async def stats(scope: Scope) -> Value:
+    """How much is in it."""
+    from sakti.store import maintenance
+
+    values = await scope.store.read(maintenance.stats, scope.store.path)
+    lines = (
+        f"{name.replace('_', ' '):<20} {value:,}" if isinstance(value, int) else f"{name:<20} {value}"
+        for name, value in values.items()
+    )
+    return Text(tuple(lines), json=values)
+
+
+@action(shell="db rebuild-index", needs="store")
+async def rebuild_index(scope: Scope) -> Value:
+    """Make the search index anew."""
+    from sakti.store import upkeep
+
+    done = await upkeep.rebuild_index(scope.store)
+    missing = f", {done['added']:,} {'was' if done['added'] == 1 else 'were'} missing" if done["added"] else ""
+    return Done(f"{counted(done['texts'], 'text')} indexed{missing}", json=done)
+
+
+@action(shell="db optimize", needs="store")
+async def optimize(scope: Scope) -> Value:
+    """Merge the search index, so that searches are faster."""
+    from sakti.store import maintenance, upkeep
+
+    store = scope.store
+    before = (await store.read(maintenance.stats, store.path))["bytes"]
+    await upkeep.optimize(store)
+    after = (await store.read(maintenance.stats, store.path))["bytes"]
+    text = f"The search index is merged ({before:,} → {after:,} bytes)."
+    return Done(text, json={"bytes_before": before, "bytes_after": after})
+
+
+@action(
+    arg("target", "File to write; beside the database by default.", kind="path", default=None),
+    shell="db backup",
+    needs="store",
+    json=False,
+)
+async def backup(scope: Scope, target: Path | None) -> Value:
+    """Copy the database, also while it is in use."""
+    from sakti.store import maintenance
+
+    store = scope.store
+    name = f"{store.path.name}.backup-{time.strftime('%Y%m%d-%H%M%S')}"
+    return Text((str(await store.read(maintenance.backup, target or store.path.with_name(name))),))
+
+
+@action(
+    option("--days", kind="whole", low=0, default=0, metavar="N",
+           help="Only what was deleted at least so many days ago."),
+    flag("--yes", help="Do it."),
+    flag("--keep-copies", help="Leave copies of the database alone."),
+    shell="db purge",
+)  # fmt: skip
+async def purge(scope: Scope, days: int, yes: bool, keep_copies: bool) -> Value:
+    """Remove deleted threads and tasks for good, of all workspaces, with all that was taken from them: drafts, prompts,
+    lines of logs, copies of the database. Tasks that were worked on in a thread, its forks and the workspace's working
+    memory stay. Without --yes it only says what would go."""
+    from sakti.agent import removal
+
+    before = scope.now() - days * 86_400_000
+    found = scope.in_store(lambda store: removal.purge(store, before=before, do=yes, keep_copies=keep_copies))
+    told = removal.wipe_free_space(found) if yes else ""
+    out = [f"{'removed' if yes else 'would go'}  {line}" for line in found.in_words()]
+    if found.empty:
+        out.append("Nothing is deleted.")
+    elif not yes:
+        out.append("Nothing was removed: --yes removes it for good.")
+    return Text((*out, *([told] if told else [])), json={"removed": yes, **found.as_json(), "left": told})
+
+
+@action(YES, shell="db vacuum")
+async def vacuum(scope: Scope, yes: bool) -> Value:
+    """Write the file anew, as small as what it holds; nothing else may have it open."""
+    from sakti.store import vacuuming
+
+    path = scope.database
+    if not yes:
+        if not sys.stdin.isatty():
+            raise Refused("this takes a while and as much room as the database twice: --yes does it.", code=USAGE)
+        if not _confirmed(f"Write {path} anew? No other sakti may use it meanwhile."):
+            raise Refused("Nothing was done.")
+    before, after = vacuuming.vacuum(path)
+    text = f"{path} was written anew ({before:,} → {after:,} bytes)."
+    return Done(text, json={"bytes_before": before, "bytes_after": after})
+
+
+def _confirmed(question: str) -> bool:
+    try:
+        return input(f"{question} [y/N]: ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False

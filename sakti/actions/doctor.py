@@ -1,0 +1,37 @@
+"""`/doctor` and `sakti doctor`: the health of this installation."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sakti.actions.spec import action
+from sakti.actions.values import Text, Value
+from sakti.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sakti.actions.scope import Scope
+
+
+@action(shell="doctor", chat="doctor", needs="loop", summary="health of this installation")
+async def doctor(scope: Scope) -> Value:
+    """Check this installation; each finding says how to mend it. Exit 1 when there is one."""
+    from sakti.agent import doctor as checks
+    from sakti.core import resources
+    from sakti.core.config import Config
+
+    problem: list[checks.Line] = []
+    try:
+        config, path = scope.config, scope.database
+    except ConfigError as e:
+        config, path = Config(), Path(scope.env.get("SAKTI_DB") or resources.data_home() / "sakti.db").expanduser()
+        problem = [checks.Line("config", False, e.message)]
+    lines = [*problem, *await checks.examine(path, scope.env, scope.workspace, config)]
+    ok = all(line.ok for line in lines)
+    return Text(
+        tuple(line.text for line in lines),
+        title="Health",
+        json={"ok": ok, "findings": [asdict(line) for line in lines]},
+        exit=int(not ok),
+    )

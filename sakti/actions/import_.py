@@ -1,0 +1,45 @@
+"""`sakti import`: what other tools know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sakti.actions.spec import MEMORY, Group, action, arg, flag
+from sakti.actions.tasks.arguments import AS
+from sakti.actions.values import Text, Value
+from sakti.core.text import counted
+
+if TYPE_CHECKING:
+    from sakti.actions.scope import Scope
+
+GROUP = Group("import", "Bring in what other tools know.", MEMORY)
+GONE = 20  # issues that are named
+WHERE = "A repository, its .beads folder, an issues.jsonl, or the database."
+
+
+@action(arg("path", WHERE, kind="path"), flag("--dry-run", help="Only tell what would be done."), AS,
+        shell="import beads")  # fmt: skip
+async def beads(scope: Scope, path: Path, dry_run: bool, as_: str | None) -> Value:
+    """Tasks of beads (bd). Repeated, it brings in only what changed there since. Exit: 1 refused, 2 nothing found."""
+    from sakti.core.clock import SystemClock
+    from sakti.core.ids import TimeIds
+    from sakti.tasks import beads as source
+
+    issues = source.read(path)
+    try:
+        report = await scope.change(source.bring_in, as_, TimeIds(SystemClock()), issues, dry_run)
+    except source.DryRun as e:
+        report = e.report
+    out = [f"{name}: {why}" for name, why in (*report.skipped, *report.notes)]
+    out += [f"left out, it would be a cycle: {' → '.join(cycle)}" for cycle in report.cycles]
+    if report.gone:
+        some = ", ".join(report.gone[:GONE]) + (", …" if len(report.gone) > GONE else "")
+        out.append(f"{len(report.gone)} no longer in beads, kept here: {some}")
+    out.append(
+        f"{'Would be: ' if dry_run else ''}{report.imported} imported, {report.updated} updated,"
+        f" {report.unchanged} unchanged, {len(report.skipped)} skipped;"
+        f" {counted(report.dependencies, 'dependency', 'dependencies')},"
+        f" {counted(len(report.cycles), 'cycle')} refused"
+    )
+    return Text(tuple(out), json={"success": True, "dryRun": dry_run, **source.describe(report)})

@@ -1,0 +1,113 @@
+"""`sakti local`: the embedded model's weights."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sakti.actions.spec import UPKEEP, Group, action, arg, flag
+from sakti.actions.values import USAGE, Refused, Text, Value
+from sakti.core.errors import SaktiError
+
+if TYPE_CHECKING:
+    from sakti.actions.scope import Scope
+    from sakti.providers.local.install import Installer
+
+GROUP = Group("local", "The embedded model: a small local model for questions and simple edits.", UPKEEP)
+
+
+@action(shell="local install", json=False)
+async def install(scope: Scope) -> Value:
+    """Fetch the weights (1.1 GB, Apache-2.0). Stopped in between, it goes on where it was."""
+    from sakti.providers.local import model
+    from sakti.providers.local.install import Cancelled, Installer
+
+    if model.default_path().is_file() and model.weights_ready() and model.chosen() is None:
+        told = f"Installed already: {model.path()}"
+    else:
+        try:
+            told = f"Installed: {_with_progress(Installer(workspace=scope.workspace))}"
+        except Cancelled as e:
+            raise Refused(e.message) from e
+    hint = () if model.runtime_ready() else ("To run it, install the extra: pip install 'sakti[local]'",)
+    return Text((told, *hint))
+
+
+def _with_progress(installer: Installer) -> Path:
+    """Run the installer in a thread, so that ctrl+c stops it cleanly; a bar where there is a terminal."""
+    import threading
+
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    stopped = threading.Event()
+    installer.cancelled = stopped.is_set
+    outcome: dict[str, Any] = {}
+
+    def work() -> None:
+        try:
+            outcome["path"] = installer.run()
+        except SaktiError as e:
+            outcome["error"] = e
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("fetching", total=None)
+
+        def show(done: int, total: int, what: str) -> None:
+            bar.update(task, completed=done, total=total, description=what)
+
+        installer.progress = show
+        thread = threading.Thread(target=work)
+        thread.start()
+        while thread.is_alive():
+            try:
+                thread.join(0.2)
+            except KeyboardInterrupt:
+                stopped.set()
+    if "error" in outcome:
+        raise outcome["error"]
+    return outcome["path"]
+
+
+@action(shell="local status")
+async def status(scope: Scope) -> Value:
+    """Say whether the model is ready and where it is; exit code 1 if it is not ready."""
+    from sakti.providers.local import model
+
+    now = model.status()
+    weights = f"{now.path}, {now.bytes / 1e6:,.0f} MB" if now.bytes else "not installed: sakti local install"
+    unfinished = f"unfinished install: {now.partial_bytes / 1e6:,.0f} MB fetched"
+    lines = (
+        f"{now.name} ({now.label})",
+        f"weights   {weights}",
+        *([unfinished] if now.partial_bytes else []),
+        f"runtime   {'installed' if now.runtime else 'missing: pip install sakti[local]'}",
+        f"ready     {'yes' if now.ready else 'no'}",
+    )
+    return Text(lines, json=asdict(now), exit=int(not now.ready))
+
+
+@action(arg("path", "A GGUF file.", kind="path", default=None), flag("--default", help="The installed model again."),
+        shell="local use", json=False)  # fmt: skip
+async def use(scope: Scope, path: Path | None, default: bool) -> Value:
+    """Load another GGUF file instead of the installed model."""
+    from sakti.providers.local import model
+
+    if (path is None) != default:
+        raise Refused("Name a GGUF file, or --default.", code=USAGE)
+    try:
+        return Text((f"The local model is now {model.use(path)}",))
+    except SaktiError as e:
+        raise Refused(f"{e.title}: {e.message}") from e
+
+
+@action(shell="local remove", json=False)
+async def remove(scope: Scope) -> Value:
+    """Delete the installed weights and what an unfinished install left."""
+    from sakti.providers.local import model
+
+    freed = model.remove()
+    return Text((f"{freed / 1e6:,.0f} MB freed" if freed else "Nothing was installed",))

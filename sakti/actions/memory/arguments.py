@@ -1,0 +1,29 @@
+"""What the commands of memory share: whose memory is meant, and an error where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from sakti.actions.spec import SET, option
+from sakti.actions.values import Refused
+
+if TYPE_CHECKING:
+    from sakti.actions.scope import Models, Scope
+    from sakti.agent.session import Session
+
+THREAD = option("--thread", metavar="THREAD", help="Id or part of the title; the last one by default.")
+WHERE = (THREAD, SET)  # what a run passes on as `**where`
+NO_THREAD = "There is no thread in this workspace yet."
+
+
+@asynccontextmanager
+async def remembered(
+    scope: Scope, *, thread: str | None = None, overrides: Sequence[str] = (), models: Models = "none"
+) -> AsyncGenerator[Session]:
+    """A session on a thread whose memory may be asked and changed. Raises `Refused` where there is no thread."""
+    async with scope.memory(thread, overrides, models) as session:
+        if session.thread is None:
+            raise Refused(NO_THREAD)
+        yield session

@@ -1,0 +1,213 @@
+"""The observation log: how it is, how it was, what is put right in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Literal
+
+from sakti.actions.memory.arguments import THREAD, WHERE, remembered
+from sakti.actions.spec import SET, Arg, action, arg, flag, option
+from sakti.actions.values import USAGE, Open, Refused, Rows, Text, Value, one
+from sakti.core.text import one_line
+
+if TYPE_CHECKING:
+    from sakti.actions.scope import Scope
+    from sakti.agent.session import Session
+    from sakti.store.memory_log import LogLine
+
+SHOWN = 60  # newest lines of the log that a chat lists
+LINE = arg("line", "Id of a line of the log, or the end of it.")
+WHEN = "2026-01-15, 2026-01-15T14:30, yesterday, 90m, 2d …"
+SOURCES = "says the messages a line was made from"
+CATEGORY = "Only lines of that section of a mode: attempts, findings …"
+
+
+@action(THREAD, option("--category", help=CATEGORY), SET, shell="memory log", needs="store")
+async def log(scope: Scope, thread: str | None, category: str | None, overrides: list[str]) -> Value:
+    """The observation log; the last eight characters of a line's id name it in other commands."""
+    async with scope.memory(thread, overrides) as session:
+        every = await session.views.observations() if session.thread else []
+    lines = [x for x in every if not x.forgotten]
+    known = sorted({x.category for x in (every if scope.json else lines) if x.category})
+    if category is not None and category not in known:
+        raise Refused(f"No line is in the category {category!r}; there are: {', '.join(known) or 'none'}.")
+    shown = [x for x in lines if category in (None, x.category)]
+    told = [asdict(x) for x in every if category in (None, x.category)]
+    return Rows(log_lines(shown), empty="No observations yet.", json={"lines": told})
+
+
+def log_lines(lines: Sequence[LogLine]) -> tuple[str, ...]:
+    """Lines of the log as a shell prints them, each date above its lines."""
+    from sakti.core.ids import short
+
+    out: list[str] = []
+    day = None
+    for x in lines:
+        if x.date != day:
+            day = x.date
+            out.append(f"\n{day}" if day else "")
+        sign = {"high": "●", "medium": "○", "done": "✓"}.get(x.priority, "·")
+        marks = f"{' pinned' if x.pinned else ''}{f' ?{len(x.flags)}' if x.flags else ''}"
+        out.append(f"{short(x.id)} {'  ' * x.depth}{sign} {x.time} {x.marked}{marks}")
+    return tuple(out)
+
+
+@action(arg("filter", default="", metavar="WORDS"), chat="observations", needs="session")
+async def observations(scope: Scope, filter: str) -> Value:
+    """The observation log."""
+
+    async def listed() -> Value:
+        lines = await _lines(scope.session)
+        if filter:
+            return _offered(scope.session, lines, "No line matches.", words=tuple(filter.lower().split()))
+        newest = f"The newest {SHOWN} of {len(lines)} lines; words behind /observations filter all of them."
+        changes = "; /observations pin, edit, forget, undo change it"
+        head = newest if len(lines) > SHOWN else ""
+        return _offered(scope.session, lines, "Nothing is observed yet.", SOURCES + changes, head)
+
+    return Open("log", instead=listed)
+
+
+def _offered(
+    session: Session,
+    lines: Sequence[LogLine],
+    empty: str,
+    what: str = SOURCES,
+    head: str = "",
+    *,
+    words: tuple[str, ...] = (),
+    json: Any = None,
+) -> Rows:
+    """Numbered lines of the log: those with all the words, or the newest; a number says a line's messages."""
+
+    async def sources(number: int) -> Value:
+        said = await session.views.sources(one(lines, number).group_id)
+        return Rows(tuple(m.text for m in said), "messages", tuple(said), "Its messages are not known.")
+
+    return Rows(log_lines(lines), "log", (tuple(lines), words), empty, head, what=what, pick=sources, json=json)
+
+
+@action(arg("time", WHEN), *WHERE, shell="memory at", chat="observations at", needs="store")
+async def at(scope: Scope, time: str, **where: Any) -> Value:
+    """The log as it was at a time."""
+    from sakti.store import memory_corrections
+
+    async with remembered(scope, **where) as session:
+        moment = _moment(time, session)
+        lines = await session.store.read(memory_corrections.as_of, session.engine.record_id, moment)
+        told = {"time": moment, "lines": [asdict(x) for x in lines]}
+        return _offered(session, lines, "There were no observations.", json=told)
+
+
+@action(
+    arg("older", "A time as for `at`.", metavar="FROM"),
+    arg("newer", "Now by default.", metavar="TO", default="now"),
+    *WHERE,
+    shell="memory diff",
+    needs="store",
+)
+async def diff(scope: Scope, older: str, newer: str, **where: Any) -> Value:
+    """What came into the log, left it or was changed between two times."""
+    from sakti.memory import corrections
+    from sakti.store import memory_corrections
+
+    async with remembered(scope, **where) as session:
+        times = [_moment(t, session) for t in (older, newer)]
+        record = session.engine.record_id
+        before, after = [await session.store.read(memory_corrections.as_of, record, t) for t in times]
+        found = corrections.diff(before, after)
+    out = [f"{sign} {x.time} {x.content}" for sign, lines in (("+", found.added), ("-", found.removed)) for x in lines]
+    for a, b in found.changed:
+        out.append(f"~ {a.content}\n  → {b.content}{' (pinned)' if b.pinned else ''}")
+    return Text(
+        tuple(out) or ("Nothing changed.",),
+        json={
+            "from": times[0],
+            "to": times[1],
+            "added": [asdict(x) for x in found.added],
+            "removed": [asdict(x) for x in found.removed],
+            "changed": [{"before": asdict(a), "after": asdict(b)} for a, b in found.changed],
+        },
+    )
+
+
+# --- corrections --------------------------------------------------------------------------------------------
+
+
+@action(LINE, flag("--off", help="Unpin it."), *WHERE, shell="memory pin", chat="observations pin",
+        needs="store")  # fmt: skip
+async def pin(scope: Scope, line: str, off: bool, **where: Any) -> Value | None:
+    """Keep a line word for word through every reflection."""
+    return await _correct(scope, "unpin" if off else "pin", line, **where)
+
+
+@action(LINE, chat="observations unpin", needs="session")
+async def unpin(scope: Scope, line: str) -> Value | None:
+    """Pin a line no more."""
+    return await _correct(scope, "unpin", line)
+
+
+@action(LINE, arg("text", "What it should say."), *WHERE, shell="memory edit", chat="observations edit",
+        needs="store")  # fmt: skip
+async def edit(scope: Scope, line: str, text: str, **where: Any) -> Value | None:
+    """Put a line right; what it said before is kept."""
+    return await _correct(scope, "edit", line, text, **where)
+
+
+@action(LINE, *WHERE, shell="memory forget", chat="observations forget", needs="store")
+async def forget(scope: Scope, line: str, **where: Any) -> Value | None:
+    """Take a line out of the log, with what is nested under it; `restore` brings it back."""
+    return await _correct(scope, "forget", line, **where)
+
+
+NEWEST = Arg("line", "Id of a line; the newest correction of any line by default.", default="")
+
+
+@action(NEWEST, *WHERE, shell="memory restore", needs="store")
+async def restore(scope: Scope, line: str, **where: Any) -> Value | None:
+    """Take back the newest pin, edit or forget."""
+    return await _correct(scope, "restore", line, **where)
+
+
+@action(chat="observations undo", needs="session")
+async def undo_correction(scope: Scope) -> None:
+    """Take back the newest pin, edit or forget."""
+    await scope.session.correct("undo")
+
+
+async def _correct(
+    scope: Scope,
+    what: Literal["pin", "unpin", "edit", "forget", "restore"],
+    line: str,
+    text: str = "",
+    **where: Any,
+) -> Value | None:
+    if scope.live is not None:
+        lines = await _lines(scope.live)
+        number = line.isdecimal() and len(line) < 6
+        await scope.live.correct(what, one(lines, int(line)).id if number else line, text)
+        return None  # a notice of the session says it
+    async with remembered(scope, **where) as session:
+        if what == "restore":
+            done = await session.engine.undo_correction(line or None)
+        else:
+            done = await session.engine.correct(line, what, text)
+    said = {"pin": "Pinned", "unpin": "Unpinned", "forget": "Forgotten"}.get(what)
+    changed = (done.before or "(forgotten)", f"→ {done.after or '(forgotten)'}")
+    return Text((f"{said}: {done.before}",) if said else changed, json=asdict(done))
+
+
+async def _lines(session: Session) -> list[LogLine]:
+    return [x for x in await session.views.observations() if not x.forgotten]
+
+
+def _moment(text: str, session: Session) -> int:
+    from sakti.agent.workspace import local_timezone
+    from sakti.memory import corrections
+
+    moment = corrections.parse_time(text.strip(), session.clock.now(), local_timezone())
+    if moment is None:
+        times = "2026-01-15, 2026-01-15T14:30, yesterday, 90m, 2d or now"
+        raise Refused(f"a time is {times}, not {one_line(text, 40)!r}.", code=USAGE)
+    return moment

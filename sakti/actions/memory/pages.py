@@ -1,0 +1,123 @@
+"""What memory holds as files and pages: working memory, everything of a thread, a recording of it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sakti.actions.memory.arguments import WHERE, remembered
+from sakti.actions.memory.log import log_lines
+from sakti.actions.spec import SET, action, arg, flag, option
+from sakti.actions.values import Done, Refused, Text, Value
+
+if TYPE_CHECKING:
+    from sakti.actions.scope import Scope
+
+STATES = ("active", "buffered", "superseded", "discarded")
+
+
+@action(
+    option("--update", metavar="TEXT", help="Sections to put in; - reads standard input."),
+    flag("--replace", help="Put TEXT in place of the whole page."),
+    option("--thread", metavar="THREAD", help="That thread's own page instead of the workspace's."),
+    SET,
+    shell="memory working",
+    needs="store",
+)
+async def working(scope: Scope, update: str | None, replace: bool, thread: str | None, overrides: list[str]) -> Value:
+    """The pages of stable facts: the workspace's, or a thread's own."""
+    from sakti.core.tokens import O200k
+    from sakti.memory.pages import Pages
+    from sakti.store import threads
+
+    memory = scope.settings(overrides).config.memory
+    text = sys.stdin.read() if update == "-" else update
+    pages, owner = Pages(scope.store, O200k(), memory, scope.resource), ""
+    if thread:
+        found = await scope.store.read(threads.find, scope.resource, thread)
+        if not found:
+            raise Refused(f"No thread of this workspace matches {thread!r}. `sakti threads list` shows them.")
+        owner = found[0].id
+    where = "thread" if thread else "resource"
+    if text is None:
+        page, changed = await pages.read(owner or None), ()
+    else:
+        page, changed = await pages.update(owner, text, scope=where, replace=replace, actor="user")
+    return Text((page,), json={"scope": where, "content": page, "changed": list(changed)})
+
+
+@action(*WHERE, shell="memory export", needs="store")
+async def export(scope: Scope, **where: Any) -> Value:
+    """Everything that memory holds of a thread, secrets masked: Markdown, or one JSON object."""
+    from sakti.core.events import to_json
+    from sakti.store import memory, memory_log
+    from sakti.store.text_registry import leaving, leaving_all
+
+    async with remembered(scope, **where) as session:
+        record, read, named = session.engine.record_id, session.store.read, session.thread
+        assert named is not None
+        groups = [g for state in STATES for g in await read(memory.groups, record, state)]
+        lines = await read(memory_log.log_lines, record, states=STATES)
+        page, own_page = await session.pages().read(), await session.pages().own(named.id)
+        status = session.engine.status()
+    shown = leaving("\n\n".join(p for p in (page, own_page) if p))
+    kept = [replace(x, content=leaving(x.content)) for x in lines if x.state == "active" and not x.forgotten]
+    head = f"# {leaving(named.title) or named.id}\n\n## Working memory\n\n{shown}\n\n## Observations"
+    told = {
+        "thread": asdict(named),
+        "status": to_json(status),
+        "working_memory": page,
+        "thread_working_memory": own_page,
+        "groups": [asdict(g) for g in groups],
+        "lines": [asdict(x) for x in lines],
+    }
+    return Text((head, *(log_lines(kept) or ("No observations yet.",))), json=leaving_all(told))
+
+
+@action(
+    arg("file", "A new file; - is standard output.", default=None),
+    flag("--blank", help="No text at all: each becomes filler of as many tokens."),
+    *WHERE,
+    shell="memory capture",
+    needs="store",
+)
+async def capture(scope: Scope, file: str | None, blank: bool, **where: Any) -> Value | None:
+    """Write a thread without its secrets into a file that `sakti bench replay` plays."""
+    import json
+    import os
+
+    from sakti.core.errors import SaktiError
+    from sakti.core.ids import short
+    from sakti.core.tokens import O200k
+    from sakti.memory import capture as recording
+    from sakti.memory import modes
+    from sakti.store import memory_log, messages
+
+    redactor = recording.Redactor(O200k() if blank else None, str(Path.home()))
+    async with remembered(scope, **where) as session:
+        assert session.thread is not None
+        read, name = session.store.read, session.thread.id
+        said = await read(messages.after, name, -1)
+        settings = modes.settings_for(session.config.memory, session.mode)
+        bundle = recording.bundle(said, await read(memory_log.actors, name), settings, redactor)
+        lines = [json.dumps(x, ensure_ascii=False) for x in bundle]
+    text = ("\n".join(lines) + "\n").encode("utf-8", "backslashreplace")
+    if file == "-":
+        sys.stdout.buffer.write(text)
+        return None
+    path = Path(file or f"sakti-capture-{short(name)}.jsonl")
+    try:
+        with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "wb") as out:
+            out.write(text)
+    except FileExistsError as e:
+        raise SaktiError(f"{path} exists already; name another file.", title="Capture") from e
+    except OSError as e:
+        raise SaktiError(f"{path} cannot be written: {e.strerror}.", title="Capture") from e
+    turns = len(lines) - 1
+    return Done(
+        f"{turns} turns in {path}, {redactor.found} secrets masked. Read it before you pass it on; "
+        f"`sakti bench replay {path}` plays it.",
+        json={"path": str(path), "turns": turns, "masked": redactor.found},
+    )

@@ -1,0 +1,153 @@
+"""The token windows: how they are, and what moves them by hand."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from sakti.actions.memory.arguments import NO_THREAD, WHERE, remembered
+from sakti.actions.spec import action, arg, option
+from sakti.actions.values import USAGE, Card, Done, Refused, Rows, Text, Value
+from sakti.core.text import count_k, counted
+
+if TYPE_CHECKING:
+    from sakti.actions.scope import Scope
+
+EVENTS = 20  # newest of what happened to the memory that are told
+
+
+@action(
+    *WHERE,
+    shell="memory status",
+    chat="memory",
+    needs="store",
+    summary="the token windows, in words; `undo` takes the last reflection back; `pause`, `resume` observing",
+    hint="[undo | pause | resume]",
+)
+async def status(scope: Scope, **where: Any) -> Value:
+    """The token windows, as `data-om-status` has them; who observes and why; what became of it so far."""
+    from sakti.agent.figures import status_rows
+    from sakti.core.events import to_json
+
+    async with scope.memory(**where, models="chosen") as session:
+        found = session.status
+        if found is None and scope.live is None:
+            raise Refused(NO_THREAD)
+        if found is None:
+            return Done("No window yet: it fills as you talk.")
+        figures = await session.views.memory_figures()
+    return Card(
+        "Memory", tuple(status_rows(found, figures)), json={**to_json(found), "figures": asdict(figures)}
+    )  # fmt: skip
+
+
+@action(chat="memory events", needs="session")
+async def events(scope: Scope) -> Value:
+    """What happened to this thread's memory."""
+    from sakti.agent.figures import in_a_line
+
+    found = tuple(reversed((await scope.session.views.memory_events())[:EVENTS]))
+    lines = tuple(in_a_line(e) for e in found)
+    return Rows(lines, "events", found, "Nothing happened to it yet.")
+
+
+@action(
+    arg("focus", "What to pay special attention to.", default=""),
+    *WHERE,
+    shell="memory observe",
+    needs="store",
+)
+async def observe(scope: Scope, focus: str, **where: Any) -> Value:
+    """Observe everything that is pending but the last exchange, now."""
+    async with remembered(scope, **where, models="called") as session:
+        done = await session.compact(focus)
+    text = "Nothing to observe."
+    if done.messages:
+        sizes = f"{count_k(done.tokens_before)} → {count_k(done.tokens_after)} tokens"
+        text = f"{done.messages} messages observed in {done.lines} lines: {sizes}"
+    failed = bool(done.warnings) and not done.messages
+    return Text((text, *done.warnings), json=asdict(done), exit=int(failed))
+
+
+@action(*WHERE, shell="memory reflect", needs="store")
+async def reflect(scope: Scope, **where: Any) -> Value:
+    """Condense the whole log, now."""
+    async with remembered(scope, **where, models="called") as session:
+        before = session.engine.status()
+        done = await session.engine.reflect_now()
+        after = session.engine.status()
+    now, earlier = after.observations.tokens, before.observations.tokens
+    text = f"The log has {now} tokens now, it had {earlier}."
+    return Done(
+        text if done else after.note or "There is nothing to condense.",
+        exit=int(not done and bool(after.note)),
+        json={
+            "reflected": done,
+            "tokens_before": earlier,
+            "tokens_after": now,
+            "generation_count": after.generation_count,
+            "note": after.note,
+        },
+    )
+
+
+@action(
+    arg("what", "What was done last of its kind.", metavar="observation|reflection"),
+    option("--generation", kind="whole", metavar="N", help="This reflection; the newest by default."),
+    *WHERE,
+    shell="memory undo",
+    needs="store",
+)
+async def undo(scope: Scope, what: str, generation: int | None, **where: Any) -> Value:
+    """Take back the last `observe` or /compact, or a reflection: the log is what it was before."""
+    from sakti.core.errors import MemoryFailure
+
+    if what not in ("observation", "reflection"):
+        raise Refused(f"{what!r} cannot be taken back: write observation or reflection.", code=USAGE)
+    if generation is not None and what != "reflection":
+        raise Refused("--generation names a reflection.", code=USAGE)
+    async with remembered(scope, **where) as session:
+        if what == "reflection":
+            gone = await session.engine.undo_reflection(generation)
+            tokens = session.engine.status().observations.tokens
+            groups = f"{counted(gone.groups, 'group')} of observations"
+            lost = f" Changes to {gone.corrected} of its lines went with it." if gone.corrected else ""
+            text = f"Generation {gone.generation} is taken back: {groups}, {tokens} tokens in the log.{lost}"
+            return Done(text, json={**asdict(gone), "observation_tokens": tokens})
+        done = await session.engine.undo_compaction()
+        if done is None:
+            raise MemoryFailure("There is no observation by hand that can be taken back.", code="not_found")
+        tokens = session.engine.status().observations.tokens
+    return Done(
+        f"{done.messages} messages are back in the window.", json={**asdict(done), "observation_tokens": tokens}
+    )
+
+
+@action(chat="memory undo", needs="session")
+async def undo_reflection(scope: Scope) -> None:
+    """Take the last reflection back."""
+    await scope.session.undo_reflection()
+
+
+@action(*WHERE, shell="memory pause", chat="memory pause", needs="store")
+async def pause(scope: Scope, **where: Any) -> Value | None:
+    """Observe nothing more in the background, in any window; the newest messages that fit are sent."""
+    return await _pause(scope, True, **where)
+
+
+@action(*WHERE, shell="memory resume", chat="memory resume", needs="store")
+async def resume(scope: Scope, **where: Any) -> Value | None:
+    """Go on observing: what is pending, oldest first, from the thread's next turn on."""
+    return await _pause(scope, False, **where)
+
+
+async def _pause(scope: Scope, paused: bool, **where: Any) -> Value | None:
+    from sakti.core.events import to_json
+
+    if scope.live is not None:
+        await scope.live.pause_memory(pause=paused)
+        return None  # a notice of the session says it
+    async with remembered(scope, **where) as session:
+        await (session.engine.pause() if paused else session.engine.resume(start=False))
+        after = session.engine.status()
+    return Done("Memory is paused." if paused else "Memory goes on at the thread's next turn.", json=to_json(after))

@@ -1,0 +1,107 @@
+"""Find actions: every file of `sakti.actions` is looked through for them. Only what is asked for is imported."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import keyword
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import sakti.actions
+from sakti.actions.spec import Action, Group
+
+
+class Subject(NamedTuple):
+    """What one file declares, in its order: actions, and the group that they are in the shell."""
+
+    actions: tuple[Action, ...]
+    group: Group | None
+
+
+def subject_of(module: ModuleType) -> Subject:
+    """The declarations of a module, in its order; a package that gathers them from its files says it: ACTIONS."""
+    values = list(vars(module).values())
+    found = getattr(module, "ACTIONS", None) or [v for v in values if isinstance(v, Action)]
+    return Subject(tuple(found), next((v for v in values if isinstance(v, Group)), None))
+
+
+@functools.cache
+def subject(word: str) -> Subject | None:
+    """The file of the shell's command `sakti WORD`, if there is one."""
+    name = word + "_" * keyword.iskeyword(word)
+    if name not in _files():
+        return None
+    found = subject_of(importlib.import_module(f"sakti.actions.{name}"))
+    return found if any(a.shell.split()[:1] == [word] for a in found.actions) else None
+
+
+@functools.cache
+def _files() -> frozenset[str]:
+    found = (p for folder in sakti.actions.__path__ for p in Path(folder).iterdir())
+    return frozenset(p.stem for p in found if p.suffix == ".py" or (p / "__init__.py").exists())
+
+
+@functools.cache
+def every() -> tuple[Subject, ...]:
+    """All files that declare an action, by name."""
+    names = sorted(_files() - {"__init__"})
+    found = [subject_of(importlib.import_module(f"sakti.actions.{name}")) for name in names]
+    return tuple(s for s in found if s.actions)
+
+
+@functools.cache
+def chat() -> dict[str, Action]:
+    """The slash commands by their name, in the order in which lists show them, without those under another."""
+    found = {a.chat: a for s in every() for a in s.actions if a.chat and " " not in a.chat}
+    return dict(sorted(found.items(), key=lambda item: _place(item[0])))
+
+
+def under(name: str, own: Mapping[str, Action] | None = None) -> dict[str, Action]:
+    """The slash commands `/name WORD …` by that word."""
+    all_ = (*(a for s in every() for a in s.actions), *(own or {}).values())
+    return {a.chat.partition(" ")[2]: a for a in all_ if a.chat.startswith(f"{name} ")}
+
+
+def choices(name: str) -> tuple[str, ...]:
+    """Words that complete the first argument of a slash command."""
+    found = chat().get(name)
+    return (*found.choices, *under(name)) if found is not None else ()
+
+
+# What lists begin with; a new command stands behind these, by its name.
+_FIRST = (
+    "help",
+    "compact",
+    "search",
+    "tasks",
+    "memory",
+    "observations",
+    "context",
+    "threads",
+    "new",
+    "rename",
+    "delete-message",
+    "resume",
+    "model",
+    "mode",
+    "approve",
+    "theme",
+    "setup",
+    "settings",
+    "cost",
+    "doctor",
+    "clear",
+    "quit",
+)
+
+
+def _place(name: str) -> tuple[int, str]:
+    return (_FIRST.index(name) if name in _FIRST else _FIRST.index("clear"), name)
+
+
+def shell_words() -> set[str]:
+    """The first words of the shell's commands."""
+    return {a.shell.split()[0] for s in every() for a in s.actions if a.shell}

@@ -1,0 +1,114 @@
+"""What an action finds around it: the workspace, its store, and in a chat the live session."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from sakti.actions.values import Refused, Value
+
+if TYPE_CHECKING:
+    from sakti.agent.session import Session
+    from sakti.core.config import Config, Loaded
+    from sakti.store.database import Store
+    from sakti.tasks.service import Actor
+
+T = TypeVar("T")
+Models = Literal["none", "chosen", "called"]
+
+
+class Scope:
+    """The surroundings of a run, here those of a chat; a shell has its own.
+
+    `live` is the session that somebody talks to, None in a shell. `tell` shows a value while the action goes on;
+    `working` says what is being waited for as long as its block runs, and lets the user stop it. `json`: JSON was asked
+    for.
+    """
+
+    json = False
+
+    def __init__(
+        self,
+        live: Session | None,
+        tell: Callable[[Value], None],
+        working: Callable[[str], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self.live = live
+        self.tell = tell
+        self.working = working
+        self.kept: dict[str, Any] = {}  # what an action keeps for its next run in this chat
+
+    @property
+    def session(self) -> Session:
+        """The live session. Raises `Refused` where there is none."""
+        if self.live is None:
+            raise Refused("This works in the chat only.")
+        return self.live
+
+    @property
+    def store(self) -> Store:
+        return self.session.store
+
+    @property
+    def workspace(self) -> Path:
+        return self.session.workspace
+
+    @property
+    def resource(self) -> str:
+        """The id that everything of this workspace is stored under."""
+        return self.session.resource_id
+
+    @property
+    def database(self) -> Path:
+        """The database file. Raises `ConfigError`."""
+        return self.store.path
+
+    @property
+    def config(self) -> Config:
+        """The settings as they hold here. Raises `ConfigError`."""
+        return self.session.config
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        return self.session.env
+
+    def now(self) -> int:
+        """Unix ms."""
+        return self.session.clock.now()
+
+    async def ask(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Return what `fn(db, resource, …)` reads, secrets masked; in the shell without an event loop."""
+        from sakti.store.text_registry import leaving_all
+
+        return leaving_all(await self.store.read(fn, self.resource, *args, **kwargs))
+
+    async def change(self, fn: Callable[..., Any], name: str | None, *args: Any, **kwargs: Any) -> Any:
+        """Return what `fn(db, actor, …)` changed; `name` is who acts in a shell, where it is not the user."""
+        return await self.store.write(fn, self.actor(name), *args, **kwargs)
+
+    def actor(self, name: str | None) -> Actor:
+        """The user of the chat; what the chat of this window has claimed is theirs to change."""
+        from sakti.tasks.service import SHELL_CLAIM_MS, Actor
+
+        thread = self.session.thread
+        own = () if thread is None else (thread.id,)
+        return Actor(self.resource, "user:you", self.now(), name="you", lease_ms=SHELL_CLAIM_MS, also=own)
+
+    def settings(self, overrides: Sequence[str] = ()) -> Loaded:
+        """Read every setting with its origin; only in the shell. Raises `ConfigError`."""
+        raise Refused("This works in a shell only.")
+
+    def in_store(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        """Run `work` with the store opened for it and closed again, so that what comes next has the file alone; only
+        in the shell, for what needs nothing."""
+        raise Refused("This works in a shell only.")
+
+    @asynccontextmanager
+    async def memory(
+        self, thread: str | None, overrides: Sequence[str], models: Models = "none"
+    ) -> AsyncGenerator[Session]:
+        """Give a session on that thread whose engine may be asked and changed. Its models: none, chosen so that they
+        can be named, or ready to be called. In a chat it is the live one."""
+        yield self.session

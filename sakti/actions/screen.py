@@ -1,0 +1,65 @@
+"""What a chat's own surface does: `/help`, `/theme`, `/clear`, `/setup`, `/quit`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sakti.actions.spec import action, arg
+from sakti.actions.values import Open, Refused, Text, Value
+
+if TYPE_CHECKING:
+    from sakti.actions.scope import Scope
+
+WAYS = (
+    "a key: set ANTHROPIC_API_KEY, OPENAI_API_KEY or another provider's, and start sakti again",
+    "a server: /model PROVIDER/NAME, for Ollama, LM Studio, llama.cpp or vLLM on this machine",
+    "offline: run `sakti local install` in a shell, a small model that needs no key and no network",
+    "approval: /approve plan, ask, edits or auto",
+)
+
+
+@action(chat="help", needs="session")
+async def help(scope: Scope) -> Value:
+    """Keys and commands."""
+    return Open("help")
+
+
+@action(arg("name", default=""), chat="theme", hint="[NAME]", needs="session")
+async def theme(scope: Scope, name: str) -> Value:
+    """Choose the colours."""
+
+    async def none() -> Value:
+        raise Refused("Plain mode has no colours.")
+
+    return Open("theme", name, none)
+
+
+@action(chat="clear", needs="session")
+async def clear(scope: Scope) -> Value:
+    """Clear the screen; nothing is deleted."""
+
+    async def none() -> Value:
+        raise Refused("Plain mode has no screen to clear.")
+
+    return Open("clear", instead=none)
+
+
+@action(chat="setup", needs="session")
+async def setup(scope: Scope) -> Value:
+    """What sakti found here: keys, servers, the small model; theme and approval."""
+
+    async def listed() -> Value:
+        from sakti.agent import setup as machine
+
+        session = scope.session
+        found = machine.rows(await machine.look(session.env, session.config.providers))
+        lines = [f"{'found' if good else 'missing'}: {text}" for good, text in found]
+        return Text((*lines, machine.talks_to(session.model), *WAYS))
+
+    return Open("setup", instead=listed)
+
+
+@action(chat="quit", needs="session")
+async def quit(scope: Scope) -> Value:
+    """Leave."""
+    return Open("quit")

@@ -1,0 +1,114 @@
+"""`/search` and `sakti search`: everything that was ever said, observed or planned."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+from sakti.actions.spec import MEMORY, action, arg, flag, limit, option
+from sakti.actions.values import USAGE, Open, Refused, Rows, Value, one
+
+if TYPE_CHECKING:
+    from sakti.actions.scope import Scope
+    from sakti.agent.session import Session
+    from sakti.core.types import Message
+    from sakti.store.search import Hit, SearchPage
+
+PER_PAGE = 20  # hits that a chat lists
+WHAT = "says the message with its neighbours"
+
+
+@action(
+    arg("query", 'Words, "phrases", -word, word*, path: role: kind: before: after:', many=True),
+    option("--kind", many=True, metavar="KIND", help="message, observation, reflection or task; may be repeated."),
+    option("--thread", metavar="THREAD", help="Only this thread (id)."),
+    flag("--all-workspaces", help="Not only this workspace."),
+    option("--since", metavar="TIME", help="2026-01-15, yesterday, 7d …"),
+    limit(10, 200),
+    option("--offset", kind="whole", low=0, default=0, metavar="N", help="Skip the first N."),
+    shell="search",
+    needs="store",
+    panel=MEMORY,
+)
+async def search(
+    scope: Scope,
+    query: list[str],
+    kind: list[str],
+    thread: str | None,
+    all_workspaces: bool,
+    since: str | None,
+    limit: int,
+    offset: int,
+) -> Value:
+    """Search everything that was said, observed or planned."""
+    from sakti.store import search as index
+
+    unknown = [k for k in kind if k not in index.KINDS]
+    if unknown:
+        raise Refused(f"--kind takes {', '.join(index.KINDS)}, not {unknown[0]!r}.", code=USAGE)
+    asked = " ".join(query)
+    text = f"{asked} after:{since}" if since else asked
+    if since and index.parse_query(text).since is None:
+        dates = "a date (2026-01-15), today, yesterday or an age such as 7d"
+        raise Refused(f"--since takes {dates}, not {since!r}.", code=USAGE)
+    where = index.Scope(None if all_workspaces else scope.resource, thread, tuple(kind))
+    page = replace(await scope.store.read(index.search, text, where, limit=limit, offset=offset), query=asked)
+    told = {"query": asked, "total": page.total, "results": [_told(h) for h in page.hits]}
+    if not page.hits:
+        nothing = f"Only {page.total} found for {asked!r}." if page.total else f"Nothing found for {asked!r}."
+        return Rows((), empty=nothing, json=told)
+    shown = f", {offset + 1}–{offset + len(page.hits)} shown" if page.total > len(page.hits) else ""
+    newest = " among the newest: the words are too common for all" if page.newest_only else ""
+    return Rows(tuple(map(_line, page.hits)), tail=f"{page.found}{shown}{newest}", json=told)
+
+
+def _told(h: Hit) -> dict[str, object]:
+    names = ("id", "source", "thread_id", "task_id", "time", "rank", "score", "snippet")
+    return {**{name: getattr(h, name) for name in names}, "marks": [list(m) for m in h.marks]}
+
+
+def _line(hit: Hit) -> str:
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(hit.time / 1000))
+    where = hit.thread_title or hit.thread_id or ""
+    return f"{hit.rank:>3}  {when}  {hit.kind:<11} {hit.role:<9} {where}\n     {hit.snippet}"
+
+
+@action(arg("query", default=""), chat="search", hint="QUERY", needs="session")
+async def search_chat(scope: Scope, query: str) -> Value:
+    """Search everything that was ever said."""
+
+    async def listed() -> Value:
+        return await found(scope.session, query, "workspace")
+
+    return Open("search", query, listed)
+
+
+async def found(session: Session, query: str, where: Literal["thread", "workspace"]) -> Value:
+    """The best hits, to be opened by their numbers. Raises `Refused` for nothing to look for."""
+    if not query.strip():
+        raise Refused("Write what to look for behind the command.")
+    page: SearchPage = await session.views.search(query, scope=where, limit=PER_PAGE)
+    shown = "" if page.total <= len(page.hits) else f", the best {len(page.hits)} are listed"
+    newest = " among the newest" if page.newest_only else ""
+
+    async def show(number: int) -> Value:
+        return await _around(session, one(page.hits, number))
+
+    head = f"{page.found}{newest}{shown}"
+    return Rows(tuple(map(_line, page.hits)), "hits", tuple(page.hits), head=head, what=WHAT, pick=show)
+
+
+async def _around(session: Session, hit: Hit) -> Value:
+    """A message with its neighbours; of anything else, first itself, then the message that it was made from."""
+    views, head = session.views, ""
+    thread_id, index, target = hit.thread_id, hit.position, hit.id
+    if hit.kind != "message":
+        origin = await views.origin(hit.id) if hit.kind in ("observation", "reflection") else None
+        head = f"{hit.kind}: {hit.text}"
+        if origin is None:
+            return Rows((), head=head)
+        head += "\nIt was made from:"
+        thread_id, index, target = origin.thread_id, origin.index, origin.message_id
+    around: list[Message] = await views.around(thread_id, index, 1, 1) if thread_id else []
+    return Rows(tuple(m.text for m in around), "around", (tuple(around), target), head=head)

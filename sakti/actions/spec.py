@@ -1,0 +1,131 @@
+"""Declare an action: its names, its arguments and what it needs.
+
+The facts are named tuples: a frozen dataclass takes seven times as long to make (1.1 ms), and a question to the board
+waits for every class that is made on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from sakti.actions.values import Value
+
+    Run = Callable[..., Awaitable[Value | None]]
+
+CHAT, MEMORY, UPKEEP = PANELS = ("Chat", "Memory", "Upkeep")  # headings of `sakti --help`, in this order
+Needs = Literal["nothing", "loop", "store", "session"]
+Kind = Literal["text", "whole", "number", "path", "pair", "flag"]
+
+
+class Arg(NamedTuple):
+    """An argument of `run`, by its parameter's name.
+
+    Without `flags` it is positional. `many`: may be repeated, the value is a list. `optional`: an option that may
+    stand alone, its value is then "". `said`: in the chat the option's value is written without its flag, behind the
+    positional arguments.
+    """
+
+    name: str
+    help: str = ""
+    flags: tuple[str, ...] = ()
+    kind: Kind = "text"
+    default: Any = None
+    required: bool = False
+    many: bool = False
+    optional: bool = False
+    metavar: str = ""
+    choices: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    said: bool = False
+
+    @property
+    def label(self) -> str:
+        return self.metavar or ("" if self.kind == "flag" else self.name.strip("_").upper())
+
+
+class Group(NamedTuple):
+    """The shell's commands `sakti NAME …` together."""
+
+    name: str
+    help: str
+    panel: str
+
+
+class Action(NamedTuple):
+    """The facts of an action.
+
+    `shell` is its line behind `sakti` and `chat` the one behind the slash ("threads rename"), empty where it is not
+    there. `needs` is what its run finds in the shell: nothing at all (it may then not wait), an event loop, an open
+    store, or the live session of a chat, which the shell has not. `summary`, `hint` and `choices` are what the chat
+    shows for it: the text where the docstring is not it, its arguments, and words to complete.
+    """
+
+    run: Run
+    shell: str = ""
+    chat: str = ""
+    args: tuple[Arg, ...] = ()
+    needs: Needs = "nothing"
+    summary: str = ""
+    hint: str = ""
+    choices: tuple[str, ...] = ()
+    panel: str = UPKEEP
+    json: bool = True
+
+    @property
+    def help(self) -> str:
+        """The docstring, a line a paragraph."""
+        paragraphs = (self.run.__doc__ or "").strip().split("\n\n")
+        return "\n\n".join(" ".join(p.split()) for p in paragraphs)
+
+    @property
+    def in_short(self) -> str:
+        """What lists of the chat say of it."""
+        return self.summary or self.help[:1].lower() + self.help[1:].removesuffix(".")
+
+
+def action(
+    *args: Arg,
+    shell: str = "",
+    chat: str = "",
+    needs: Needs = "nothing",
+    summary: str = "",
+    hint: str = "",
+    choices: tuple[str, ...] = (),
+    panel: str = UPKEEP,
+    json: bool = True,
+) -> Callable[[Run], Action]:
+    """Make an action of a coroutine function `run(scope, **arguments)`; its docstring is the help."""
+
+    def made(run: Run) -> Action:
+        return Action(run, shell, chat, args, needs, summary, hint, choices, panel, json)
+
+    return made
+
+
+def arg(name: str, help: str = "", **more: Any) -> Arg:
+    """Declare a positional argument; it is required unless it has a default or may be repeated."""
+    return Arg(name, help, required="default" not in more, **more)
+
+
+def option(*flags: str, help: str = "", name: str = "", **more: Any) -> Arg:
+    """Declare an option with a value; the parameter is named after the first long flag."""
+    long = next((f for f in flags if f.startswith("--")), flags[0])
+    return Arg(name or long.lstrip("-").replace("-", "_"), help, flags, **more)
+
+
+def flag(*flags: str, help: str = "", name: str = "") -> Arg:
+    """Declare an option without a value."""
+    return option(*flags, help=help, name=name, kind="flag", default=False)
+
+
+def limit(default: int, high: int | None = None) -> Arg:
+    """Declare `--limit`."""
+    told = f"Maximum number (default {default})."
+    return option("--limit", help=told, kind="whole", default=default, low=1, high=high, metavar="N")
+
+
+JSON = flag("--json", help="One JSON object on standard output.")
+SET = option("-o", "--set", metavar="NAME=VALUE", many=True, help="Set any setting for this run.", name="overrides")

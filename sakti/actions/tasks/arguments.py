@@ -1,0 +1,44 @@
+"""Arguments that several commands of the board have, and how a task looks in a line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sakti.actions.spec import arg, flag, option
+
+if TYPE_CHECKING:
+    from sakti.core.types import Json
+    from sakti.tasks.board import BoardTask
+
+AS = option("--as", name="as_", metavar="ACTOR", help="Who acts; SAKTI_ACTOR, else you.")
+TASK = arg("task", "A handle, an id, or the beginning of one.")
+FORCE = flag("--force", help="Although somebody else has claimed it.")
+META = option("--meta", many=True, kind="pair", metavar="KEY=VALUE",
+              help="Metadata; may be repeated, an empty value takes the key away.")  # fmt: skip
+TYPE_HELP = "bug, feature, task, epic or chore."
+SIGNS = {"open": "·", "in_progress": "▶", "closed": "✓"}
+
+
+def line(task: Json) -> str:
+    """Return a task as one line, with what it waits for and who has it."""
+    more = f"  [{', '.join(task['labels'])}]" if task.get("labels") else ""
+    more += f"  ← {', '.join(task['blockedBy'])}" if task.get("blockedBy") else ""
+    more += f"  ({children(task['waitsForChildren'])})" if task.get("waitsForChildren") else ""
+    more += "  (ready to close)" if task.get("readyToClose") else ""
+    if task.get("claimedBy"):
+        more += f"  {task['claimedBy']}{', claim ended' if task.get('claimEnded') else ''}"
+    return f"{SIGNS[task['status']]} {task['handle']}  P{task['priority']} {task['type']:<7} {task['title']}{more}"
+
+
+def children(count: int) -> str:
+    """`waits for its 3 children`"""
+    return f"waits for its {count} children" if count > 1 else "waits for its child"
+
+
+def notes(card: BoardTask) -> str:
+    """Return what stands behind a card's title."""
+    found = [f"← {', '.join(card.blocked_by)}"] if card.blocked_by else []
+    found += [children(card.waits_for_children)] if card.waits_for_children else []
+    found += [f"{card.held_by}{', claim ended' if card.abandoned else ''}"] if card.held_by else []
+    found += ["ready to close"] if card.ready_to_close else []
+    return f"  {'; '.join(found)}" if found else ""

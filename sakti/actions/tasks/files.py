@@ -1,0 +1,61 @@
+"""The actions that write the board to files and read it from them."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sakti.actions.spec import action, arg
+from sakti.actions.tasks.arguments import AS
+from sakti.actions.values import USAGE, Refused, Text, Value
+from sakti.core.text import counted
+
+if TYPE_CHECKING:
+    from sakti.actions.scope import Scope
+
+
+@action(arg("path", "Standard output where none is given.", metavar="FILE", kind="path", default=None),
+        shell="tasks export", json=False)  # fmt: skip
+async def export(scope: Scope, path: Path | None) -> Value | None:
+    """All tasks as JSON Lines."""
+    from sakti.core.text import json_line
+    from sakti.tasks import transfer
+
+    text = "".join(f"{json_line(line)}\n" for line in await scope.ask(transfer.export))
+    if path is None:
+        sys.stdout.write(text)
+        return None
+    try:
+        path.write_text(text, "utf-8")
+    except OSError as e:
+        raise Refused(f"{path} cannot be written: {e.strerror}.") from e
+    return None
+
+
+@action(arg("path", "JSON Lines; - is standard input.", metavar="FILE", kind="path"), AS, shell="tasks import")
+async def import_(scope: Scope, path: Path, as_: str | None) -> Value:
+    """Bring in tasks of an export; what is there already stays as it is."""
+    from sakti.tasks import transfer
+
+    try:
+        text = sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise Refused(f"{path} cannot be read: {e}.", code=USAGE) from e
+    done = await scope.change(transfer.bring_in, as_, transfer.split_lines(text))
+    edges = counted(done.dependencies, "dependency", "dependencies")
+    were = "was" if done.known == 1 else "were"
+    return Text(
+        (
+            *(f"left out: {e.task} {e.type} {e.on}: {e.reason}" for e in done.left_out),
+            f"{counted(done.tasks, 'task')} and {edges}; {done.known:,} {were} there already",
+        ),
+        json={
+            "success": True,
+            "tasks": done.tasks,
+            "dependencies": done.dependencies,
+            "known": done.known,
+            "leftOut": [dataclasses.asdict(e) for e in done.left_out],
+        },
+    )

@@ -1,0 +1,269 @@
+"""The conversations of a workspace: `/threads`, `/resume`, `/new`, `/rename`, `sakti threads`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sakti.actions.spec import CHAT, Group, action, arg, flag, limit, option
+from sakti.actions.values import USAGE, Done, Open, Refused, Rows, Text, Value, one
+from sakti.core.text import one_line
+
+if TYPE_CHECKING:
+    from sakti.actions.scope import Scope
+    from sakti.agent.thread_actions import ThreadActions
+    from sakti.core.types import Thread
+
+GROUP = Group("threads", "The conversations of this workspace.", CHAT)
+SHORTEST = 6  # signs of a message's id
+WHICH = arg("thread", "Id, the end of it, or part of the title.")
+WHAT = "goes on with a thread; /threads rename, fork, delete, restore, export act on one"
+
+
+@action(limit(20), flag("--deleted", help="Those that were deleted."), shell="threads list", chat="threads",
+        needs="store", summary="all conversations of this workspace")  # fmt: skip
+async def list_(scope: Scope, limit: int, deleted: bool) -> Value:
+    """The newest first."""
+    if deleted:
+        return await _deleted(scope)
+
+    async def listed() -> Value:
+        from sakti.agent.views import ThreadSummary
+        from sakti.store import threads
+
+        live = scope.live
+        rows = await scope.store.read(threads.summaries, scope.resource, limit if live is None else 100)
+        found = [ThreadSummary(*row) for row in rows]
+
+        async def go_on(number: int) -> None:
+            if live is not None:
+                await live.open_thread(one(found, number).thread.id)
+
+        return Rows(
+            tuple(
+                f"{s.thread.id[-8:]}  {_when(s.thread.updated_at)}  {s.messages:>5} messages {s.tokens:>8} tokens"
+                f"  {s.thread.title}"
+                for s in found
+            ),
+            "threads",
+            tuple(found),
+            "No thread in this workspace yet.",
+            what=WHAT,
+            pick=go_on if live is not None else None,
+            json={
+                "threads": [
+                    {**asdict(s.thread), "preview": s.preview, "messages": s.messages, "tokens": s.tokens}
+                    for s in found
+                ]
+            },
+        )
+
+    return Open("threads", instead=listed)
+
+
+def _when(time_ms: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(time_ms / 1000))
+
+
+async def _deleted(scope: Scope) -> Value:
+    from sakti.store import thread_removal
+
+    found = await scope.store.read(thread_removal.deleted, scope.resource)
+    lines = tuple(f"{c.thread.id[-8:]}  deleted {_when(c.deleted_at or 0)}  {c.in_words()}" for c in found)
+    empty = "No deleted thread in this workspace."
+    return Rows(lines, empty=empty, json={"threads": [c.as_json() for c in found]})
+
+
+@action(WHICH, shell="threads show", needs="store")
+async def show(scope: Scope, thread: str) -> Value:
+    """The messages of a thread."""
+    from sakti.agent.thread_export import message_json
+    from sakti.core.types import plain_text
+    from sakti.store import message_removal, messages
+
+    found = (await _matching(scope, thread))[0]
+    rows = message_removal.without(await scope.store.read(messages.after, found.id, -1))
+    lines = (f"── {m.role} · {_when(m.created_at)} · {m.id[-8:]}\n{plain_text(m.parts)}\n" for m in rows)
+    return Text(tuple(lines), json={"thread": asdict(found), "messages": [message_json(m) for m in rows]})
+
+
+@action(WHICH, arg("title"), shell="threads rename", chat="threads rename", needs="store")
+async def rename(scope: Scope, thread: str, title: str) -> Value:
+    """Give a thread a title that stays."""
+    async with _actions(scope) as actions:
+        found = await _one(scope, thread)
+        said = await actions.rename(found.id, title)
+        return Done(said, json={"thread": asdict((await actions.contents(found.id)).thread)})
+
+
+@action(arg("title"), chat="rename", hint="TITLE", needs="session")
+async def rename_open(scope: Scope, title: str) -> Value:
+    """Give this thread a title."""
+    await scope.session.rename(title)
+    return Done(f"Renamed to {one_line(title, 200)!r}.")
+
+
+@action(
+    WHICH,
+    option("--upto", kind="whole", low=0, metavar="N", help="Index of the last message it has."),
+    shell="threads fork",
+    chat="threads fork",
+    needs="store",
+)
+async def fork(scope: Scope, thread: str, upto: int | None) -> Value | None:
+    """Begin a new thread with the messages of another one, and what is remembered of them."""
+    async with _actions(scope) as actions:
+        made = await actions.fork((await _one(scope, thread)).id, upto)
+    if scope.live is not None:
+        await scope.live.open_thread(made.id)
+        return None
+    text = f"{made.id[-8:]}  {made.title}: {made.metadata['forked_at'] + 1} messages."
+    return Done(f"{text} `sakti -r {made.id[-8:]}` goes on with it.", json={"thread": asdict(made)})
+
+
+@action(WHICH, shell="threads delete", chat="threads delete", needs="store")
+async def delete(scope: Scope, thread: str) -> Value:
+    """Take a thread out of lists and search; `restore` brings it back, `sakti db purge` removes it for good."""
+    async with _actions(scope) as actions:
+        found = await _one(scope, thread)
+        gone = await actions.delete(found.id)
+    back = "/threads restore" if scope.live is not None else f"`sakti threads restore {found.id[-8:]}`"
+    return Done(f"Deleted {gone.in_words()}. {back} brings it back.", json=gone.as_json())
+
+
+@action(arg("message", "Id, or the end of it: `threads show` has them."), shell="threads delete-message",
+        needs="store")  # fmt: skip
+async def delete_message(scope: Scope, message: str) -> Value:
+    """Remove one message for good, with a call its result: from the thread, search, exports and prompt history."""
+    from sakti.store import memory_log
+
+    if len(message) < SHORTEST:
+        raise Refused(f"write at least the last {SHORTEST} signs of the message's id.", code=USAGE)
+    found = await scope.store.read(memory_log.find_message, scope.resource, message)
+    if found is None:
+        raise Refused(f"No message of this workspace has an id that ends with {message!r}.")
+    async with _actions(scope) as actions:
+        gone = await actions.delete_message(found[0])
+    text = "Removed." if len(gone.message_ids) == 1 else "Removed, the call with its result."
+    if gone.lines:
+        text += f" {gone.lines} lines of the log were made of it and of what was said around it:"
+        text += " `sakti memory log` shows them, `sakti memory forget` takes one out."
+    return Done(text, json=asdict(gone))
+
+
+@action(arg("thread", "Id, the end of it, or part of the title; the one deleted last by default.", default=""),
+        shell="threads restore", chat="threads restore", needs="store")  # fmt: skip
+async def restore(scope: Scope, thread: str) -> Value:
+    """Bring a deleted thread back, as it was."""
+    from sakti.store import thread_removal
+
+    async with _actions(scope) as actions:
+        if thread:
+            found = await scope.store.read(thread_removal.find_deleted, scope.resource, thread)
+        else:
+            last = await actions.last_deleted()
+            if last is None:
+                raise Refused("No thread of this workspace was deleted.")
+            found = [last]
+        if len(found) != 1:
+            listed = "`sakti threads list --deleted` shows them."
+            raise Refused(f"{thread!r} matches {len(found)} deleted threads; {listed}")
+        restored = await actions.restore(found[0].id)
+    return Done(f"{restored.title or 'untitled'!r} is back.", json={"thread": asdict(restored)})
+
+
+@action(
+    WHICH,
+    option("--format", name="form", default="md", metavar="FORMAT", said=True, help="md, json or html."),
+    option("-o", "--output", kind="path", metavar="FILE", help="A new file; standard output without."),
+    shell="threads export",
+    chat="threads export",
+    needs="store",
+    json=False,
+)
+async def export(scope: Scope, thread: str, form: str, output: Path | None) -> Value:
+    """A thread with its observation log as Markdown, JSON, or a page of HTML that needs nothing else."""
+    from sakti.agent import thread_actions
+
+    chosen = thread_actions.checked(form)
+    found = await _one(scope, thread)
+    if output is None and scope.live is None:
+        text = await scope.store.read(thread_actions.text_of, found.id, chosen)
+        return Text((text.removesuffix("\n"),))
+    async with _actions(scope) as actions:
+        path = await actions.export(found.id, form, output)
+    return Done(f"Written to {path}.", shell=(str(path),))
+
+
+@action(chat="new", needs="session")
+async def new(scope: Scope) -> None:
+    """Start a new thread."""
+    await scope.session.new_thread()
+
+
+@action(
+    arg("which", default=""),
+    chat="delete-message",
+    summary="delete the last message for good, or the third last: 3; it is named first, `yes` deletes it",
+    hint="[N | yes]",
+    choices=("yes",),
+    needs="session",
+)
+async def delete_said(scope: Scope, which: str) -> Value:
+    """Delete a message of this thread for good, once it was named."""
+    from sakti.agent.one_message import OneMessage
+
+    named: OneMessage = scope.kept.setdefault("delete-message", OneMessage(scope.session))
+    return Done(await named.run(which), title="Delete a message")
+
+
+@action(arg("thread", default=""), chat="resume", hint="[THREAD]", needs="session")
+async def resume(scope: Scope, thread: str) -> Value | None:
+    """Go on with another thread."""
+    if not thread:
+        return await list_.run(scope, limit=100, deleted=False)
+    await scope.session.open_thread((await _matching(scope, thread))[0].id)
+    return None
+
+
+async def _matching(scope: Scope, text: str) -> list[Thread]:
+    """The threads that are meant, newest first: in a chat also by their number in the list. Raises `Refused`."""
+    from sakti.store import threads
+
+    if scope.live is None:
+        found = await scope.store.read(threads.find, scope.resource, text)
+    else:
+        listed = [s.thread for s in await scope.live.views.threads()]
+        if text.isdecimal() and len(text) < SHORTEST:
+            return [one(listed, int(text))]
+        found = [t for t in listed if text.lower() in t.title.lower() or t.id.endswith(text)]
+    if not found:
+        shown = "/threads" if scope.live is not None else "`sakti threads list`"
+        raise Refused(f"No thread of this workspace matches {one_line(text, 80)!r}. {shown} shows them.")
+    return found
+
+
+async def _one(scope: Scope, text: str) -> Thread:
+    """The thread that is meant. Raises `Refused`."""
+    found = await _matching(scope, text)
+    if len(found) > 1:
+        some = ", ".join(f"{t.id[-8:]} {t.title!r}" for t in found[:5])
+        raise Refused(f"{text!r} matches {len(found)} threads ({some}); write an id.")
+    return found[0]
+
+
+@asynccontextmanager
+async def _actions(scope: Scope) -> AsyncGenerator[ThreadActions]:
+    """What changes threads, here; search follows before it ends in the shell."""
+    from sakti.agent.thread_actions import NoSession, ThreadActions
+
+    if scope.live is not None:
+        yield ThreadActions(scope.live)
+        return
+    alone = NoSession(scope.store, scope.resource, scope.workspace)
+    yield ThreadActions(alone)
+    await alone.indexing.wait()

@@ -1,0 +1,114 @@
+"""What an action returns, for a screen to draw, a voice to read, a shell to print and programs to take as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sakti.core.errors import SaktiError
+
+T = TypeVar("T")
+USAGE = "usage"  # the code of a `Refused` for what was written wrongly
+
+
+class Refused(SaktiError):
+    """What was asked cannot be done; the message alone says why and what to do."""
+
+    title = ""
+    code = "refused"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Value:
+    """`json` is the object that `--json` prints; `exit` the shell's exit code."""
+
+    json: Any = None
+    exit: int = 0
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What a shell prints."""
+        return ()
+
+    def as_json(self) -> Any:
+        return self.json
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Text(Value):
+    """Lines as they are; `kind` says that they are a "diff"."""
+
+    text: tuple[str, ...]
+    title: str = ""
+    kind: str = ""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Done(Value):
+    """A result in one sentence; `shell` is what a shell prints in its place."""
+
+    sentence: str
+    title: str = ""
+    shell: tuple[str, ...] = ()
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return self.shell or (self.sentence,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Card(Value):
+    """Names and texts."""
+
+    title: str
+    rows: tuple[tuple[str, str], ...]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        width = max((len(name) for name, _ in self.rows), default=0)
+        return tuple(f"{name:<{width}}  {text}" for name, text in self.rows)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows(Value):
+    """A list: `head` above, `tail` below, `empty` in place of nothing.
+
+    `items` are the objects that the lines show, for a surface that words them otherwise; `kind` says what they are.
+    `pick` is what choosing the item of that number (from 1) does, `what` tells so.
+    """
+
+    text: tuple[str, ...]
+    kind: str = ""
+    items: tuple[Any, ...] = ()
+    empty: str = ""
+    head: str = ""
+    tail: str = ""
+    what: str = ""
+    pick: Callable[[int], Awaitable[Value | None]] | None = None
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        found = (self.head, *(self.text or (self.empty,)), self.tail)
+        return tuple(x for x in found if x)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Open(Value):
+    """Something that a screen has a view for: `view` names it, `data` is what it shows. Any other surface shows what
+    `instead` returns."""
+
+    view: str
+    data: Any = None
+    instead: Callable[[], Awaitable[Value | None]] | None = None
+
+
+def one(found: Sequence[T], number: int) -> T:
+    """Return the one that `number` counts, from 1. Raises `Refused`."""
+    if not 0 < number <= len(found):
+        raise Refused(f"There are {len(found)} to choose from.", title=f"Number {number}")
+    return found[number - 1]

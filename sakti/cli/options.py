@@ -1,0 +1,30 @@
+"""The options of the chat's own line, which `sakti run` shares."""
+
+from __future__ import annotations
+
+from sakti.actions.spec import SET, flag, option
+
+MODEL = option("-m", "--model", metavar="PROVIDER/NAME", help="Model to use.")
+APPROVAL = option("--approval", metavar="MODE", help="plan, ask, edits or auto.")
+MODE = option("--mode", metavar="MODE", help="What the Observer looks for: default, debugging, …")
+CONTINUE = flag("-c", "--continue", name="continue_last", help="Go on with the last thread.")
+NO_SAVE = flag(
+    "--no-save", help="Keep nothing of this: what was said before is read, the database stays as it is."
+)  # fmt: skip
+DEBUG = flag("--debug", help="Write every decision to the log file.")
+CHAT = (
+    CONTINUE,
+    option("-r", "--resume", optional=True, metavar="THREAD", help="Resume a thread; without a name, pick one."),
+    MODEL,
+    APPROVAL,
+    MODE,
+    SET,
+    flag("--plain", help="The chat line by line, for screen readers and simple terminals."),
+    NO_SAVE,
+    DEBUG,
+)
+PRINT = option("-p", "--print", metavar="PROMPT", help="The same as `sakti run PROMPT`.")
+ABOUT = (
+    "A coding agent for the terminal whose memory you can see.\n\n"
+    '`sakti` opens the chat in the current workspace; `sakti "PROMPT"` starts with a prompt.'
+)

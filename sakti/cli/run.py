@@ -1,0 +1,63 @@
+"""`sakti run`: one prompt, answered without a screen."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from sakti.actions.scope import Scope
+from sakti.actions.spec import CHAT, SET, action, arg, option
+from sakti.actions.values import USAGE, Refused
+from sakti.cli import common
+from sakti.cli.options import APPROVAL, CONTINUE, DEBUG, MODE, MODEL, NO_SAVE
+
+
+@action(
+    arg("prompt", "What to ask; standard input is added to it.", default=""),
+    MODEL,
+    APPROVAL,
+    MODE,
+    option("--output", default="text", metavar="FORMAT", help="text, json or stream-json."),
+    option("--max-steps", kind="whole", low=1, metavar="N", help="Model calls at most."),
+    option("--max-seconds", kind="number", metavar="N", help="Seconds at most."),
+    option("--max-tokens", kind="whole", metavar="N", help="Tokens at most, in and out."),
+    option("--max-usd", kind="number", metavar="N", help="US dollars at most."),
+    option("--effort", metavar="LEVEL", help="off, low, medium or high: thinking."),
+    CONTINUE,
+    option("-r", "--resume", metavar="THREAD", help="Go on with this thread."),
+    SET,
+    NO_SAVE,
+    DEBUG,
+    shell="run",
+    panel=CHAT,
+    json=False,
+)
+async def run(
+    scope: Scope,
+    prompt: str,
+    output: str,
+    max_steps: int | None,
+    max_seconds: float | None,
+    max_tokens: int | None,
+    max_usd: float | None,
+    effort: str | None,
+    overrides: list[str],
+    debug: bool,
+    **chosen: Any,
+) -> None:
+    """Answer one prompt without a screen. Exit: 0 answered, 1 model failed, 2 usage, 3 limit, 4 refused, 5 no model,
+    6 answer cut."""
+    from sakti import headless
+
+    if output not in headless.OUTPUTS:
+        raise Refused(f"--output takes {', '.join(headless.OUTPUTS)}, not {output!r}.", code=USAGE)
+    if not sys.stdin.isatty() and (piped := sys.stdin.buffer.read().decode("utf-8", "replace")).strip():
+        prompt = f"{prompt}\n\n{piped}" if prompt else piped
+    if not prompt.strip():
+        raise Refused('there is nothing to ask. Write `sakti run "PROMPT"` or pipe text in.', code=USAGE)
+    given = {"max_steps": max_steps, "max_seconds": max_seconds, "max_tokens": max_tokens, "max_usd": max_usd}
+    more = [f"agent.{name}={value}" for name, value in given.items() if value is not None]
+    more += [f'agent.effort="{effort}"'] if effort else []
+    options = common.options(overrides=[*overrides, *more], interactive=False, **chosen)
+    common.log_to_file(debug=debug)
+    raise SystemExit(headless.run(options, prompt, output))

@@ -1,0 +1,114 @@
+"""What an action finds around it in a shell: the workspace of the current folder and the user's database."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sakti.actions.scope import Scope
+from sakti.actions.values import Value
+from sakti.cli import common
+
+if TYPE_CHECKING:
+    from sakti.actions.scope import Models
+    from sakti.agent.session import Session
+    from sakti.core.config import Config, Loaded
+    from sakti.store.database import Store
+    from sakti.tasks.service import Actor
+
+T = TypeVar("T")
+
+
+class ShellScope(Scope):
+    """`store` is open where the action said that it needs it; else each question or change opens it once."""
+
+    def __init__(self, store: Store | None = None, *, json: bool = False) -> None:
+        super().__init__(None, self._say)
+        self.json = json
+        self._store = store
+
+    @property
+    def store(self) -> Store:
+        assert self._store is not None, "the action does not say that it needs the store"
+        return self._store
+
+    @property
+    def workspace(self) -> Path:
+        return common.workspace()
+
+    @property
+    def resource(self) -> str:
+        return str(self.workspace)
+
+    @property
+    def database(self) -> Path:
+        return common.database_path()
+
+    @property
+    def config(self) -> Config:
+        return common.settings().config
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        return os.environ
+
+    def now(self) -> int:
+        return int(time.time() * 1000)
+
+    def settings(self, overrides: Sequence[str] = ()) -> Loaded:
+        return common.settings(overrides)
+
+    def in_store(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        return common.in_store(work)
+
+    async def ask(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        from sakti.store.text_registry import leaving_all
+
+        if self._store is not None:
+            return await super().ask(fn, *args, **kwargs)
+        return leaving_all(common.ask(fn, self.resource, *args, **kwargs))
+
+    async def change(self, fn: Callable[..., Any], name: str | None, *args: Any, **kwargs: Any) -> Any:
+        if self._store is not None:
+            return await super().change(fn, name, *args, **kwargs)
+        actor = self.actor(name)
+        return common.in_store(lambda store: store.write(fn, actor, *args, **kwargs))
+
+    def actor(self, name: str | None) -> Actor:
+        """Who acts: `--as`, else SAKTI_ACTOR, else the user of the shell."""
+        from sakti.tasks.service import SHELL_CLAIM_MS, Actor
+
+        who = name or os.environ.get("SAKTI_ACTOR") or os.environ.get("USER") or "shell"
+        return Actor(self.resource, f"shell:{who}", self.now(), name=who, lease_ms=SHELL_CLAIM_MS)
+
+    @asynccontextmanager
+    async def memory(
+        self, thread: str | None, overrides: Sequence[str], models: Models = "none"
+    ) -> AsyncGenerator[Session]:
+        from sakti.agent.session import Session
+
+        def made(resume: str | None) -> Session:
+            chosen = common.options(overrides=overrides, resume=resume, interactive=False)
+            return Session(chosen, store=self._store)
+
+        session = made(thread)
+        if models == "chosen":
+            await session.models.select(None)
+        await session.look()
+        if models == "called" and session.thread and not session.config.memory.read_only:  # else the engine says it
+            await session.close()
+            session = made(session.thread.id)
+            await session.start()
+        try:
+            yield session
+        finally:
+            await session.close()
+
+    def _say(self, value: Value) -> None:
+        if not self.json:
+            for line in value.lines:
+                common.say(line)

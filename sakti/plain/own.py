@@ -1,0 +1,118 @@
+"""The commands that only this chat has: on the screen they are keys, or plain to see."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Protocol
+
+from sakti.actions import registry
+from sakti.actions.scope import Scope
+from sakti.actions.search import found
+from sakti.actions.spec import action, arg
+from sakti.actions.values import Done, Refused, Rows, Text, Value
+from sakti.core.text import counted, one_line, sanitise
+from sakti.plain import words
+
+if TYPE_CHECKING:
+    from sakti.agent.session import Session
+    from sakti.plain.speech import Speech
+
+
+class Host(Protocol):
+    """The chat that commands run in."""
+
+    session: Session
+    speech: Speech
+    unsent: str  # what was not sent
+
+    def say(self, lines: Iterable[str]) -> None: ...
+
+    async def send(self, text: str) -> None: ...
+
+    def end_of_input(self) -> None: ...
+
+    def leave(self, code: int) -> None: ...
+
+
+class PlainScope(Scope):
+    """`chat` is the plain chat itself."""
+
+    def __init__(
+        self, chat: Host, tell: Callable[[Value], None], working: Callable[[str], AbstractContextManager[None]]
+    ) -> None:
+        super().__init__(chat.session, tell, working)
+        self.chat = chat
+
+
+@action(arg("query", default=""), chat="find", needs="session")
+async def find(scope: PlainScope, query: str) -> Value:
+    """Search this thread only."""
+    return await found(scope.session, query, "thread")
+
+
+@action(arg("count", default=2, kind="whole", low=1, high=200), chat="last", needs="session",
+        summary="say the last messages again: /last, /last 10")  # fmt: skip
+async def last(scope: PlainScope, count: int) -> Value:
+    """Say the last messages again."""
+    thread = scope.session.thread
+    page = await scope.session.views.transcript(thread.id, limit=count) if thread else []
+    return Rows(tuple(m.text for m in page), "messages", tuple(page), "Nothing was said in this thread yet.")
+
+
+@action(arg("number", default=0, kind="whole", low=1), chat="output", needs="session",
+        summary="what the last tool call gave, whole; /output 2 the one before it")  # fmt: skip
+async def output(scope: PlainScope, number: int) -> Value:
+    """What a tool call gave; while a question waits, all that it is about."""
+    speech = scope.chat.speech
+    asked = speech.question
+    if asked is not None and not number:
+        return Text((*sanitise(asked.target).split("\n"), *(words.diff(asked.diff) if asked.diff else ())))
+    at = number or 1
+    if at > len(speech.calls):
+        raise Refused(f"{counted(len(speech.calls), 'call')} can be asked for.", title="Output")
+    return Text(tuple(speech.calls[-at].lines()))
+
+
+@action(chat="retry", needs="session")
+async def retry(scope: PlainScope) -> None:
+    """Ask again after a failed answer."""
+    await scope.session.retry()
+
+
+@action(chat="queue", needs="session", summary="what is queued; /queue remove takes the newest back")
+async def queue(scope: PlainScope) -> Value:
+    """What is queued."""
+    queued = scope.session.queued
+    return Rows(tuple(f"{n}. {one_line(q, 300)}" for n, q in enumerate(queued, 1)), empty="Nothing is queued.")
+
+
+@action(chat="queue remove", needs="session")
+async def queue_remove(scope: PlainScope) -> Value:
+    """Take the newest queued message back."""
+    queued = scope.session.queued
+    if not queued:
+        return Done("Nothing is queued.")
+    return Text((f"taken back: {scope.session.unqueue(len(queued) - 1)}",))
+
+
+@action(chat="send", needs="session")
+async def send(scope: PlainScope) -> Value | None:
+    """Send what was not sent."""
+    text, scope.chat.unsent = scope.chat.unsent, ""
+    if not text:
+        return Done("There is nothing that was not sent.")
+    await scope.chat.send(text)
+    return None
+
+
+@action(chat="drop", needs="session")
+async def drop(scope: PlainScope) -> Value:
+    """Forget what was not sent."""
+    said = "Dropped." if scope.chat.unsent else "There is nothing that was not sent."
+    scope.chat.unsent = ""
+    return Done(said)
+
+
+OWN = {a.chat: a for a in registry.subject_of(sys.modules[__name__]).actions}

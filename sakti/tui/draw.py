@@ -1,0 +1,93 @@
+"""How the screen shows what an action returns: a notice, a card, or a screen of its own for what it has a view for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sakti.actions.values import Card, Done, Open, Refused, Value
+from sakti.core.text import one_line
+from sakti.tui.chat.screen import ChatScreen
+from sakti.tui.chat.welcome import Welcome
+from sakti.tui.host import Host
+from sakti.tui.transcript.blocks import CardBlock, NoticeBlock
+
+
+class Drawing:
+    """Shows values in a window."""
+
+    def __init__(self, host: Host, chat: ChatScreen, welcome: Welcome) -> None:
+        self._host, self._chat, self._welcome = host, chat, welcome
+
+    def draw(self, value: Value) -> None:
+        """Show a value in the chat; lists and texts as their lines."""
+        match value:
+            case Done(sentence, title):
+                self._host.say(sentence, title=title)
+            case Card(title, rows):
+                self._chat.transcript.live.add_block(CardBlock(title=title, rows=rows))
+            case _:
+                title = str(getattr(value, "title", ""))
+                self._chat.transcript.live.add_block(NoticeBlock(title=title, text="\n".join(value.lines)))
+
+    async def show(self, value: Value | None) -> None:
+        """Show what an action returned: in the view that it names, where there is one here."""
+        if not isinstance(value, Open):
+            if value is not None:
+                self.draw(value)
+        elif not await self._open(value.view, value.data):
+            await self.show(await value.instead() if value.instead is not None else None)
+
+    async def _open(self, view: str, data: Any) -> bool:
+        """Open a view; False where the screen has none of that name."""
+        chat, host = self._chat, self._host
+        match view:
+            case "help":
+                chat.action_help()
+            case "quit":
+                await host.action_quit()
+            case "clear":
+                chat.transcript.clear_screen()
+            case "setup":
+                self._welcome.open()
+            case "theme":
+                await self._theme(data)
+            case "search":
+                chat.visit.search(data)
+            case "board":
+                chat.panes.open_board()
+            case "log":
+                chat.panes.focus("log")
+            case "threads":
+                from sakti.tui.screens.threads import pick_thread
+
+                await pick_thread(host)
+            case "models":
+                from sakti.tui.screens.lists import pick_model
+
+                await pick_model(host)
+            case "context":
+                from sakti.tui.screens.text import ContextScreen
+
+                host.push(ContextScreen(data))
+            case "compaction":
+                from sakti.tui.screens.compaction import CompactionScreen
+
+                host.push(CompactionScreen(data))
+            case "settings":
+                from sakti.tui.screens.settings import SettingsScreen
+
+                found, user_file, project_file = data
+                host.push(SettingsScreen(found, user_file, project_file, chat.apply_setting))
+            case _:
+                return False
+        return True
+
+    async def _theme(self, name: str) -> None:
+        from sakti.tui.screens.lists import pick_theme
+
+        if not name:
+            pick_theme(self._host)
+            return
+        if not self._host.appearance.use(name):
+            raise Refused(f"There is no theme {one_line(name, 40)!r}; /theme shows them.")
+        await self._host.session.views.set_ui_state(self._host.appearance.theme_key, name)

@@ -1,0 +1,43 @@
+"""The program as a shell runs it, in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from dataclasses import dataclass
+
+from sakti.cli import run_cli
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What a command printed, and its exit code."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def output(self) -> str:
+        return self.stdout + self.stderr
+
+
+class _Out(io.TextIOWrapper):
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), "utf-8", write_through=True)
+
+    def text(self) -> str:
+        raw = self.buffer
+        assert isinstance(raw, io.BytesIO)
+        return raw.getvalue().decode("utf-8", "replace")
+
+
+def sakti(*arguments: str) -> Ended:
+    """Run `sakti ARGUMENTS`."""
+    out, err, code = _Out(), _Out(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            run_cli(arguments)
+        except SystemExit as e:
+            code = int(e.code or 0)
+    return Ended(code, out.text(), err.text())

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sakti.actions.spec import action
-from sakti.actions.values import Card, Open, Rows, Text, Value, one
+from sakti.actions.spec import action, arg
+from sakti.actions.values import Card, Open, Refused, Rows, Text, Value, one
 from sakti.core.text import counted
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
 
 
-@action(chat="context", needs="session")
-async def context(scope: Scope) -> Value:
-    """Exactly what would be sent now."""
-    blocks = await scope.session.views.context()
+@action(arg("step", kind="whole", default=None, low=1), chat="context", hint="[STEP]", needs="session",
+        summary="exactly what would be sent now; with a number, what that step of the thread sent")  # fmt: skip
+async def context(scope: Scope, step: int | None) -> Value:
+    """Exactly what would be sent now, or what a past step sent."""
+    views = scope.session.views
+    blocks = await (views.context() if step is None else views.past_request(step))
+    if not blocks:
+        from sakti.agent import past_requests
+
+        raise Refused(past_requests.none(step), title="Context")
 
     async def show(number: int) -> Value:
         return Text((one(blocks, number).text,))
@@ -23,7 +29,8 @@ async def context(scope: Scope) -> Value:
     async def listed() -> Value:
         lines = tuple(f"{b.label}  {b.tokens:,} tokens" for b in blocks)
         total = sum(b.tokens for b in blocks)
-        head = f"What would be sent now: {counted(len(blocks), 'block')}, {total:,} tokens"
+        what = "What would be sent now" if step is None else f"What step {step} sent"
+        head = f"{what}: {counted(len(blocks), 'block')}, {total:,} tokens"
         return Rows(lines, "context", tuple(blocks), head=head, what="says a block's text", pick=show)
 
     return Open("context", blocks, listed)

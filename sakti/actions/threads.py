@@ -91,6 +91,25 @@ async def show(scope: Scope, thread: str) -> Value:
     return Text(tuple(lines), json={"thread": asdict(found), "messages": [message_json(m) for m in rows]})
 
 
+@action(WHICH, arg("step", "Number of the model call; the newest by default.", kind="whole", default=None, low=1),
+        shell="threads request", needs="store")  # fmt: skip
+async def request(scope: Scope, thread: str, step: int | None) -> Value:
+    """Show what a past step sent to the model: tools, blocks, messages."""
+    from sakti.agent import past_requests
+    from sakti.store.text_registry import leaving_all
+
+    found = await _one(scope, thread)
+    past = await scope.store.read(past_requests.show, found.id, step)
+    if past is None:
+        raise Refused(past_requests.none(step))
+    past = leaving_all(past)
+    at = past.step
+    head = f"Step {at.number} · {at.model} · {_when(at.created_at)} · {at.input_tokens:,} tokens in\n"
+    lines = (f"── {p.kind}{'' if p.index is None else f' {p.index}'}\n{p.text}\n" for p in past.pieces)
+    told = {"step": at.number, "model": at.model, "created_at": at.created_at, **past.settings}
+    return Text((head, *lines), json={**told, "pieces": [asdict(p) for p in past.pieces]})
+
+
 @action(WHICH, arg("title"), shell="threads rename", chat="threads rename", needs="store")
 async def rename(scope: Scope, thread: str, title: str) -> Value:
     """Give a thread a title that stays."""

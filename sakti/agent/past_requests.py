@@ -42,6 +42,12 @@ def show(db: Database, thread_id: str, number: int | None = None) -> PastRequest
     return PastRequest(steps[at - 1], tuple(_pieces(db, thread_id, told)), settings)
 
 
+def none(number: int | None) -> str:
+    """Say that there is no such request."""
+    which = "no step" if number is None else f"no step {number}"
+    return f"This thread has {which} whose request is kept."
+
+
 def _pieces(db: Database, thread_id: str, told: Json) -> Iterator[Piece]:
     texts = requests.texts(db, thread_id)
     if "tools" in told:

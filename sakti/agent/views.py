@@ -239,6 +239,18 @@ class Views:
         out.append(ContextBlock("tail", "what moves", counter.count(tail), tail, False))
         return out
 
+    async def past_request(self, number: int) -> list[ContextBlock]:
+        """Return what a past step of the open thread sent, by its number from 1; nothing where that is not kept."""
+        from sakti.agent import past_requests
+
+        state = self._state
+        if state.thread is None:
+            return []
+        past = await state.store.read(past_requests.show, state.thread.id, number)
+        count = state.counter.count
+        pieces = past.pieces if past is not None else ()
+        return [ContextBlock(p.kind, p.kind.replace("_", " "), count(p.text), p.text, False) for p in pieces]
+
     async def models(self) -> list[ModelInfo]:
         provider = self._state.provider
         return [] if provider is None else list(await provider.models())

@@ -26,6 +26,13 @@ def test_the_example_of_the_readme(place: Place) -> None:
     done = play(place, example)
     assert (done.returncode, done.stdout, done.stderr) == (0, "tool: read\nanswered It drains.\n", "")
     place.sound()
+    (thread,) = place.threads()
+    first = place.run("threads", "request", thread, "1")
+    assert first.returncode == 0 and "── user 0\nWhat is in the notes?\n" in first.stdout
+    sent = place.json("threads", "request", thread)
+    assert (sent["step"], sent["pieces"][-1]["kind"]) == (2, "tool"), "the newest, which was sent the result"
+    none = place.run("threads", "request", thread, "3")
+    assert (none.returncode, none.stderr) == (1, "sakti: This thread has no step 3 whose request is kept.\n")
 
 
 def test_ids_of_the_callers_own(place: Place) -> None:

@@ -68,3 +68,12 @@ async def test_a_message_that_was_removed_for_good_is_in_no_request(run, store):
     for number in (1, 2):
         past = await store.read(past_requests.show, thread.id, number)
         assert all("hunter2" not in p.text for p in past.pieces)
+
+
+async def test_the_chat_shows_it_by_number(run, store):
+    await run.ask("what is here?")
+    views = run.session.views
+    blocks = await views.past_request(2)
+    assert [b.text for b in blocks if b.kind == "user"] == ["what is here?"]
+    assert all(b.tokens for b in blocks if b.text)
+    assert await views.past_request(9) == []

@@ -1,17 +1,18 @@
 """What a new thread begins with of earlier work, kept as where each piece comes from.
 
 It is told as it stood when the thread began, so that a prompt's prefix stays, but for what was removed since: a thread
-or a task that is deleted, a line that is forgotten or corrected.
+or a task that is deleted, a line that is forgotten or corrected. `text` is raw SQL: every window is made with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal, TypeAlias
 
-from sakti.store import replaced, threads
+from sakti.store import replaced, rows, threads
 from sakti.store.connection import Database
+from sakti.store.models import CarryOverRow
 from sakti.store.text_registry import entering
 
 Kind: TypeAlias = Literal["thread", "line", "task"]
@@ -31,37 +32,33 @@ class Piece:
 def keep(db: Database, thread_id: str, head: str, pieces: Sequence[Piece]) -> None:
     """Store what a thread begins with: `head` above the pieces; without any, that there is nothing."""
     threads.update_metadata(db, thread_id, {KEY: head})
-    for position, piece in enumerate(pieces):
-        db.execute_sql(
-            "INSERT OR REPLACE INTO carry_over (thread_id, position, kind, source_id, text) VALUES (?, ?, ?, ?, ?)",
-            (thread_id, position, piece.kind, piece.source_id, entering("carry_over", "text", piece.text)),
-        )
+    values = [{"thread_id": thread_id, "position": n, **asdict(piece)} for n, piece in enumerate(pieces)]
+    if values:
+        CarryOverRow.replace_many(values).execute(db)
 
 
 def copy(db: Database, thread_id: str, new: str) -> None:
     """A fork begins with what its thread began with."""
-    db.execute_sql(
-        "INSERT INTO carry_over (thread_id, position, kind, source_id, text)"
-        " SELECT ?, position, kind, source_id, text FROM carry_over WHERE thread_id = ?",
-        (new, thread_id),
-    )
+    rows.copy(db, CarryOverRow, {"thread_id": thread_id}, thread_id=new)
+
+
+_TOLD = (
+    "SELECT c.kind, c.text, coalesce(o.edited, o.content), json_extract(own.metadata, '$.carry_over')"
+    " FROM carry_over c JOIN threads own ON own.id = c.thread_id"
+    " LEFT JOIN observations o ON c.kind = 'line' AND o.id = c.source_id"
+    " LEFT JOIN threads t ON t.id = CASE c.kind WHEN 'line' THEN o.thread_id WHEN 'thread' THEN c.source_id END"
+    " LEFT JOIN tasks k ON c.kind = 'task' AND k.id = c.source_id"
+    " WHERE c.thread_id = ? AND CASE c.kind WHEN 'task' THEN k.id IS NOT NULL AND k.deleted_at IS NULL"
+    " ELSE t.id IS NOT NULL AND t.deleted_at IS NULL AND coalesce(o.forgotten, 0) = 0 END ORDER BY c.position"
+)
 
 
 def text(db: Database, thread_id: str) -> str:
     """The block as it is told now; empty where there is none, or nothing of it is left."""
-    rows = db.execute_sql(
-        "SELECT c.kind, c.text, coalesce(o.edited, o.content), json_extract(own.metadata, '$.carry_over')"
-        " FROM carry_over c JOIN threads own ON own.id = c.thread_id"
-        " LEFT JOIN observations o ON c.kind = 'line' AND o.id = c.source_id"
-        " LEFT JOIN threads t ON t.id = CASE c.kind WHEN 'line' THEN o.thread_id WHEN 'thread' THEN c.source_id END"
-        " LEFT JOIN tasks k ON c.kind = 'task' AND k.id = c.source_id"
-        " WHERE c.thread_id = ? AND CASE c.kind WHEN 'task' THEN k.id IS NOT NULL AND k.deleted_at IS NULL"
-        " ELSE t.id IS NOT NULL AND t.deleted_at IS NULL AND coalesce(o.forgotten, 0) = 0 END ORDER BY c.position",
-        (thread_id,),
-    ).fetchall()
-    if not rows:
+    found = db.execute_sql(_TOLD, (thread_id,)).fetchall()
+    if not found:
         return ""
-    return "\n".join([str(rows[0][3] or ""), *(_told(kind, then, now) for kind, then, now, _ in rows)]).strip()
+    return "\n".join([str(found[0][3] or ""), *(_told(kind, then, now) for kind, then, now, _ in found)]).strip()
 
 
 def _told(kind: str, then: str, now: str | None) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
 
 from sakti.core.errors import MemoryFailure
@@ -33,6 +33,9 @@ class Lease:
     started_at: int
     heartbeat_at: int
     expires_at: int
+
+
+_COLUMNS = ", ".join(f.name for f in fields(Lease))
 
 
 def new_owner() -> str:
@@ -105,8 +108,7 @@ def require(
 def clear_expired(db: Database, record_id: str, now: int) -> list[Lease]:
     """Remove the leases of a record whose holder is gone, and return them as they were."""
     rows = db.execute_sql(
-        "DELETE FROM leases WHERE record_id = ? AND (expires_at <= ? OR heartbeat_at > ?)"
-        " RETURNING record_id, kind, owner, operation_id, thread_id, started_at, heartbeat_at, expires_at",
+        f"DELETE FROM leases WHERE record_id = ? AND (expires_at <= ? OR heartbeat_at > ?) RETURNING {_COLUMNS}",
         (record_id, now, now + CLOCK_SLACK_MS),
     ).fetchall()
     return [Lease(*row) for row in rows]
@@ -115,10 +117,7 @@ def clear_expired(db: Database, record_id: str, now: int) -> list[Lease]:
 def held(db: Database, record_id: str, now: int) -> list[Lease]:
     """The leases of a record that are in force."""
     rows = db.execute_sql(
-        "SELECT record_id, kind, owner, operation_id, thread_id, started_at, heartbeat_at, expires_at"
-        " FROM leases"
-        " WHERE record_id = ? AND expires_at > ?",
-        (record_id, now),
+        f"SELECT {_COLUMNS} FROM leases WHERE record_id = ? AND expires_at > ?", (record_id, now)
     ).fetchall()
     return [Lease(*row) for row in rows]
 
@@ -132,9 +131,7 @@ def clear_dead(db: Database, record_id: str, *, but: str = "") -> list[Lease]:
         row
         for owner in gone
         for row in db.execute_sql(
-            "DELETE FROM leases WHERE record_id = ? AND owner = ?"
-            " RETURNING record_id, kind, owner, operation_id, thread_id, started_at, heartbeat_at, expires_at",
-            (record_id, owner),
+            f"DELETE FROM leases WHERE record_id = ? AND owner = ? RETURNING {_COLUMNS}", (record_id, owner)
         ).fetchall()
     ]
     return [Lease(*row) for row in rows]

@@ -1,7 +1,8 @@
 """What ten older messages came to: a summary kept beside them, in the search index and for requests. Their text stays.
 
 The first of the ten holds the whole summary, with where it ends; each message holds, and is found by, what was taken
-from it. How far a thread is summarised stands in its metadata: the first message that level 1, and 2, has not.
+from it. How far a thread is summarised stands in its metadata: the first message that level 1, and 2, has not. `count`
+and `summaries` are raw SQL: every request asks them.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from peewee import fn
+
 from sakti.core.types import Message
-from sakti.store import search_index, threads
+from sakti.store import rows, search_index, threads
 from sakti.store.connection import Database
-from sakti.store.text_registry import entering
+from sakti.store.models import MessageRow
 
 KEY = "levels"
 
@@ -34,12 +37,18 @@ def done(metadata: Mapping[str, object]) -> tuple[int, int]:
     return (int(marks[0]), int(marks[1])) if isinstance(marks, list | tuple) else (0, 0)  # pyright: ignore
 
 
+_COUNT = "SELECT coalesce(max(message_index), -1) + 1 FROM messages WHERE thread_id = ?"
+_SUMMARIES = (
+    "SELECT message_index, json_extract(metadata, '$.summary.last'),"
+    " json_extract(metadata, '$.summary.message_tokens'), injection_text FROM messages"
+    " WHERE thread_id = ? AND injection_text IS NOT NULL AND json_extract(metadata, '$.summary.message_tokens') > ?"
+    " ORDER BY message_index DESC LIMIT ?"
+)
+
+
 def count(db: Database, thread_id: str) -> int:
     """Messages of a thread."""
-    row = db.execute_sql(
-        "SELECT coalesce(max(message_index), -1) + 1 FROM messages WHERE thread_id = ?", (thread_id,)
-    ).fetchone()
-    return row[0]
+    return db.execute_sql(_COUNT, (thread_id,)).fetchone()[0]
 
 
 def put(
@@ -53,26 +62,16 @@ def put(
     """Store the summary of some consecutive messages. `taken`: message id → what was taken from it."""
     first, last = messages[0], messages[-1]
     for message in messages:
-        part = entering("messages", "summary", taken.get(message.id, ""))
-        db.execute_sql(
-            "UPDATE messages SET compaction_level = ?, summary = ? WHERE id = ?", (level, part or None, message.id)
-        )
+        part = taken.get(message.id, "")
+        rows.update(db, MessageRow, message.id, compaction_level=level, summary=part or None)
         search_index.summarise(db, "message", message.id, part)
     kept = {"last": last.index, "message_tokens": sum(m.tokens for m in messages)}
-    db.execute_sql(
-        "UPDATE messages SET injection_text = ?, metadata = json_set(metadata, '$.summary', json(?)) WHERE id = ?",
-        (entering("messages", "injection_text", text), json.dumps(kept), first.id),
-    )
+    metadata = fn.json_set(MessageRow.metadata, "$.summary", fn.json(json.dumps(kept)))
+    MessageRow.update(injection_text=text, metadata=metadata).where(MessageRow.id == first.id).execute(db)
     threads.update_metadata(db, first.thread_id, {KEY: list(marks)})
 
 
 def summaries(db: Database, thread_id: str, *, above: int, limit: int) -> list[Summarised]:
     """The newest `limit` summaries of a thread that stand for more than `above` tokens, oldest first."""
-    rows = db.execute_sql(
-        "SELECT message_index, json_extract(metadata, '$.summary.last'),"
-        " json_extract(metadata, '$.summary.message_tokens'), injection_text FROM messages"
-        " WHERE thread_id = ? AND injection_text IS NOT NULL AND json_extract(metadata, '$.summary.message_tokens') > ?"
-        " ORDER BY message_index DESC LIMIT ?",
-        (thread_id, above, limit),
-    ).fetchall()
-    return [Summarised(*r) for r in reversed(rows)]
+    newest = db.execute_sql(_SUMMARIES, (thread_id, above, limit)).fetchall()
+    return [Summarised(*r) for r in reversed(newest)]

@@ -1,23 +1,35 @@
-"""Messages: appended once, found for ever. Their text is never changed or deleted by memory."""
+"""Messages: appended once, found for ever. Their text is never changed or deleted by memory.
+
+What every step of a turn asks or writes is raw SQL (a message appended, the pages that are read, seals): building the
+query costs more than running it. The rest is peewee's.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from typing import Any
 
+from peewee import fn
+
 from sakti.core.errors import StoreError
-from sakti.core.types import Json, Message, Usage, plain_text
+from sakti.core.types import Json, MarkerPart, Message, Usage, plain_text
 from sakti.store import codec, requests, search_index
 from sakti.store.connection import Database
 from sakti.store.models import MessageRow, StepRow
-from sakti.store.rows import insert
+from sakti.store.rows import Shape, insert
 from sakti.store.tasks import links
 
-_COLUMNS = (
-    "id, thread_id, resource_id, role, parts, created_at, message_index, token_count, part_tokens, token_counter,"
-    " state, sealed_at, task_id, metadata"
+MESSAGE = Shape(MessageRow, Message, index="message_index", tokens="token_count")
+_SELECT = f"SELECT {MESSAGE.columns} FROM messages WHERE"
+_PLACE = (
+    "SELECT coalesce(max(message_index), -1) + 1, EXISTS (SELECT 1 FROM threads WHERE id = ?) FROM messages"
+    " WHERE thread_id = ?"
+)
+_TOUCH = "UPDATE threads SET updated_at = ? WHERE id = ?"
+_SAID_BEFORE = (
+    "SELECT coalesce(search_text, raw_content) FROM messages"
+    " WHERE thread_id = ? AND message_index < ? AND state = 'saved' ORDER BY message_index DESC LIMIT 1"
 )
 
 
@@ -28,35 +40,13 @@ def append(db: Database, message: Message, *, index_text: str | None = None, pat
     where it had to be redacted. Raises `StoreError` (gone) where there is no such thread.
     """
     raw = plain_text(message.parts)
-    index, known = db.execute_sql(
-        "SELECT coalesce(max(message_index), -1) + 1, EXISTS (SELECT 1 FROM threads WHERE id = ?) FROM messages"
-        " WHERE thread_id = ?",
-        (message.thread_id, message.thread_id),
-    ).fetchone()
+    index, known = db.execute_sql(_PLACE, (message.thread_id, message.thread_id)).fetchone()
     if not known:
         raise StoreError("This thread was removed in another window.", code="gone")
-    insert(
-        db,
-        MessageRow,
-        id=message.id,
-        thread_id=message.thread_id,
-        resource_id=message.resource_id,
-        role=message.role,
-        message_index=index,
-        format=codec.FORMAT,
-        parts=[codec.encode(p) for p in message.parts],
-        raw_content=raw,
-        search_text=index_text,
-        paths=list(paths),
-        task_id=message.task_id,
-        token_count=message.tokens,
-        part_tokens=list(message.part_tokens),
-        token_counter=message.token_counter,
-        state=message.state,
-        metadata=message.metadata,
-        created_at=message.created_at,
-    )
-    db.execute_sql("UPDATE threads SET updated_at = ? WHERE id = ?", (message.created_at, message.thread_id))
+    values = MESSAGE.values(message) | {"message_index": index, "sealed_at": None}
+    rest = {"format": codec.FORMAT, "raw_content": raw, "search_text": index_text, "paths": paths}
+    insert(db, MessageRow, **values, **rest)
+    db.execute_sql(_TOUCH, (message.created_at, message.thread_id))
     if message.task_id is not None:
         links.add(db, message.task_id, message.id, "output", message.created_at)
     if message.state == "saved":
@@ -68,11 +58,7 @@ def add_context(db: Database, message: Message) -> bool:
     """Keep the parts and tokens of `message`, which is told something more that is nobody's words; False where it is
     being observed already, and so may not change."""
     changed = (
-        MessageRow.update(
-            parts=[codec.encode(p) for p in message.parts],
-            part_tokens=list(message.part_tokens),
-            token_count=message.tokens,
-        )
+        MessageRow.update(parts=message.parts, part_tokens=message.part_tokens, token_count=message.tokens)
         .where(MessageRow.id == message.id, MessageRow.sealed_at.is_null())
         .execute(db)
     )
@@ -85,10 +71,10 @@ def confirm(db: Database, message_ids: Sequence[str]) -> None:
         if message.state != "provisional":
             continue
         MessageRow.update(state="saved").where(MessageRow.id == message.id).execute(db)
-        (raw, text, paths) = db.execute_sql(
-            "SELECT raw_content, search_text, paths FROM messages WHERE id = ?", (message.id,)
-        ).fetchone()
-        _index(db, message, message.index, raw if text is None else text, json.loads(paths))
+        row = MessageRow
+        columns = row.select(row.raw_content, row.search_text, row.paths)
+        raw, text, paths = columns.where(row.id == message.id).tuples().get(db)
+        _index(db, message, message.index, raw if text is None else text, paths)
 
 
 def withhold(db: Database, message_ids: Sequence[str], reason: str) -> None:
@@ -96,7 +82,7 @@ def withhold(db: Database, message_ids: Sequence[str], reason: str) -> None:
     for message_id in message_ids:
         MessageRow.update(
             state="withheld",
-            parts=[{"t": "marker", "kind": "withheld", "text": reason}],
+            parts=[MarkerPart("withheld", reason)],
             raw_content="",
             search_text=None,
             token_count=0,
@@ -107,11 +93,7 @@ def withhold(db: Database, message_ids: Sequence[str], reason: str) -> None:
 def _index(db: Database, message: Message, index: int, text: str, paths: Sequence[str]) -> None:
     if not text.strip():
         return
-    row = db.execute_sql(
-        "SELECT coalesce(search_text, raw_content) FROM messages"
-        " WHERE thread_id = ? AND message_index < ? AND state = 'saved' ORDER BY message_index DESC LIMIT 1",
-        (message.thread_id, index),
-    ).fetchone()
+    row = db.execute_sql(_SAID_BEFORE, (message.thread_id, index)).fetchone()
     search_index.put(
         db,
         kind="message",
@@ -131,11 +113,10 @@ def _index(db: Database, message: Message, index: int, text: str, paths: Sequenc
 def page(db: Database, thread_id: str, *, before: int | None = None, limit: int = 200) -> list[Message]:
     """The `limit` newest messages of a thread whose index is below `before`, oldest first."""
     found = db.execute_sql(
-        f"SELECT {_COLUMNS} FROM messages WHERE thread_id = ? AND message_index < ?"
-        " ORDER BY message_index DESC LIMIT ?",
+        f"{_SELECT} thread_id = ? AND message_index < ? ORDER BY message_index DESC LIMIT ?",
         (thread_id, 1 << 62 if before is None else before, limit),
     ).fetchall()
-    return [from_row(r) for r in reversed(found)]
+    return [MESSAGE.of(r) for r in reversed(found)]
 
 
 def version(db: Database) -> int:
@@ -146,10 +127,9 @@ def version(db: Database) -> int:
 def after(db: Database, thread_id: str, index: int, *, limit: int = 1 << 30) -> list[Message]:
     """Messages of a thread with an index above `index`, oldest first."""
     found = db.execute_sql(
-        f"SELECT {_COLUMNS} FROM messages WHERE thread_id = ? AND message_index > ? ORDER BY message_index LIMIT ?",
-        (thread_id, index, limit),
+        f"{_SELECT} thread_id = ? AND message_index > ? ORDER BY message_index LIMIT ?", (thread_id, index, limit)
     ).fetchall()
-    return [from_row(r) for r in found]
+    return [MESSAGE.of(r) for r in found]
 
 
 def states_after(db: Database, thread_id: str, index: int) -> list[tuple[str, int, str]]:
@@ -162,11 +142,8 @@ def states_after(db: Database, thread_id: str, index: int) -> list[tuple[str, in
 
 
 def between(db: Database, thread_id: str, first: int, last: int) -> list[Message]:
-    found = db.execute_sql(
-        f"SELECT {_COLUMNS} FROM messages WHERE thread_id = ? AND message_index BETWEEN ? AND ? ORDER BY message_index",
-        (thread_id, first, last),
-    ).fetchall()
-    return [from_row(r) for r in found]
+    here = (MessageRow.thread_id == thread_id) & MessageRow.message_index.between(first, last)
+    return list(MESSAGE.select().where(here).order_by(MessageRow.message_index).execute(db))
 
 
 def get(db: Database, message_id: str) -> Message | None:
@@ -180,22 +157,17 @@ def get_many(db: Database, ids: Sequence[str]) -> list[Message]:
     for start in range(0, len(ids), 500):
         some = list(ids[start : start + 500])
         marks = ",".join("?" * len(some))
-        found += db.execute_sql(
-            f"SELECT {_COLUMNS} FROM messages WHERE id IN ({marks}) ORDER BY thread_id, message_index", some
-        ).fetchall()
-    return [from_row(r) for r in found]
+        found += db.execute_sql(f"{_SELECT} id IN ({marks}) ORDER BY thread_id, message_index", some).fetchall()
+    return [MESSAGE.of(r) for r in found]
 
 
 def count(db: Database, thread_id: str) -> int:
-    return db.execute_sql("SELECT count(*) FROM messages WHERE thread_id = ?", (thread_id,)).fetchone()[0]
+    return MessageRow.select(fn.COUNT(MessageRow.pk)).where(MessageRow.thread_id == thread_id).scalar(db)
 
 
 def last_of_user(db: Database, thread_id: str) -> Message | None:
-    row = db.execute_sql(
-        f"SELECT {_COLUMNS} FROM messages WHERE thread_id = ? AND role = 'user' ORDER BY message_index DESC LIMIT 1",
-        (thread_id,),
-    ).fetchone()
-    return None if row is None else from_row(row)
+    here = (MessageRow.thread_id == thread_id) & (MessageRow.role == "user")
+    return MESSAGE.select().where(here).order_by(MessageRow.message_index.desc()).limit(1).get_or_none(db)
 
 
 def seal(db: Database, ids: Sequence[str], now: int) -> None:
@@ -211,41 +183,6 @@ def add_metadata(db: Database, message_id: str, changes: Json) -> None:
     message = get(db, message_id)
     if message is not None:
         MessageRow.update(metadata={**message.metadata, **changes}).where(MessageRow.id == message_id).execute(db)
-
-
-def from_row(row: Sequence[Any]) -> Message:
-    (
-        id_,
-        thread_id,
-        resource_id,
-        role,
-        parts,
-        created_at,
-        index,
-        tokens,
-        part_tokens,
-        counter,
-        state,
-        sealed_at,
-        task_id,
-        metadata,
-    ) = row
-    return Message(
-        id=id_,
-        thread_id=thread_id,
-        resource_id=resource_id,
-        role=role,
-        parts=tuple(codec.decode(p) for p in json.loads(parts)),
-        created_at=created_at,
-        index=index,
-        tokens=tokens,
-        part_tokens=tuple(json.loads(part_tokens)),
-        token_counter=counter,
-        state=state,
-        sealed_at=sealed_at,
-        task_id=task_id,
-        metadata=json.loads(metadata),
-    )
 
 
 # --- model calls ------------------------------------------------------------------------------------------

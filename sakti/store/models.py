@@ -1,7 +1,8 @@
-"""The tables as peewee models. The schema itself is made by `migrations/`; a test holds the two together.
+"""The tables as peewee models: which columns there are, and how a value is stored, stands here and nowhere else.
 
-No model is bound to a database: every query is executed with the one that the caller was given
-(`query.execute(db)`), so any number of stores can be open in one process.
+`migrations/` make the schema; a test holds the two together. What a function hands out of a row takes its columns from
+here, too (`rows.Shape`). No model is bound to a database: every query is executed with the one that the caller was
+given (`query.execute(db)`), so any number of stores can be open in one process.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import json
 from typing import Any
 
 import peewee
-from peewee import CompositeKey, FloatField, IntegerField, Model
+from peewee import BooleanField, CompositeKey, FloatField, IntegerField, Model
 
-from sakti.store import text_registry
+from sakti.store import codec, text_registry
 
 
 class TextField(peewee.TextField):
@@ -44,6 +45,23 @@ class JsonField(TextField):
         return None if value is None else json.loads(value)
 
 
+class ListField(JsonField):
+    """A JSON array, read as a tuple."""
+
+    def python_value(self, value: Any) -> Any:
+        return None if value is None else tuple(json.loads(value))
+
+
+class PartsField(JsonField):
+    """The parts of a message."""
+
+    def _stored(self, value: Any) -> str | None:
+        return super()._stored([codec.encode(part) for part in value])
+
+    def python_value(self, value: Any) -> Any:
+        return tuple(codec.decode(part) for part in json.loads(value))
+
+
 class Row(Model):
     pk = IntegerField(primary_key=True)
     id = TextField(unique=True)
@@ -52,7 +70,7 @@ class Row(Model):
 class ThreadRow(Row):
     resource_id = TextField()
     title = TextField(default="")
-    title_pinned = IntegerField(default=0)
+    title_pinned = BooleanField(default=False)
     metadata = JsonField(default=dict)
     parent_id = TextField(null=True)
     mode = TextField(default="default")
@@ -70,16 +88,16 @@ class MessageRow(Row):
     role = TextField()
     message_index = IntegerField()
     format = IntegerField(default=1)
-    parts = JsonField()
+    parts = PartsField()
     raw_content = TextField()
     search_text = TextField(null=True)
     injection_text = TextField(null=True)
-    paths = JsonField(default=list)
+    paths = ListField(default=list)
     summary = TextField(null=True)
     compaction_level = IntegerField(default=0)
     task_id = TextField(null=True)
     token_count = IntegerField(default=0)
-    part_tokens = JsonField(default=list)
+    part_tokens = ListField(default=list)
     token_counter = TextField(default="")
     sealed_at = IntegerField(null=True)
     state = TextField(default="saved")
@@ -155,12 +173,12 @@ class GroupRow(Row):
     last_message_id = TextField(null=True)
     first_index = IntegerField(null=True)
     last_index = IntegerField(null=True)
-    message_ids = JsonField(default=list)
+    message_ids = ListField(default=list)
     message_tokens = IntegerField(default=0)
     observation_tokens = IntegerField(default=0)
     text = TextField()
     generation = IntegerField(default=0)
-    merged_group_ids = JsonField(default=list)
+    merged_group_ids = ListField(default=list)
     cycle_id = TextField(default="")
     operation_id = TextField(default="")
     model = TextField(default="")
@@ -194,7 +212,7 @@ class ObservationRow(Row):
     pinned = IntegerField(default=0)
     edited = TextField(null=True)
     forgotten = IntegerField(default=0)
-    flags = JsonField(default=list)
+    flags = ListField(default=list)
     created_at = IntegerField()
 
     class Meta:
@@ -210,8 +228,8 @@ class CompactionRow(Row):
     last_index = IntegerField(null=True)
     message_count = IntegerField()
     summary = TextField(default="")
-    original_message_ids = JsonField()
-    group_ids = JsonField(default=list)
+    original_message_ids = ListField()
+    group_ids = ListField(default=list)
     before = JsonField(default=dict)
     tokens_before = IntegerField()
     tokens_after = IntegerField()
@@ -345,6 +363,84 @@ class SearchDocRow(Model):
         table_name = "search_docs"
 
 
+class CarryOverRow(Model):
+    thread_id = TextField()
+    position = IntegerField()
+    kind = TextField()
+    source_id = TextField()
+    text = TextField()
+
+    class Meta:
+        table_name = "carry_over"
+        primary_key = CompositeKey("thread_id", "position")
+
+
+class LeaseRow(Model):
+    record_id = TextField()
+    kind = TextField()
+    thread_id = TextField(default="")
+    owner = TextField()
+    operation_id = TextField()
+    started_at = IntegerField()
+    heartbeat_at = IntegerField()
+    expires_at = IntegerField()
+
+    class Meta:
+        table_name = "leases"
+        primary_key = CompositeKey("record_id", "kind", "thread_id")
+
+
+class PromptRow(Model):
+    pk = IntegerField(primary_key=True)
+    resource_id = TextField()
+    text = TextField()
+    created_at = IntegerField()
+    thread_id = TextField(null=True)
+
+    class Meta:
+        table_name = "prompt_history"
+
+
+class UnsentRow(Model):
+    pk = IntegerField(primary_key=True)
+    resource_id = TextField()
+    owner = TextField()
+    draft = TextField()
+    queued = ListField()
+    updated_at = IntegerField()
+    thread_id = TextField(null=True)
+
+    class Meta:
+        table_name = "unsent"
+
+
+class RuleRow(Model):
+    resource_id = TextField()
+    rule = TextField()
+    decision = TextField()
+    created_at = IntegerField()
+
+    class Meta:
+        table_name = "approval_rules"
+        primary_key = CompositeKey("resource_id", "rule")
+
+
+class UiStateRow(Model):
+    key = TextField(primary_key=True)
+    value = TextField()
+
+    class Meta:
+        table_name = "ui_state"
+
+
+class ReindexingRow(Model):
+    thread_id = TextField(primary_key=True)
+    operation_id = TextField()
+
+    class Meta:
+        table_name = "reindexing"
+
+
 MODELS: tuple[type[Model], ...] = (
     ThreadRow,
     MessageRow,
@@ -362,4 +458,11 @@ MODELS: tuple[type[Model], ...] = (
     TaskCountRow,
     TaskEventRow,
     SearchDocRow,
+    CarryOverRow,
+    LeaseRow,
+    PromptRow,
+    UnsentRow,
+    RuleRow,
+    UiStateRow,
+    ReindexingRow,
 )

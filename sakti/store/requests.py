@@ -9,11 +9,11 @@ import hashlib
 import json
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from sakti.core.types import Json, Request, plain_text
-from sakti.store.connection import Connection, Database
-from sakti.store.text_registry import entering
+from sakti.store.connection import Database
+from sakti.store.models import RequestBlockRow, StepRow
+from sakti.store.rows import insert_many
 
 HASH = 16  # characters of a SHA-256
 
@@ -81,26 +81,19 @@ def describe(request: Request) -> Sent:
 
 def keep(db: Database, thread_id: str, texts: dict[str, str]) -> None:
     """Store the texts of a request that the thread did not send before."""
-    connection: Any = db.connection()
-    connection.executemany(
-        "INSERT OR IGNORE INTO request_blocks (thread_id, hash, text) VALUES (?, ?, ?)",
-        [(thread_id, name, entering("request_blocks", "text", text)) for name, text in texts.items()],
-    )
+    blocks = [{"thread_id": thread_id, "hash": name, "text": text} for name, text in texts.items()]
+    insert_many(db, RequestBlockRow, blocks, unless_there=True)
 
 
-def steps(db: Connection, thread_id: str) -> list[Step]:
+def steps(db: Database, thread_id: str) -> list[Step]:
     """Return the model calls of a thread's turns, oldest first."""
-    rows = db.execute_sql(
-        "SELECT id, model, created_at, input_tokens, output_tokens, request FROM steps"
-        " WHERE thread_id = ? AND purpose = 'actor' ORDER BY pk",
-        (thread_id,),
-    ).fetchall()
-    return [
-        Step(number, id, model, created_at, read, written, json.loads(told) if told else None)
-        for number, (id, model, created_at, read, written, told) in enumerate(rows, 1)
-    ]
+    row = StepRow
+    columns = row.id, row.model, row.created_at, row.input_tokens, row.output_tokens, row.request
+    calls = row.select(*columns).where(row.thread_id == thread_id, row.purpose == "actor").order_by(row.pk)
+    return [Step(number, *call) for number, call in enumerate(calls.tuples().execute(db), 1)]
 
 
-def texts(db: Connection, thread_id: str) -> dict[str, str]:
+def texts(db: Database, thread_id: str) -> dict[str, str]:
     """Return the texts that requests of a thread name, by their hash."""
-    return dict(db.execute_sql("SELECT hash, text FROM request_blocks WHERE thread_id = ?", (thread_id,)).fetchall())
+    row = RequestBlockRow
+    return dict(row.select(row.hash, row.text).where(row.thread_id == thread_id).tuples().execute(db))

@@ -1,15 +1,55 @@
-"""Insert and change one row by its peewee model, with the statement built once: building it costs more than running
-it."""
+"""Write rows by their peewee model, with the statement built once: building it costs more than running it. Make values
+of rows by what the model says of their columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from peewee import Field, Model
+from peewee import SQL, BooleanField, Field, Model, NodeList, Value
 
 from sakti.store.connection import Database
+from sakti.store.models import JsonField
+
+T = TypeVar("T")
+
+
+class Shape(Generic[T]):
+    """The columns of a model that a dataclass has fields for, and the one way from a row to its value.
+
+    A field has the name of its column, or another one where `renamed` (field → column) says so. A query built by peewee
+    begins with `select()`; a statement that is written out, because it is asked for at every step, selects `columns`
+    and makes its rows values by `of`.
+    """
+
+    def __init__(self, model: type[Model], kind: Callable[..., T], /, **renamed: str) -> None:
+        known = _meta(model).fields
+        names = [f.name for f in dataclasses.fields(kind)]  # pyright: ignore[reportArgumentType]
+        self._model, self._kind = model, kind
+        self._fields = {name: known[renamed.get(name, name)] for name in names}
+        self.columns = ", ".join(f.column_name for f in self._fields.values())
+        self._read = [
+            (at, f.python_value)
+            for at, f in enumerate(self._fields.values())
+            if isinstance(f, JsonField | BooleanField)
+        ]
+
+    def of(self, row: Sequence[Any]) -> T:
+        """Make the value of a row that was selected as `columns`."""
+        values = list(row)
+        for at, read in self._read:
+            values[at] = read(values[at])
+        return self._kind(*values)
+
+    def select(self) -> Any:
+        """Begin a query whose results are values."""
+        return self._model.select(*(f.alias(name) for name, f in self._fields.items())).objects(self._kind)
+
+    def values(self, value: T) -> dict[str, Any]:
+        """Return what a row of this value has in each column."""
+        return {f.name: getattr(value, name) for name, f in self._fields.items()}
 
 
 def insert(db: Database, model: type[Model], /, **values: Any) -> None:
@@ -25,6 +65,18 @@ def insert_new(db: Database, model: type[Model], /, **values: Any) -> bool:
     return db.execute_sql(f"INSERT OR IGNORE {sql} RETURNING 1", row).fetchone() is not None
 
 
+def insert_many(
+    db: Database, model: type[Model], rows: Iterable[Mapping[str, Any]], /, *, unless_there: bool = False
+) -> None:
+    """Insert rows that name the same fields, or none; `unless_there` leaves out those whose key is taken. Raises as
+    `insert`."""
+    filled = [_filled(model, row) for row in rows]
+    if filled:
+        connection: Any = db.connection()
+        verb = "INSERT OR IGNORE" if unless_there else "INSERT"
+        connection.executemany(f"{verb} {filled[0][0]}", [row for _, row in filled])
+
+
 def update(db: Database, model: type[Model], row_id: str, /, **changes: Any) -> None:
     """Change fields of the row with this id. Raises `TypeError` for a field that the model does not have."""
     fields, _ = _statement(model)
@@ -34,7 +86,50 @@ def update(db: Database, model: type[Model], row_id: str, /, **changes: Any) -> 
     db.execute_sql(_update_statement(model, tuple(changes)), (*values, row_id))
 
 
-def _filled(model: type[Model], values: dict[str, Any]) -> tuple[str, list[Any]]:
+def delete(db: Database, model: type[Model], /, **equal: Any) -> None:
+    """Delete the rows whose fields have these values, none of them None. Raises `TypeError` for a field that the model
+    does not have."""
+    sql, convert = _delete_statement(model, tuple(equal))
+    db.execute_sql(sql, [stored(value) for stored, value in zip(convert, equal.values(), strict=True)])
+
+
+def copy(db: Database, model: type[Model], /, equal: dict[str, Any], **other: Any) -> None:
+    """Copy the rows whose fields have the values of `equal`; the copies have those of `other` in place of theirs.
+    Raises `TypeError` for a field that the model does not have."""
+    sql, convert = _copy_statement(model, tuple(other), tuple(equal))
+    values = (*other.values(), *equal.values())
+    db.execute_sql(sql, [stored(value) for stored, value in zip(convert, values, strict=True)])
+
+
+def ends_with(field: Any, text: str) -> Any:
+    """Return the condition that a column ends with `text`, whose characters stand for themselves."""
+    return _like(field, f"%{_escaped(text)}")
+
+
+def contains(field: Any, text: str) -> Any:
+    """Return the condition that `text` stands in a column."""
+    return _like(field, f"%{_escaped(text)}%")
+
+
+def starts_with(field: Any, text: str) -> Any:
+    """Return the condition that a column begins with `text`."""
+    return _like(field, f"{_escaped(text)}%")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+def _like(field: Any, pattern: str) -> Any:
+    # peewee's own `contains` stores the pattern as the column would be: masked, or as JSON
+    return NodeList((field, SQL("LIKE"), Value(pattern, converter=False), SQL("ESCAPE '\\'")))
+
+
+def _meta(model: type[Model]) -> Any:
+    return getattr(model, "_meta")  # noqa: B009
+
+
+def _filled(model: type[Model], values: Mapping[str, Any]) -> tuple[str, list[Any]]:
     fields, sql = _statement(model)
     unknown = values.keys() - fields.keys()
     if unknown:
@@ -48,7 +143,7 @@ Column = tuple[Callable[[Any], Any], Callable[[], Any]]
 @cache
 def _statement(model: type[Model]) -> tuple[dict[str, Column], str]:
     """Return of each field how a value is stored and what stands there without one; and the statement's end."""
-    meta: Any = getattr(model, "_meta")  # noqa: B009
+    meta = _meta(model)
     fields: list[Field] = [f for f in meta.sorted_fields if not getattr(f, "primary_key", False)]
     columns: dict[str, Column] = {f.name: (f.db_value, _default(f)) for f in fields}
     names = ", ".join(f'"{f.column_name}"' for f in fields)
@@ -57,9 +152,38 @@ def _statement(model: type[Model]) -> tuple[dict[str, Column], str]:
 
 @cache
 def _update_statement(model: type[Model], names: tuple[str, ...]) -> str:
-    meta: Any = getattr(model, "_meta")  # noqa: B009
+    meta = _meta(model)
     changed = ", ".join(f'"{meta.fields[name].column_name}" = ?' for name in names)
     return f'UPDATE "{meta.table_name}" SET {changed} WHERE "id" = ?'
+
+
+@cache
+def _delete_statement(model: type[Model], names: tuple[str, ...]) -> tuple[str, list[Callable[[Any], Any]]]:
+    fields = _named(model, names)
+    return f'DELETE FROM "{_meta(model).table_name}" WHERE {_all_equal(fields)}', [f.db_value for f in fields]
+
+
+@cache
+def _copy_statement(
+    model: type[Model], other: tuple[str, ...], equal: tuple[str, ...]
+) -> tuple[str, list[Callable[[Any], Any]]]:
+    table, changed, where = _meta(model).table_name, _named(model, other), _named(model, equal)
+    same = [f for f in _meta(model).sorted_fields if f.name not in other and not getattr(f, "primary_key", False)]
+    names = ", ".join(f'"{f.column_name}"' for f in (*changed, *same))
+    values = ", ".join([*("?" for _ in changed), *(f'"{f.column_name}"' for f in same)])
+    sql = f'INSERT INTO "{table}" ({names}) SELECT {values} FROM "{table}" WHERE {_all_equal(where)}'
+    return sql, [f.db_value for f in (*changed, *where)]
+
+
+def _named(model: type[Model], names: tuple[str, ...]) -> list[Field]:
+    fields = _meta(model).fields
+    if unknown := set(names) - fields.keys():
+        raise TypeError(f"{model.__name__} has no field {', '.join(sorted(unknown))}.")
+    return [fields[name] for name in names]
+
+
+def _all_equal(fields: Iterable[Field]) -> str:
+    return " AND ".join(f'"{f.column_name}" = ?' for f in fields)
 
 
 def _default(field: Any) -> Callable[[], Any]:

@@ -7,19 +7,19 @@ what was carried over on, the messages are unobserved.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
+
+from peewee import fn
 
 from sakti.core.errors import StoreError
 from sakti.core.ids import Ids
-from sakti.core.types import Json, Thread
-from sakti.store import carry_over, memory, reindexing, threads
+from sakti.core.types import Thread
+from sakti.store import carry_over, memory, reindexing, rows, threads
 from sakti.store.connection import Database
 from sakti.store.memory import Group
-from sakti.store.models import GroupRow
-from sakti.store.rows import insert
+from sakti.store.memory.group_rows import GROUP
+from sakti.store.models import GroupRow, MemoryRecordRow, MessageRow, ObservationRow, SearchDocRow, WorkingMemoryRow
 
 _OF_THREAD = ("active_task_id", threads.HOLD, threads.HOLD_LIMITED)
 _LOG = ("away",)  # when a reflection that is not carried over stood in a group's place
@@ -56,10 +56,10 @@ def fork(
     )
     new_ids = _copy_messages(db, thread_id, made, last, ids)
     reindexing.note_fork(db, thread_id, made.id)
-    for record_id, key in db.execute_sql(
-        "SELECT id, lookup_key FROM observational_memory WHERE lookup_key IN (?, ?)",
-        (f"thread:{thread_id}", f"resource:{parent.resource_id}"),
-    ).fetchall():
+    record = MemoryRecordRow
+    keys = f"thread:{thread_id}", f"resource:{parent.resource_id}"
+    records = record.select(record.id, record.lookup_key).where(record.lookup_key.in_(keys)).tuples()
+    for record_id, key in records.execute(db):
         if key == f"thread:{thread_id}":
             _copy_memory(db, record_id, made, last, new_ids, ids)
         else:
@@ -70,44 +70,31 @@ def fork(
 
 
 def _last(db: Database, thread_id: str, upto: int | None) -> int | None:
-    (last,) = db.execute_sql(
-        "SELECT max(message_index) FROM messages WHERE thread_id = ?1 AND message_index <= ?2 AND message_index <"
-        " coalesce((SELECT min(message_index) FROM messages WHERE thread_id = ?1 AND state = 'provisional'), ?2 + 1)",
-        (thread_id, (1 << 62) if upto is None else upto),
-    ).fetchone()
-    return last
+    row = MessageRow
+    here = row.thread_id == thread_id
+    query = row.select(fn.MAX(row.message_index)).where(here)
+    if upto is not None:
+        query = query.where(row.message_index <= upto)
+    waiting = row.select(fn.MIN(row.message_index)).where(here, row.state == "provisional").scalar(db)
+    return query.where(row.message_index < waiting).scalar(db) if waiting is not None else query.scalar(db)
 
 
 # --- messages ---------------------------------------------------------------------------------------------
 
-_SAME = (
-    "resource_id, role, message_index, format, parts, raw_content, search_text, injection_text, paths, summary,"
-    " compaction_level, token_count, part_tokens, token_counter, sealed_at, state, metadata, created_at"
-)
-_SAME_DOC = "resource_id, role, position, created_at, text, idents, prev, summary, paths"
-
 
 def _copy_messages(db: Database, thread_id: str, made: Thread, last: int, ids: Ids) -> dict[str, str]:
     """Returns the new id of each message."""
-    rows = db.execute_sql(
-        "SELECT id FROM messages WHERE thread_id = ? AND message_index <= ? ORDER BY message_index", (thread_id, last)
-    ).fetchall()
-    new_ids = {old: ids.new() for (old,) in rows}
+    row = MessageRow
+    copied = row.select(row.id).where(row.thread_id == thread_id, row.message_index <= last)
+    new_ids = {old: ids.new() for (old,) in copied.order_by(row.message_index).tuples().execute(db)}
     for old, new in new_ids.items():
-        db.execute_sql(
-            f"INSERT INTO messages (id, thread_id, {_SAME}) SELECT ?, ?, {_SAME} FROM messages WHERE id = ?",
-            (new, made.id, old),
-        )
+        rows.copy(db, MessageRow, {"id": old}, id=new, thread_id=made.id, task_id=None)
         _copy_doc(db, "message", old, new, made.id)
     return new_ids
 
 
 def _copy_doc(db: Database, kind: str, old: str, new: str, thread_id: str) -> None:
-    db.execute_sql(
-        f"INSERT INTO search_docs (kind, doc_id, thread_id, {_SAME_DOC})"
-        f" SELECT kind, ?, ?, {_SAME_DOC} FROM search_docs WHERE kind = ? AND doc_id = ?",
-        (new, thread_id, kind, old),
-    )
+    rows.copy(db, SearchDocRow, {"kind": kind, "doc_id": old}, doc_id=new, thread_id=thread_id, task_id=None)
 
 
 # --- memory -----------------------------------------------------------------------------------------------
@@ -117,7 +104,7 @@ def _covered_already(db: Database, record_id: str, thread_id: str, made: Thread,
     """The log of the whole workspace has the observed messages already: a group without text stands for them."""
     end = min(memory.cursor(db, record_id, thread_id), last)
     if end >= 0:
-        insert(
+        rows.insert(
             db,
             GroupRow,
             id=ids.new(),
@@ -169,9 +156,7 @@ def _copy_memory(db: Database, record_id: str, made: Thread, last: int, new_ids:
             metadata={k: v for k, v in group.metadata.items() if k not in _LOG},
             superseded_at=group.superseded_at if state == "superseded" else None,
         )
-        values = {f.name: getattr(copy, f.name) for f in fields(Group)}
-        values |= {name: list(values[name]) for name in ("message_ids", "merged_group_ids")}
-        insert(db, GroupRow, **values)
+        rows.insert(db, GroupRow, **GROUP.values(copy))
         _copy_lines(db, group, copy, ids)
 
 
@@ -198,62 +183,41 @@ def _with_sources(groups: Iterable[Group], known: dict[str, Group]) -> list[Grou
 
 
 def _copy_record(db: Database, old: str, new: str, made: Thread, log: Sequence[Group]) -> None:
-    row = db.execute_sql(
-        "SELECT last_observed_at, last_reflection_at, observed_timezone, metadata FROM observational_memory"
-        " WHERE id = ?",
-        (old,),
-    ).fetchone()
+    parent = MemoryRecordRow.select().where(MemoryRecordRow.id == old).get(db)
     generation = max((g.generation for g in log if g.kind == "reflection"), default=0)
-    metadata: Json = {k: v for k, v in json.loads(row[3]).items() if k in ("actor", "corrections", "paused")}
-    values: tuple[Any, ...] = (
-        new,
-        f"thread:{made.id}",
-        made.id,
-        made.resource_id,
-        "reflection" if generation else "observation" if log else "initialization",
-        generation,
-        row[0] if log else None,
-        row[1] if generation else None,
-        sum(g.message_tokens for g in log if g.kind == "observation"),
-        sum(g.observation_tokens for g in log),
-        row[2],
-        json.dumps(metadata, ensure_ascii=False),
-        made.created_at,
-        made.created_at,
-    )
-    db.execute_sql(
-        "INSERT INTO observational_memory (id, lookup_key, scope, thread_id, resource_id, origin_type,"
-        " generation_count, last_observed_at, last_reflection_at, total_tokens_observed, observation_token_count,"
-        " observed_timezone, metadata, created_at, updated_at) VALUES (?, ?, 'thread', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
-        " ?, ?)",
-        values,
+    rows.insert(
+        db,
+        MemoryRecordRow,
+        id=new,
+        lookup_key=f"thread:{made.id}",
+        scope="thread",
+        thread_id=made.id,
+        resource_id=made.resource_id,
+        origin_type="reflection" if generation else "observation" if log else "initialization",
+        generation_count=generation,
+        last_observed_at=parent.last_observed_at if log else None,
+        last_reflection_at=parent.last_reflection_at if generation else None,
+        total_tokens_observed=sum(g.message_tokens for g in log if g.kind == "observation"),
+        observation_token_count=sum(g.observation_tokens for g in log),
+        observed_timezone=parent.observed_timezone,
+        metadata={k: v for k, v in parent.metadata.items() if k in ("actor", "corrections", "paused")},
+        created_at=made.created_at,
+        updated_at=made.created_at,
     )
 
 
 def _copy_lines(db: Database, old: Group, new: Group, ids: Ids) -> None:
-    same = (
-        "line, depth, mode, observed_date, time, priority, category, content, metadata, pinned, edited, forgotten,"
-        " flags, created_at, resource_id"
-    )
-    for (line_id,) in db.execute_sql(
-        "SELECT id FROM observations WHERE group_id = ? ORDER BY pk", (old.id,)
-    ).fetchall():
+    row = ObservationRow
+    for (line_id,) in row.select(row.id).where(row.group_id == old.id).order_by(row.pk).tuples().execute(db):
         copied = ids.new()
-        db.execute_sql(
-            f"INSERT INTO observations (id, group_id, thread_id, {same}) SELECT ?, ?, ?, {same} FROM observations"
-            " WHERE id = ?",
-            (copied, new.id, new.thread_id, line_id),
-        )
+        rows.copy(db, row, {"id": line_id}, id=copied, group_id=new.id, thread_id=new.thread_id)
         _copy_doc(db, old.kind, line_id, copied, new.thread_id)
 
 
 def _copy_page(db: Database, thread_id: str, made: Thread, ids: Ids) -> None:
     """The newest version of the thread's own page of working memory, if it has one."""
-    copied = db.execute_sql(
-        "INSERT INTO working_memory (id, scope, owner_id, version, content, tokens, actor, created_at)"
-        " SELECT ?, scope, ?, 1, content, tokens, actor, ? FROM working_memory WHERE scope = 'thread'"
-        " AND owner_id = ? ORDER BY version DESC LIMIT 1 RETURNING 1",
-        (ids.new(), made.id, made.created_at, thread_id),
-    ).fetchone()
-    if copied:
+    row = WorkingMemoryRow
+    pages = row.select(row.id).where(row.scope == "thread", row.owner_id == thread_id).order_by(row.version.desc())
+    if newest := pages.limit(1).scalar(db):
+        rows.copy(db, row, {"id": newest}, id=ids.new(), owner_id=made.id, version=1, created_at=made.created_at)
         _copy_doc(db, "working_memory", f"thread:{thread_id}", f"thread:{made.id}", made.id)

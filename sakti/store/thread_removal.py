@@ -1,7 +1,8 @@
 """Deleting threads: out of sight, with everything kept.
 
 A deleted thread is in no list and no search (a trigger keeps what is still written to it out of the index). What the
-log that a workspace shares took from it stays in that log until it is purged (`purging`).
+log that a workspace shares took from it stays in that log until it is purged (`purging`). The counts of `contents` are
+raw SQL: they are asked for each thread of a list.
 """
 
 from __future__ import annotations
@@ -14,6 +15,12 @@ from sakti.store import leases, reindexing, threads
 from sakti.store.connection import Database
 from sakti.store.models import ThreadRow
 
+_OWN = f"SELECT count(*){reindexing.OWN_LINES} AND g.state = 'active'"
+_SHARED = (
+    "SELECT count(*) FROM observations o JOIN observation_groups g ON g.id = o.group_id"
+    " JOIN observational_memory r ON r.id = g.record_id"
+    " WHERE g.thread_id = ? AND r.scope = 'resource' AND g.state = 'active'"
+)
 PURGED = "purged"  # of a thread's metadata: what it held is going
 
 
@@ -53,23 +60,15 @@ def state_of(db: Database, thread_id: str) -> tuple[Thread, int | None]:
     thread = threads.get(db, thread_id)
     if thread is None:
         raise StoreError("There is no such thread: it was removed for good.", code="gone")
-    (deleted_at,) = db.execute_sql("SELECT deleted_at FROM threads WHERE id = ?", (thread_id,)).fetchone()
-    return thread, deleted_at
+    return thread, ThreadRow.select(ThreadRow.deleted_at).where(ThreadRow.id == thread_id).scalar(db)
 
 
 def contents(db: Database, thread_id: str) -> Contents:
     """Raises `StoreError` where there is no such thread, deleted or not."""
     thread, deleted_at = state_of(db, thread_id)
-    messages, tokens = db.execute_sql(
-        "SELECT count(*), coalesce(sum(token_count), 0) FROM messages WHERE thread_id = ?", (thread_id,)
-    ).fetchone()
-    (own,) = db.execute_sql(f"SELECT count(*){reindexing.OWN_LINES} AND g.state = 'active'", (thread_id,)).fetchone()
-    (shared,) = db.execute_sql(
-        "SELECT count(*) FROM observations o JOIN observation_groups g ON g.id = o.group_id"
-        " JOIN observational_memory r ON r.id = g.record_id"
-        " WHERE g.thread_id = ? AND r.scope = 'resource' AND g.state = 'active'",
-        (thread_id,),
-    ).fetchone()
+    messages, tokens = db.execute_sql(threads.SIZE, (thread_id,)).fetchone()
+    (own,) = db.execute_sql(_OWN, (thread_id,)).fetchone()
+    (shared,) = db.execute_sql(_SHARED, (thread_id,)).fetchone()
     return Contents(thread, messages, tokens, own, shared, deleted_at)
 
 
@@ -107,12 +106,14 @@ def restore(db: Database, thread_id: str) -> Thread:
 def deleted(db: Database, resource_id: str | None = None, *, before: int | None = None) -> list[Contents]:
     """The deleted threads (of one workspace), the last deleted first; with `before`, those deleted by then (Unix
     ms)."""
-    rows = db.execute_sql(
-        "SELECT id FROM threads WHERE deleted_at IS NOT NULL AND (?1 IS NULL OR resource_id = ?1)"
-        " AND (?2 IS NULL OR deleted_at <= ?2) ORDER BY deleted_at DESC, pk DESC",
-        (resource_id, before),
-    ).fetchall()
-    return [contents(db, i) for (i,) in rows]
+    row = ThreadRow
+    query = row.select(row.id).where(row.deleted_at.is_null(False))
+    if resource_id is not None:
+        query = query.where(row.resource_id == resource_id)
+    if before is not None:
+        query = query.where(row.deleted_at <= before)
+    found = query.order_by(row.deleted_at.desc(), row.pk.desc()).tuples().execute(db)
+    return [contents(db, i) for (i,) in found]
 
 
 def find_deleted(db: Database, resource_id: str, text: str) -> list[Thread]:

@@ -1,4 +1,4 @@
-"""Working memory pages: every version of them."""
+"""Working memory pages: every version of them. `working_memory` is raw SQL: every window is made with it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from sakti.store import search_index, threads
 from sakti.store.database import Database
 from sakti.store.models import WorkingMemoryRow
 
-# ---------------------------------------------------------------------------------------------
+_NEWEST = "SELECT content, version FROM working_memory WHERE scope = ? AND owner_id = ? ORDER BY version DESC LIMIT 1"
 
 
 def working_memory(db: Database, scope: str, owner_id: str) -> tuple[str, int] | None:
     """The newest version of a page and its number."""
-    row = db.execute_sql(
-        "SELECT content, version FROM working_memory WHERE scope = ? AND owner_id = ? ORDER BY version DESC LIMIT 1",
-        (scope, owner_id),
-    ).fetchone()
+    row = db.execute_sql(_NEWEST, (scope, owner_id)).fetchone()
     return None if row is None else (row[0], row[1])
 
 

@@ -6,7 +6,7 @@ _ALL = "`db check`, `db recover` and the look after a crash read everything ther
 _FEW = "a table of few rows: one for each window, each rule of the user's, each thing that a pane keeps"
 _INDEX = "an index that is made anew or put in step is compared with all texts"
 
-# A piece of the statement: why.
+# A piece of the statement, or of its plan (`SCAN` and the table): why.
 WALKS: dict[str, str] = {
     "NOT json_valid(": _ALL,
     "task_dependencies d CROSS JOIN tasks a": _ALL,
@@ -26,6 +26,6 @@ WALKS: dict[str, str] = {
     "UPDATE leases SET": _FEW,
     "DELETE FROM unsent": _FEW,
     "FROM reindexing n": "the few threads that were deleted or restored just now",
-    "SELECT key, value FROM ui_state": _FEW,
+    "SCAN ui_state": _FEW,
     "SELECT id FROM threads WHERE deleted_at IS NOT NULL": "by an index of those that are deleted",
 }

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from sakti.core.types import Json
 from sakti.store import leases, search_index
 from sakti.store.connection import Database
-from sakti.store.models import GroupRow
-from sakti.store.rows import insert
+from sakti.store.models import GroupRow, ObservationRow
+from sakti.store.rows import Shape, insert, insert_many
 from sakti.store.search_index import Doc
-from sakti.store.text_registry import entering
 
 GroupState: TypeAlias = Literal["buffered", "active", "superseded", "discarded"]
 
@@ -91,27 +90,19 @@ class Held:
     thread_id: str = ""
 
 
-_COLUMNS = ", ".join(f.name for f in fields(Group))
-_JSON = {"message_ids", "merged_group_ids", "metadata"}
+GROUP = Shape(GroupRow, Group)
+_SELECT = f"SELECT {GROUP.columns} FROM observation_groups WHERE"
 
 
-def _group(row: Sequence[Any]) -> Group:
-    values = {f.name: v for f, v in zip(fields(Group), row, strict=True)}
-    for name in _JSON:
-        values[name] = json.loads(values[name])
-    values["message_ids"] = tuple(values["message_ids"])
-    values["merged_group_ids"] = tuple(values["merged_group_ids"])
-    return Group(**values)
+NEW_LINE = Shape(ObservationRow, NewLine, date="observed_date")
 
 
 def groups(db: Database, record_id: str, state: GroupState) -> list[Group]:
     """The groups of a record in that state, reflections first, each kind in the order it was made."""
     rows = db.execute_sql(
-        f"SELECT {_COLUMNS} FROM observation_groups WHERE record_id = ? AND state = ?"
-        " ORDER BY kind = 'observation', pk",
-        (record_id, state),
+        f"{_SELECT} record_id = ? AND state = ? ORDER BY kind = 'observation', pk", (record_id, state)
     ).fetchall()
-    return [_group(r) for r in rows]
+    return [GROUP.of(r) for r in rows]
 
 
 def current(db: Database, record_id: str, known: dict[str, Group]) -> list[Group]:
@@ -129,8 +120,8 @@ def current(db: Database, record_id: str, known: dict[str, Group]) -> list[Group
 
 def groups_by_id(db: Database, ids: Collection[str]) -> list[Group]:
     marks = ",".join("?" * len(ids))
-    rows = db.execute_sql(f"SELECT {_COLUMNS} FROM observation_groups WHERE id IN ({marks}) ORDER BY pk", list(ids))
-    return [_group(r) for r in rows.fetchall()]
+    rows = db.execute_sql(f"{_SELECT} id IN ({marks}) ORDER BY pk", list(ids)).fetchall()
+    return [GROUP.of(r) for r in rows]
 
 
 def cursor(db: Database, record_id: str, thread_id: str) -> int:
@@ -147,37 +138,12 @@ def cursor(db: Database, record_id: str, thread_id: str) -> int:
 
 def insert_group(db: Database, group: Group, lines: Sequence[NewLine], resource_id: str) -> None:
     """Write a group's row, its lines and their search rows; whether it may stand there `advance` decides."""
-    values = {f.name: getattr(group, f.name) for f in fields(Group)}
-    values["message_ids"] = list(group.message_ids)
-    values["merged_group_ids"] = list(group.merged_group_ids)
-    insert(db, GroupRow, **values)
-    connection: Any = db.connection()
-    # written out and run as one: building a statement for every line costs more than running it
-    connection.executemany(
-        "INSERT INTO observations (id, group_id, thread_id, resource_id, line, depth, mode, observed_date, time,"
-        " priority, category, content, metadata, pinned, flags, created_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            (
-                line.id,
-                group.id,
-                line.thread_id or group.thread_id,
-                resource_id,
-                line.line,
-                line.depth,
-                group.mode,
-                line.date,
-                line.time,
-                line.priority,
-                entering("observations", "category", line.category),
-                entering("observations", "content", line.content),
-                entering("observations", "metadata", json.dumps(line.metadata, ensure_ascii=False)),
-                int(line.pinned),
-                entering("observations", "flags", json.dumps(line.flags, ensure_ascii=False)),
-                group.created_at,
-            )
-            for line in lines
-        ],
+    insert(db, GroupRow, **GROUP.values(group))
+    of_group = {"group_id": group.id, "resource_id": resource_id, "mode": group.mode, "created_at": group.created_at}
+    insert_many(
+        db,
+        ObservationRow,
+        [{**NEW_LINE.values(line), **of_group, "thread_id": line.thread_id or group.thread_id} for line in lines],
     )
     texts = [(line.id, line.content, line.metadata, line.thread_id or group.thread_id) for line in lines]
     search_index.put_all(db, _docs(group, resource_id, group.created_at, texts))

@@ -1,14 +1,17 @@
-"""Memory records: one for a thread, or one for a whole workspace."""
+"""Memory records: one for a thread, or one for a whole workspace.
+
+`get_record` and `revision` are raw SQL: every step asks them.
+"""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.types import Json
 from sakti.store.connection import Database
 from sakti.store.models import MemoryRecordRow
+from sakti.store.rows import Shape
 
 HOLD_REFLECTION = "hold_reflection_until"  # stored log tokens up to which nothing is condensed by itself after an undo
 PAUSED = "paused"  # the user wants nothing asked in the background
@@ -34,15 +37,17 @@ class Record:
     metadata: Json
 
 
-_COLUMNS = (
-    "id, lookup_key, scope, thread_id, resource_id, generation_count, last_observed_at, last_reflection_at,"
-    " total_tokens_observed, observation_token_count, last_buffered_at_tokens, observed_timezone, revision, metadata"
+RECORD = Shape(MemoryRecordRow, Record)
+_GET = f"SELECT {RECORD.columns} FROM observational_memory WHERE lookup_key = ?"
+_REVISION = (
+    "SELECT revision, (SELECT coalesce(max(message_index), -1) FROM messages WHERE thread_id = ?)"
+    " FROM observational_memory WHERE id = ?"
 )
 
 
 def get_record(db: Database, lookup_key: str) -> Record | None:
-    row = db.execute_sql(f"SELECT {_COLUMNS} FROM observational_memory WHERE lookup_key = ?", (lookup_key,)).fetchone()
-    return None if row is None else Record(*row[:-1], metadata=json.loads(row[-1]))
+    row = db.execute_sql(_GET, (lookup_key,)).fetchone()
+    return None if row is None else RECORD.of(row)
 
 
 def get_or_create(
@@ -84,11 +89,7 @@ def set_record_metadata(db: Database, record_id: str, changes: Json) -> None:
 
 def revision(db: Database, record_id: str, thread_id: str) -> tuple[int, int]:
     """(revision of a record, index of a thread's newest message): a window that was read at these is as it was."""
-    row = db.execute_sql(
-        "SELECT revision, (SELECT coalesce(max(message_index), -1) FROM messages WHERE thread_id = ?)"
-        " FROM observational_memory WHERE id = ?",
-        (thread_id, record_id),
-    ).fetchone()
+    row = db.execute_sql(_REVISION, (thread_id, record_id)).fetchone()
     return (0, -1) if row is None else (row[0], row[1])
 
 

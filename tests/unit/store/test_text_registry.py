@@ -91,7 +91,6 @@ _WITHIN = {
     "tasks/search.py": ["task_words.idents"],
     "message_removal.py": ["messages.parts"],
     "recovery_repairs.py": ["observation_groups.text", "messages.parts", "messages.raw_content"],
-    "thread_fork.py": ["observational_memory.metadata", "working_memory.content"],
 }
 
 

@@ -24,9 +24,10 @@ WHICH = arg("thread", "Id, the end of it, or part of the title.")
 WHAT = "goes on with a thread; /threads rename, fork, delete, restore, export act on one"
 
 
-@action(limit(20), flag("--deleted", help="Those that were deleted."), shell="threads list", chat="threads",
+@action(limit(20), flag("--deleted", help="Those that were deleted."),
+        flag("--all-workspaces", help="Those of all workspaces."), shell="threads list", chat="threads",
         needs="store", summary="all conversations of this workspace")  # fmt: skip
-async def list_(scope: Scope, limit: int, deleted: bool) -> Value:
+async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool) -> Value:
     """The newest first."""
     if deleted:
         return await _deleted(scope)
@@ -36,7 +37,8 @@ async def list_(scope: Scope, limit: int, deleted: bool) -> Value:
         from sakti.store import threads
 
         live = scope.live
-        rows = await scope.store.read(threads.summaries, scope.resource, limit if live is None else 100)
+        where = None if all_workspaces else scope.resource
+        rows = await scope.store.read(threads.summaries, where, limit if live is None else 100)
         found = [ThreadSummary(*row) for row in rows]
 
         async def go_on(number: int) -> None:
@@ -46,12 +48,12 @@ async def list_(scope: Scope, limit: int, deleted: bool) -> Value:
         return Rows(
             tuple(
                 f"{s.thread.id[-8:]}  {_when(s.thread.updated_at)}  {s.messages:>5} messages {s.tokens:>8} tokens"
-                f"  {s.thread.title}"
+                f"  {s.thread.title}{f'  ({s.thread.resource_id})' if all_workspaces else ''}"
                 for s in found
             ),
             "threads",
             tuple(found),
-            "No thread in this workspace yet.",
+            "No thread yet." if all_workspaces else "No thread in this workspace yet.",
             what=WHAT,
             pick=go_on if live is not None else None,
             json={

@@ -48,10 +48,12 @@ def find(db: Database, resource_id: str, text: str) -> list[Thread]:
     return list(here.order_by(row.updated_at.desc()).limit(20).execute(db))
 
 
-def recent(db: Database, resource_id: str, limit: int = 50) -> list[Thread]:
-    """The newest threads of a workspace that hold at least one message."""
+def recent(db: Database, resource_id: str | None, limit: int = 50) -> list[Thread]:
+    """The newest threads of a workspace, of all where None, that hold at least one message."""
     newest = ThreadRow.updated_at.desc(), ThreadRow.pk.desc()
-    here = ThreadRow.deleted_at.is_null() & (ThreadRow.resource_id == resource_id)
+    here = ThreadRow.deleted_at.is_null()
+    if resource_id is not None:
+        here &= ThreadRow.resource_id == resource_id
     query = THREAD.select().where(here).order_by(*newest).limit(limit)
     held = MessageRow.select(MessageRow.pk).where(MessageRow.thread_id == ThreadRow.id)
     return list(query.where(fn.EXISTS(held)).execute(db))
@@ -96,7 +98,7 @@ _PREVIEW = (
 )
 
 
-def summaries(db: Database, resource_id: str, limit: int) -> list[tuple[Thread, str, int, int]]:
+def summaries(db: Database, resource_id: str | None, limit: int) -> list[tuple[Thread, str, int, int]]:
     """Recent threads that hold messages, each with its last words, its number of messages and their tokens."""
     out: list[tuple[Thread, str, int, int]] = []
     for thread in recent(db, resource_id, limit):

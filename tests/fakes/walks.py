@@ -28,4 +28,5 @@ WALKS: dict[str, str] = {
     "FROM reindexing n": "the few threads that were deleted or restored just now",
     "SCAN ui_state": _FEW,
     "SELECT id FROM threads WHERE deleted_at IS NOT NULL": "by an index of those that are deleted",
+    "WHERE ((threads.deleted_at IS NULL) AND EXISTS(": "`threads list --all-workspaces`, by hand",
 }

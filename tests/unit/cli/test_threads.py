@@ -164,3 +164,13 @@ def test_exports_hold_no_secret(run, tmp_path):
     assert key not in run("memory", "export", "--thread", "thread-0")
     assert run("threads", "delete-message", "id-secret", "--json")["message_ids"] == ["long-id-secret"]
     assert "secret" not in run("threads", "export", "login") + run("threads", "show", "login")
+
+
+def test_threads_of_all_workspaces_are_listed_with_theirs(run, tmp_path, monkeypatch):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert "No thread in this workspace" in run("threads", "list")
+    said = run("threads", "list", "--all-workspaces").splitlines()
+    assert [line.split("  ")[-1] for line in said] == [f"({tmp_path / 'w'})"] * 2
+    assert listed(run, "--all-workspaces") == ["paint the fence", "fix the login"]

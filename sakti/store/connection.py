@@ -1,4 +1,4 @@
-"""What functions of this package are given as the open database."""
+"""What functions of this package are given as the open database: peewee's, or one that executes SQL and no more."""
 
 from __future__ import annotations
 

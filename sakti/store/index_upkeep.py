@@ -2,6 +2,8 @@
 
 An index is an FTS5 table over `search_docs`; what it holds of a text it notes in its `_docsize` table. The triggers
 take a text out of an index only where that note is, so an index may lack texts at any time and is filled where it does.
+
+Raw SQL: tables behind the indexes have no models.
 """
 
 from __future__ import annotations

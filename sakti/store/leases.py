@@ -2,6 +2,8 @@
 
 A lease is one row a record, kind and thread. Taking, renewing and giving back are single statements with their whole
 condition in them; who commits a result checks in that transaction that the row is still its own.
+
+Raw SQL: each is one conditional statement, renewed by a heartbeat and asked at every commit.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 """Looking after the database: what is wrong with it, what search does not know, statistics, backup. Nothing here takes
-long in one transaction that writes; what has much to do works in pieces (`upkeep`)."""
+long in one transaction that writes; what has much to do works in pieces (`upkeep`).
+
+Raw SQL: it works on whatever file there is, and without peewee.
+"""
 
 from __future__ import annotations
 

@@ -1,26 +1,27 @@
 """What people changed in the log: lines pinned, edited, forgotten, and that taken back; and the log as it was.
 
 A line keeps all its corrections with their times in its metadata, its columns are what they come to now. The text
-of its group never changes.
+of its group never changes. `changed_lines` and `as_of` are raw SQL: every window, and the pane at a time, asks them.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.types import Json
-from sakti.store import memory, search_index
+from sakti.store import memory, rows, search_index
 from sakti.store.connection import Database
 from sakti.store.memory_log import LogLine, lines_where, with_earlier
-from sakti.store.text_registry import entering
+from sakti.store.models import GroupRow, ObservationRow
+from sakti.store.rows import contains, ends_with
 
 Action: TypeAlias = Literal["pin", "unpin", "edit", "forget"]
 KEY = "corrections"
+GROUP, LINE = GroupRow, ObservationRow
 _FIELDS = ("pinned", "edited", "forgotten")
 
 
@@ -38,17 +39,14 @@ class Corrected:
 def find_line(db: Database, record_id: str, text: str) -> str:
     """The id of the line in a record's log whose id is or ends with `text`. Raises `MemoryFailure`
     (not_found, ambiguous)."""
-    like = text.strip().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    rows = db.execute_sql(
-        "SELECT o.id FROM observation_groups g JOIN observations o ON o.group_id = g.id"
-        " WHERE g.record_id = ? AND g.state IN ('active', 'buffered') AND o.id LIKE ? ESCAPE '\\' LIMIT 2",
-        (record_id, f"%{like}"),
-    ).fetchall()
-    if not like or not rows:
+    wanted = text.strip()
+    found = _in_log(record_id, LINE.id).where(ends_with(LINE.id, wanted)).limit(2)
+    ids: list[str] = [line_id for (line_id,) in found.tuples().execute(db)]
+    if not wanted or not ids:
         raise MemoryFailure(f"No line of the log has the id {text!r}.", code="not_found")
-    if len(rows) > 1:
+    if len(ids) > 1:
         raise MemoryFailure(f"More than one line's id ends with {text!r}: write more of it.", code="ambiguous")
-    return rows[0][0]
+    return ids[0]
 
 
 def correct(db: Database, record_id: str, line_id: str, action: Action, *, text: str = "", now: int) -> Corrected:
@@ -119,16 +117,18 @@ def state_at(columns: Json, corrections: Sequence[Json], time: int | None) -> Js
     return state
 
 
+_CHANGED = (
+    "SELECT g.id, o.line, o.edited, o.forgotten FROM observation_groups g"
+    " JOIN observations o ON o.group_id = g.id"
+    " WHERE g.record_id = ? AND g.state IN ('active', 'buffered') AND (o.edited IS NOT NULL OR o.forgotten = 1)"
+)
+
+
 def changed_lines(db: Database, record_id: str) -> dict[str, dict[int, str | None]]:
     """Of every group in use that has some: line number → its text now, None where it is forgotten."""
-    rows = db.execute_sql(
-        "SELECT g.id, o.line, o.edited, o.forgotten FROM observation_groups g"
-        " JOIN observations o ON o.group_id = g.id"
-        " WHERE g.record_id = ? AND g.state IN ('active', 'buffered') AND (o.edited IS NOT NULL OR o.forgotten = 1)",
-        (record_id,),
-    ).fetchall()
+    found = db.execute_sql(_CHANGED, (record_id,)).fetchall()
     out: dict[str, dict[int, str | None]] = {}
-    for group_id, line, edited, forgotten in rows:
+    for group_id, line, edited, forgotten in found:
         out.setdefault(group_id, {})[line] = None if forgotten else edited
     return out
 
@@ -168,37 +168,25 @@ def as_of(db: Database, record_id: str, time: int) -> list[LogLine]:
 
 # --- rows -------------------------------------------------------------------------------------------------
 
-_COLUMNS = (
-    "id",
-    "group_id",
-    "thread_id",
-    "resource_id",
-    "line",
-    "depth",
-    "content",
-    "metadata",
-    "pinned",
-    "edited",
-    "forgotten",
-    "created_at",
-)
+
+def _in_log(record_id: str, *columns: Any) -> Any:
+    """Select lines of the groups of a record that are in use, oldest first."""
+    return _lines(*columns).where(GROUP.record_id == record_id, GROUP.state.in_(("active", "buffered")))
 
 
-def _rows(db: Database, where: str, values: Sequence[Any]) -> list[Json]:
-    rows = db.execute_sql(
-        f"SELECT {', '.join(f'o.{c}' for c in _COLUMNS)}, g.kind, g.first_index FROM observation_groups g"
-        f" JOIN observations o ON o.group_id = g.id WHERE {where} ORDER BY o.pk",
-        list(values),
-    ).fetchall()
-    names = (*_COLUMNS, "kind", "first_index")
-    out: list[Json] = [dict(zip(names, r, strict=True)) for r in rows]
-    for row in out:
-        row["metadata"] = json.loads(row["metadata"])
-    return out
+def _lines(*columns: Any) -> Any:
+    return LINE.select(*columns).join(GROUP, on=GROUP.id == LINE.group_id).order_by(LINE.pk)
+
+
+def _rows(db: Database, found: Any) -> list[Json]:
+    return list(found.dicts().execute(db))
+
+
+_COLUMNS = LINE, GROUP.kind, GROUP.first_index
 
 
 def _row(db: Database, record_id: str, line_id: str) -> Json:
-    found = _rows(db, "g.record_id = ? AND g.state IN ('active', 'buffered') AND o.id = ?", (record_id, line_id))
+    found = _rows(db, _in_log(record_id, *_COLUMNS).where(LINE.id == line_id))
     if not found:
         raise MemoryFailure("That line is not in the log any more.", code="not_found")
     return found[0]
@@ -206,7 +194,7 @@ def _row(db: Database, record_id: str, line_id: str) -> Json:
 
 def _nested(db: Database, row: Json) -> list[Json]:
     out: list[Json] = []
-    for other in _rows(db, "g.id = ? AND o.line > ?", (row["group_id"], row["line"])):
+    for other in _rows(db, _lines(*_COLUMNS).where(LINE.group_id == row["group_id"], LINE.line > row["line"])):
         if other["depth"] <= row["depth"]:
             break
         if not other["forgotten"]:
@@ -215,11 +203,7 @@ def _nested(db: Database, row: Json) -> list[Json]:
 
 
 def _corrected_rows(db: Database, record_id: str) -> list[Json]:
-    return _rows(
-        db,
-        "g.record_id = ? AND g.state IN ('active', 'buffered') AND o.metadata LIKE '%\"corrections\"%'",
-        (record_id,),
-    )
+    return _rows(db, _in_log(record_id, *_COLUMNS).where(contains(LINE.metadata, f'"{KEY}"')))
 
 
 def _corrections(row: Json) -> list[Json]:
@@ -228,16 +212,7 @@ def _corrections(row: Json) -> list[Json]:
 
 def _store(db: Database, row: Json, corrections: list[Json]) -> None:
     state = state_at(row, corrections, None)
-    db.execute_sql(
-        "UPDATE observations SET pinned = ?, edited = ?, forgotten = ?, metadata = ? WHERE id = ?",
-        (
-            state["pinned"],
-            None if state["edited"] is None else entering("observations", "edited", state["edited"]),
-            state["forgotten"],
-            entering("observations", "metadata", json.dumps({**row["metadata"], KEY: corrections}, ensure_ascii=False)),
-            row["id"],
-        ),
-    )
+    rows.update(db, LINE, row["id"], **state, metadata={**row["metadata"], KEY: corrections})
     if state["forgotten"]:
         search_index.remove(db, row["kind"], row["id"])
         return

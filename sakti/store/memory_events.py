@@ -1,4 +1,7 @@
-"""What happened to a memory, newest first, from its own rows: observed, activated, reflected, compacted, undone."""
+"""What happened to a memory, newest first, from its own rows: observed, activated, reflected, compacted, undone.
+
+Raw SQL: a pane asks it at every step.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a memory's own rows say of how it does: last passes, generations, what the faithfulness guard found."""
+"""What a memory's own rows say of how it does: last passes, generations, what the faithfulness guard found.
+
+Raw SQL: a pane asks it at every step.
+"""
 
 from __future__ import annotations
 

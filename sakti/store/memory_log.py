@@ -1,4 +1,7 @@
-"""What panes and tools read of memory: log lines, generations, where a line comes from. Read-only."""
+"""What panes and tools read of memory: log lines, generations, where a line comes from. Read-only.
+
+The log, its generations, the actors and what others said are raw SQL: panes and windows ask them at every step.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,17 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from peewee import fn
 
 from sakti.core.types import Json
 from sakti.store import replaced, threads
 from sakti.store.connection import Database
 from sakti.store.memory.group_rows import cursor, groups_by_id
 from sakti.store.memory.sections import Span, spans
+from sakti.store.models import GroupRow, MessageRow, TaskRow, ThreadRow
+from sakti.store.rows import ends_with, first
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,40 +68,42 @@ def log_lines(db: Database, record_id: str, *, states: Sequence[str] = ("active"
 
 def lines_where(db: Database, where: str, values: Sequence[object]) -> list[tuple[LogLine, str]]:
     """(line, its text before any correction) of the groups `g` that `where` chooses, in the log's order."""
-    rows = db.execute_sql(
-        "SELECT o.id, o.group_id, g.kind, g.state, o.observed_date, o.time, o.priority, o.depth,"
-        " coalesce(o.edited, o.content), o.flags, o.pinned, o.edited IS NOT NULL, o.forgotten, o.metadata,"
-        " g.first_index, g.last_index, o.content, o.category"
-        " FROM observation_groups g JOIN observations o ON o.group_id = g.id"
-        f" WHERE {where}"
-        " ORDER BY g.state = 'buffered', g.kind = 'observation', g.pk, o.line",
-        list(values),
-    ).fetchall()
-    return [
-        (
-            LogLine(
-                id=r[0],
-                group_id=r[1],
-                kind=r[2],
-                state=r[3],
-                date=r[4],
-                time=r[5],
-                priority=r[6],
-                depth=r[7],
-                content=r[8],
-                flags=tuple(json.loads(r[9])),
-                pinned=bool(r[10]),
-                edited=bool(r[11]),
-                forgotten=bool(r[12]),
-                metadata=json.loads(r[13]),
-                first_index=r[14],
-                last_index=r[15],
-                category=r[17],
-            ),
-            r[16],
-        )
-        for r in rows
-    ]
+    rows = db.execute_sql(f"{_LINES} WHERE {where} {_ORDER}", list(values)).fetchall()
+    return [(_line(row), row[-1]) for row in rows]
+
+
+# Of each field of a line what it is selected as; panes ask for the whole log at every step.
+_FIELDS = {
+    "id": "o.id",
+    "group_id": "o.group_id",
+    "kind": "g.kind",
+    "state": "g.state",
+    "date": "o.observed_date",
+    "time": "o.time",
+    "priority": "o.priority",
+    "depth": "o.depth",
+    "content": "coalesce(o.edited, o.content)",
+    "flags": "o.flags",
+    "pinned": "o.pinned",
+    "edited": "o.edited IS NOT NULL",
+    "forgotten": "o.forgotten",
+    "metadata": "o.metadata",
+    "first_index": "g.first_index",
+    "last_index": "g.last_index",
+    "category": "o.category",
+}
+_LINES = (
+    f"SELECT {', '.join(_FIELDS.values())}, o.content FROM observation_groups g"
+    " JOIN observations o ON o.group_id = g.id"
+)
+_ORDER = "ORDER BY g.state = 'buffered', g.kind = 'observation', g.pk, o.line"
+
+
+def _line(row: Sequence[Any]) -> LogLine:
+    values: dict[str, Any] = dict(zip(_FIELDS, row[:-1], strict=True))
+    values |= {"flags": tuple(json.loads(values["flags"])), "metadata": json.loads(values["metadata"])}
+    values |= {name: bool(values[name]) for name in ("pinned", "edited", "forgotten")}
+    return LogLine(**values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +121,15 @@ class Generation:
     activated_at: int | None
 
 
+_GENERATIONS = (
+    "SELECT id, generation, state, metadata, observation_tokens, merged_group_ids, model, created_at, activated_at"
+    " FROM observation_groups WHERE record_id = ? AND kind = 'reflection' ORDER BY pk"
+)
+
+
 def generations(db: Database, record_id: str) -> list[Generation]:
     """The reflections of a record, oldest first."""
-    rows = db.execute_sql(
-        "SELECT id, generation, state, metadata, observation_tokens, merged_group_ids, model, created_at,"
-        " activated_at"
-        " FROM observation_groups WHERE record_id = ? AND kind = 'reflection' ORDER BY pk",
-        (record_id,),
-    ).fetchall()
+    rows = db.execute_sql(_GENERATIONS, (record_id,)).fetchall()
     return [
         Generation(r[0], r[1], r[2], json.loads(r[3]).get("input_tokens", 0), r[4], tuple(json.loads(r[5])), *r[6:])
         for r in rows
@@ -128,27 +139,27 @@ def generations(db: Database, record_id: str) -> list[Generation]:
 def sources_of_group(db: Database, group_id: str) -> list[str]:
     """Ids of the messages that a group stands for, oldest first, thread by thread; of a reflection, those of all it
     merged."""
+    row = MessageRow
+    here = row.select(row.id).order_by(row.message_index)
     return [
-        row[0]
+        message_id
         for group in groups_by_id(db, [group_id])
         for span in spans(group)
-        for row in db.execute_sql(
-            "SELECT id FROM messages WHERE thread_id = ? AND message_index BETWEEN ? AND ? ORDER BY message_index",
-            (span.thread_id, span.first, span.last),
-        ).fetchall()
+        for (message_id,) in here.where(
+            row.thread_id == span.thread_id, row.message_index.between(span.first, span.last)
+        )
+        .tuples()
+        .execute(db)
     ]
 
 
 def find_group(db: Database, resource_id: str, text: str) -> tuple[Span, ...]:
     """The messages of threads that are not deleted that the newest group of a workspace stands for whose id is or ends
     with `text`; empty where there is none."""
-    like = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    found = db.execute_sql(
-        "SELECT g.id FROM observation_groups g JOIN threads t ON t.id = g.thread_id WHERE t.resource_id = ?"
-        " AND g.id LIKE ? ESCAPE '\\' AND g.first_index IS NOT NULL ORDER BY g.pk DESC LIMIT 20",
-        (resource_id, f"%{like}"),
-    )
-    for (group_id,) in found.fetchall():
+    group, thread = GroupRow, ThreadRow
+    here = group.select(group.id).join(thread, on=thread.id == group.thread_id).where(thread.resource_id == resource_id)
+    meant = here.where(ends_with(group.id, text), group.first_index.is_null(False))
+    for (group_id,) in meant.order_by(group.pk.desc()).limit(20).tuples().execute(db):
         known = [s for g in groups_by_id(db, [group_id]) for s in spans(g) if not threads.is_deleted(db, s.thread_id)]
         if known:
             return tuple(known)
@@ -157,28 +168,18 @@ def find_group(db: Database, resource_id: str, text: str) -> tuple[Span, ...]:
 
 def thread_ids(db: Database, resource_id: str) -> list[str]:
     """The threads of a workspace that are not deleted."""
-    rows = db.execute_sql("SELECT id FROM threads WHERE resource_id = ? AND deleted_at IS NULL", (resource_id,))
-    return [i for (i,) in rows.fetchall()]
+    row = ThreadRow
+    here = row.select(row.id).where(row.resource_id == resource_id, row.deleted_at.is_null())
+    return [i for (i,) in here.tuples().execute(db)]
 
 
 def find_message(db: Database, resource_id: str, text: str) -> tuple[str, str, int] | None:
     """(id, thread id, index) of the newest message of a workspace whose id is or ends with `text`."""
-    like = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    row = (
-        db.execute_sql(
-            "SELECT id, thread_id, message_index FROM messages WHERE id = ? AND resource_id = ?"
-            " AND NOT EXISTS (SELECT 1 FROM threads t WHERE t.id = thread_id AND t.deleted_at IS NOT NULL)",
-            (text, resource_id),
-        ).fetchone()
-        or db.execute_sql(
-            "SELECT id, thread_id, message_index FROM messages"
-            " WHERE resource_id = ? AND id LIKE ? ESCAPE '\\'"
-            " AND NOT EXISTS (SELECT 1 FROM threads t WHERE t.id = thread_id AND t.deleted_at IS NOT NULL)"
-            " ORDER BY created_at DESC LIMIT 1",
-            (resource_id, f"%{like}"),
-        ).fetchone()
-    )
-    return None if row is None else (row[0], row[1], row[2])
+    row, thread = MessageRow, ThreadRow
+    gone = thread.select(thread.pk).where(thread.id == row.thread_id, thread.deleted_at.is_null(False))
+    here = row.select(row.id, row.thread_id, row.message_index).where(row.resource_id == resource_id, ~fn.EXISTS(gone))
+    newest = here.where(ends_with(row.id, text)).order_by(row.created_at.desc())
+    return first(db, here.where(row.id == text)) or first(db, newest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +194,17 @@ class Said:
     title: str = ""
 
 
+_OTHERS = (
+    "SELECT id, title FROM threads WHERE resource_id = ? AND id != ? AND parent_id IS NULL AND deleted_at IS NULL"
+    " ORDER BY updated_at DESC LIMIT ?"
+)
+_SAID = (
+    "SELECT message_index, role, substr(raw_content, 1, ?), created_at FROM messages"
+    " WHERE thread_id = ? AND message_index > ? AND state = 'saved' AND role != 'system'"
+    " AND instr(metadata, '\"synthetic\"') = 0 ORDER BY message_index DESC LIMIT ?"
+)
+
+
 def unobserved_elsewhere(
     db: Database,
     record_id: str,
@@ -205,29 +217,20 @@ def unobserved_elsewhere(
 ) -> list[Said]:
     """What was last said in a workspace's other threads that a record has not observed: of the `recent` threads
     last talked in, at most `limit` messages of each, the newest first."""
-    threads = db.execute_sql(
-        "SELECT id, title FROM threads WHERE resource_id = ? AND id != ? AND parent_id IS NULL AND deleted_at IS NULL"
-        " ORDER BY updated_at DESC LIMIT ?",
-        (resource_id, thread_id, recent),
-    ).fetchall()
+    threads = db.execute_sql(_OTHERS, (resource_id, thread_id, recent)).fetchall()
     return [
         Said(thread, *row, title=title)
         for thread, title in threads
-        for row in db.execute_sql(
-            "SELECT message_index, role, substr(raw_content, 1, ?), created_at FROM messages"
-            " WHERE thread_id = ? AND message_index > ? AND state = 'saved' AND role != 'system'"
-            " AND instr(metadata, '\"synthetic\"') = 0 ORDER BY message_index DESC LIMIT ?",
-            (characters, thread, cursor(db, record_id, thread), limit),
-        ).fetchall()
+        for row in db.execute_sql(_SAID, (characters, thread, cursor(db, record_id, thread), limit)).fetchall()
     ]
+
+
+_ACTORS = "SELECT created_at, model FROM steps WHERE thread_id = ? AND purpose = 'actor' ORDER BY pk"
 
 
 def actors(db: Database, thread_id: str) -> list[tuple[int, str]]:
     """(time, model) of the agent's calls in a thread, in order."""
-    rows = db.execute_sql(
-        "SELECT created_at, model FROM steps WHERE thread_id = ? AND purpose = 'actor' ORDER BY pk", (thread_id,)
-    ).fetchall()
-    return [(r[0], r[1]) for r in rows]
+    return [(r[0], r[1]) for r in db.execute_sql(_ACTORS, (thread_id,)).fetchall()]
 
 
 # --- what a new thread begins with ----------------------------------------------------------------------
@@ -247,13 +250,11 @@ class CarryOver:
 
 def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 5, limit: int = 60) -> CarryOver | None:
     """What a new thread of a workspace may be told; None where there is no earlier thread."""
-    threads = db.execute_sql(
-        "SELECT id, title, metadata FROM threads WHERE resource_id = ? AND id != ? AND parent_id IS NULL"
-        " AND deleted_at IS NULL"
-        " AND EXISTS (SELECT 1 FROM messages m WHERE m.thread_id = threads.id)"
-        " ORDER BY updated_at DESC LIMIT ?",
-        (resource_id, thread_id, recent),
-    ).fetchall()
+    row, said = ThreadRow, MessageRow
+    held = said.select(said.pk).where(said.thread_id == row.id)
+    others = row.select(row.id, row.title, row.metadata).where(row.resource_id == resource_id, row.id != thread_id)
+    open_ones = others.where(row.parent_id.is_null(), row.deleted_at.is_null(), fn.EXISTS(held))
+    threads = open_ones.order_by(row.updated_at.desc()).limit(recent).tuples().execute(db)
     if not threads:
         return None
     lines: dict[str, str] = {}  # text: where it was said last
@@ -263,16 +264,16 @@ def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 
         worth.sort(key=lambda x: not x.pinned)
         for line in worth[:limit]:
             lines.setdefault(line.marked, line.id)
-    tasks = db.execute_sql(
-        "SELECT handle, title, status, id FROM tasks WHERE resource_id = ? AND status IN ('open', 'in_progress')"
-        " AND deleted_at IS NULL ORDER BY status DESC, priority, created_at LIMIT 12",
-        (resource_id,),
-    ).fetchall()
+    task = TaskRow
+    unclosed = task.select(task.handle, task.title, task.status, task.id).where(
+        task.resource_id == resource_id, task.status.in_(("open", "in_progress")), task.deleted_at.is_null()
+    )
+    tasks = unclosed.order_by(task.status.desc(), task.priority, task.created_at).limit(12).tuples().execute(db)
     last, title, metadata = threads[0]
     return CarryOver(
         last,
         title,
-        json.loads(metadata).get("current_task") or "",
+        metadata.get("current_task") or "",
         tuple((line_id, text) for text, line_id in lines.items()),
         tuple((task_id, f"{handle} {title} ({status})") for handle, title, status, task_id in tasks),
     )

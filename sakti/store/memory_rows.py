@@ -1,6 +1,8 @@
 """Memory's rows as they stand, read without the functions that memory works with: for checks from outside.
 
 A defect in how memory reads or writes its tables cannot hide itself here. Nothing that works uses this module.
+
+Raw SQL, for the same reason.
 """
 
 from __future__ import annotations

@@ -7,14 +7,25 @@ stay: they are forgotten one by one.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from peewee import fn
+
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.types import MarkerPart, Message
-from sakti.store import codec, leases, messages, search_index
+from sakti.store import leases, messages, rows, search_index, threads
 from sakti.store.connection import Database
+from sakti.store.models import (
+    GroupRow,
+    MessageRow,
+    ObservationRow,
+    PromptRow,
+    RequestBlockRow,
+    TaskMessageRow,
+    ThreadRow,
+    UnsentRow,
+)
 
 MARK = MarkerPart("deleted", "This message was deleted.")
 
@@ -50,14 +61,13 @@ def delete(db: Database, message_id: str, now: int) -> Deleted:
         _empty(db, one)
     first, last = unit[0].index, unit[-1].index
     _drop_summaries(db, message.thread_id, first, last)
-    db.execute_sql("DELETE FROM request_blocks WHERE thread_id = ?", (message.thread_id,))  # they may quote it
+    rows.delete(db, RequestBlockRow, thread_id=message.thread_id)  # they may quote it
     _index_behind(db, message.thread_id, last)
-    (lines,) = db.execute_sql(
-        "SELECT count(*) FROM observations o JOIN observation_groups g ON g.id = o.group_id WHERE g.thread_id = ?"
-        " AND g.state IN ('active', 'buffered') AND o.forgotten = 0 AND g.first_index <= ? AND g.last_index >= ?",
-        (message.thread_id, last, first),
-    ).fetchone()
-    return Deleted(message.thread_id, tuple(m.id for m in unit), lines)
+    line, group = ObservationRow, GroupRow
+    made_of = (group.thread_id == message.thread_id) & group.state.in_(("active", "buffered"))
+    made_of &= (group.first_index <= last) & (group.last_index >= first)
+    kept = line.select(fn.COUNT(line.pk)).join(group, on=group.id == line.group_id).where(made_of, line.forgotten == 0)
+    return Deleted(message.thread_id, tuple(m.id for m in unit), kept.scalar(db))
 
 
 def _with_its_other_half(db: Database, message: Message) -> list[Message]:
@@ -75,54 +85,60 @@ def _empty(db: Database, message: Message) -> None:
     shell = message.metadata.get("shell")
     typed = f"!{shell}" if isinstance(shell, str) else message.text
     if message.role == "user" and typed:
-        db.execute_sql("DELETE FROM prompt_history WHERE resource_id = ? AND text = ?", (message.resource_id, typed))
-        db.execute_sql("DELETE FROM unsent WHERE resource_id = ? AND draft = ?", (message.resource_id, typed))
+        rows.delete(db, PromptRow, resource_id=message.resource_id, text=typed)
+        rows.delete(db, UnsentRow, resource_id=message.resource_id, draft=typed)
     _untitle(db, message)
     search_index.remove(db, "message", message.id)
-    db.execute_sql("DELETE FROM task_messages WHERE message_id = ?", (message.id,))
-    db.execute_sql(
-        "UPDATE messages SET state = 'withheld', parts = ?, raw_content = '', search_text = NULL, summary = NULL,"
-        " injection_text = NULL, paths = '[]', metadata = '{}', token_count = 0, part_tokens = '[0]', task_id = NULL"
-        " WHERE id = ?",
-        (json.dumps([codec.encode(MARK)]), message.id),
+    rows.delete(db, TaskMessageRow, message_id=message.id)
+    rows.update(
+        db,
+        MessageRow,
+        message.id,
+        state="withheld",
+        parts=(MARK,),
+        raw_content="",
+        search_text=None,
+        summary=None,
+        injection_text=None,
+        paths=(),
+        metadata={},
+        token_count=0,
+        part_tokens=(0,),
+        task_id=None,
     )
 
 
 def _untitle(db: Database, message: Message) -> None:
     """A thread is called by its first words until it has a title of its own."""
-    row = db.execute_sql("SELECT title FROM threads WHERE id = ? AND title_pinned = 0", (message.thread_id,)).fetchone()
-    words = row[0].removesuffix("…").strip() if row else ""
+    thread = threads.get(db, message.thread_id)
+    words = thread.title.removesuffix("…").strip() if thread and not thread.title_pinned else ""
     shell = message.metadata.get("shell")
     said = " ".join((f"!{shell}" if isinstance(shell, str) else message.text).split())
     if message.role == "user" and words and said.startswith(words):
-        db.execute_sql("UPDATE threads SET title = '' WHERE id = ?", (message.thread_id,))
+        rows.update(db, ThreadRow, message.thread_id, title="")
 
 
 def _drop_summaries(db: Database, thread_id: str, first: int, last: int) -> None:
     """What stands for messages with these among them: the others are sent as they are again."""
-    db.execute_sql(
-        "UPDATE messages SET injection_text = NULL, metadata = json_remove(metadata, '$.summary') WHERE thread_id = ?"
-        " AND injection_text IS NOT NULL AND message_index <= ?"
-        " AND json_extract(metadata, '$.summary.last') >= ?",
-        (thread_id, last, first),
-    )
+    row = MessageRow
+    ends = fn.json_extract(row.metadata, "$.summary.last").coerce(False)
+    row.update(injection_text=None, metadata=fn.json_remove(row.metadata, "$.summary")).where(
+        row.thread_id == thread_id, row.injection_text.is_null(False), row.message_index <= last, ends >= first
+    ).execute(db)
 
 
 def _index_behind(db: Database, thread_id: str, last: int) -> None:
     """The next message is also found by what was said before it: by another message from now on."""
-    row = db.execute_sql(
-        "SELECT id, message_index FROM messages WHERE thread_id = ? AND message_index > ? AND state = 'saved'"
-        " ORDER BY message_index LIMIT 1",
-        (thread_id, last),
-    ).fetchone()
-    if row is None:
+    row = MessageRow
+    saved = (row.thread_id == thread_id) & (row.state == "saved")
+    behind = row.select(row.id, row.message_index).where(saved, row.message_index > last).order_by(row.message_index)
+    found = rows.first(db, behind)
+    if found is None:
         return
-    before = db.execute_sql(
-        "SELECT coalesce(search_text, raw_content) FROM messages WHERE thread_id = ? AND message_index < ?"
-        " AND state = 'saved' ORDER BY message_index DESC LIMIT 1",
-        (thread_id, row[1]),
-    ).fetchone()
-    search_index.set_previous(db, "message", row[0], before[0] if before else "")
+    message_id, index = found
+    text = fn.COALESCE(row.search_text, row.raw_content)
+    before = row.select(text).where(saved, row.message_index < index).order_by(row.message_index.desc()).limit(1)
+    search_index.set_previous(db, "message", message_id, before.scalar(db) or "")
 
 
 def without(found: Sequence[Message]) -> list[Message]:

@@ -17,7 +17,7 @@ from sakti.core.types import Json, MarkerPart, Message, Usage, plain_text
 from sakti.store import codec, requests, search_index
 from sakti.store.connection import Database
 from sakti.store.models import MessageRow, StepRow
-from sakti.store.rows import Shape, insert
+from sakti.store.rows import Shape, first, insert
 from sakti.store.tasks import links
 
 MESSAGE = Shape(MessageRow, Message, index="message_index", tokens="token_count")
@@ -73,7 +73,7 @@ def confirm(db: Database, message_ids: Sequence[str]) -> None:
         MessageRow.update(state="saved").where(MessageRow.id == message.id).execute(db)
         row = MessageRow
         columns = row.select(row.raw_content, row.search_text, row.paths)
-        raw, text, paths = columns.where(row.id == message.id).tuples().get(db)
+        raw, text, paths = first(db, columns.where(row.id == message.id))
         _index(db, message, message.index, raw if text is None else text, paths)
 
 

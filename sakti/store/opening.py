@@ -2,6 +2,8 @@
 
 A new database is made under another name and put in its place when it is whole, so a file without anything in it is
 always a damaged one.
+
+Raw SQL: pragmas, and a schema that is still to be looked at.
 """
 
 from __future__ import annotations

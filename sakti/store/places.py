@@ -1,4 +1,7 @@
-"""Where a search hit stands: the message that a line of the log comes from."""
+"""Where a search hit stands: the message that a line of the log comes from.
+
+Raw SQL: asked for each hit of a list.
+"""
 
 from __future__ import annotations
 

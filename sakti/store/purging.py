@@ -3,6 +3,8 @@
 Rows go in pieces, so that other windows write in between; a purge that was killed goes on when it is asked for again.
 What is removed is overwritten in the file (`secure_delete`, FTS5 'secure-delete'); then the indexes are made one piece,
 the write-ahead log is emptied, and an older file, which may hold words in its free space, is written anew.
+
+Raw SQL: conditions of the text registry, for whichever table they name.
 """
 
 from __future__ import annotations
@@ -17,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from sakti.core.errors import StoreError
-from sakti.store import files, index_upkeep, message_removal, opening, thread_removal, upkeep
+from sakti.store import files, index_upkeep, message_removal, opening, rows, thread_removal, upkeep
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.memory import shared_logs
+from sakti.store.models import MessageRow, TaskEventRow, TaskRow, ThreadRow
 from sakti.store.text_registry import TABLES
 
 log = logging.getLogger(__name__)
@@ -53,13 +56,13 @@ class DeletedTask:
     deleted_at: int
 
 
+DELETED_TASK = rows.Shape(TaskRow, DeletedTask)
+
+
 def deleted_tasks(db: Database, *, before: int) -> list[DeletedTask]:
     """The deleted tasks of all workspaces, those that were deleted by then (Unix ms); the last deleted first."""
-    rows = db.execute_sql(
-        "SELECT id, handle, title, deleted_at FROM tasks WHERE deleted_at <= ? ORDER BY deleted_at DESC, pk DESC",
-        (before,),
-    ).fetchall()
-    return [DeletedTask(*r) for r in rows]
+    gone = DELETED_TASK.select().where(TaskRow.deleted_at <= before)
+    return list(gone.order_by(TaskRow.deleted_at.desc(), TaskRow.pk.desc()).execute(db))
 
 
 def copies(path: Path) -> list[Path]:
@@ -138,10 +141,10 @@ async def go_on(store: Store) -> None:
 
 
 def _begun(db: Database) -> list[str]:
-    rows = db.execute_sql(
+    found = db.execute_sql(
         f"SELECT id FROM threads WHERE deleted_at IS NOT NULL AND json_extract(metadata, '$.{thread_removal.PURGED}')"
     ).fetchall()
-    return [i for (i,) in rows]
+    return [i for (i,) in found]
 
 
 async def delete_message(store: Store, message_id: str) -> message_removal.Deleted:
@@ -164,9 +167,7 @@ def _begin(db: Database, thread_id: str, now: int) -> str:
     if deleted_at is None:
         raise StoreError("Only a deleted thread can be removed for good.")
     # its title goes with it: until then it is still in the list of what is deleted
-    db.execute_sql(
-        "UPDATE threads SET metadata = json_object(?, json('true')) WHERE id = ?", (thread_removal.PURGED, thread_id)
-    )
+    rows.update(db, ThreadRow, thread_id, metadata={thread_removal.PURGED: True})
     shared_logs.begin(db, thread_id, now)
     return thread.resource_id
 
@@ -176,7 +177,7 @@ def _work_off(db: Database, steps: Sequence[shared_logs.Step]) -> None:
 
 
 def _remove_task(db: Database, task_id: str, now: int) -> None:
-    row = db.execute_sql("SELECT resource_id, deleted_at FROM tasks WHERE id = ?", (task_id,)).fetchone()
+    row = rows.first(db, TaskRow.select(TaskRow.resource_id, TaskRow.deleted_at).where(TaskRow.id == task_id))
     if row is None or row[1] is None:
         raise StoreError("Only a deleted task can be removed for good.")
     db.execute_sql(
@@ -184,7 +185,7 @@ def _remove_task(db: Database, task_id: str, now: int) -> None:
         " AND doc_id IN (SELECT id FROM messages WHERE task_id = ?)",
         (task_id,),
     )
-    db.execute_sql("UPDATE messages SET task_id = NULL WHERE task_id = ?", (task_id,))
+    MessageRow.update(task_id=None).where(MessageRow.task_id == task_id).execute(db)
     db.execute_sql(
         "UPDATE threads SET metadata = json_remove(metadata, '$.active_task_id') WHERE resource_id = ?"
         " AND json_extract(metadata, '$.active_task_id') = ?",
@@ -194,9 +195,7 @@ def _remove_task(db: Database, task_id: str, now: int) -> None:
         if table.task:
             _remove_all(db, table.name, table.task, task_id)
     # a board that is looked at knows that something changed by the number of the newest event
-    db.execute_sql(
-        "INSERT INTO task_events (task_id, resource_id, action, created_at) VALUES ('', ?, 'purge', ?)", (row[0], now)
-    )
+    rows.insert(db, TaskEventRow, task_id="", resource_id=row[0], action="purge", created_at=now)
 
 
 def _remove_some(db: Database, *, table: str, where: str, key: str) -> bool:

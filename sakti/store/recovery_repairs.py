@@ -1,5 +1,8 @@
 """What was copied out of a damaged file is put in order: what cannot be read is replaced by what says so, what nothing
-refers to any more gets something to belong to, what code derives is derived again."""
+refers to any more gets something to belong to, what code derives is derived again.
+
+Raw SQL: the rows that are left of a damaged file need not be what the models say.
+"""
 
 from __future__ import annotations
 

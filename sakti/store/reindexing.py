@@ -3,6 +3,8 @@
 The transaction that deletes or restores a thread only notes it (`note`); from then on search leaves out what is to
 go (`HIDDEN`). The rows go, or come back, behind it (`upkeep.reindex`), after a crash by whoever comes next: each step
 looks whether the note is still the one that it works for, and does nothing that is done already.
+
+Raw SQL: search asks these conditions as parts of its own statements.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 """Write rows by their peewee model, with the statement built once: building it costs more than running it. Make values
-of rows by what the model says of their columns."""
+of rows by what the model says of their columns.
+
+The SQL is made of the models here, once a model.
+"""
 
 from __future__ import annotations
 
@@ -84,6 +87,11 @@ def update(db: Database, model: type[Model], row_id: str, /, **changes: Any) -> 
         raise TypeError(f"{model.__name__} has no field {', '.join(sorted(unknown))}.")
     values = [fields[name][0](value) for name, value in changes.items()]
     db.execute_sql(_update_statement(model, tuple(changes)), (*values, row_id))
+
+
+def first(db: Database, query: Any) -> Any:
+    """Return the columns of the first row that a query finds as a tuple, None where it finds none."""
+    return query.tuples().get_or_none(db)
 
 
 def delete(db: Database, model: type[Model], /, **equal: Any) -> None:

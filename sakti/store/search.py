@@ -5,6 +5,8 @@ looks like an identifier, or finds little, is also looked up by trigrams, and bo
 rank. A word that nothing has is corrected by one letter. What no index can hold (`C#`, an emoji, two CJK signs) is
 found by LIKE. The work for one query is bounded: common words are looked up where rare ones stand, or among the
 newest texts only.
+
+Raw SQL: MATCH and bm25.
 """
 
 from __future__ import annotations

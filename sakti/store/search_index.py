@@ -1,6 +1,8 @@
 """What search looks at: for each message, observation and task its text and what code derives from it.
 
 Rows are written in the same transaction as what they describe; triggers keep the FTS5 tables in step.
+
+Raw SQL: every message and every line of a log passes here.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from peewee import fn
 
@@ -183,7 +184,7 @@ def _with_sources(groups: Iterable[Group], known: dict[str, Group]) -> list[Grou
 
 
 def _copy_record(db: Database, old: str, new: str, made: Thread, log: Sequence[Group]) -> None:
-    parent = MemoryRecordRow.select().where(MemoryRecordRow.id == old).get(db)
+    parent: Any = MemoryRecordRow.select().where(MemoryRecordRow.id == old).get(db)
     generation = max((g.generation for g in log if g.kind == "reflection"), default=0)
     rows.insert(
         db,

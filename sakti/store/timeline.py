@@ -1,4 +1,7 @@
-"""When the log of a record changed by itself: observations that entered it, reflections that condensed it."""
+"""When the log of a record changed by itself: observations that entered it, reflections that condensed it.
+
+Raw SQL: the slider of a pane asks it.
+"""
 
 from __future__ import annotations
 

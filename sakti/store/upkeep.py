@@ -1,6 +1,8 @@
 """Long work on the database in short transactions: other windows write in between, within a tenth of a second.
 
 Each piece works for `PIECE_S` and is followed by a pause as long, so that who waits for the lock gets it.
+
+Raw SQL: one pragma.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def add_history(db: Database, resource_id: str, text: str, now: int, thread_id: 
     """Remember a prompt and the thread in which it was typed; one that repeats the last is not kept twice."""
     row = PromptRow
     newest = row.select(row.pk, row.text, row.thread_id).where(row.resource_id == resource_id).order_by(row.pk.desc())
-    last = newest.tuples().get_or_none(db)
+    last = rows.first(db, newest)
     if last and last[1:] == (text, thread_id):
         return
     if last and last[1] == text:

@@ -1,4 +1,7 @@
-"""Words in one thread, literally: every message that has them, however old."""
+"""Words in one thread, literally: every message that has them, however old.
+
+Raw SQL: the rows are read one by one as they are looked at.
+"""
 
 from __future__ import annotations
 

@@ -10,6 +10,8 @@ A move that would break an invariant raises `MemoryFailure` and nothing has happ
 - what an undo takes back is exactly what the undone operation did, else it is refused.
 
 A group without a range of its own thread (a report, an import) stands outside the rules for ranges.
+
+Raw SQL: every group that memory makes passes here.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from peewee import fn
 from sakti.core.types import Json
 from sakti.store.connection import Database
 from sakti.store.models import CompactionRow, GroupRow, ObservationRow
-from sakti.store.rows import Shape, insert
+from sakti.store.rows import Shape, first, insert
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def noted(db: Database, done: Compaction) -> tuple[int, int, int]:
     pinned = kept.where(line.pinned == 1, line.forgotten == 0).scalar(db)
     flagged = fn.COALESCE(fn.SUM(fn.json_array_length(line.flags) > 0), 0)
     own = line.select(fn.COUNT(line.pk), flagged.coerce(False)).where(line.group_id.in_(done.group_ids))
-    lines, doubtful = own.where(line.forgotten == 0).tuples().get(db)
+    lines, doubtful = first(db, own.where(line.forgotten == 0))
     return lines, pinned, doubtful
 
 

@@ -2,6 +2,8 @@
 
 Groups are append-only: buffered → active → superseded | discarded, with the times kept. Their states change in
 `advance` alone.
+
+Raw SQL, made of the models' columns: every window and every commit of memory asks it.
 """
 
 from __future__ import annotations

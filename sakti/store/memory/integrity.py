@@ -3,6 +3,8 @@
 Each index of a thread up to the cursor is in exactly one group that is in the log, or that a reflection in the log was
 made from; no group stands ahead of a hole; what was superseded is merged by a reflection that still stands. States are
 derived from the ranges of the groups; raw text is always whole, so what no group covers is observed anew.
+
+Raw SQL: recovery mends with it, too, where peewee is not loaded.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Its groups go with the thread's rows. Here go the reflections that were made of them, for which what else they stood for
 stands again, and what others' lines repeat of the thread's where they replace it. The first transaction takes it all
 out of the log; rows and words follow one at a time, so that other windows write in between.
+
+Raw SQL where a whole log is read or counted in one statement, or a piece of text is replaced in place.
 """
 
 from __future__ import annotations
@@ -12,11 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from sakti.store import reindexing, search_index
+from sakti.store import reindexing, rows, search_index
 from sakti.store.connection import Database
 from sakti.store.memory import integrity
+from sakti.store.models import CarryOverRow, GroupRow, ObservationRow, ThreadRow
 from sakti.store.replaced import KEY, NOTE, Earlier, note
-from sakti.store.text_registry import entering
 
 # A line or the row of a reflection that goes; a line that no longer says that it replaces some words.
 Step: TypeAlias = tuple[Literal["line", "group"], str] | tuple[Literal["unsay"], str, tuple[str, ...]]
@@ -25,18 +27,15 @@ Step: TypeAlias = tuple[Literal["line", "group"], str] | tuple[Literal["unsay"],
 def begin(db: Database, thread_id: str, now: int) -> None:
     """Out of the log at once: a thread's own groups and what was made of them, for which what else they stood for
     stands again. No row goes here (`reflections`, `words`), so that it takes no longer for a large log."""
-    (resource_id,) = db.execute_sql("SELECT resource_id FROM threads WHERE id = ?", (thread_id,)).fetchone()
+    resource_id = ThreadRow.select(ThreadRow.resource_id).where(ThreadRow.id == thread_id).scalar(db)
     if (record_id := _shared(db, thread_id)) is None:
         return
     groups = _groups(db, record_id)
     gone, back = _made_of(groups, thread_id)
     _set_state(db, "discarded", gone, now)
     for group_id in back:
-        db.execute_sql(
-            "UPDATE observation_groups SET state = 'active', superseded_at = NULL"
-            " WHERE id = ? AND state = 'superseded'",
-            (group_id,),
-        )
+        was = (GroupRow.id == group_id) & (GroupRow.state == "superseded")
+        GroupRow.update(state="active", superseded_at=None).where(was).execute(db)
     _hand_over(db, {i: g for i, g in groups.items() if i not in gone}, thread_id)
     integrity.mend(db, record_id, now)
     # after it: nothing is put into a gap of this thread any more
@@ -53,10 +52,17 @@ def reflections(db: Database, thread_id: str) -> list[Step]:
     gone, _ = _made_of(groups, thread_id)
     steps: list[Step] = []
     for group_id in (i for i in reversed(groups) if i in gone):
-        lines = db.execute_sql("SELECT id FROM observations WHERE group_id = ? ORDER BY line", (group_id,)).fetchall()
-        steps.extend(("line", str(line_id)) for (line_id,) in lines)
+        row = ObservationRow
+        lines = row.select(row.id).where(row.group_id == group_id).order_by(row.line).tuples().execute(db)
+        steps.extend(("line", line_id) for (line_id,) in lines)
         steps.append(("group", group_id))
     return steps
+
+
+_TEXTS = (
+    "SELECT g.thread_id, o.id, o.metadata, o.content, coalesce(o.edited, '')"
+    " FROM observation_groups g JOIN observations o ON o.group_id = g.id WHERE g.record_id = ?"
+)
 
 
 def words(db: Database, thread_id: str) -> list[Step]:
@@ -64,15 +70,11 @@ def words(db: Database, thread_id: str) -> list[Step]:
     replace, where nobody else said them."""
     if (record_id := _shared(db, thread_id)) is None:
         return []
-    rows = db.execute_sql(
-        "SELECT g.thread_id, o.id, o.metadata, o.content, coalesce(o.edited, '')"
-        " FROM observation_groups g JOIN observations o ON o.group_id = g.id WHERE g.record_id = ?",
-        (record_id,),
-    ).fetchall()
-    own = "\n".join(f"{r[3]}\n{r[4]}" for r in rows if r[0] == thread_id).casefold()
-    others = "\n".join(NOTE.sub("", text) for r in rows if r[0] != thread_id for text in r[3:]).casefold()
+    found = db.execute_sql(_TEXTS, (record_id,)).fetchall()
+    own = "\n".join(f"{r[3]}\n{r[4]}" for r in found if r[0] == thread_id).casefold()
+    others = "\n".join(NOTE.sub("", text) for r in found if r[0] != thread_id for text in r[3:]).casefold()
     steps: list[Step] = []
-    for thread, line_id, metadata, *_ in rows:
+    for thread, line_id, metadata, *_ in found:
         texts = [] if thread == thread_id else [r["text"] for r in json.loads(metadata).get(KEY, [])]
         said = tuple(t for t in texts if t.casefold() in own and t.casefold() not in others)
         if said:
@@ -86,10 +88,10 @@ def work_off(db: Database, steps: Sequence[Step]) -> None:
         match step:
             case ("line", line_id):
                 search_index.remove(db, "reflection", line_id)
-                db.execute_sql("DELETE FROM carry_over WHERE kind = 'line' AND source_id = ?", (line_id,))
-                db.execute_sql("DELETE FROM observations WHERE id = ?", (line_id,))
+                rows.delete(db, CarryOverRow, kind="line", source_id=line_id)
+                rows.delete(db, ObservationRow, id=line_id)
             case ("group", group_id):
-                db.execute_sql("DELETE FROM observation_groups WHERE id = ?", (group_id,))
+                rows.delete(db, GroupRow, id=group_id)
             case (_, line_id, said):
                 _unsay(db, line_id, said)
 
@@ -118,19 +120,16 @@ class _Group:
 
 def _groups(db: Database, record_id: str) -> dict[str, _Group]:
     """The groups of a record by id, in the order in which they were made."""
-    rows = db.execute_sql(
-        "SELECT id, thread_id, kind, state, merged_group_ids FROM observation_groups WHERE record_id = ? ORDER BY pk",
-        (record_id,),
-    ).fetchall()
-    return {i: _Group(thread, kind, state, tuple(json.loads(merged))) for i, thread, kind, state, merged in rows}
+    row = GroupRow
+    columns = row.id, row.thread_id, row.kind, row.state, row.merged_group_ids
+    found = row.select(*columns).where(row.record_id == record_id).order_by(row.pk).tuples().execute(db)
+    return {group_id: _Group(*rest) for group_id, *rest in found}
 
 
 def _set_state(db: Database, state: str, ids: Iterable[str], now: int) -> None:
     for group_id in ids:
-        db.execute_sql(
-            f"UPDATE observation_groups SET state = ?1, {state}_at = ?2 WHERE id = ?3 AND state != ?1",
-            (state, now, group_id),
-        )
+        changes = {"state": state, f"{state}_at": now}
+        GroupRow.update(**changes).where(GroupRow.id == group_id, GroupRow.state != state).execute(db)
 
 
 def _made_of(groups: Mapping[str, _Group], thread_id: str) -> tuple[set[str], set[str]]:
@@ -151,31 +150,27 @@ def _hand_over(db: Database, groups: Mapping[str, _Group], thread_id: str) -> No
     """A reflection that was made while this thread was open, of others' lines alone, is another thread's."""
     for group_id, group in groups.items():
         if group.kind == "reflection" and group.thread_id == thread_id and group.merged:
-            db.execute_sql(
-                "UPDATE observation_groups SET thread_id = (SELECT thread_id FROM observation_groups WHERE id = ?)"
-                " WHERE id = ?",
-                (group.merged[-1], group_id),
-            )
+            other = GroupRow.select(GroupRow.thread_id).where(GroupRow.id == group.merged[-1]).scalar(db)
+            rows.update(db, GroupRow, group_id, thread_id=other)
 
 
 def _unsay(db: Database, line_id: str, said: Sequence[str]) -> None:
     """A line no longer says that it replaces these words."""
-    row = db.execute_sql(
-        "SELECT group_id, observed_date, metadata, pk, line FROM observations WHERE id = ?", (line_id,)
-    ).fetchone()
-    if row is None:
+    row = ObservationRow
+    line: Any = row.select().where(row.id == line_id).get_or_none(db)
+    if line is None:
         return
-    group_id, date, metadata, pk, line = row
-    replaced = json.loads(metadata).get(KEY, [])
+    replaced = line.metadata.get(KEY, [])
     for one in replaced:
         if one["text"] in said:
-            _take_words(db, line_id, group_id, note(Earlier(one["text"], one["date"], one["time"]), date))
-    _change_metadata(db, line_id, [r for r in replaced if r["text"] not in said])
-    after = db.execute_sql(
-        "SELECT pk FROM observations WHERE group_id = ? AND line > ? AND forgotten = 0 ORDER BY line LIMIT 1",
-        (group_id, line),
-    ).fetchone()
-    for changed in (pk, *(after or ())):
+            words = note(Earlier(one["text"], one["date"], one["time"]), line.observed_date)
+            _take_words(db, line_id, line.group_id, words)
+    left = [r for r in replaced if r["text"] not in said]
+    metadata = {k: v for k, v in line.metadata.items() if k != KEY} | ({KEY: left} if left else {})
+    rows.update(db, row, line_id, metadata=metadata)
+    behind = row.select(row.pk).where(row.group_id == line.group_id, row.line > line.line, row.forgotten == 0)
+    after = rows.first(db, behind.order_by(row.line))
+    for changed in (line.pk, *(after or ())):
         reindexing.index_line(db, changed)
 
 
@@ -190,15 +185,6 @@ def _take_words(db: Database, line_id: str, group_id: str, words: str) -> None:
             f"UPDATE {table} SET {column} = replace({column}, ?1, '') WHERE {key} = ?2 AND instr({column}, ?1)",
             (words, value),
         )
-
-
-def _change_metadata(db: Database, line_id: str, replaced: list[Any]) -> None:
-    (text,) = db.execute_sql("SELECT metadata FROM observations WHERE id = ?", (line_id,)).fetchone()
-    metadata = {k: v for k, v in json.loads(text).items() if k != KEY} | ({KEY: replaced} if replaced else {})
-    db.execute_sql(
-        "UPDATE observations SET metadata = ? WHERE id = ?",
-        (entering("observations", "metadata", json.dumps(metadata, ensure_ascii=False)), line_id),
-    )
 
 
 def count_again(db: Database, resource_id: str, now: int) -> None:

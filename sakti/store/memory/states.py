@@ -1,6 +1,8 @@
 """States of groups, changed by conditional statements: what is no longer in the state it should be in is a conflict.
 
 Used by `advance`, its undo and the repair alone.
+
+Raw SQL: every move of memory and every repair changes states by it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
+
+from peewee import fn
 
 from sakti.core.errors import MemoryFailure
 from sakti.store import search_index, threads
@@ -15,7 +16,8 @@ from sakti.store.memory.group_rows import Group
 from sakti.store.memory.moves import Advanced, UndoCompaction, UndoReflection
 from sakti.store.memory.records import HOLD_REFLECTION, set_record_metadata
 from sakti.store.memory.states import discard_stale, transition
-from sakti.store.text_registry import entering
+from sakti.store.models import GroupRow, MemoryRecordRow, MessageRow, ObservationRow
+from sakti.store.rows import update
 from sakti.store.threads import HOLD
 
 CORRECTIONS = "corrections"  # in a record's metadata how often its log was corrected, in a line's by what
@@ -39,21 +41,15 @@ def compaction(db: Database, record_id: str, thread_id: str, move: UndoCompactio
     for group in made:
         rows.unindex(db, group)
     discard_stale(db, record_id, [g.id for g in own], now)
-    db.execute_sql(
-        "UPDATE observational_memory SET total_tokens_observed = total_tokens_observed - ?,"
-        " last_buffered_at_tokens = ?, last_observed_at = ? WHERE id = ?",
-        (
-            sum(g.message_tokens for g in own),
-            done.before["last_buffered_at_tokens"],
-            done.before["last_observed_at"],
-            record_id,
-        ),
-    )
-    (pending,) = db.execute_sql(
-        "SELECT coalesce(sum(token_count), 0) FROM messages WHERE thread_id = ? AND message_index > ?"
-        " AND state != 'withheld'",
-        (thread_id, rows.cursor(db, record_id, thread_id)),
-    ).fetchone()
+    record, row = MemoryRecordRow, MessageRow
+    record.update(
+        total_tokens_observed=record.total_tokens_observed - sum(g.message_tokens for g in own),
+        last_buffered_at_tokens=done.before["last_buffered_at_tokens"],
+        last_observed_at=done.before["last_observed_at"],
+    ).where(record.id == record_id).execute(db)
+    behind = (row.thread_id == thread_id) & (row.message_index > rows.cursor(db, record_id, thread_id))
+    tokens = row.select(fn.COALESCE(fn.SUM(row.token_count), 0))
+    pending = tokens.where(behind, row.state != "withheld").scalar(db)
     threads.update_metadata(db, thread_id, {**done.before["thread"], HOLD: pending + move.interval})
     compactions.mark_undone(db, done.id, now)
     return Advanced(removed=tuple(own))
@@ -82,7 +78,8 @@ def reflection(db: Database, record_id: str, move: UndoReflection, now: int) -> 
     """The groups it merged are the log again, with what was observed since behind them. Each keeps in its metadata
     from when to when the reflection stood in its place, so that the log as of any time stays what it was."""
     target = _target(db, record_id, move.generation)
-    lines = db.execute_sql("SELECT id, metadata FROM observations WHERE group_id = ?", (target.id,)).fetchall()
+    line, record = ObservationRow, MemoryRecordRow
+    lines = list(line.select(line.id, line.metadata).where(line.group_id == target.id).tuples().execute(db))
     transition(db, [target.id], "active", "discarded", now)
     for line_id, _ in lines:
         search_index.remove(db, "reflection", line_id)
@@ -92,27 +89,21 @@ def reflection(db: Database, record_id: str, move: UndoReflection, now: int) -> 
         raise MemoryFailure("The log has changed meanwhile.", code="conflict")
     for group in merged:
         away = [*group.metadata.get("away", ()), [group.superseded_at, now]]
-        metadata = json.dumps({**group.metadata, "away": away}, ensure_ascii=False)
-        db.execute_sql(
-            "UPDATE observation_groups SET state = 'active', superseded_at = NULL, metadata = ? WHERE id = ?",
-            (entering("observation_groups", "metadata", metadata), group.id),
-        )
+        metadata = {**group.metadata, "away": away}
+        update(db, GroupRow, group.id, state="active", superseded_at=None, metadata=metadata)
     before = target.metadata.get("before", {})
-    db.execute_sql(
-        "UPDATE observational_memory SET generation_count = generation_count - 1, origin_type = ?,"
-        " last_reflection_at = ? WHERE id = ?",
-        (before.get("origin_type", "observation"), before.get("last_reflection_at"), record_id),
-    )
+    record.update(
+        generation_count=record.generation_count - 1,
+        origin_type=before.get("origin_type", "observation"),
+        last_reflection_at=before.get("last_reflection_at"),
+    ).where(record.id == record_id).execute(db)
     tokens = sum(g.observation_tokens for g in rows.groups(db, record_id, "active"))
     set_record_metadata(db, record_id, {HOLD_REFLECTION: tokens + move.interval})
     _task_back(db, target)
     # what is being condensed now read a log that is no longer there
-    db.execute_sql(
-        f"UPDATE observational_memory SET metadata = json_set(metadata, '$.{CORRECTIONS}',"
-        f" coalesce(json_extract(metadata, '$.{CORRECTIONS}'), 0) + 1) WHERE id = ?",
-        (record_id,),
-    )
-    changed = sum(CORRECTIONS in json.loads(m) for _, m in lines)
+    metadata = record.select(record.metadata).where(record.id == record_id).scalar(db)
+    update(db, record, record_id, metadata={**metadata, CORRECTIONS: (metadata.get(CORRECTIONS) or 0) + 1})
+    changed = sum(CORRECTIONS in metadata for _, metadata in lines)
     return Advanced(tuple(replace(g, state="active") for g in merged), removed=(target,), corrected_lines=changed)
 
 

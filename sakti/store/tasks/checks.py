@@ -1,4 +1,7 @@
-"""Check what the store keeps beside the tasks themselves: for `sakti db check`."""
+"""Check what the store keeps beside the tasks themselves: for `sakti db check`.
+
+Raw SQL: the checks look at a file without peewee.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 The holder of a claim is a thread, a shell's actor or the user (`session_id`). A thread's claim has an owner too, the
 process that works in the thread: when that process is gone the claim is free at once, when the thread is opened again
 it still holds it. A claim without an owner, or of another machine, lasts until its lease ends.
+
+`active` is raw SQL: every message asks it.
 """
 
 from __future__ import annotations

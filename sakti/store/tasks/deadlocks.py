@@ -6,6 +6,8 @@ for y` the edge `y waits for E` is refused, though no arrow leads from E to x: E
 
 A node is (task, is_end). The step from an end to its own begin is left out: an end waits for all that its begin does.
 Status does not count: what is closed can be opened again.
+
+Raw SQL: one recursive walk.
 """
 
 from __future__ import annotations

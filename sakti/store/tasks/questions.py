@@ -1,4 +1,7 @@
-"""Ask about tasks, in SQL that also a program without peewee can run (see the package). Nothing here writes."""
+"""Ask about tasks, in SQL that also a program without peewee can run (see the package). Nothing here writes.
+
+Raw SQL: `sakti tasks` asks it without peewee.
+"""
 
 from __future__ import annotations
 

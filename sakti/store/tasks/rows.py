@@ -1,4 +1,7 @@
-"""Write the rows of tasks, with their labels and what search knows of them."""
+"""Write the rows of tasks, with their labels and what search knows of them.
+
+Raw SQL where a list of ids is one parameter.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ makes it slow.
 Words that all stand in a task come first, then those that begin words there, then tasks with some of them; what finds
 nothing so is looked for as everything else is, with slips of the finger. Of a word that more than `COMMON` tasks have
 only the newest `COMMON` are ranked; rarer words are always looked up whole.
+
+Raw SQL: MATCH and bm25, without peewee.
 """
 
 from __future__ import annotations

@@ -441,8 +441,8 @@ MUTANTS = (
     M(
         "undo-total-stays",
         f"{UNDO}:compaction",
-        "total_tokens_observed - ?",
-        "total_tokens_observed - 0 * ?",
+        "record.total_tokens_observed - sum(",
+        "record.total_tokens_observed - 0 * sum(",
         by="tests/unit/memory/test_moves.py::test_an_undo_takes_back_what_the_compaction_did_and_nothing_else",
     ),
     M(
@@ -532,8 +532,8 @@ MUTANTS = (
     M(
         "unreflect-log-lost",
         f"{UNDO}:reflection",
-        "SET state = 'active', superseded_at = NULL",
-        "SET state = 'superseded', superseded_at = NULL",
+        'state="active", superseded_at=None',
+        'state="superseded", superseded_at=None',
         by="tests/unit/memory/test_moves.py::test_an_undo_that_would_change_more_is_refused",
     ),
     M(
@@ -574,8 +574,8 @@ MUTANTS = (
     M(
         "unreflect-running-kept",
         f"{UNDO}:reflection",
-        "'$.{CORRECTIONS}'), 0) + 1)",
-        "'$.{CORRECTIONS}'), 0) + 0)",
+        "(metadata.get(CORRECTIONS) or 0) + 1",
+        "(metadata.get(CORRECTIONS) or 0) + 0",
         by="tests/unit/memory/test_moves.py::test_what_is_condensed_meanwhile_read_another_log",
     ),
     M(

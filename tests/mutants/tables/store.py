@@ -45,7 +45,7 @@ MUTANTS = (
     M("lease-live-cleared", "sakti.store.leases:clear_dead", "and not alive(owner)", ""),
     M("lease-dead-stays", "sakti.store.leases:clear_dead", "and not alive(owner)", "and False"),
     M("lease-alive-elsewhere", "sakti.store.leases:alive", "if host != socket.gethostname()", "if False"),
-    M("correct-any-line", "sakti.store.memory_corrections:find_line", "if len(rows) > 1:", "if False:"),
+    M("correct-any-line", "sakti.store.memory_corrections:find_line", "if len(ids) > 1:", "if False:"),
     M(
         "correct-empty",
         "sakti.store.memory_corrections:correct",
@@ -125,7 +125,7 @@ MUTANTS = (
         "None if forgotten else edited",
         "edited",
     ),
-    M("correct-lines-edited", "sakti.store.memory_corrections:changed_lines", "o.edited IS NOT NULL OR", ""),
+    M("correct-lines-edited", "sakti.store.memory_corrections", "o.edited IS NOT NULL OR", ""),
     M(
         "search-not-removed",
         "sakti.store.search_index:remove",
@@ -157,11 +157,11 @@ MUTANTS = (
         "",
     ),
     M("messages-seal-again", "sakti.store.messages:seal", "AND sealed_at IS NULL", ""),
-    M("elsewhere-provisional", "sakti.store.memory_log:unobserved_elsewhere", "AND state = 'saved' AND", "AND"),
-    M("elsewhere-system", "sakti.store.memory_log:unobserved_elsewhere", "AND role != 'system'", ""),
+    M("elsewhere-provisional", "sakti.store.memory_log", "AND state = 'saved' AND", "AND"),
+    M("elsewhere-system", "sakti.store.memory_log", "AND role != 'system'", ""),
     M(
         "elsewhere-synthetic",
-        "sakti.store.memory_log:unobserved_elsewhere",
+        "sakti.store.memory_log",
         " AND instr(metadata, '\\\"synthetic\\\"') = 0",
         "",
     ),
@@ -182,7 +182,7 @@ MUTANTS = (
     M(
         "carry-over-workspace",
         "sakti.store.memory_log:carry_over",
-        "WHERE resource_id = ? AND id != ?",
-        "WHERE ? != '' AND id != ?",
+        "where(row.resource_id == resource_id, row.id",
+        "where(row.resource_id != '', row.id",
     ),
 )

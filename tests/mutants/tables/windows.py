@@ -247,8 +247,8 @@ MUTANTS = (
     M(
         "recall-range-last",
         "sakti.store.memory_log:sources_of_group",
-        "(span.thread_id, span.first, span.last)",
-        "(span.thread_id, span.first, span.last - 1)",
+        "between(span.first, span.last)",
+        "between(span.first, span.last - 1)",
         by="tests/unit/memory/test_shared.py::test_each_threads_lines_are_condensed_by_themselves_and_stay_its_own",
     ),
     M(

@@ -89,7 +89,6 @@ def past_the_door(source: str) -> list[str]:
 _WITHIN = {
     "search_index.py": ["search_docs.idents", "search_docs.paths"],
     "tasks/search.py": ["task_words.idents"],
-    "message_removal.py": ["messages.parts"],
     "recovery_repairs.py": ["observation_groups.text", "messages.parts", "messages.raw_content"],
 }
 

@@ -1,0 +1,80 @@
+"""Where the store speaks SQL by itself: each module that does is listed with its reason, and says so."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import sakti.store
+
+STORE = Path(sakti.store.__file__).parent
+
+_DOOR = "executes what others have built"
+_FILE = "the file, its schema or what is left of it: not through the models, which describe a whole one"
+_TEXT = "full text: MATCH, bm25, vocabulary and the tables behind an index"
+_GRAPH = "walks through the graph of tasks, counts that follow from it"
+_PLAIN = "is asked by programs that do without peewee"
+_HOT = "every step, every message, every group, or each row of a list: building the query costs more than running it"
+_TABLES = "any table, by what the text registry says of it"
+
+RAW: dict[str, str] = {
+    "connection.py": _DOOR,
+    "database.py": _DOOR,
+    "rows.py": _DOOR,
+    "index_upkeep.py": _TEXT,
+    "maintenance.py": _FILE,
+    "migrate.py": _FILE,
+    "opening.py": _FILE,
+    "recovery_repairs.py": _FILE,
+    "memory/integrity.py": _FILE,
+    "upkeep.py": _FILE,
+    "reindexing.py": _TEXT,
+    "search.py": _TEXT,
+    "search_index.py": _TEXT,
+    "tasks/search.py": _TEXT,
+    "within.py": _TEXT,
+    "tasks/checks.py": _GRAPH,
+    "tasks/deadlocks.py": _GRAPH,
+    "tasks/graph.py": _GRAPH,
+    "tasks/questions.py": _PLAIN,
+    "tasks/rows.py": _HOT,
+    "tasks/claims.py": _HOT,
+    "carry_over.py": _HOT,
+    "leases.py": _HOT,
+    "levels.py": _HOT,
+    "memory/advance.py": _HOT,
+    "memory/group_rows.py": _HOT,
+    "memory/records.py": _HOT,
+    "memory/shared_logs.py": _HOT,
+    "memory/states.py": _HOT,
+    "memory_corrections.py": _HOT,
+    "memory_events.py": _HOT,
+    "memory_figures.py": _HOT,
+    "memory_log.py": _HOT,
+    "memory_rows.py": "looks at memory for checks, past the functions and models that it checks",
+    "messages.py": _HOT,
+    "places.py": _HOT,
+    "purging.py": _TABLES,
+    "thread_removal.py": _HOT,
+    "threads.py": _HOT,
+    "timeline.py": _HOT,
+    "working_memory.py": _HOT,
+}
+
+
+def speaks_sql(source: str) -> bool:
+    return any(isinstance(n, ast.Attribute) and n.attr == "execute_sql" for n in ast.walk(ast.parse(source))) or any(
+        isinstance(n, ast.FunctionDef) and n.name == "execute_sql" for n in ast.walk(ast.parse(source))
+    )
+
+
+def test_sql_of_its_own_is_a_decision() -> None:
+    found = {str(f.relative_to(STORE)): f.read_text("utf-8") for f in STORE.rglob("*.py")}
+    assert {name for name, source in found.items() if speaks_sql(source)} == RAW.keys()
+    silent = [name for name in RAW if "SQL" not in (ast.get_docstring(ast.parse(found[name])) or "")]
+    assert silent == []
+
+
+def test_a_call_is_seen_and_a_word_is_not() -> None:
+    assert speaks_sql("db.execute_sql('SELECT 1')")
+    assert not speaks_sql('"""`execute_sql` is not for here."""\nquery.execute(db)')

@@ -15,6 +15,7 @@ from sakti.providers.protocol import StreamEvent, TextChunk
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
 from sakti.store.database import Store
 from tests.fakes.session import start
+from tests.fakes.tools import ended
 
 
 def circle(*paths: str):
@@ -101,7 +102,7 @@ async def test_a_turns_time_ends_a_running_tool_with_all_that_it_started(store: 
     assert (end.status, end.error_code, end.steps) == ("limit", "max_seconds", 1)
     assert "2 s" in end.error and "go on" in end.error
     child = int((tmp_path / "w" / "child").read_text())
-    assert not Path(f"/proc/{child}").exists(), "nothing goes on in the background"
+    assert await ended(child), "nothing goes on in the background"
     assert (await run.ask("go on")).text == "done"
     [result] = [r for m in run.provider.requests[-1].messages for r in m.tool_results]
     assert result.is_error and "did not finish" in result.content, "the history is whole"

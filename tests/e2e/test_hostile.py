@@ -75,6 +75,7 @@ def test_hostile_text_everywhere(place: Place) -> None:
         assert "x]$primary@click" in t.text.split("\n")[0]
         t.say("/rename t[/red][@click=app.quit]t[/]\u202e title", "t[/red][@click=app.quit]t[/]")
         t.say("/search hostile", "found")
+        t.until("esc back", "the whole of the search")  # else its going cannot be seen
         t.keys("\x1b")
         t.until(lambda text: "esc back" not in text, "the chat again")
         assert t.quit() == 0

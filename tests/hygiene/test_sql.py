@@ -23,6 +23,7 @@ RAW: dict[str, str] = {
     "rows.py": _DOOR,
     "index_upkeep.py": _TEXT,
     "maintenance.py": _FILE,
+    "message_index.py": _TEXT,
     "migrate.py": _FILE,
     "opening.py": _FILE,
     "recovery_repairs.py": _FILE,

@@ -90,15 +90,8 @@ def options(
     more += [f'approval.mode="{approval}"'] if approval else []
     more += [f'mode="{mode}"'] if mode else []
     more += ["memory.read_only=true"] if no_save else []
-    loaded = settings(more)
-    return Options(
-        workspace(),
-        loaded.config,
-        model_flag=model,
-        resume=resume,
-        continue_last=continue_last,
-        interactive=interactive,
-        warnings=loaded.warnings,
+    return Options.load(
+        overrides=more, model_flag=model, resume=resume, continue_last=continue_last, interactive=interactive
     )
 
 

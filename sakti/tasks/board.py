@@ -9,7 +9,7 @@ from sakti.store.tasks import graph, questions
 from sakti.store.tasks.row import Card
 from sakti.tasks.describe import claimed_by, is_abandoned, reasons
 
-COLUMN_LIMIT = 200  # cards of a column that are read; its title counts all
+COLUMN_LIMIT = 100  # cards of a column that are read; its title counts all
 CONTAINER_LIMIT = 50  # they stand below what is blocked
 
 

@@ -13,12 +13,12 @@ from sakti.version import __version__
 
 if TYPE_CHECKING:
     from sakti.agent.ask import ask
-    from sakti.agent.session import Options, Session
+    from sakti.agent.session.session import Options, Session
     from sakti.core import events
 
 __all__ = ["Options", "Session", "__version__", "ask", "events"]
 
-_WHERE = {"ask": "agent.ask", "Options": "agent.session", "Session": "agent.session"}
+_WHERE = {"ask": "agent.ask", "Options": "agent.session.session", "Session": "agent.session.session"}
 
 
 def __getattr__(name: str) -> Any:

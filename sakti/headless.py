@@ -8,8 +8,8 @@ import signal
 import sys
 from dataclasses import asdict
 
-from sakti.agent.leaving import observe_on_exit
-from sakti.agent.session import Options, Session
+from sakti.agent.session.exit import observe_on_exit
+from sakti.agent.session.session import Options, Session
 from sakti.core.errors import NOT_SAVED, NoModelError, SaktiError
 from sakti.core.events import (
     Event,

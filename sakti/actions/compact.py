@@ -38,7 +38,7 @@ async def compact(scope: Scope, focus: str) -> Value | None:
 @action(chat="compact diff", needs="session")
 async def diff(scope: Scope) -> Value:
     """Show the log before and after the last compaction."""
-    from sakti.agent import last_compaction
+    from sakti.agent.threads import last_compaction
 
     shown = await last_compaction.last(scope.session)
     if shown is None:

@@ -37,7 +37,8 @@ async def config(scope: Scope, name: str) -> Value:
 )
 async def settings(scope: Scope, wanted: str) -> Value:
     """Settings that are not at their default, or all that hold the words; NAME = VALUE changes one."""
-    from sakti.agent import settings_file, settings_view
+    from sakti.agent import settings_file
+    from sakti.agent.reports import settings_view
     from sakti.core.resources import config_home
 
     session, user_file = scope.session, config_home() / "config.toml"

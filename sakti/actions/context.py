@@ -19,7 +19,7 @@ async def context(scope: Scope, step: int | None) -> Value:
     views = scope.session.views
     blocks = await (views.context() if step is None else views.past_request(step))
     if not blocks:
-        from sakti.agent import past_requests
+        from sakti.agent.threads import past_requests
 
         raise Refused(past_requests.none(step), title="Context")
 
@@ -39,6 +39,6 @@ async def context(scope: Scope, step: int | None) -> Value:
 @action(chat="cost", needs="session")
 async def cost(scope: Scope) -> Value:
     """Tokens and price of this thread."""
-    from sakti.agent.figures import spent_rows
+    from sakti.agent.reports.memory_report import spent_rows
 
     return Card("Cost of this thread", tuple(spent_rows(await scope.session.views.spent())))

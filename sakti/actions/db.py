@@ -22,7 +22,7 @@ YES = flag("--yes", help="Do not ask.")
 @action(shell="db check")
 async def check(scope: Scope) -> Value:
     """Look for damage, mend the search index; exit 1 when something is left. Works on any file, sound or not."""
-    from sakti.store import inspection, upkeep
+    from sakti.store.maintenance import inspection, upkeep
 
     findings = inspection.inspect(scope.database)
     if any(f.mendable and not f.ok for f in findings) and all(f.ok for f in findings if not f.mendable):
@@ -39,7 +39,7 @@ async def check(scope: Scope) -> Value:
 async def recover(scope: Scope) -> Value:
     """Copy what can still be read of a damaged database into a new one; the damaged file is kept beside it."""
     from sakti.core.clock import SystemClock
-    from sakti.store import recovery
+    from sakti.store.maintenance import recovery
 
     found = recovery.recover(scope.database, SystemClock())
     out = [
@@ -60,7 +60,7 @@ async def recover(scope: Scope) -> Value:
 @action(shell="db stats", needs="store")
 async def stats(scope: Scope) -> Value:
     """How much is in it."""
-    from sakti.store import maintenance
+    from sakti.store.maintenance import maintenance
 
     values = await scope.store.read(maintenance.stats, scope.store.path)
     lines = (
@@ -73,7 +73,7 @@ async def stats(scope: Scope) -> Value:
 @action(shell="db rebuild-index", needs="store")
 async def rebuild_index(scope: Scope) -> Value:
     """Make the search index anew."""
-    from sakti.store import upkeep
+    from sakti.store.maintenance import upkeep
 
     done = await upkeep.rebuild_index(scope.store)
     missing = f", {done['added']:,} {'was' if done['added'] == 1 else 'were'} missing" if done["added"] else ""
@@ -83,7 +83,7 @@ async def rebuild_index(scope: Scope) -> Value:
 @action(shell="db optimize", needs="store")
 async def optimize(scope: Scope) -> Value:
     """Merge the search index, so that searches are faster."""
-    from sakti.store import maintenance, upkeep
+    from sakti.store.maintenance import maintenance, upkeep
 
     store = scope.store
     before = (await store.read(maintenance.stats, store.path))["bytes"]
@@ -101,7 +101,7 @@ async def optimize(scope: Scope) -> Value:
 )
 async def backup(scope: Scope, target: Path | None) -> Value:
     """Copy the database, also while it is in use."""
-    from sakti.store import maintenance
+    from sakti.store.maintenance import maintenance
 
     store = scope.store
     name = f"{store.path.name}.backup-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -119,7 +119,7 @@ async def purge(scope: Scope, days: int, yes: bool, keep_copies: bool) -> Value:
     """Remove deleted threads and tasks for good, of all workspaces, with all that was taken from them: drafts, prompts,
     lines of logs, copies of the database. Tasks that were worked on in a thread, its forks and the workspace's working
     memory stay. Without --yes it only says what would go."""
-    from sakti.agent import removal
+    from sakti.agent.threads import purge as removal
 
     before = scope.now() - days * 86_400_000
     found = scope.in_store(lambda store: removal.purge(store, before=before, do=yes, keep_copies=keep_copies))
@@ -135,7 +135,7 @@ async def purge(scope: Scope, days: int, yes: bool, keep_copies: bool) -> Value:
 @action(YES, shell="db vacuum")
 async def vacuum(scope: Scope, yes: bool) -> Value:
     """Write the file anew, as small as what it holds; nothing else may have it open."""
-    from sakti.store import vacuuming
+    from sakti.store.maintenance import vacuuming
 
     path = scope.database
     if not yes:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @action(shell="doctor", chat="doctor", needs="loop", summary="health of this installation")
 async def doctor(scope: Scope) -> Value:
     """Check this installation; each finding says how to mend it. Exit 1 when there is one."""
-    from sakti.agent import doctor as checks
+    from sakti.agent.reports import doctor as checks
     from sakti.core import resources
     from sakti.core.config import Config
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from sakti.actions.values import Refused, Value
 
 if TYPE_CHECKING:
-    from sakti.agent.session import Session
+    from sakti.agent.session.session import Session
     from sakti.core.config import Config, Loaded
     from sakti.store.database import Store
     from sakti.tasks.service import Actor

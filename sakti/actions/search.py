@@ -11,9 +11,9 @@ from sakti.actions.values import USAGE, Open, Refused, Rows, Value, one
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
-    from sakti.agent.session import Session
+    from sakti.agent.session.session import Session
     from sakti.core.types import Message
-    from sakti.store.search import Hit, SearchPage
+    from sakti.store.search.search import Hit, SearchPage
 
 PER_PAGE = 20  # hits that a chat lists
 WHAT = "says the message with its neighbours"
@@ -42,7 +42,7 @@ async def search(
     offset: int,
 ) -> Value:
     """Search everything that was said, observed or planned."""
-    from sakti.store import search as index
+    from sakti.store.search import search as index
 
     unknown = [k for k in kind if k not in index.KINDS]
     if unknown:

@@ -15,7 +15,7 @@ from sakti.core.text import one_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
-    from sakti.agent.thread_actions import ThreadActions
+    from sakti.agent.threads.actions import ThreadActions
     from sakti.core.types import Thread
 
 GROUP = Group("threads", "The conversations of this workspace.", CHAT)
@@ -33,8 +33,8 @@ async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool) -
         return await _deleted(scope)
 
     async def listed() -> Value:
-        from sakti.agent.views import ThreadSummary
-        from sakti.store import threads
+        from sakti.agent.session.queries import ThreadSummary
+        from sakti.store.threads import threads
 
         live = scope.live
         where = None if all_workspaces else scope.resource
@@ -72,7 +72,7 @@ def _when(time_ms: int) -> str:
 
 
 async def _deleted(scope: Scope) -> Value:
-    from sakti.store import thread_removal
+    from sakti.store.threads import removal as thread_removal
 
     found = await scope.store.read(thread_removal.deleted, scope.resource)
     lines = tuple(f"{c.thread.id[-8:]}  deleted {_when(c.deleted_at or 0)}  {c.in_words()}" for c in found)
@@ -83,9 +83,9 @@ async def _deleted(scope: Scope) -> Value:
 @action(WHICH, shell="threads show", needs="store")
 async def show(scope: Scope, thread: str) -> Value:
     """The messages of a thread."""
-    from sakti.agent.thread_export import message_json
+    from sakti.agent.threads.export import message_json
     from sakti.core.types import plain_text
-    from sakti.store import message_removal, messages
+    from sakti.store.threads import message_removal, messages
 
     found = (await _matching(scope, thread))[0]
     rows = message_removal.without(await scope.store.read(messages.after, found.id, -1))
@@ -97,7 +97,7 @@ async def show(scope: Scope, thread: str) -> Value:
         shell="threads request", needs="store")  # fmt: skip
 async def request(scope: Scope, thread: str, step: int | None) -> Value:
     """Show what a past step sent to the model: tools, blocks, messages."""
-    from sakti.agent import past_requests
+    from sakti.agent.threads import past_requests
     from sakti.store.text_registry import leaving_all
 
     found = await _one(scope, thread)
@@ -160,7 +160,7 @@ async def delete(scope: Scope, thread: str) -> Value:
         needs="store")  # fmt: skip
 async def delete_message(scope: Scope, message: str) -> Value:
     """Remove one message for good, with a call its result: from the thread, search, exports and prompt history."""
-    from sakti.store import memory_log
+    from sakti.store.log import lines as memory_log
 
     if len(message) < SHORTEST:
         raise Refused(f"write at least the last {SHORTEST} signs of the message's id.", code=USAGE)
@@ -180,7 +180,7 @@ async def delete_message(scope: Scope, message: str) -> Value:
         shell="threads restore", chat="threads restore", needs="store")  # fmt: skip
 async def restore(scope: Scope, thread: str) -> Value:
     """Bring a deleted thread back, as it was."""
-    from sakti.store import thread_removal
+    from sakti.store.threads import removal as thread_removal
 
     async with _actions(scope) as actions:
         if thread:
@@ -208,7 +208,7 @@ async def restore(scope: Scope, thread: str) -> Value:
 )
 async def export(scope: Scope, thread: str, form: str, output: Path | None) -> Value:
     """A thread with its observation log as Markdown, JSON, or a page of HTML that needs nothing else."""
-    from sakti.agent import thread_actions
+    from sakti.agent.threads import actions as thread_actions
 
     chosen = thread_actions.checked(form)
     found = await _one(scope, thread)
@@ -236,7 +236,7 @@ async def new(scope: Scope) -> None:
 )
 async def delete_said(scope: Scope, which: str) -> Value:
     """Delete a message of this thread for good, once it was named."""
-    from sakti.agent.one_message import OneMessage
+    from sakti.agent.threads.message_removal import OneMessage
 
     named: OneMessage = scope.kept.setdefault("delete-message", OneMessage(scope.session))
     return Done(await named.run(which), title="Delete a message")
@@ -253,7 +253,7 @@ async def resume(scope: Scope, thread: str) -> Value | None:
 
 async def _matching(scope: Scope, text: str) -> list[Thread]:
     """The threads that are meant, newest first: in a chat also by their number in the list. Raises `Refused`."""
-    from sakti.store import threads
+    from sakti.store.threads import threads
 
     if scope.live is None:
         found = await scope.store.read(threads.find, scope.resource, text)
@@ -280,7 +280,7 @@ async def _one(scope: Scope, text: str) -> Thread:
 @asynccontextmanager
 async def _actions(scope: Scope) -> AsyncGenerator[ThreadActions]:
     """What changes threads, here; search follows before it ends in the shell."""
-    from sakti.agent.thread_actions import NoSession, ThreadActions
+    from sakti.agent.threads.actions import NoSession, ThreadActions
 
     if scope.live is not None:
         yield ThreadActions(scope.live)

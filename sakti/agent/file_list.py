@@ -7,8 +7,8 @@ import itertools
 import time
 from pathlib import Path
 
-from sakti.agent.overview import overview
-from sakti.agent.permissions import Place, secret_filter
+from sakti.agent.reports.overview import overview
+from sakti.agent.tools.permissions import Place, secret_filter
 from sakti.agent.workspace import git
 from sakti.core.text import sanitise
 

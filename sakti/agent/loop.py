@@ -12,8 +12,7 @@ import contextlib
 import dataclasses
 from collections.abc import AsyncGenerator, Sequence
 
-from sakti.agent import budget, model_call
-from sakti.agent import turn as keeping
+from sakti.agent import budget
 from sakti.agent.processors.base import (
     Abort,
     Processor,
@@ -23,8 +22,10 @@ from sakti.agent.processors.base import (
     guards_output,
     overrides,
 )
-from sakti.agent.toolbox import STOPPED_AFTER, Repetition
-from sakti.agent.turn import CUT, Stop, Turn
+from sakti.agent.session import model_call
+from sakti.agent.session import turn as keeping
+from sakti.agent.session.turn import CUT, Stop, Turn
+from sakti.agent.tools.toolbox import STOPPED_AFTER, Repetition
 from sakti.core.errors import ProviderError, SaktiError
 from sakti.core.events import (
     Event,
@@ -41,7 +42,7 @@ from sakti.core.events import (
 )
 from sakti.core.types import MarkerPart, Message, Part, TextPart, ToolCallPart, ToolResultPart
 from sakti.providers.protocol import Completed
-from sakti.store import messages as message_store
+from sakti.store.threads import messages as message_store
 
 __all__ = ["Turn", "hooks", "run_turn"]
 

@@ -9,12 +9,12 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from sakti.agent.settings_view import as_lines
+from sakti.agent.reports.settings_view import as_lines
 from sakti.core.config import Loaded, flat, load, meaning, replace_setting
 from sakti.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from sakti.agent.session import Session
+    from sakti.agent.session.session import Session
 
 
 def changed(text: str, name: str, value: Any) -> str:

@@ -12,7 +12,7 @@ from sakti.core.config.providers import ProviderSettings
 from sakti.core.events import ModelChanged
 
 if TYPE_CHECKING:
-    from sakti.agent.session import Session
+    from sakti.agent.session.session import Session
 
 SHOWN = "welcomed"  # the name that having been shown is kept under
 

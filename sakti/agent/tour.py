@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from sakti.agent.session import Options, Session
+from sakti.agent.session.session import Options, Session
 from sakti.core.clock import Clock
 from sakti.core.config import load
 from sakti.core.types import ModelInfo, Request

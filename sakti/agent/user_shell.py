@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sakti.agent import build
+from sakti.agent.session import build
 from sakti.agent.tools.base import ToolRun
 from sakti.agent.tools.shell import bash
 from sakti.core.errors import RAN, SaktiError, StoreError
 from sakti.core.events import MessageSaved, ToolFinished, ToolOutput, ToolStarted
 from sakti.core.tokens import count_parts, message_tokens
 from sakti.core.types import Message, TextPart, ToolCallPart, ToolResultPart
-from sakti.store import messages
+from sakti.store.threads import messages
 
 if TYPE_CHECKING:
-    from sakti.agent.state import State
+    from sakti.agent.session.state import State
 
 
 async def run(state: State, command: str) -> None:

@@ -19,7 +19,7 @@ from sakti.core.errors import SaktiError
 from sakti.core.events import CompactionFinished
 from sakti.core.types import Block, Message
 from sakti.memory.engine import Prepared
-from sakti.store.memory_rows import LineRow
+from sakti.store.log.raw_rows import LineRow
 
 if TYPE_CHECKING:
     from sakti.bench.checker import Checker

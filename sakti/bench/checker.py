@@ -18,9 +18,9 @@ from sakti.core.events import Event, MemoryActivation, MemoryOperation, MemorySt
 from sakti.core.types import Message, TextPart, ToolResultPart
 from sakti.memory.engine import MemoryEngine
 from sakti.memory.protocol import ObserveInput, ReflectInput
-from sakti.store import memory_rows
 from sakti.store.connection import Database
-from sakti.store.memory_rows import GroupRow
+from sakti.store.log import raw_rows
+from sakti.store.log.raw_rows import GroupRow
 
 OF_A_TURN = ("begin", "step", "end")  # acts that nobody asked for by hand
 KEPT = 60  # answers of Reflectors that are remembered
@@ -99,7 +99,7 @@ class Checker:
     def at_the_end(self, db: Database, record_id: str) -> None:
         """Look at everything once more, and at what search knows of it."""
         self.look(db, record_id)
-        self.find(invariants.searchable(self.at[record_id], memory_rows.searched(db, record_id), self.ledger))
+        self.find(invariants.searchable(self.at[record_id], raw_rows.searched(db, record_id), self.ledger))
 
     def _commit(self, db: Database, record_id: str, before: Snapshot, after: Snapshot, act: Act) -> Iterator[Finding]:
         undo = self._undo(record_id, before, after, act)
@@ -154,7 +154,7 @@ class Checker:
             return
         if not self.ledger.knows(group.thread_id, group.first_index):
             return
-        if loose := memory_rows.unsealed(db, group.thread_id, group.first_index, group.last_index):
+        if loose := raw_rows.unsealed(db, group.thread_id, group.first_index, group.last_index):
             yield 2, f"messages {loose[:6]} were observed and may still change: they are not sealed"
 
     def _entered(self, before: Snapshot, entered: list[GroupRow], act: Act) -> Iterator[Finding]:

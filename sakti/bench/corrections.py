@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sakti.bench.invariants import Finding
 from sakti.bench.script import CommandName
 from sakti.bench.snapshot import Snapshot
-from sakti.store.memory_rows import LineRow
+from sakti.store.log.raw_rows import LineRow
 
 ACTS: tuple[CommandName, ...] = ("pin", "unpin", "edit", "forget", "uncorrect")
 

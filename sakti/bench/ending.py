@@ -6,8 +6,9 @@ from sakti.bench.invariants import Finding
 from sakti.bench.snapshot import Ledger
 from sakti.bench.windows import WORKSPACE
 from sakti.core.types import plain_text
-from sakti.store import messages, search
 from sakti.store.database import Store
+from sakti.store.search import search
+from sakti.store.threads import messages
 
 SEARCHED = 25  # messages of a thread that are looked for by search
 

@@ -20,7 +20,8 @@ from sakti.core.clock import SystemClock
 from sakti.core.errors import SaktiError
 from sakti.core.tokens import estimate_tokens
 from sakti.core.types import Json, Message, Part, TextPart, ToolCallPart, ToolResultPart
-from sakti.memory import dates, parse, policy
+from sakti.memory import policy
+from sakti.memory.log import dates, parse
 from sakti.providers import facts
 from sakti.store.database import Store
 

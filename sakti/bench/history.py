@@ -6,10 +6,11 @@ import dataclasses
 
 from sakti.core.tokens import Counter, message_tokens
 from sakti.core.types import Message, TextPart, Thread
-from sakti.store import leases, memory, messages
+from sakti.store import leases, memory
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.memory import Activate, Add, Group, Held, NewLine
+from sakti.store.threads import messages
 
 GROUP_MESSAGES = 500
 _TEXTS = ("Please look at src/auth/token.py again.", "I looked at it: the token is refreshed before each request.")

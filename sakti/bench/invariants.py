@@ -13,7 +13,7 @@ from sakti.bench import oracle, shared_checks
 from sakti.bench.shared_checks import Answer, Finding
 from sakti.bench.snapshot import Ledger, Snapshot
 from sakti.core.types import Message
-from sakti.store.memory_rows import GroupRow
+from sakti.store.log.raw_rows import GroupRow
 
 _FORWARD = {
     ("observation", "buffered", "active"),

@@ -21,19 +21,20 @@ from sakti.core.config import MemorySettings, ModelSettings, ObservationSettings
 from sakti.core.resources import fill_prompt
 from sakti.core.tokens import Counter, count_parts, message_tokens
 from sakti.core.types import Json, Message, Part, Role, TextPart, Thread, ToolCallPart, ToolResultPart, plain_text
-from sakti.memory import dates
-from sakti.memory.asking import Asker
-from sakti.memory.condensing import ExtractiveReflector
 from sakti.memory.engine import MemoryEngine
-from sakti.memory.extractive import ExtractiveObserver
-from sakti.memory.observer import ModelObserver
+from sakti.memory.log import dates
+from sakti.memory.model_call import Asker
+from sakti.memory.observe.extractive import ExtractiveObserver
+from sakti.memory.observe.model import ModelObserver
 from sakti.memory.protocol import ObserveInput, Observer, ObserveResult, ReflectInput, Reflector, ReflectResult
-from sakti.memory.reflector import ModelReflector
+from sakti.memory.reflect.extractive import ExtractiveReflector
+from sakti.memory.reflect.model import ModelReflector
 from sakti.providers.protocol import Provider
-from sakti.store import messages as message_store
-from sakti.store import search, threads
 from sakti.store.database import Store
-from sakti.store.replaced import unmarked
+from sakti.store.log.replaced import unmarked
+from sakti.store.search import search
+from sakti.store.threads import messages as message_store
+from sakti.store.threads import threads
 
 WORKSPACE = "/bench"
 SESSIONS = 20

@@ -11,8 +11,9 @@ import re
 from collections.abc import Sequence
 
 from sakti.core.types import Message
-from sakti.memory import js, parse, policy
-from sakti.memory.js import BOL, EOL
+from sakti.memory import policy
+from sakti.memory.log import parse, utf16
+from sakti.memory.log.utf16 import BOL, EOL
 
 # --- thresholds -------------------------------------------------------------------------------------------
 
@@ -70,21 +71,21 @@ def regroup(text: str, source: str, new_id: str) -> str:
     """The Reflector's text as groups: what stands under a `## Group` heading keeps the ranges of the source
     groups whose lines it repeats (else of the group at its place), a text without headings gets the union."""
     groups = [(dict(_ATTRIBUTE.findall(m[1])).get("range", ""), _lines(m[2])) for m in _GROUP.finditer(source)]
-    if not groups or not js.trim(text):
+    if not groups or not utf16.trim(text):
         return text
     headings = list(_HEADING.finditer(text))
     if not headings:
-        return _wrap(new_id, _union([r for r, _ in groups]), js.trim(text))
+        return _wrap(new_id, _union([r for r, _ in groups]), utf16.trim(text))
     sections = [
         (h[1], text[h.end() : following.start() if following else len(text)])
         for h, following in zip(headings, [*headings[1:], None], strict=True)
     ]
-    lead = js.trim(text[: headings[0].start()])
+    lead = utf16.trim(text[: headings[0].start()])
     if lead:
         sections.insert(0, (None, lead))
     out: list[str] = []
     for number, (name, raw) in enumerate(sections):
-        body = js.trim("\n".join(line for line in raw.split("\n") if not _RANGE_LINE.match(js.trim(line))))
+        body = utf16.trim("\n".join(line for line in raw.split("\n") if not _RANGE_LINE.match(utf16.trim(line))))
         lines = _lines(body)
         kept = [r for r, known in groups if lines & known] or [groups[min(number, len(groups) - 1)][0]]
         out.append(_wrap(name or f"derived-group-{number + 1}", _union(kept), body))
@@ -92,7 +93,7 @@ def regroup(text: str, source: str, new_id: str) -> str:
 
 
 def _lines(text: str) -> set[str]:
-    return {t for line in text.split("\n") if (t := js.trim(line))}
+    return {t for line in text.split("\n") if (t := utf16.trim(line))}
 
 
 def _union(ranges: list[str]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sakti.core.types import Json
-from sakti.store.replaced import MARK, NOTE
+from sakti.store.log.replaced import MARK, NOTE
 
 CATEGORIES = ("facts", "updated", "retracted", "dates", "paths", "decisions")
 TURNS = 52

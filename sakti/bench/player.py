@@ -43,7 +43,7 @@ from sakti.core.types import (
     ToolResultPart,
 )
 from sakti.memory.engine import Prepared
-from sakti.store import memory_rows
+from sakti.store.log import raw_rows
 
 T = TypeVar("T")
 MODEL = "claude-sonnet-4-5"
@@ -156,7 +156,7 @@ class Player:
         owners = [o for w in alive for o in w.owners]
         if alive:
             now, window = self.stage.clock.now(), alive[0]
-            await self.safely(window, lambda: window.store.write(memory_rows.beat, owners, now))
+            await self.safely(window, lambda: window.store.write(raw_rows.beat, owners, now))
 
     async def close(self) -> None:
         for window in self.windows.values():

@@ -19,9 +19,10 @@ from typing import Any, get_args
 
 from sakti.core.errors import StoreError
 from sakti.core.types import Message, Role, TextPart, Thread
-from sakti.store import messages, search, threads
 from sakti.store.connection import Database
 from sakti.store.database import Store
+from sakti.store.search import search
+from sakti.store.threads import messages, threads
 
 WORKSPACE = "/retrieval"
 DEPTH = 50

@@ -10,9 +10,10 @@ from typing import Any
 
 from sakti.bench.retrieval import percentile
 from sakti.core.types import Message, TextPart, Thread
-from sakti.store import messages, search, threads
 from sakti.store.connection import Database
 from sakti.store.database import Store
+from sakti.store.search import search
+from sakti.store.threads import messages, threads
 
 WORKSPACES = 4
 THREAD_MESSAGES = 200

@@ -21,9 +21,9 @@ from sakti.core.config import ModelSettings
 from sakti.core.errors import ProviderError
 from sakti.core.tokens import Counter
 from sakti.core.types import Message, plain_text
-from sakti.memory import dates
-from sakti.memory.asking import Asker
-from sakti.memory.observer import ModelObserver
+from sakti.memory.log import dates
+from sakti.memory.model_call import Asker
+from sakti.memory.observe.model import ModelObserver
 from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
 from sakti.providers.protocol import Provider
 

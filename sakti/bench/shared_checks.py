@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from sakti.bench import oracle
 from sakti.bench.snapshot import Ledger, Snapshot
-from sakti.store.memory_rows import GroupRow
+from sakti.store.log.raw_rows import GroupRow
 
 Finding: TypeAlias = tuple[int, str]
 _BLOCK = re.compile(r"<observation-group([^>]*)>(.*?)</observation-group>", re.DOTALL)

@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 from sakti.bench import oracle
 from sakti.core.types import Message
-from sakti.store import memory_rows
 from sakti.store.connection import Database
-from sakti.store.memory_rows import GroupRow, LineRow, RecordRow
+from sakti.store.log import raw_rows
+from sakti.store.log.raw_rows import GroupRow, LineRow, RecordRow
 
 Spans: TypeAlias = tuple[tuple[str, int, int], ...]  # (thread, first, last index), one a thread
 
@@ -192,12 +192,12 @@ def take(
 ) -> Snapshot | None:
     """The memory as it stands; `before` itself where nothing has changed since, None where there is no such memory.
     Not `whole`: only groups that are new, or in another state, are read."""
-    record = memory_rows.record(db, record_id)
+    record = raw_rows.record(db, record_id)
     if record is None:
         return None
-    states = memory_rows.states(db, record_id)
-    cursors = memory_rows.cursors(db, record_id)
-    compactions = memory_rows.compactions(db, record_id)
+    states = raw_rows.states(db, record_id)
+    cursors = raw_rows.cursors(db, record_id)
+    compactions = raw_rows.compactions(db, record_id)
     old = before.groups if before else dict[str, GroupRow]()
     if (
         before is not None
@@ -207,10 +207,10 @@ def take(
     ):
         return before
     fresh = [i for i, state in states if whole or i not in old or old[i].state != state]
-    groups: dict[str, GroupRow] = {**old, **{g.id: g for g in memory_rows.groups(db, fresh)}}
+    groups: dict[str, GroupRow] = {**old, **{g.id: g for g in raw_rows.groups(db, fresh)}}
     groups = {i: groups[i] for i, _ in states}
     kept: Mapping[str, Sequence[LineRow]] = before.lines if before and not whole else {}
-    rows = memory_rows.lines(db, [i for i in groups if i not in kept])
+    rows = raw_rows.lines(db, [i for i in groups if i not in kept])
     lines: dict[str, Sequence[LineRow]] = {i: kept.get(i) or rows.get(i) or [] for i in groups}
     if before is None:
         return Snapshot(0, record, groups, lines, cursors, compactions, window)

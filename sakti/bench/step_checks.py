@@ -13,8 +13,8 @@ from sakti.bench.oracle import MINUTE, Numbers
 from sakti.bench.request_checks import Asked
 from sakti.bench.snapshot import Snapshot
 from sakti.memory.engine import Prepared
-from sakti.store import memory_rows
 from sakti.store.connection import Database
+from sakti.store.log import raw_rows
 
 RESTS = ("held", "paused", "catching up", "backing off")  # phases in which a request need not take all that is pending
 
@@ -200,5 +200,5 @@ class StepChecks:
     def _others_work(self, db: Database, eye: Eye) -> bool:
         """Whether another window, or one that is gone, has memory's work of this record in its hands."""
         mine = f"-{eye.number}-"
-        held = memory_rows.under_way(db, eye.record_id, self._all.clock.now())
+        held = raw_rows.under_way(db, eye.record_id, self._all.clock.now())
         return any(mine not in owner for owner in held.values())

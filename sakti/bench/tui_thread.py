@@ -6,9 +6,9 @@ from pathlib import Path
 
 from sakti.bench.tui_model import SECTION
 from sakti.core.types import Message, Part, Role, TextPart, Thread, ToolCallPart, ToolResultPart
-from sakti.store import messages, threads
 from sakti.store.connection import Database
 from sakti.store.database import Store
+from sakti.store.threads import messages, threads
 
 TITLE = "ten thousand messages"
 NEWEST = "ZNEWESTZ"

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sakti.agent import resume
-from sakti.agent.turn_lease import TurnLease
+from sakti.agent.session import recovery as resume
+from sakti.agent.session.turn_lease import TurnLease
 from sakti.bench import oracle
 from sakti.bench.bench_store import ACT, Act, BenchClock, BenchIds, BenchStore, Killed, TimedCounter
 from sakti.bench.checker import Checker
@@ -38,7 +38,8 @@ from sakti.core.types import (
 from sakti.memory.engine import MemoryEngine, Prepared
 from sakti.providers import facts
 from sakti.providers.scripted import ScriptedProvider
-from sakti.store import memory_rows, messages, threads
+from sakti.store.log import raw_rows
+from sakti.store.threads import messages, threads
 
 T = TypeVar("T")
 WORKSPACE = "/bench"
@@ -116,7 +117,7 @@ class Window:
         store.late = random.Random(self.stage.source.random()) if self.stage.script.late else None
         store.committed = self.stage.checker.committed
         for owner in self.owners:
-            await store.write(memory_rows.bury, owner, f"{socket.gethostname()}:{NOBODY}:{owner[-8:]}")
+            await store.write(raw_rows.bury, owner, f"{socket.gethostname()}:{NOBODY}:{owner[-8:]}")
         self.owners.clear()
         await self.open(thread_id)
 

@@ -10,7 +10,7 @@ from sakti.cli import common
 from sakti.cli.route import Chat
 
 if TYPE_CHECKING:
-    from sakti.agent.session import Session
+    from sakti.agent.session.session import Session
 
 DUMB = "TERM is dumb, so this is the chat line by line, as with --plain"
 
@@ -27,7 +27,7 @@ def open_chat(asked: Chat) -> None:
         no_save=asked.no_save,
     )
     common.log_to_file(debug=asked.debug)
-    from sakti.agent.session import Session
+    from sakti.agent.session.session import Session
 
     raise SystemExit(talk(Session(chosen), plain=asked.plain, prompt=asked.prompt, pick_thread=asked.resume == ""))
 

@@ -16,7 +16,7 @@ from sakti.core.text import counted as counted
 from sakti.core.text import json_line, sanitise
 
 if TYPE_CHECKING:
-    from sakti.agent.session import Options
+    from sakti.agent.session.session import Options
     from sakti.store.connection import Connection
     from sakti.store.database import Store
 
@@ -84,7 +84,7 @@ def options(
     no_save: bool = False,
 ) -> Options:
     """A session's options from the command line's; raises `ConfigError`."""
-    from sakti.agent.session import Options
+    from sakti.agent.session.session import Options
 
     more = [*overrides]
     more += [f'approval.mode="{approval}"'] if approval else []
@@ -102,11 +102,11 @@ def database_path() -> Path:
 def ask(fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """Run `fn(db, …)`, which only reads and in SQL, on the user's database; raises what it raises. No event loop is
     needed where the database is there and of this version."""
-    from sakti.store import reading
+    from sakti.store import one_shot
 
     try:
-        return reading.ask(database_path(), fn, *args, **kwargs)
-    except reading.NotReady:
+        return one_shot.ask(database_path(), fn, *args, **kwargs)
+    except one_shot.NotReady:
         return in_store(lambda store: store.read(fn, *args, **kwargs))
 
 

@@ -18,7 +18,7 @@ from sakti.core.errors import NoModelError
 from sakti.core.text import one_line, sanitise
 
 if TYPE_CHECKING:
-    from sakti.agent.session import Options
+    from sakti.agent.session.session import Options
     from sakti.bench.repair.catalog import Repair
     from sakti.bench.repair.results import Result
     from sakti.core.types import Json

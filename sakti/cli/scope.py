@@ -15,7 +15,7 @@ from sakti.cli import common
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Models
-    from sakti.agent.session import Session
+    from sakti.agent.session.session import Session
     from sakti.core.config import Config, Loaded
     from sakti.store.database import Store
     from sakti.tasks.service import Actor
@@ -89,7 +89,7 @@ class ShellScope(Scope):
     async def memory(
         self, thread: str | None, overrides: Sequence[str], models: Models = "none"
     ) -> AsyncGenerator[Session]:
-        from sakti.agent.session import Session
+        from sakti.agent.session.session import Session
 
         def made(resume: str | None) -> Session:
             chosen = common.options(overrides=overrides, resume=resume, interactive=False)

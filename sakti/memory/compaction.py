@@ -12,10 +12,10 @@ from sakti.core.types import Json, Message
 from sakti.memory import policy
 from sakti.memory.jobs.observation import Observation
 from sakti.memory.state import MemoryState
-from sakti.store import threads
 from sakti.store.database import Database
 from sakti.store.memory import Group, UndoCompaction, compactions
 from sakti.store.memory.compactions import Compaction
+from sakti.store.threads import threads
 
 # What an observation comes to, as a share of its messages: only for the estimate before a compaction.
 USUAL_SHARE = 0.1

@@ -13,11 +13,12 @@ from sakti.core.resources import fill_prompt, read_prompt
 from sakti.core.text import one_line
 from sakti.core.tokens import MESSAGE_OVERHEAD, Counter
 from sakti.core.types import Block, Message, TextPart, Thread
-from sakti.memory import dates, modes, shared
-from sakti.memory.render import render_group
-from sakti.store.carry_over import LINE, Piece
+from sakti.memory import modes, shared
+from sakti.memory.log import dates
+from sakti.memory.log.render import render_group
+from sakti.store.log.lines import CarryOver
 from sakti.store.memory import Group
-from sakti.store.memory_log import CarryOver
+from sakti.store.threads.carry_over import LINE, Piece
 
 REMINDER_ID = "synthetic-reminder"
 

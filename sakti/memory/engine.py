@@ -34,31 +34,33 @@ from sakti.memory import (
     compaction,
     context,
     corrections,
-    elsewhere,
     failpoints,
-    levels,
     modes,
+    other_threads,
     policy,
     status,
-    telling,
+    summaries,
+    told_facts,
 )
-from sakti.memory import leaving as exit_work
 from sakti.memory.fallback import FallbackObserver
+from sakti.memory.jobs import leaving as exit_work
 from sakti.memory.jobs.lease import PATIENCE_S, Leases
 from sakti.memory.jobs.observation import Observation
 from sakti.memory.jobs.reflection import Reflection, ReflectionUndone
-from sakti.memory.pages import Pages
 from sakti.memory.protocol import Observer, Reflector
 from sakti.memory.slices import Aside
 from sakti.memory.state import NEVER_WAITS, MemoryState, Phase, ReflectionPhase, Trigger
 from sakti.memory.window import Window, load, newest_messages, newest_that_fit, sync_cut
-from sakti.memory.work import Worker
-from sakti.store import carry_over, leases, memory_log
+from sakti.memory.worker import Worker
+from sakti.memory.working.pages import Pages
+from sakti.store import leases
 from sakti.store import memory as memory_store
-from sakti.store import messages as message_store
 from sakti.store.database import Database, Store
+from sakti.store.log import lines as memory_log
+from sakti.store.log.corrections import Action, Corrected
 from sakti.store.memory import Record, integrity
-from sakti.store.memory_corrections import Action, Corrected
+from sakti.store.threads import carry_over
+from sakti.store.threads import messages as message_store
 
 READ_ONLY = "Memory is read-only here (memory.read_only, --no-save): nothing is observed, condensed or corrected."
 DEFAULT_CACHE_TTL = 5 * policy.MINUTE
@@ -119,7 +121,7 @@ class MemoryEngine:
             aside=aside,
         )
         self._builder = context.ContextBuilder(counter, mode=mode, tagged=settings.retrieval)
-        self._levels = levels.Levels(store, counter)
+        self._levels = summaries.Levels(store, counter)
         self._rates: backlog.Rates | None = None
         self._pricing: asyncio.Task[None] | None = None
         self._state: MemoryState | None = None
@@ -335,8 +337,8 @@ class MemoryEngine:
         found = await self._store.read(
             memory_log.unobserved_elsewhere, window.record.id, window.thread.resource_id, window.thread.id
         )
-        limit = int(state.numbers().threshold * elsewhere.SHARE)
-        self._elsewhere = elsewhere.text(found, self._counter, limit, state.timezone) if found else ""
+        limit = int(state.numbers().threshold * other_threads.SHARE)
+        self._elsewhere = other_threads.text(found, self._counter, limit, state.timezone) if found else ""
 
     def add(self, message: Message) -> None:
         """A message that was just made durable enters the window."""
@@ -409,7 +411,7 @@ class MemoryEngine:
         as it is."""
         sent = self._messages(state)
         last = sent[-1] if sent else None
-        told = telling.due(sent, {**facts, **self._tail(state)}, self._clock.now(), begins=self._step == 1)
+        told = told_facts.due(sent, {**facts, **self._tail(state)}, self._clock.now(), begins=self._step == 1)
         if last is None or not told or last.index < 0:
             return
         part = ContextPart(told)

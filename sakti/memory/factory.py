@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from sakti.core.clock import Clock
 from sakti.core.config import MemorySettings
 from sakti.core.tokens import Counter
-from sakti.memory.asking import Asker
-from sakti.memory.choosing import Choice, ChosenObserver, ChosenReflector
-from sakti.memory.condensing import ExtractiveReflector
-from sakti.memory.extractive import ExtractiveObserver
 from sakti.memory.fallback import FallbackObserver, FallbackReflector
-from sakti.memory.observer import ModelObserver
+from sakti.memory.model_call import Asker
+from sakti.memory.model_choice import Choice, ChosenObserver, ChosenReflector
+from sakti.memory.observe.extractive import ExtractiveObserver
+from sakti.memory.observe.model import ModelObserver
 from sakti.memory.protocol import Observer, Reflector
-from sakti.memory.reflector import ModelReflector
+from sakti.memory.reflect.extractive import ExtractiveReflector
+from sakti.memory.reflect.model import ModelReflector
 from sakti.providers.protocol import Provider
 
 EXTRACTIVE = "extractive"

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 from sakti.core.config import MemorySettings
 from sakti.core.errors import ConfigError
 from sakti.core.types import Message
-from sakti.memory import js
+from sakti.memory.log import utf16
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 
@@ -149,7 +149,7 @@ class Backoff:
 # --- idle time ------------------------------------------------------------------------------------------
 
 _DURATION = re.compile(
-    rf"(\d+(?:\.\d+)?){js.S}*"
+    rf"(\d+(?:\.\d+)?){utf16.S}*"
     r"(milliseconds?|msecs?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|hr|h)",
     re.IGNORECASE,
 )
@@ -167,7 +167,7 @@ def parse_activation_ttl(value: str | float | bool | None, name: str) -> float |
         return "auto"
     if isinstance(value, int | float) and value is not True and math.isfinite(value) and value >= 0:
         return value
-    if isinstance(value, str) and (match := _DURATION.fullmatch(js.trim(value))):
+    if isinstance(value, str) and (match := _DURATION.fullmatch(utf16.trim(value))):
         unit = match[2].lower()
         factor = 1 if unit.startswith(("ms", "milli")) else _UNITS[unit[0]]
         return float(match[1]) * factor

@@ -23,11 +23,11 @@ from sakti.core.types import (
     ToolCallPart,
     ToolResultPart,
 )
+from sakti.memory.observe.transcript import cut
 from sakti.memory.shared import obscured
-from sakti.memory.transcript import cut
-from sakti.store import memory_log
-from sakti.store import messages as message_store
 from sakti.store.database import Store
+from sakti.store.log import lines as memory_log
+from sakti.store.threads import messages as message_store
 
 PAGE_MESSAGES = 20
 PAGE_TOKENS = 4_000

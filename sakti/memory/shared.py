@@ -17,7 +17,7 @@ from sakti.core.ids import short
 from sakti.core.resources import fill_prompt
 from sakti.core.text import one_line
 from sakti.core.types import Thread
-from sakti.memory import lines
+from sakti.memory.log import lines
 from sakti.store.memory import Group
 from sakti.store.memory.sections import Section, Span, sections, spans, stored, union
 

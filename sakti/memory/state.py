@@ -22,13 +22,14 @@ from sakti.core.errors import MemoryFailure, StoreError
 from sakti.core.events import Event, MemoryActivation, Notice, ThreadChanged
 from sakti.core.ids import Ids
 from sakti.core.types import Json, Message
-from sakti.memory import dates, failpoints, policy
+from sakti.memory import failpoints, policy
 from sakti.memory.context import ContextBuilder
+from sakti.memory.log import dates
 from sakti.memory.window import Window, load
 from sakti.store import memory as memory_store
-from sakti.store import threads
 from sakti.store.database import Database, Store
 from sakti.store.memory import Activate, Advanced, Group, Move
+from sakti.store.threads import threads
 
 T = TypeVar("T")
 Trigger: TypeAlias = Literal["threshold", "idle", "provider_change"]

@@ -9,10 +9,11 @@ from sakti.core.types import Message, Thread
 from sakti.memory import policy
 from sakti.memory.shared import corrected
 from sakti.store import memory as memory_store
-from sakti.store import memory_corrections, threads
-from sakti.store import messages as message_store
 from sakti.store.connection import Database
+from sakti.store.log import corrections as memory_corrections
 from sakti.store.memory import Group, Record
+from sakti.store.threads import messages as message_store
+from sakti.store.threads import threads
 
 
 class Window:

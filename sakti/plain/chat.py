@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from sakti.actions.completion import argument_choices, command_choices, file_choices, query_at
 from sakti.actions.line import parse
-from sakti.agent.build import NOT_KEPT
 from sakti.agent.file_list import FileList
-from sakti.agent.leaving import observe_on_exit
 from sakti.agent.mentions import mention, pasted_images
+from sakti.agent.session.build import NOT_KEPT
+from sakti.agent.session.exit import observe_on_exit
 from sakti.core import terminal
 from sakti.core.errors import RAN, SaktiError
 from sakti.core.events import Event, MessageSaved, ModelChanged, QueueChanged, ThreadChanged
@@ -29,7 +29,7 @@ from sakti.plain.own import OWN
 from sakti.plain.speech import READY, Speech
 
 if TYPE_CHECKING:
-    from sakti.agent.session import Session
+    from sakti.agent.session.session import Session
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from sakti.core.text import counted, one_line, sanitise
 from sakti.plain import words
 
 if TYPE_CHECKING:
-    from sakti.agent.session import Session
+    from sakti.agent.session.session import Session
     from sakti.plain.speech import Speech
 
 

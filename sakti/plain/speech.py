@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from sakti.agent.figures import stale_leases
+from sakti.agent.reports.memory_report import stale_leases
 from sakti.core.errors import NOT_SAVED
 from sakti.core.events import (
     ApprovalRequested,

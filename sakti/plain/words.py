@@ -7,18 +7,18 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sakti.agent.figures import compacted, in_a_line, taken_back
+from sakti.agent.reports.memory_report import compacted, in_a_line, taken_back
 from sakti.core.events import ApprovalRequested, CompactionFinished, MemoryActivation
 from sakti.core.text import count_k, one_line, sanitise
 from sakti.core.types import FilePart, ImagePart, MarkerPart, Message, TextPart, ToolCallPart, ToolResultPart
 from sakti.plain.prose import all_lines
 
 if TYPE_CHECKING:
-    from sakti.agent.settings_view import Setting
-    from sakti.agent.views import ContextBlock, ThreadSummary
-    from sakti.store.memory_events import Happened
-    from sakti.store.memory_log import LogLine
-    from sakti.store.search import Hit
+    from sakti.agent.reports.settings_view import Setting
+    from sakti.agent.session.queries import ContextBlock, ThreadSummary
+    from sakti.store.log.events import Happened
+    from sakti.store.log.lines import LogLine
+    from sakti.store.search.search import Hit
     from sakti.tasks.queries import Board, BoardTask, Branch
 
 DIFF_LINES = 60

@@ -25,8 +25,11 @@ from playhouse.apsw_ext import APSWDatabase
 from sakti.core.clock import Clock, SystemClock
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.ids import Ids, TimeIds
-from sakti.store import damage, failures, files, index_upkeep, migrate, opening, search_index, unsaved
+from sakti.store import failures, files, migrate, opening, unsaved
 from sakti.store.connection import Database, Snapshot
+from sakti.store.maintenance import damage
+from sakti.store.search import index as search_index
+from sakti.store.search import index_upkeep
 from sakti.store.waiting import Waiting
 from sakti.store.way import Way
 

@@ -7,8 +7,8 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sakti.store import copying
 from sakti.store.connection import Connection, Database
+from sakti.store.maintenance import copying
 
 if TYPE_CHECKING:
     from sakti.core.clock import Clock
@@ -60,7 +60,8 @@ def upgrade(db: Database, path: Path | None, clock: Clock) -> list[str]:
 
 def lend_functions(db: Database) -> None:
     """What the scripts use of our code."""
-    from sakti.store import search_index, secrets
+    from sakti.store import secrets
+    from sakti.store.search import index as search_index
 
     connection: Any = db.connection()
     connection.create_scalar_function("sakti_masked", secrets.masked, 1, deterministic=True)

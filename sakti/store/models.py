@@ -13,7 +13,8 @@ from typing import Any
 import peewee
 from peewee import BooleanField, CompositeKey, FloatField, IntegerField, Model
 
-from sakti.store import codec, text_registry
+from sakti.store import text_registry
+from sakti.store.threads import codec
 
 
 class TextField(peewee.TextField):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from sakti.core.errors import MemoryFailure
-from sakti.store import search_index, threads
 from sakti.store.database import Database
 from sakti.store.models import WorkingMemoryRow
+from sakti.store.search import index as search_index
+from sakti.store.threads import threads
 
 _NEWEST = "SELECT content, version FROM working_memory WHERE scope = ? AND owner_id = ? ORDER BY version DESC LIMIT 1"
 

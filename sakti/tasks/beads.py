@@ -17,10 +17,9 @@ from typing import Any, cast
 from sakti.core.errors import TaskError
 from sakti.core.ids import Ids
 from sakti.core.types import Json
-from sakti.store import foreign
 from sakti.store.connection import Database
+from sakti.store.tasks import beads_db, events, questions, rows
 from sakti.store.tasks import edges as store_edges
-from sakti.store.tasks import events, questions, rows
 from sakti.store.tasks import graph as store_graph
 from sakti.store.tasks.row import Task
 from sakti.store.tasks.rows import Sourced
@@ -64,7 +63,7 @@ def read(path: Path) -> list[Json]:
     """Return the issues at `path`. Raises `TaskError`: no_input where there is nothing, invalid where it is broken."""
     file = _find(path)
     if file.suffix in (".db", ".sqlite", ".sqlite3"):
-        return foreign.beads_issues(file)
+        return beads_db.beads_issues(file)
     try:
         text = file.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as e:

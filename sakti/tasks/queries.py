@@ -93,7 +93,7 @@ def search(db: Connection, resource_id: str, query: str, limit: int, include_mes
     tasks = list(questions.get_many(db, task_search.search(db, resource_id, query, limit)).values())
     out: Json = {"tasks": describe_all(db, tasks)}
     if include_messages:
-        from sakti.store import search as search_store
+        from sakti.store.search import search as search_store
 
         scope = search_store.Scope(resource_id, kinds=("message",))
         out["messages"] = [

@@ -11,12 +11,12 @@ from typing import Any
 
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
-from sakti.store import messages as message_store
-from sakti.store import threads as thread_store
 from sakti.store.connection import Database
 from sakti.store.tasks import claims, edges, events, links, questions, rows
 from sakti.store.tasks import graph as store_graph
 from sakti.store.tasks.row import Task
+from sakti.store.threads import messages as message_store
+from sakti.store.threads import threads as thread_store
 from sakti.tasks import graph as g
 from sakti.tasks.board import Board, BoardTask, board
 from sakti.tasks.changes import (

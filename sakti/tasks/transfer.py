@@ -10,13 +10,13 @@ from typing import Any, cast
 
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
-from sakti.store import messages as message_store
 from sakti.store.connection import Database
 from sakti.store.tasks import edges as store_edges
 from sakti.store.tasks import events, links, questions, rows
 from sakti.store.tasks import graph as store_graph
 from sakti.store.tasks.deadlocks import Edge
 from sakti.store.tasks.row import Task
+from sakti.store.threads import messages as message_store
 from sakti.tasks import graph as g
 from sakti.tasks.admission import Gate
 from sakti.tasks.changes import Actor, new_handle

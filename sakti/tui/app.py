@@ -32,7 +32,7 @@ from sakti.tui.widgets.transcript import Transcript
 from sakti.tui.workers import guarded, log_error
 
 if TYPE_CHECKING:
-    from sakti.agent.session import Session
+    from sakti.agent.session.session import Session
 
 SHORTLY = 2.0  # seconds that a note stands
 

@@ -13,7 +13,7 @@ from sakti.tui.palette import variable_defaults
 from sakti.tui.themes import FALLBACK, SIXTEEN, Themes, load_themes
 
 if TYPE_CHECKING:
-    from sakti.agent.session import Session
+    from sakti.agent.session.session import Session
 
 
 class Appearance:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sakti.agent.figures import compacted, stale_leases, taken_back
+from sakti.agent.reports.memory_report import compacted, stale_leases, taken_back
 from sakti.core.errors import NOT_SAVED
 from sakti.core.events import (
     ApprovalRequested,

@@ -15,7 +15,7 @@ from textual.theme import Theme
 from sakti.tui.palette import Palette
 
 if TYPE_CHECKING:
-    from sakti.agent.session import Session
+    from sakti.agent.session.session import Session
     from sakti.tui.appearance import Appearance
 
 Tone: TypeAlias = Literal["information", "warning", "error"]

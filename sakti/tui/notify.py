@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sakti.core.text import one_line
 
 if TYPE_CHECKING:
-    from sakti.agent.session import Session
+    from sakti.agent.session.session import Session
 
 LONG_TURN = 10.0  # seconds after which the end of a turn is worth a call
 BELL = "\x07"

@@ -13,7 +13,7 @@ from sakti.core.errors import SaktiError
 from sakti.core.text import sanitise
 
 if TYPE_CHECKING:
-    from sakti.agent.session import Session
+    from sakti.agent.session.session import Session
 
 
 def run(session: Session, *, prompt: str | None = None, pick_thread: bool = False) -> int:
@@ -23,8 +23,8 @@ def run(session: Session, *, prompt: str | None = None, pick_thread: bool = Fals
 
 
 async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
-    from sakti.agent.build import NOT_KEPT
-    from sakti.agent.leaving import observe_on_exit
+    from sakti.agent.session.build import NOT_KEPT
+    from sakti.agent.session.exit import observe_on_exit
     from sakti.tui.app import SaktiApp
     from sakti.tui.workers import log_error
 

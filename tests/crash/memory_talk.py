@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sakti.core.events import MemoryOperation
 from sakti.memory.protocol import ObserveInput, ObserveResult
-from sakti.store import memory_log
+from sakti.store.log import lines as memory_log
 from tests.crash import processes
 from tests.fakes.clock import FakeClock
 from tests.fakes.memory import Driver, ScriptedObserver, settings

@@ -17,7 +17,7 @@ from collections import Counter as Count
 from pathlib import Path
 from typing import Any
 
-from sakti.agent.session import Options, Session
+from sakti.agent.session.session import Options, Session
 from sakti.core.config import load
 from sakti.core.errors import NOT_SAVED, SaktiError
 from sakti.core.events import Event, MessageSaved, TurnFinished, event_name

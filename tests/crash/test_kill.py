@@ -11,12 +11,14 @@ from pathlib import Path
 import apsw
 import pytest
 
-from sakti.agent.session import Session
+from sakti.agent.session.session import Session
 from sakti.core.errors import StoreError
 from sakti.core.events import TurnFinished
 from sakti.providers.scripted import ScriptedProvider
-from sakti.store import maintenance, memory, messages
+from sakti.store import memory
 from sakti.store.connection import Database
+from sakti.store.maintenance import maintenance
+from sakti.store.threads import messages
 from tests.crash import talk
 
 EVENTS = (

@@ -15,7 +15,9 @@ from sakti.bench import invariants, snapshot
 from sakti.bench.snapshot import Ledger
 from sakti.core.events import StaleLeases
 from sakti.memory import failpoints
-from sakti.store import leases, maintenance, messages
+from sakti.store import leases
+from sakti.store.maintenance import maintenance
+from sakti.store.threads import messages
 from tests.crash import memory_talk
 from tests.fakes.clock import FakeClock
 from tests.fakes.memory import Driver

@@ -11,9 +11,11 @@ from sakti.core.errors import SaktiError
 from sakti.core.events import ApprovalRequested, MessageSaved, Notice, TurnFinished
 from sakti.core.types import Message
 from sakti.providers.scripted import Answer, Call, Played
-from sakti.store import leases, messages, thread_removal
+from sakti.store import leases
 from sakti.store.connection import Database
 from sakti.store.database import Store
+from sakti.store.threads import messages
+from sakti.store.threads import removal as thread_removal
 from tests.fakes.session import Recorded, start
 
 ASKS = Answer("I'll run it.", calls=(Call("bash", {"command": "echo one"}, id="c1"),))

@@ -143,8 +143,8 @@ def seeded(place: Place) -> Place:
     from sakti.core.ids import TimeIds
     from sakti.core.tokens import O200k, count_parts, message_tokens
     from sakti.core.types import Message, TextPart, Thread
-    from sakti.store import messages, threads
     from sakti.store.database import Store
+    from sakti.store.threads import messages, threads
 
     async def fill() -> None:
         store = await Store.open(place.path)

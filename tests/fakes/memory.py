@@ -14,12 +14,13 @@ from sakti.core.errors import ProviderError
 from sakti.core.events import Event
 from sakti.core.tokens import Counter, Estimator, count_parts, message_tokens
 from sakti.core.types import Message, Part, TextPart, Thread, ToolCallPart, ToolResultPart
-from sakti.memory import dates, failpoints
+from sakti.memory import failpoints
 from sakti.memory.engine import MemoryEngine, Prepared
+from sakti.memory.log import dates
 from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
-from sakti.store import messages, threads
 from sakti.store.database import Store
 from sakti.store.memory.sections import spans
+from sakti.store.threads import messages, threads
 from tests.fakes.clock import FakeClock
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from sakti.agent.session import Options
+from sakti.agent.session.session import Options
 from sakti.bench.repair.catalog import Repair
 from sakti.bench.repair.play import Contestant
 from sakti.core.config import load

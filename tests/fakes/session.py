@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sakti.agent.processors.base import Processor
-from sakti.agent.session import Options, Session
+from sakti.agent.session.session import Options, Session
 from sakti.core.config import Config, load
 from sakti.core.events import Event
 from sakti.core.tokens import Estimator

@@ -114,7 +114,7 @@ _SAKTI = str(Path(sakti.__file__).parent)
 _TESTS = str(Path(__file__).parent.parent)
 _BETWEEN = ("connection.py", "database.py", "rows.py")  # of the store: what executes others' statements
 # They work on another schema; on what is left of a damaged file; look at memory for checks alone.
-_OUTSIDE = ("migrate.py", "foreign.py", "lost_schema.py", "recovery.py", "recovery_repairs.py", "memory_rows.py")
+_OUTSIDE = ("migrate.py", "beads_db.py", "lost_schema.py", "recovery.py", "recovery_repairs.py", "raw_rows.py")
 
 
 @dataclass(slots=True)

@@ -11,13 +11,13 @@ from sakti.bench.bench_store import BenchClock
 from sakti.bench.memory_bench import Observed
 from sakti.core.tokens import Estimator
 from sakti.core.types import TextPart, ToolCallPart, ToolResultPart
-from sakti.memory.condensing import ExtractiveReflector
-from sakti.memory.extractive import ExtractiveObserver
-from sakti.memory.lexicon import BETWEEN_SENTENCES
-from sakti.store import memory_log
+from sakti.memory.observe.extractive import ExtractiveObserver
+from sakti.memory.reflect.extractive import ExtractiveReflector
+from sakti.memory.statements.lexicon import BETWEEN_SENTENCES
 from sakti.store.database import Store
-from sakti.store.memory_log import LogLine
-from sakti.store.replaced import MARK, NOTE
+from sakti.store.log import lines as memory_log
+from sakti.store.log.lines import LogLine
+from sakti.store.log.replaced import MARK, NOTE
 
 FOLDER = Path(__file__).parent.parent / "talks"
 NOISE = "\n".join(f"    value_{n} = compute({n})" for n in range(12))  # a tool's output between what is said

@@ -46,12 +46,12 @@ def test_a_question_about_tasks_costs_no_more_than_its_answer(tmp_path: Path, mo
         ("import sakti; sakti.__all__", SDKS | STORE | SCREEN | {"asyncio"}),
         ("import sakti; sakti.events", SDKS | STORE | SCREEN | {"asyncio"}),
         ("import sakti; sakti.Session", SDKS | STORE | SCREEN),
-        ("import sakti.agent.session", SDKS | STORE | SCREEN),
+        ("import sakti.agent.session.session", SDKS | STORE | SCREEN),
         ("import sakti.headless", SDKS | STORE | SCREEN),
         ("import sakti.plain.chat", SDKS | STORE | SCREEN),
         ("import sakti.providers.registry", SDKS | STORE | SCREEN),
         ("import sakti.tui.run, sakti.tui.app", SDKS | STORE),
-        ("import sakti.memory.policy, sakti.memory.parse", SDKS | SCREEN),
+        ("import sakti.memory.policy, sakti.memory.log.parse", SDKS | SCREEN),
     ],
 )
 def test_heavy_modules_stay_unimported(code: str, absent: set[str]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.settings_view import as_toml
+from sakti.agent.reports.settings_view import as_toml
 from sakti.core.config import Config, flat, meaning, names
 from sakti.core.config.load import replace_setting
 from sakti.core.config.providers import ProviderSettings

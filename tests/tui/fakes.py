@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
-from sakti.agent.views import Spent
+from sakti.agent.session.queries import Spent
 from sakti.core.config import Config
 from sakti.core.errors import NoModelError, TaskError
 from sakti.core.events import (
@@ -23,9 +23,9 @@ from sakti.core.events import (
 )
 from sakti.core.text import phrase
 from sakti.core.types import Message, TextPart, Thread, Usage, plain_text
-from sakti.store.memory_figures import Figures
-from sakti.store.search import SearchPage
-from sakti.store.within import Place
+from sakti.store.log.figures import Figures
+from sakti.store.search.search import SearchPage
+from sakti.store.threads.find import Place
 
 NOW = 1_768_478_400_000  # 2026-01-15 12:00 UTC
 

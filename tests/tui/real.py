@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sakti.agent.session import Options, Session
+from sakti.agent.session.session import Options, Session
 from sakti.core.config import load
 from sakti.core.tokens import Estimator
 from sakti.core.types import ModelInfo

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from sakti.agent.views import Views
+from sakti.agent.session.queries import Views
 from sakti.core.types import Message, TextPart, Thread
-from sakti.store import messages, threads
+from sakti.store.threads import messages, threads
 from sakti.tasks import service
 from sakti.tasks.board import board as read_board
 from sakti.tasks.service import Actor

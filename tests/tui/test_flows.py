@@ -9,11 +9,11 @@ import pytest
 from textual import events
 
 from sakti.actions.completion import file_choices, fuzzy, query_at
-from sakti.agent.views import ThreadSummary
+from sakti.agent.session.queries import ThreadSummary
 from sakti.core.errors import StoreError
 from sakti.core.events import ApprovalRequested, Backlog, ModelChanged, Notice, RetryScheduled, StoreWaiting, TextDelta
 from sakti.core.types import ModelInfo, Thread
-from sakti.store.search import Hit
+from sakti.store.search.search import Hit
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.lists import pick_theme
 from sakti.tui.workers import log_path

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from sakti.agent.figures import forecast
+from sakti.agent.reports.memory_report import forecast
 from sakti.core.events import Backlog, BufferedObservations, Gauge, MemoryOperation
-from sakti.store import memory_figures
+from sakti.store.log import figures as memory_figures
 from sakti.tui.app import SaktiApp
 from tests.fakes.memory import Driver, ScriptedObserver, settings
 from tests.tui.conftest import screen_text, settle

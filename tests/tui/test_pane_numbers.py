@@ -6,7 +6,7 @@ import os
 import re
 from typing import Any
 
-from sakti.agent.session import Options, Session
+from sakti.agent.session.session import Options, Session
 from sakti.core.events import to_json
 from sakti.core.text import count_k
 from sakti.core.tokens import Estimator

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.figures import in_a_line
+from sakti.agent.reports.memory_report import in_a_line
 from sakti.core.events import MemoryOperation
-from sakti.store import memory_events
-from sakti.store.memory_events import Happened
+from sakti.store.log import events as memory_events
+from sakti.store.log.events import Happened
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.memory_events import MemoryEventsScreen
 from sakti.tui.screens.task_card import TaskCardScreen

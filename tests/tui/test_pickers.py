@@ -13,7 +13,7 @@ from textual.color import Color
 
 import sakti.tui
 from sakti.actions import registry
-from sakti.agent.views import ContextBlock
+from sakti.agent.session.queries import ContextBlock
 from sakti.core.resources import config_home
 from sakti.core.types import ModelInfo
 from sakti.tui.app import SaktiApp

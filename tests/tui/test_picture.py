@@ -9,14 +9,14 @@ import asyncio
 import subprocess
 from pathlib import Path
 
-from sakti.agent.session import Options, Session
+from sakti.agent.session.session import Options, Session
 from sakti.core.config import load
 from sakti.core.tokens import O200k
 from sakti.core.types import ModelInfo, Usage
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
-from sakti.store import messages as message_store
 from sakti.store.database import Store
 from sakti.store.tasks import questions as task_store
+from sakti.store.threads import messages as message_store
 from sakti.tui.app import SaktiApp
 from tests.fakes.clock import FakeClock
 from tests.tui.test_snapshots import posed

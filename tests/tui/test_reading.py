@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sakti.core.types import ImagePart, TextPart, ToolCallPart, ToolResultPart
-from sakti.store import messages as message_store
-from sakti.store import threads, within
+from sakti.store.threads import find as thread_find
+from sakti.store.threads import messages as message_store
+from sakti.store.threads import threads
 from sakti.tui import open_url
 from sakti.tui.palette import make_palette
 from sakti.tui.transcript.build import message_blocks
@@ -342,7 +343,7 @@ async def test_the_store_finds_words_in_one_thread(store):
     await store.write(write)
 
     async def found(text):
-        return [(p.message_id, p.index, p.count) for p in await store.read(within.places, "t1", text)]
+        return [(p.message_id, p.index, p.count) for p in await store.read(thread_find.places, "t1", text)]
 
     assert await found("straße") == [("m0", 0, 1), ("m3", 2, 2)]
     assert await found("100%") == [("m0", 0, 1)]

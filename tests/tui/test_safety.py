@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent import doctor
-from sakti.agent.settings_view import Setting
-from sakti.agent.views import ContextBlock, ThreadSummary
+from sakti.agent.reports import doctor
+from sakti.agent.reports.settings_view import Setting
+from sakti.agent.session.queries import ContextBlock, ThreadSummary
 from sakti.core.config import Meaning, load
 from sakti.core.events import (
     ApprovalRequested,
@@ -30,8 +30,8 @@ from sakti.core.events import (
     TurnStarted,
 )
 from sakti.core.types import FilePart, Message, TextPart, Thread, ToolCallPart, ToolResultPart
-from sakti.store.search import Hit
-from sakti.store.timeline import Moment
+from sakti.store.log.history import Moment
+from sakti.store.search.search import Hit
 from sakti.tasks.service import BoardTask
 from sakti.tui.screens.settings import SettingsScreen
 from sakti.tui.screens.threads import ForkScreen

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from sakti.core.types import FilePart, Message, TextPart, ToolCallPart, ToolResultPart
-from sakti.store import messages as message_store
-from sakti.store import threads as thread_store
-from sakti.store.places import Origin
-from sakti.store.search import Hit, SearchPage
-from sakti.store.search_query import parse_query
+from sakti.store.search.origins import Origin
+from sakti.store.search.query import parse_query
+from sakti.store.search.search import Hit, SearchPage
+from sakti.store.threads import messages as message_store
+from sakti.store.threads import threads as thread_store
 from sakti.tasks.service import BoardTask
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.search import DEBOUNCE, SearchScreen

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 import pytest
 
-from sakti.agent.session import Options, Session
+from sakti.agent.session.session import Options, Session
 from sakti.core.config import load
 from sakti.core.events import TurnFinished
 from sakti.core.tokens import Estimator

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sakti.agent.reports.settings_view import HERE, as_lines, as_toml, settings, value_of
 from sakti.agent.settings_file import changed, write
-from sakti.agent.settings_view import HERE, as_lines, as_toml, settings, value_of
 from sakti.core.config import Config, flat, load, replace_setting
 from sakti.core.errors import ConfigError
 from sakti.core.resources import config_home

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.figures import compacted as compacted_rows
-from sakti.agent.last_compaction import Shown
-from sakti.agent.settings_view import settings
+from sakti.agent.reports.memory_report import compacted as compacted_rows
+from sakti.agent.reports.settings_view import settings
+from sakti.agent.threads.last_compaction import Shown
 from sakti.core.config import load
 from sakti.core.events import CompactionFinished
 from sakti.store.memory.compactions import Compaction

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sakti.agent import removal
-from sakti.agent.views import ThreadSummary
+from sakti.agent.session.queries import ThreadSummary
+from sakti.agent.threads import purge as removal
 from sakti.core.types import Thread
-from sakti.store import search, thread_removal
+from sakti.store.search import search
+from sakti.store.threads import removal as thread_removal
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.threads import ForkScreen, ThreadsScreen
 from tests.tui.conftest import chat_text, screen_text, settle

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sakti.store.timeline import Moment
+from sakti.store.log.history import Moment
 from sakti.tui.app import SaktiApp
 from sakti.tui.panes.observations import DateRow, log_rows, wants
 from sakti.tui.panes.time_bar import moment_at, place

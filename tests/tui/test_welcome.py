@@ -11,7 +11,7 @@ import pytest
 from keyring.backend import KeyringBackend
 from textual import events
 
-from sakti.agent.session import Options, Session
+from sakti.agent.session.session import Options, Session
 from sakti.agent.setup import SHOWN, Found, Server, is_first, rows, talks_to
 from sakti.core.config import load
 from sakti.core.errors import SaktiError

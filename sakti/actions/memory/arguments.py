@@ -11,7 +11,7 @@ from sakti.actions.values import Refused
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Models, Scope
-    from sakti.agent.session import Session
+    from sakti.agent.session.session import Session
 
 THREAD = option("--thread", metavar="THREAD", help="Id or part of the title; the last one by default.")
 WHERE = (THREAD, SET)  # what a run passes on as `**where`

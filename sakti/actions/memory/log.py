@@ -13,8 +13,8 @@ from sakti.core.text import one_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
-    from sakti.agent.session import Session
-    from sakti.store.memory_log import LogLine
+    from sakti.agent.session.session import Session
+    from sakti.store.log.lines import LogLine
 
 SHOWN = 60  # newest lines of the log that a chat lists
 LINE = arg("line", "Id of a line of the log, or the end of it.")
@@ -91,7 +91,7 @@ def _offered(
 @action(arg("time", WHEN), *WHERE, shell="memory at", chat="observations at", needs="store")
 async def at(scope: Scope, time: str, **where: Any) -> Value:
     """The log as it was at a time."""
-    from sakti.store import memory_corrections
+    from sakti.store.log import corrections as memory_corrections
 
     async with remembered(scope, **where) as session:
         moment = _moment(time, session)
@@ -110,7 +110,7 @@ async def at(scope: Scope, time: str, **where: Any) -> Value:
 async def diff(scope: Scope, older: str, newer: str, **where: Any) -> Value:
     """What came into the log, left it or was changed between two times."""
     from sakti.memory import corrections
-    from sakti.store import memory_corrections
+    from sakti.store.log import corrections as memory_corrections
 
     async with remembered(scope, **where) as session:
         times = [_moment(t, session) for t in (older, newer)]

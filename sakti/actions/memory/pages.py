@@ -29,8 +29,8 @@ STATES = ("active", "buffered", "superseded", "discarded")
 async def working(scope: Scope, update: str | None, replace: bool, thread: str | None, overrides: list[str]) -> Value:
     """The pages of stable facts: the workspace's, or a thread's own."""
     from sakti.core.tokens import O200k
-    from sakti.memory.pages import Pages
-    from sakti.store import threads
+    from sakti.memory.working.pages import Pages
+    from sakti.store.threads import threads
 
     memory = scope.settings(overrides).config.memory
     text = sys.stdin.read() if update == "-" else update
@@ -52,7 +52,8 @@ async def working(scope: Scope, update: str | None, replace: bool, thread: str |
 async def export(scope: Scope, **where: Any) -> Value:
     """Everything that memory holds of a thread, secrets masked: Markdown, or one JSON object."""
     from sakti.core.events import to_json
-    from sakti.store import memory, memory_log
+    from sakti.store import memory
+    from sakti.store.log import lines as memory_log
     from sakti.store.text_registry import leaving, leaving_all
 
     async with remembered(scope, **where) as session:
@@ -93,7 +94,8 @@ async def capture(scope: Scope, file: str | None, blank: bool, **where: Any) -> 
     from sakti.core.tokens import O200k
     from sakti.memory import capture as recording
     from sakti.memory import modes
-    from sakti.store import memory_log, messages
+    from sakti.store.log import lines as memory_log
+    from sakti.store.threads import messages
 
     redactor = recording.Redactor(O200k() if blank else None, str(Path.home()))
     async with remembered(scope, **where) as session:

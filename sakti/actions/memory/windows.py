@@ -26,7 +26,7 @@ EVENTS = 20  # newest of what happened to the memory that are told
 )
 async def status(scope: Scope, **where: Any) -> Value:
     """The token windows, as `data-om-status` has them; who observes and why; what became of it so far."""
-    from sakti.agent.figures import status_rows
+    from sakti.agent.reports.memory_report import status_rows
     from sakti.core.events import to_json
 
     async with scope.memory(**where, models="chosen") as session:
@@ -44,7 +44,7 @@ async def status(scope: Scope, **where: Any) -> Value:
 @action(chat="memory events", needs="session")
 async def events(scope: Scope) -> Value:
     """What happened to this thread's memory."""
-    from sakti.agent.figures import in_a_line
+    from sakti.agent.reports.memory_report import in_a_line
 
     found = tuple(reversed((await scope.session.views.memory_events())[:EVENTS]))
     lines = tuple(in_a_line(e) for e in found)

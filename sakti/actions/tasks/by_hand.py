@@ -11,7 +11,7 @@ from sakti.actions.tasks import changes
 from sakti.actions.values import Done
 
 if TYPE_CHECKING:
-    from sakti.agent.session import Session
+    from sakti.agent.session.session import Session
     from sakti.tasks.queries import Branch
 
 _ACTIONS = {a.chat.partition(" ")[2]: a for a in vars(changes).values() if isinstance(a, Action) and a.chat}

@@ -9,9 +9,10 @@ import pydantic
 
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, plain_text
-from sakti.store import messages, search
 from sakti.store.connection import Database
-from sakti.store.search import Hit, Scope
+from sakti.store.search import search
+from sakti.store.search.search import Hit, Scope
+from sakti.store.threads import messages
 
 FULL_HIT_TOKENS = 1_000
 NEIGHBOUR_TOKENS = 400

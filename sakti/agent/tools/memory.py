@@ -10,8 +10,8 @@ from sakti.agent.tools.base import Tool
 from sakti.core.config import MemorySettings
 from sakti.core.events import Event, TasksChanged
 from sakti.core.tokens import Counter
-from sakti.memory import page_schema
-from sakti.memory.pages import Pages
+from sakti.memory.working import schema as page_schema
+from sakti.memory.working.pages import Pages
 from sakti.store.database import Store
 
 

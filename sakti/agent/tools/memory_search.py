@@ -15,8 +15,8 @@ from sakti.core.errors import MemoryFailure
 from sakti.core.tokens import Counter
 from sakti.core.types import Json
 from sakti.memory import recall as recall_module
-from sakti.store import search as search_store
 from sakti.store.database import Store
+from sakti.store.search import search as search_store
 
 KINDS = ("message", "observation", "reflection", "task", "working_memory")
 

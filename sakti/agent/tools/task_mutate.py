@@ -10,7 +10,7 @@ from sakti.agent.tools.base import ToolRun
 from sakti.agent.tools.task_fields import HINTS, MISSING, MUTATE_FIELDS
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
-from sakti.memory.pages import Pages, Scope
+from sakti.memory.working.pages import Pages, Scope
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.tasks.row import Task

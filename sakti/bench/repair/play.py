@@ -10,8 +10,8 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sakti.agent.permissions import glob_escape
-from sakti.agent.session import Options, Session
+from sakti.agent.session.session import Options, Session
+from sakti.agent.tools.permissions import glob_escape
 from sakti.bench.repair import copies, judging
 from sakti.bench.repair.catalog import FOLDER, Repair, tool_chain
 from sakti.bench.repair.judging import Verdict
@@ -188,7 +188,7 @@ async def _work(repair: Repair, contestant: Contestant, limits: Limits, workspac
 
 async def _usage(session: Session) -> Usage:
     """What the repair has used, the calls of memory included."""
-    from sakti.store import messages
+    from sakti.store.threads import messages
 
     if session.thread is None:
         return Usage()

@@ -16,13 +16,13 @@ from sakti.memory.jobs.operation import Operation
 from sakti.memory.protocol import ObserveInput
 from sakti.memory.state import RESTING, MemoryState, Phase, Signal, uninterrupted
 from sakti.memory.window import slices
-from sakti.memory.work import Worker, log, observable
+from sakti.memory.worker import Worker, log, observable
 from sakti.store import memory as memory_store
-from sakti.store import messages as message_store
 from sakti.store.database import Database
 from sakti.store.memory import Add, Group, Held
 from sakti.store.memory.sections import TITLE, spans
 from sakti.store.text_registry import entering
+from sakti.store.threads import messages as message_store
 
 HARMLESS = ("busy", "conflict", "lease_lost")  # another window did it: no failure of the Observer
 

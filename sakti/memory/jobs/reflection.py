@@ -12,7 +12,7 @@ from sakti.memory.jobs.observation import HARMLESS
 from sakti.memory.jobs.operation import Operation
 from sakti.memory.protocol import ReflectInput
 from sakti.memory.state import RESTING, MemoryState, ReflectionPhase, ReflectionSignal
-from sakti.memory.work import Worker
+from sakti.memory.worker import Worker
 from sakti.store import memory as memory_store
 from sakti.store.database import Database
 from sakti.store.memory import Add, Group, UndoReflection

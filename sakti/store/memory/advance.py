@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.types import Json, Thread
-from sakti.store import leases, threads
+from sakti.store import leases
 from sakti.store.connection import Database
 from sakti.store.memory import group_rows as rows
 from sakti.store.memory import undo
@@ -30,7 +30,8 @@ from sakti.store.memory.moves import Activate, Add, Advanced, Move, UndoCompacti
 from sakti.store.memory.records import HOLD_REFLECTION, revision
 from sakti.store.memory.states import all_in_state, discard, figures, messages_between, transition
 from sakti.store.text_registry import entering
-from sakti.store.threads import HOLD
+from sakti.store.threads import threads
+from sakti.store.threads.threads import HOLD
 
 
 def advance(db: Database, record_id: str, thread_id: str, move: Move, now: int) -> Advanced:

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from sakti.core.types import Json
-from sakti.store import leases, search_index
+from sakti.store import leases
 from sakti.store.connection import Database
 from sakti.store.models import GroupRow, ObservationRow
 from sakti.store.rows import Shape, insert, insert_many
-from sakti.store.search_index import Doc
+from sakti.store.search import index as search_index
+from sakti.store.search.index import Doc
 
 GroupState: TypeAlias = Literal["buffered", "active", "superseded", "discarded"]
 

@@ -14,11 +14,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from sakti.store import reindexing, rows, search_index
+from sakti.store import rows
 from sakti.store.connection import Database
+from sakti.store.log.replaced import KEY, NOTE, Earlier, note
 from sakti.store.memory import integrity
 from sakti.store.models import CarryOverRow, GroupRow, ObservationRow, ThreadRow
-from sakti.store.replaced import KEY, NOTE, Earlier, note
+from sakti.store.search import index as search_index
+from sakti.store.search import reindexing
 
 # A line or the row of a reflection that goes; a line that no longer says that it replaces some words.
 Step: TypeAlias = tuple[Literal["line", "group"], str] | tuple[Literal["unsay"], str, tuple[str, ...]]

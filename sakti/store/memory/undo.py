@@ -7,7 +7,6 @@ from dataclasses import replace
 from peewee import fn
 
 from sakti.core.errors import MemoryFailure
-from sakti.store import search_index, threads
 from sakti.store.connection import Database
 from sakti.store.memory import compactions
 from sakti.store.memory import group_rows as rows
@@ -18,7 +17,9 @@ from sakti.store.memory.records import HOLD_REFLECTION, set_record_metadata
 from sakti.store.memory.states import discard_stale, transition
 from sakti.store.models import GroupRow, MemoryRecordRow, MessageRow, ObservationRow
 from sakti.store.rows import update
-from sakti.store.threads import HOLD
+from sakti.store.search import index as search_index
+from sakti.store.threads import threads
+from sakti.store.threads.threads import HOLD
 
 CORRECTIONS = "corrections"  # in a record's metadata how often its log was corrected, in a line's by what
 

@@ -13,9 +13,10 @@ from typing import Any
 from peewee import fn
 
 from sakti.core.types import Json
-from sakti.store import rows, search_index
+from sakti.store import rows
 from sakti.store.connection import Database
 from sakti.store.models import TaskLabelRow, TaskRow
+from sakti.store.search import index as search_index
 from sakti.store.tasks import graph, questions, search
 from sakti.store.tasks.row import STORED, Task
 

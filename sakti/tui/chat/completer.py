@@ -13,7 +13,7 @@ from sakti.tui.widgets.completions import Completions
 from sakti.tui.widgets.prompt import Prompt
 
 if TYPE_CHECKING:
-    from sakti.agent.session import Session
+    from sakti.agent.session.session import Session
 
 
 class Completer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sakti.core.events import MemoryStatus
-from sakti.store.timeline import Moment
+from sakti.store.log.history import Moment
 from sakti.tui.host import Host
 from sakti.tui.panes.sidebar import Sidebar
 from sakti.tui.widgets.line_list import LineList

@@ -16,7 +16,7 @@ from sakti.tui.widgets.transcript import Transcript
 from sakti.tui.widgets.visit import VisitBar
 
 if TYPE_CHECKING:
-    from sakti.store.search import Hit
+    from sakti.store.search.search import Hit
     from sakti.tui.screens.search import Kept, SearchScreen
 
 

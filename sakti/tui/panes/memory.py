@@ -18,18 +18,18 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from sakti.agent.figures import forecast, guarded, in_a_line, in_words, sizes
-from sakti.agent.views import Spent
+from sakti.agent.reports.memory_report import forecast, guarded, in_a_line, in_words, sizes
+from sakti.agent.session.queries import Spent
 from sakti.core.events import Gauge, MemoryOperation, MemoryStatus
 from sakti.core.text import count_k, one_line
-from sakti.store.memory_events import Happened
+from sakti.store.log.events import Happened
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
 from sakti.tui.panes.title import SIGNS
 from sakti.tui.transcript.wrap import Line, line_width, shorten
 
 if TYPE_CHECKING:
-    from sakti.store.memory_figures import Figures
+    from sakti.store.log.figures import Figures
 
 LABEL = 9
 MOST_FAILURES = 50

@@ -26,8 +26,8 @@ from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.safe_input import SafeInput
 
 if TYPE_CHECKING:
-    from sakti.store.memory_log import LogLine
-    from sakti.store.timeline import Moment
+    from sakti.store.log.history import Moment
+    from sakti.store.log.lines import LogLine
 
 SHAPES = {"high": "●", "medium": "○", "low": "·", "done": "✓", "info": "·"}
 MAX_LINES = 4  # of one observation in the side bar

@@ -10,7 +10,7 @@ from sakti.tui.screens.text import DiffBlock, ReadScreen
 from sakti.tui.transcript.blocks import CardBlock
 
 if TYPE_CHECKING:
-    from sakti.agent.last_compaction import Shown
+    from sakti.agent.threads.last_compaction import Shown
 
 
 class CompactionScreen(ReadScreen):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.segment import Segment
 
-from sakti.agent.figures import in_a_line, sizes
+from sakti.agent.reports.memory_report import in_a_line, sizes
 from sakti.core.text import one_line, sanitise
 from sakti.tui.palette import Palette
 from sakti.tui.panes.memory import event_head
@@ -19,8 +19,8 @@ from sakti.tui.transcript.blocks import Block, CardBlock, TextBlock
 from sakti.tui.transcript.wrap import Line, indent, line_width, wrap
 
 if TYPE_CHECKING:
+    from sakti.store.log.events import Happened
     from sakti.store.memory import Group
-    from sakti.store.memory_events import Happened
 
 
 class MemoryEventsScreen(ListPanel):

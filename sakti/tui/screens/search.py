@@ -17,7 +17,7 @@ from textual.widgets import Input, Static
 
 from sakti.core.errors import SaktiError
 from sakti.core.text import one_line, sanitise
-from sakti.store.search_query import MAX_TEXT
+from sakti.store.search.query import MAX_TEXT
 from sakti.tui.screens.panel import Panel
 from sakti.tui.screens.search_preview import Preview, passage_of
 from sakti.tui.screens.search_rows import (
@@ -37,7 +37,7 @@ from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.safe_input import SafeInput
 
 if TYPE_CHECKING:
-    from sakti.store.search import Hit, SearchPage
+    from sakti.store.search.search import Hit, SearchPage
 
 Scope = Literal["workspace", "thread", "all"]
 SCOPES: dict[Scope, str] = {"workspace": "this workspace", "thread": "this thread", "all": "everything"}

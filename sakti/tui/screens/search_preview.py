@@ -22,8 +22,8 @@ from sakti.tui.widgets.lines import mark
 from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
-    from sakti.agent.views import Views
-    from sakti.store.search import Hit
+    from sakti.agent.session.queries import Views
+    from sakti.store.search.search import Hit
 
 LONG = 20_000  # characters of a message above which the passage round the hit is shown alone
 BEFORE, AFTER = 1_500, 4_000  # characters of that passage

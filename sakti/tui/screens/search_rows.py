@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, TypeAlias
 from rich.segment import Segment
 
 from sakti.core.text import one_line, sanitise
-from sakti.store.search_query import parse_query, terms
+from sakti.store.search.query import parse_query, terms
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.wrap import Line, Span, fit, wrap
 
 if TYPE_CHECKING:
-    from sakti.store.search import Hit
+    from sakti.store.search.search import Hit
 
 SNIPPET_LINES = 2
 

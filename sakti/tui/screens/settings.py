@@ -14,7 +14,7 @@ from textual.getters import query_one
 from textual.widgets import Input, Static
 
 from sakti.agent import settings_file
-from sakti.agent.settings_view import Setting, as_lines, settings, value_of
+from sakti.agent.reports.settings_view import Setting, as_lines, settings, value_of
 from sakti.core.errors import SaktiError
 from sakti.core.text import one_line, sanitise
 from sakti.tui.palette import Palette

@@ -29,7 +29,7 @@ from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
-    from sakti.agent.views import ContextBlock
+    from sakti.agent.session.queries import ContextBlock
 
 CONTEXT_TEXT = 200_000  # characters of one block that the inspector shows
 

@@ -13,8 +13,8 @@ from textual.binding import Binding, BindingType
 from textual.getters import query_one
 from textual.widgets import Input
 
-from sakti.agent.thread_actions import ThreadActions
-from sakti.agent.thread_export import file_name
+from sakti.agent.threads.actions import ThreadActions
+from sakti.agent.threads.export import file_name
 from sakti.core.errors import SaktiError
 from sakti.core.text import count_k, one_line
 from sakti.core.types import Message
@@ -27,7 +27,7 @@ from sakti.tui.widgets.ask_line import AskLine
 from sakti.tui.widgets.line_list import LineList
 
 if TYPE_CHECKING:
-    from sakti.agent.views import ThreadSummary
+    from sakti.agent.session.queries import ThreadSummary
 
 FORK_FROM = 1_000  # newest messages that a fork can be begun at from here
 ASKS = {"rename": "title", "export": "a new file, its end says the form: .md, .json or .html"}

@@ -2,9 +2,9 @@
 
 from tests.mutants.apply import Mutant as M
 
-CLAIMS = "sakti.memory.claims"
-FAITHFUL = "sakti.memory.faithfulness"
-SPEAKING = "sakti.memory.speaking"
+CLAIMS = "sakti.memory.observe.claims"
+FAITHFUL = "sakti.memory.observe.faithfulness"
+SPEAKING = "sakti.memory.observe.speaking"
 
 MUTANTS = (
     M(

@@ -2,12 +2,12 @@
 
 from tests.mutants.apply import Mutant as M
 
-COMPARING = "sakti.memory.comparing"
-MARKING = "sakti.memory.marking"
-SUPERSEDING = "sakti.memory.superseding"
-SUPPLANTING = "sakti.memory.supplanting"
-VALUES = "sakti.memory.values"
-MARKS = "sakti.store.replaced"
+COMPARING = "sakti.memory.statements.comparing"
+MARKING = "sakti.memory.statements.marking"
+SUPERSEDING = "sakti.memory.statements.superseding"
+SUPPLANTING = "sakti.memory.statements.supplanting"
+VALUES = "sakti.memory.statements.values"
+MARKS = "sakti.store.log.replaced"
 
 MUTANTS = (
     M(
@@ -103,7 +103,7 @@ MUTANTS = (
     ),
     M(
         "superseding-narrates",
-        "sakti.memory.reading:narrates",
+        "sakti.memory.statements.reading:narrates",
         "return bool(lexicon.NARRATES.search(text))",
         "return False",
         by="tests/unit/memory/test_superseding.py::test_what_speaks_of_something_else_replaces_nothing",
@@ -208,7 +208,7 @@ MUTANTS = (
     ),
     M(
         "marking-known-lost",
-        "sakti.memory.reflect_parts:finished",
+        "sakti.memory.reflect.parts:finished",
         "mark_known(parse.clean(parse.sanitize_observation_lines(text)), replaced, contents)",
         "parse.clean(parse.sanitize_observation_lines(text))",
         by="tests/unit/memory/test_marking.py::test_a_reflection_marks_what_it_still_says",
@@ -285,21 +285,21 @@ MUTANTS = (
     ),
     M(
         "marks-not-shown",
-        "sakti.store.memory_log:LogLine.marked",
+        "sakti.store.log.lines:LogLine.marked",
         "self.earlier, self.date",
         "(), self.date",
         by="tests/unit/memory/test_marking.py::test_words_are_found_again_whatever_their_case_and_only_in_older_lines",
     ),
     M(
         "marks-forgotten",
-        "sakti.store.memory_log:with_earlier",
+        "sakti.store.log.lines:with_earlier",
         "x.metadata, x.forgotten)",
         "x.metadata)",
         by="tests/unit/memory/test_marking.py::test_a_forgotten_line_replaces_nothing",
     ),
     M(
         "carry-over-marks",
-        "sakti.store.memory_log:carry_over",
+        "sakti.store.log.lines:carry_over",
         "(line.marked, line.id)",
         "(line.content, line.id)",
         by="tests/unit/memory/test_marking.py::test_a_new_thread_is_not_told_what_was_replaced_as_if_it_held",

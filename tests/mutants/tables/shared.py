@@ -2,7 +2,7 @@
 
 from tests.mutants.apply import Mutant as M
 
-PARTS = "sakti.memory.reflect_parts"
+PARTS = "sakti.memory.reflect.parts"
 SECTIONS = "sakti.store.memory.sections"
 SHARED = "sakti.memory.shared"
 

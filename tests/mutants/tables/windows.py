@@ -222,8 +222,13 @@ MUTANTS = (
         by="tests/unit/memory/test_window.py::test_what_fits_is_the_newest_with_the_prompt",
     ),
     M("fit-last-lost", f"{WINDOW}:newest_that_fit", "cuts[-1] if cuts else 0", "len(messages)"),
-    M("leaving-too-much", "sakti.memory.leaving:left", "if any(observable(m) for m in messages) else 0", ""),
-    M("leaving-ready-waits", "sakti.memory.leaving:observe_left", "    await observation.state.activate_ready()\n", ""),
+    M("leaving-too-much", "sakti.memory.jobs.leaving:left", "if any(observable(m) for m in messages) else 0", ""),
+    M(
+        "leaving-ready-waits",
+        "sakti.memory.jobs.leaving:observe_left",
+        "    await observation.state.activate_ready()\n",
+        "",
+    ),
     M(
         "status-next-boundary",
         "sakti.memory.status:next_boundary",
@@ -246,7 +251,7 @@ MUTANTS = (
     ),
     M(
         "recall-range-last",
-        "sakti.store.memory_log:sources_of_group",
+        "sakti.store.log.lines:sources_of_group",
         "between(span.first, span.last)",
         "between(span.first, span.last - 1)",
         by="tests/unit/memory/test_shared.py::test_each_threads_lines_are_condensed_by_themselves_and_stay_its_own",

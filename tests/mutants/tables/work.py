@@ -3,8 +3,8 @@
 from tests.mutants.apply import Mutant as M
 
 LEASE = "sakti.memory.jobs.lease"
-WORK = "sakti.memory.work"
-PARTS = "sakti.memory.reflect_parts"
+WORK = "sakti.memory.worker"
+PARTS = "sakti.memory.reflect.parts"
 
 MUTANTS = (
     M("observe-system", f"{WORK}:observable", 'message.role != "system" and ', "", by="replay:81"),

@@ -11,8 +11,8 @@ from sakti.core.config import AgentSettings
 from sakti.core.events import Notice, RetryScheduled, StepDiscarded
 from sakti.core.types import MarkerPart, ModelInfo, Request
 from sakti.providers.scripted import Answer, Call
-from sakti.store import messages
 from sakti.store.database import Store
+from sakti.store.threads import messages
 from tests.fakes.session import Recorded, start
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent import doctor
 from sakti.agent.file_list import FileList
+from sakti.agent.reports import doctor
 from sakti.agent.tools import shell
 from sakti.agent.tools.base import ToolRun, Workbench
 from sakti.agent.tools.find import grep

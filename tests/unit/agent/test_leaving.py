@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.leaving import observe_on_exit
-from sakti.store import memory_log
+from sakti.agent.session.exit import observe_on_exit
 from sakti.store.database import Store
+from sakti.store.log import lines as memory_log
 from tests.fakes.clock import FakeClock
 from tests.fakes.memory import ScriptedObserver
 from tests.fakes.session import Recorded, start

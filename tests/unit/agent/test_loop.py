@@ -26,9 +26,9 @@ from sakti.core.events import (
 from sakti.core.tokens import message_tokens
 from sakti.core.types import ContextPart, Message, Request, TextPart, ThinkingPart, ToolResultPart, Usage
 from sakti.providers.scripted import Answer, Call
-from sakti.store import messages
 from sakti.store.database import Store
-from sakti.store.search import Scope, search
+from sakti.store.search.search import Scope, search
+from sakti.store.threads import messages
 from tests.fakes.session import Recorded, start
 
 

@@ -9,10 +9,10 @@ import pytest
 from sakti.agent.tools.hits import ALL_HITS_TOKENS, MessageRange, find
 from sakti.core.tokens import Estimator
 from sakti.core.types import Message, Role, TextPart, Thread
-from sakti.store import messages, threads
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.search import Scope
+from sakti.store.search.search import Scope
+from sakti.store.threads import messages, threads
 
 COUNTER = Estimator()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sakti.agent.models import Models
+from sakti.agent.session.models import Models
 from sakti.core.config import load
 from sakti.core.events import ModelChanged, Notice
 from sakti.providers.facts import ASSUMED_WINDOW

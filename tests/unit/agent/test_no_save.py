@@ -13,9 +13,9 @@ from sakti.core.config import load, project_may_set
 from sakti.core.errors import MemoryFailure
 from sakti.core.events import MemoryOperation, Notice
 from sakti.providers.scripted import Answer, Call
-from sakti.store import messages, threads
 from sakti.store.database import Store
-from sakti.store.search import Scope, search
+from sakti.store.search.search import Scope, search
+from sakti.store.threads import messages, threads
 from tests.fakes.session import start
 
 READ_ONLY = "memory.read_only=true"

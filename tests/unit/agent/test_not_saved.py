@@ -9,13 +9,13 @@ import apsw
 import pytest
 
 from sakti.agent import loop
-from sakti.agent import turn as keeping
+from sakti.agent.session import turn as keeping
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.events import StoreWaiting, TurnFinished
 from sakti.core.types import Request
 from sakti.providers.scripted import Answer, Call
-from sakti.store import messages, threads
 from sakti.store.database import Store
+from sakti.store.threads import messages, threads
 from tests.fakes.session import Recorded, start
 
 

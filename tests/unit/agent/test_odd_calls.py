@@ -12,8 +12,8 @@ import pytest
 from sakti.core.types import ImagePart, ToolCallPart, storable
 from sakti.providers.history import read_arguments
 from sakti.providers.scripted import Answer, Call
-from sakti.store import messages as message_store
 from sakti.store.database import Store
+from sakti.store.threads import messages as message_store
 from tests.fakes.session import Recorded, start
 from tests.unit.agent.tools.test_files import png
 

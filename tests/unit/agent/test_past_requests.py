@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent import past_requests
+from sakti.agent.threads import past_requests
 from sakti.core.types import plain_text
 from sakti.providers.scripted import Answer, Call
-from sakti.store import message_removal, requests
+from sakti.store.threads import message_removal, requests
 from tests.fakes import session as fakes
 
 

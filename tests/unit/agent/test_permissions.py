@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.permissions import Place, Rules, judge, rule_matches
 from sakti.agent.tools.base import Outcome, ToolRun, tool
+from sakti.agent.tools.permissions import Place, Rules, judge, rule_matches
 from tests.fakes.tools import TOOLS
 
 

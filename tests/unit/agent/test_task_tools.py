@@ -13,8 +13,8 @@ from sakti.agent.tools.memory import make_tools
 from sakti.core.config import MemorySettings
 from sakti.core.tokens import Estimator
 from sakti.core.types import Message, TextPart, Thread
-from sakti.store import messages, threads
 from sakti.store.database import Store
+from sakti.store.threads import messages, threads
 
 Call = Callable[..., Awaitable[Any]]
 

@@ -7,9 +7,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from sakti.agent import removal
-from sakti.agent.thread_actions import ThreadActions
-from sakti.agent.thread_export import FORMATS, file_name, render
+from sakti.agent.threads import purge as removal
+from sakti.agent.threads.actions import ThreadActions
+from sakti.agent.threads.export import FORMATS, file_name, render
 from sakti.core.errors import SaktiError
 from sakti.core.types import (
     ContextPart,
@@ -23,8 +23,10 @@ from sakti.core.types import (
     ToolCallPart,
     ToolResultPart,
 )
-from sakti.store import message_index, messages, thread_removal
-from sakti.store.memory_log import LogLine
+from sakti.store.log.lines import LogLine
+from sakti.store.search import message_index
+from sakti.store.threads import messages
+from sakti.store.threads import removal as thread_removal
 from tests.fakes.session import start
 
 EVIL = "<script>alert(1)</script>[x](javascript:alert(1)) ![p](http://evil/p.png) \x1b]0;owned\x07 ``` & \"'"

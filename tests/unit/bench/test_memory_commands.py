@@ -10,8 +10,8 @@ import pytest
 
 from sakti.bench import golden
 from sakti.core.types import Message, TextPart, Thread
-from sakti.store import messages, threads
 from sakti.store.database import Store
+from sakti.store.threads import messages, threads
 from tests.fakes.shell import sakti
 
 

@@ -13,8 +13,9 @@ import pytest
 
 from sakti.cli import run_cli
 from sakti.core.types import Message, TextPart, Thread
-from sakti.store import files, messages, threads
+from sakti.store import files
 from sakti.store.database import Store
+from sakti.store.threads import messages, threads
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.figures import in_words
+from sakti.agent.reports.memory_report import in_words
 from sakti.core.errors import MemoryFailure
 from sakti.core.events import Backlog, to_json
 from sakti.core.types import TextPart

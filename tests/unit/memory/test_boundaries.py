@@ -12,7 +12,7 @@ import pytest
 
 from sakti.core.config import MemorySettings
 from sakti.memory.state import Phase, ReflectionPhase
-from sakti.store import threads
+from sakti.store.threads import threads
 from tests.fakes.memory import Driver, settings
 
 PATIENCE = 20  # seconds for what must not wait: a step that does never ends here

@@ -12,7 +12,7 @@ from sakti.core.config import MemorySettings, ObservationSettings
 from sakti.core.tokens import O200k
 from sakti.core.types import Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from sakti.memory import capture
-from sakti.store import messages as message_store
+from sakti.store.threads import messages as message_store
 from tests.fakes.memory import Driver, settings
 
 KEY = "sk-ant-api03-" + "a1B2" * 10

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from sakti.core.errors import MemoryFailure
-from sakti.memory import corrections, lines
-from sakti.store import memory_corrections, memory_log, search
+from sakti.memory import corrections
+from sakti.memory.log import lines
+from sakti.store.log import corrections as memory_corrections
+from sakti.store.log import lines as memory_log
+from sakti.store.search import search
 from tests.fakes.memory import Driver, settings
 
 LOG = "Date: Jan 1, 2026\n* 🔴 (10:00) one\n  * -> nested\n* 🟡 two\n\nDate: Jan 2, 2026\n* ✅ three"

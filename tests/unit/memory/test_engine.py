@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from sakti.core.events import MemoryActivation, MemoryOperation, MemoryStatus, StaleLeases
 from sakti.core.types import TextPart
 from sakti.memory.engine import MemoryEngine
-from sakti.memory.transcript import format_messages
-from sakti.store import leases, memory, memory_log
-from sakti.store import messages as message_store
+from sakti.memory.observe.transcript import format_messages
+from sakti.store import leases, memory
+from sakti.store.log import lines as memory_log
+from sakti.store.threads import messages as message_store
 from tests.fakes import memory as fake
 from tests.fakes.memory import Driver, ScriptedObserver, ScriptedReflector
 

@@ -14,15 +14,17 @@ import pytest
 from sakti.core.errors import MemoryFailure
 from sakti.core.tokens import Estimator, count_parts, message_tokens
 from sakti.core.types import Message, Part, Role, TextPart, ToolCallPart, ToolResultPart
-from sakti.memory import claims, extractive, quoting, reading, sentences, slices
-from sakti.memory.condensing import ExtractiveReflector
-from sakti.memory.extractive import ExtractiveObserver
+from sakti.memory import slices
+from sakti.memory.observe import claims, extractive, quoting
+from sakti.memory.observe.extractive import ExtractiveObserver
+from sakti.memory.observe.quoting import pieces
+from sakti.memory.observe.transcript import format_messages
 from sakti.memory.protocol import ObserveInput, ReflectInput
-from sakti.memory.quoting import pieces
-from sakti.memory.sentences import agent_kind, kind
+from sakti.memory.reflect.extractive import ExtractiveReflector
 from sakti.memory.slices import sliced
-from sakti.memory.superseding import is_gone, replaced
-from sakti.memory.transcript import format_messages
+from sakti.memory.statements import reading, sentences
+from sakti.memory.statements.sentences import agent_kind, kind
+from sakti.memory.statements.superseding import is_gone, replaced
 
 COUNTER = Estimator()
 

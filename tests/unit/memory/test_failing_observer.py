@@ -8,9 +8,9 @@ import pytest
 
 from sakti.core.config import load
 from sakti.core.errors import ProviderError
-from sakti.memory.choosing import Choice, ChosenObserver
-from sakti.memory.extractive import ExtractiveObserver
 from sakti.memory.fallback import KEY, REST_MS, FallbackObserver
+from sakti.memory.model_choice import Choice, ChosenObserver
+from sakti.memory.observe.extractive import ExtractiveObserver
 from sakti.providers.scripted import Answer
 from sakti.store import memory as memory_store
 from sakti.store.database import Store

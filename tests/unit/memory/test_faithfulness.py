@@ -12,13 +12,14 @@ import pytest
 from sakti.core.events import MemoryOperation
 from sakti.core.tokens import Estimator
 from sakti.core.types import Message, TextPart
-from sakti.memory import lines, speaking
-from sakti.memory.extractive import ExtractiveObserver
-from sakti.memory.faithfulness import Source, dropped, flags
+from sakti.memory.log import lines
+from sakti.memory.observe import speaking
+from sakti.memory.observe.extractive import ExtractiveObserver
+from sakti.memory.observe.faithfulness import Source, dropped, flags
+from sakti.memory.observe.speaking import Said
 from sakti.memory.protocol import ObserveInput, ObserveResult
-from sakti.memory.speaking import Said
-from sakti.memory.work import source_of
-from sakti.store import memory_log
+from sakti.memory.worker import source_of
+from sakti.store.log import lines as memory_log
 from tests.fakes import claims as told_claims
 from tests.fakes import talks
 from tests.fakes.memory import Driver, ScriptedObserver

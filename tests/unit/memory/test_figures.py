@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.figures import compacted, guarded, rows, sizes, taken_back
+from sakti.agent.reports.memory_report import compacted, guarded, rows, sizes, taken_back
 from sakti.core.events import CompactionFinished
 from sakti.memory.protocol import ObserveInput, ObserveResult
-from sakti.store import memory, memory_figures, memory_log
-from sakti.store.memory_figures import Figures, figures
+from sakti.store import memory
+from sakti.store.log import figures as memory_figures
+from sakti.store.log import lines as memory_log
+from sakti.store.log.figures import Figures, figures
 from tests.fakes.memory import Driver, ScriptedObserver, settings
 
 

@@ -6,7 +6,11 @@ import pytest
 
 from sakti.core.errors import StoreError
 from sakti.core.types import TextPart
-from sakti.store import memory, memory_log, messages, search, thread_fork, threads
+from sakti.store import memory
+from sakti.store.log import lines as memory_log
+from sakti.store.search import search
+from sakti.store.threads import fork as thread_fork
+from sakti.store.threads import messages, threads
 from tests.fakes.memory import Driver, settings
 
 LONG = "the scheduler drops jobs when the clock jumps and nobody notices until monday morning " * 6

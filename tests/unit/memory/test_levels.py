@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from sakti.core.text import clean_surrogates
 from sakti.core.types import Message, Part, TextPart, ToolCallPart, ToolResultPart
-from sakti.memory import levels
+from sakti.memory import summaries
 from sakti.memory.engine import Prepared
-from sakti.store import messages as message_store
-from sakti.store import search, upkeep
 from sakti.store.connection import Database
+from sakti.store.maintenance import upkeep
+from sakti.store.search import search
+from sakti.store.threads import messages as message_store
 from tests.fakes.memory import Driver, settings
 
 CODE = "```ts\nimport { z } from 'zod'\nexport const LoginSchema = z.object({\n  email: z.string(),\n})\n```"
@@ -35,7 +36,7 @@ def made(talk: tuple[tuple[str, Part], ...] = TALK) -> list[Message]:
 
 
 def test_a_summary_names_what_matters_in_the_messages_own_words() -> None:
-    found = levels.summarise(made(), 1)
+    found = summaries.summarise(made(), 1)
     text, _, code = found.text.partition("\n```\n")
     assert text == (
         "Done: I added the form in src/login.tsx; files: src/auth.ts, src/login.tsx."
@@ -46,7 +47,7 @@ def test_a_summary_names_what_matters_in_the_messages_own_words() -> None:
     assert code.split("\n")[:-1] == ["export const LoginSchema = z.object({", "function signIn() {"]
     assert found.taken["m1"].endswith("export const LoginSchema = z.object({")
     assert "m5" in found.taken
-    short = levels.summarise(made(), 2)
+    short = summaries.summarise(made(), 2)
     assert len(short.text) < len(found.text) * 0.75
     assert "```" not in short.text
     assert "src/login.tsx" in short.text
@@ -57,7 +58,7 @@ def test_of_what_says_nothing_the_tools_are_named() -> None:
         ("assistant", ToolCallPart("c", "bash", {"command": "ls"})),
         ("tool", ToolResultPart("c", "bash", "a b c")),
     )
-    assert levels.summarise(made(talk), 1).text == "Tools: bash."
+    assert summaries.summarise(made(talk), 1).text == "Tools: bash."
 
 
 @given(st.lists(st.tuples(st.sampled_from(["user", "assistant"]), st.text(max_size=300)), max_size=12))
@@ -68,7 +69,7 @@ def test_nothing_is_invented(talk: list[tuple[str, str]]) -> None:
     ]
     whole = " ".join(" ".join(clean_surrogates(text).split()) for _, text in talk)
     for level in (1, 2):
-        found = levels.summarise(messages, level)
+        found = summaries.summarise(messages, level)
         assert found.text
         for taken in found.taken.values():
             for line in taken.split("\n"):
@@ -79,7 +80,7 @@ def test_nothing_is_invented(talk: list[tuple[str, str]]) -> None:
 def test_level_by_count(count: int, seen: int) -> None:
     marks = (0, 0)
     for _ in range(200):
-        level = levels.due(marks, count, seen)
+        level = summaries.due(marks, count, seen)
         if not level:
             break
         marks = (marks[0] + 10, marks[1]) if level == 1 else (marks[0], marks[1] + 10)
@@ -169,7 +170,7 @@ async def test_without_memory_ten_large_messages_are_sent_as_one_block_once(tmp_
     assert "Done: I added part" in block.text
     assert [m.index for m in raw] == list(range(10, 31))
     size = sum(m.tokens for m in driver.said[:10])
-    assert size > levels.WORTH_TOKENS
+    assert size > summaries.WORTH_TOKENS
     assert block.tokens < size / 5
     # until the next ten are due the request only grows behind
     texts = [m.text for m in prepared.messages]
@@ -211,7 +212,7 @@ async def test_a_summary_that_cannot_be_stored_is_made_after_the_next_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from sakti.core.errors import StoreError
-    from sakti.store import levels as level_store
+    from sakti.store.threads import summaries as level_store
 
     driver = await Driver.make(tmp_path / "m.db", dataclasses.replace(settings(), enabled=False))
     driver.check = lambda _: None  # type: ignore[method-assign]

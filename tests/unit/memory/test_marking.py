@@ -12,13 +12,15 @@ import pytest
 
 from sakti.actions.memory.log import log_lines
 from sakti.core.tokens import Estimator
-from sakti.memory import marking, work
-from sakti.memory.condensing import ExtractiveReflector
+from sakti.memory import worker as work
 from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
+from sakti.memory.reflect.extractive import ExtractiveReflector
+from sakti.memory.statements import marking
 from sakti.plain import words
-from sakti.store import memory_log, replaced
-from sakti.store.memory_log import LogLine
-from sakti.store.replaced import KEY, Earlier
+from sakti.store.log import lines as memory_log
+from sakti.store.log import replaced
+from sakti.store.log.lines import LogLine
+from sakti.store.log.replaced import KEY, Earlier
 from sakti.tui.panes.observations import ObservationRow, log_rows
 from tests.fakes.memory import Driver, ScriptedObserver, ScriptedReflector, settings
 

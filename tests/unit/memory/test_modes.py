@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from sakti.core.resources import read_prompt
-from sakti.memory import lines, modes, parse
-from sakti.memory.observer import system_prompt
+from sakti.memory import modes
+from sakti.memory.log import lines, parse
+from sakti.memory.observe.model import system_prompt
 from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
-from sakti.store import memory_log
+from sakti.store.log import lines as memory_log
 from tests.fakes.memory import Driver, settings
 from tests.unit.memory.test_observers import Answers, asked, built
 

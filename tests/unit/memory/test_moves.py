@@ -13,12 +13,15 @@ import pytest
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.types import Message, TextPart, Thread
-from sakti.store import leases, memory, memory_corrections, memory_rows, messages, threads
+from sakti.store import leases, memory
 from sakti.store.database import Store
+from sakti.store.log import corrections as memory_corrections
+from sakti.store.log import raw_rows
 from sakti.store.memory import Activate, Add, Advanced, Group, Held, Move, NewLine, UndoCompaction, UndoReflection
 from sakti.store.memory import compactions as done
 from sakti.store.memory.compactions import Compaction
 from sakti.store.memory.states import all_in_state, messages_between, transition
+from sakti.store.threads import messages, threads
 from tests.fakes.clock import FakeClock
 
 HELD = Held("observing", "me", "op", "t")
@@ -69,13 +72,13 @@ class Rows:
 
     async def all(self) -> tuple[Any, ...]:
         return (
-            await self.store.read(memory_rows.states, "r"),
+            await self.store.read(raw_rows.states, "r"),
             await self.store.read(memory.get_record, "resource:w"),
             [await self.store.read(threads.get, t) for t in ("t", "u")],
         )
 
     async def states(self) -> dict[str, str]:
-        return dict(await self.store.read(memory_rows.states, "r"))
+        return dict(await self.store.read(raw_rows.states, "r"))
 
     async def record(self) -> memory.Record:
         found = await self.store.read(memory.get_record, "resource:w")
@@ -88,7 +91,7 @@ class Rows:
         return found.metadata
 
     async def found(self) -> set[str]:
-        return set(await self.store.read(memory_rows.searched, "r"))
+        return set(await self.store.read(raw_rows.searched, "r"))
 
     async def observe(self, id: str, first: int, last: int, *, activate: bool = False, **values: Any) -> Advanced:
         return await self.move(observation(id, first, last, activate=activate, **values), values.get("thread_id", "t"))

@@ -23,16 +23,16 @@ from sakti.core.types import (
     ToolResultPart,
     Usage,
 )
-from sakti.memory import lines, parse
-from sakti.memory.asking import Asker
-from sakti.memory.condensing import ExtractiveReflector
-from sakti.memory.extractive import ExtractiveObserver
 from sakti.memory.factory import build_observers
-from sakti.memory.observer import ModelObserver, system_prompt
+from sakti.memory.log import lines, parse
+from sakti.memory.log.render import for_actor
+from sakti.memory.model_call import Asker
+from sakti.memory.observe.extractive import ExtractiveObserver
+from sakti.memory.observe.model import ModelObserver, system_prompt
+from sakti.memory.observe.transcript import format_messages, log_tail
 from sakti.memory.protocol import ObserveInput, ReflectInput
-from sakti.memory.reflector import ModelReflector
-from sakti.memory.render import for_actor
-from sakti.memory.transcript import format_messages, log_tail
+from sakti.memory.reflect.extractive import ExtractiveReflector
+from sakti.memory.reflect.model import ModelReflector
 from sakti.providers.protocol import Completed, StreamEvent, TextChunk
 from tests.fakes.clock import FakeClock
 
@@ -188,7 +188,7 @@ async def test_settings_go_where_they_are_taken(
 ) -> None:
     provider = Answers(GOOD, GOOD)
     provider.name = name
-    with caplog.at_level("INFO", "sakti.memory.asking"):
+    with caplog.at_level("INFO", "sakti.memory.model_call"):
         observing, reflecting = build_observers(
             MemorySettings(), provider, model, True, counter=COUNTER, clock=FakeClock()
         )

@@ -14,7 +14,8 @@ from sakti.core.config import MemorySettings, WorkingMemorySettings
 from sakti.core.errors import ConfigError, MemoryFailure
 from sakti.core.tokens import Estimator
 from sakti.core.types import Json
-from sakti.memory import page_schema, working_memory
+from sakti.memory.working import schema as page_schema
+from sakti.memory.working import working_memory
 from sakti.store import working_memory as pages
 from sakti.store.database import Store
 from tests.fakes.clock import FakeClock

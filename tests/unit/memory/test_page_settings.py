@@ -14,11 +14,12 @@ from sakti.agent.tools.memory import make_tools
 from sakti.core.config import MemorySettings, WorkingMemorySettings, flat, load
 from sakti.core.errors import ConfigError, MemoryFailure
 from sakti.core.tokens import Estimator
-from sakti.memory import page_files, page_schema
-from sakti.memory.pages import Pages
-from sakti.store import search
+from sakti.memory.working import files as page_files
+from sakti.memory.working import schema as page_schema
+from sakti.memory.working.pages import Pages
 from sakti.store import working_memory as rows
 from sakti.store.database import Store
+from sakti.store.search import search
 from tests.fakes.clock import FakeClock
 from tests.fakes.memory import Driver, settings
 

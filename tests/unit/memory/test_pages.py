@@ -9,8 +9,8 @@ import pytest
 from sakti.core.errors import MemoryFailure
 from sakti.core.ids import short
 from sakti.core.tokens import Estimator
-from sakti.memory import working_memory
 from sakti.memory.recall import recall
+from sakti.memory.working import working_memory
 from sakti.store import memory
 from sakti.store import working_memory as pages
 from sakti.store.database import Store

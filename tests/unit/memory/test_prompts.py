@@ -9,7 +9,7 @@ import pytest
 from sakti.core.resources import read_prompt
 from sakti.core.tokens import O200k
 from sakti.memory import modes
-from sakti.memory.observer import system_prompt
+from sakti.memory.observe.model import system_prompt
 
 MODES = ("default", "bug_fixing", "debugging", "explore", "refactoring", "research", "testing")
 # heading: what must be said below it, a phrase a rule

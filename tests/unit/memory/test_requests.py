@@ -13,7 +13,7 @@ from sakti.core.types import Message
 from sakti.memory.context import REMINDER_ID
 from sakti.memory.engine import Prepared
 from sakti.memory.state import Phase
-from sakti.store import messages as message_store
+from sakti.store.threads import messages as message_store
 from tests.fakes.memory import Driver, ScriptedObserver, settings
 
 WORDS = "word and number 12 in src/auth.ts "

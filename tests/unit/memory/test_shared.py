@@ -13,15 +13,20 @@ import pytest
 from sakti.core.errors import MemoryFailure
 from sakti.core.tokens import Estimator
 from sakti.core.types import Thread, Usage
-from sakti.memory import reflect_parts, shared
+from sakti.memory import shared
+from sakti.memory.log.render import render_group
 from sakti.memory.protocol import ModelCall, ReflectInput, ReflectResult
 from sakti.memory.recall import recall
-from sakti.memory.reflector import ModelReflector
-from sakti.memory.render import render_group
+from sakti.memory.reflect import parts as reflect_parts
+from sakti.memory.reflect.model import ModelReflector
 from sakti.memory.shared import obscured
-from sakti.store import memory, memory_log, messages, places, thread_fork, threads
+from sakti.store import memory
+from sakti.store.log import lines as memory_log
 from sakti.store.memory import Group
 from sakti.store.memory.sections import Span, spans, spans_of_row, thread_of_row
+from sakti.store.search import origins
+from sakti.store.threads import fork as thread_fork
+from sakti.store.threads import messages, threads
 from tests.fakes.memory import Driver, ScriptedReflector, settings
 
 COUNT = Estimator().count
@@ -242,7 +247,7 @@ async def test_each_threads_lines_are_condensed_by_themselves_and_stay_its_own(t
     )
     assert {(thread, "zebra" in text) for _, thread, text in rows} == {("t1", True), ("t2", False)}
     for line, thread, _ in rows:
-        origin = await store.read(places.origin, line)
+        origin = await store.read(origins.origin, line)
         assert origin is not None and origin.thread_id == thread
     ids = await store.read(memory_log.sources_of_group, reflection.id)
     assert {m.thread_id for m in await store.read(messages.get_many, ids)} == {"t1", "t2"}

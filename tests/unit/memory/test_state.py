@@ -18,7 +18,7 @@ from sakti.memory.state import (
     ReflectionSignal,
     Signal,
 )
-from sakti.store import threads
+from sakti.store.threads import threads
 from tests.fakes.memory import Driver, ScriptedObserver, settings
 
 SMALL = settings(500, 4_000, buffer_tokens=0.2)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from sakti.memory import superseding
-from sakti.memory.comparing import Found, Pair
-from sakti.memory.reading import STATEMENT_LIMIT, read
-from sakti.memory.superseding import COMPARED, Replaced, is_gone, replaced
+from sakti.memory.statements import superseding
+from sakti.memory.statements.comparing import Found, Pair
+from sakti.memory.statements.reading import STATEMENT_LIMIT, read
+from sakti.memory.statements.superseding import COMPARED, Replaced, is_gone, replaced
 
 PAIRS = [
     (line[0], *line[2:].split(" || "))

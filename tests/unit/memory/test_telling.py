@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sakti.core.types import ContextPart, plain_text
-from sakti.memory.telling import due
+from sakti.memory.told_facts import due
 from tests.fakes.requests import message
 
 FACTS = {"now": "12:00", "folder": "/w"}

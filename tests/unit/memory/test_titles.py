@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sakti.core.events import ThreadChanged
-from sakti.store import threads
+from sakti.store.threads import threads
 from tests.fakes.memory import Driver, settings
 
 

@@ -11,9 +11,10 @@ import pytest
 from sakti.core.errors import MemoryFailure
 from sakti.core.events import MemoryOperation, Notice
 from sakti.memory.state import Phase, ReflectionPhase
-from sakti.store import leases, memory, messages
+from sakti.store import leases, memory
 from sakti.store.connection import Database
 from sakti.store.memory import compactions, integrity
+from sakti.store.threads import messages
 from tests.fakes.clock import FakeClock
 from tests.fakes.memory import Driver, settings
 

@@ -18,7 +18,8 @@ from sakti.bench import invariants, snapshot
 from sakti.bench.invariants import Undo
 from sakti.bench.snapshot import Ledger, Snapshot
 from sakti.core.events import MemoryOperation
-from sakti.store import memory_log, messages
+from sakti.store.log import lines as memory_log
+from sakti.store.threads import messages
 from tests.fakes import memory as fake
 from tests.fakes.clock import FakeClock
 from tests.fakes.memory import Driver, ScriptedObserver

@@ -13,7 +13,10 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from sakti.core.errors import MemoryFailure
-from sakti.store import memory, memory_corrections, memory_log, search
+from sakti.store import memory
+from sakti.store.log import corrections as memory_corrections
+from sakti.store.log import lines as memory_log
+from sakti.store.search import search
 from tests.fakes.memory import Driver, settings
 
 WORDS = "word and number 12 in src/auth.ts "

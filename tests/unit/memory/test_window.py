@@ -10,7 +10,7 @@ import pytest
 from sakti.core.types import Message, MessageState, Part, TextPart, Thread, ToolCallPart, ToolResultPart
 from sakti.memory import compaction, policy
 from sakti.memory.window import Window, newest_that_fit, slices, sync_cut
-from sakti.memory.work import observable
+from sakti.memory.worker import observable
 from sakti.store.memory import Group, Record
 
 THREAD = Thread("t", "w", "", 0, 0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from sakti.core.tokens import Estimator
-from sakti.memory.extractive import ExtractiveObserver
-from sakti.store import memory_log
+from sakti.memory.observe.extractive import ExtractiveObserver
+from sakti.store.log import lines as memory_log
 from tests.fakes.memory import Driver, settings
 
 BERLIN = "Europe/Berlin"

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from sakti.agent import removal
+from sakti.agent.threads import purge as removal
 from sakti.core.errors import SaktiError
 from sakti.plain.commands import Commands
 from sakti.plain.speech import Speech
 from sakti.providers.scripted import Answer, Call
-from sakti.store import search, thread_removal
 from sakti.store.database import Store
+from sakti.store.search import search
+from sakti.store.threads import removal as thread_removal
 from sakti.tasks import service
 from tests.fakes.session import start
 

@@ -12,8 +12,10 @@ import apsw
 import pytest
 
 from sakti.core.errors import StoreError
-from sakti.store import copying, files, maintenance, messages, user_state
+from sakti.store import files, user_state
 from sakti.store.database import Store
+from sakti.store.maintenance import copying, maintenance
+from sakti.store.threads import messages
 from tests.unit.store.test_database import message, thread_in
 
 
@@ -99,7 +101,7 @@ async def test_where_it_cannot_be_written_nothing_is_left(filled: Store, tmp_pat
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from sakti.store import copying, maintenance
+from sakti.store.maintenance import copying; from sakti.store.maintenance import maintenance
 from sakti.store.database import Store
 
 def die(*_, **__):

@@ -17,20 +17,12 @@ import pytest
 from sakti.core.clock import SystemClock
 from sakti.core.errors import StoreError
 from sakti.core.types import Message, TextPart, Thread
-from sakti.store import (
-    failures,
-    files,
-    inspection,
-    maintenance,
-    messages,
-    opening,
-    recovery,
-    threads,
-    user_state,
-)
+from sakti.store import failures, files, opening, user_state
 from sakti.store.database import Store
-from sakti.store.search import Scope, search
+from sakti.store.maintenance import inspection, maintenance, recovery
+from sakti.store.search.search import Scope, search
 from sakti.store.tasks import questions
+from sakti.store.threads import messages, threads
 from sakti.tasks import service
 from sakti.tasks.service import Actor
 from tests.fakes.clock import FakeClock
@@ -379,7 +371,7 @@ async def test_damage_that_a_crash_left_stops_the_writing(path: Path) -> None:
 
 
 async def test_without_a_crash_nobody_waits_for_a_look(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sakti.store.damage.find", lambda _: pytest.fail("it was looked for damage"))
+    monkeypatch.setattr("sakti.store.maintenance.damage.find", lambda _: pytest.fail("it was looked for damage"))
     await (await Store.open(path)).close()
     kill_a_window(path)
     with pytest.raises(pytest.fail.Exception):

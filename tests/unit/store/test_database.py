@@ -10,10 +10,12 @@ import pytest
 
 from sakti.core.errors import StoreError
 from sakti.core.types import Message, TextPart, ThinkingPart, Thread, ToolCallPart, ToolResultPart, Usage
-from sakti.store import maintenance, messages, migrate, threads, upkeep
-from sakti.store.codec import decode, encode
+from sakti.store import migrate
 from sakti.store.database import Store
+from sakti.store.maintenance import maintenance, upkeep
 from sakti.store.models import MODELS
+from sakti.store.threads import messages, threads
+from sakti.store.threads.codec import decode, encode
 
 
 async def thread_in(store: Store, resource: str = "/w") -> Thread:
@@ -66,7 +68,7 @@ async def test_pages_walk_a_thread_backwards(store: Store) -> None:
 
 
 async def test_provisional_messages_are_found_only_once_they_passed(store: Store) -> None:
-    from sakti.store.search import Scope, search
+    from sakti.store.search.search import Scope, search
 
     thread = await thread_in(store)
     draft = Message("p", thread.id, "/w", "assistant", (TextPart("zanzibar"),), 1, state="provisional")
@@ -159,7 +161,7 @@ async def test_usage_adds_up(store: Store) -> None:
 WRITER = """
 import asyncio, sys, pathlib
 from sakti.store.database import Store
-from sakti.store import threads, messages
+from sakti.store.threads import threads; from sakti.store.threads import messages
 from sakti.core.types import Message, TextPart
 async def main():
     s = await Store.open(pathlib.Path(sys.argv[1]), synchronous="NORMAL")

@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sakti.core.events import Notice
-from sakti.store import maintenance, memory, search
+from sakti.store import memory
 from sakti.store.connection import Database
+from sakti.store.maintenance import maintenance
 from sakti.store.memory import integrity
 from sakti.store.memory.integrity import Span
+from sakti.store.search import search
 from tests.fakes.memory import Driver, settings
 
 SMALL = settings(500, 4_000, buffer_tokens=0.2)

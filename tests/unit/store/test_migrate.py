@@ -15,11 +15,14 @@ from typing import Any
 import apsw
 import pytest
 
-from sakti.store import maintenance, memory, migrate, opening, search, threads
+from sakti.store import memory, migrate, opening
 from sakti.store.connection import plain
 from sakti.store.database import Store
+from sakti.store.maintenance import maintenance
 from sakti.store.memory import integrity
+from sakti.store.search import search
 from sakti.store.tasks import questions
+from sakti.store.threads import threads
 from sakti.store.way import Way
 
 # Opens a database and, with `die`, is killed in the middle of the first migration that it needs.

@@ -9,18 +9,15 @@ from typing import Any
 
 import pytest
 
-from sakti.store import (
-    levels,
-    memory,
-    memory_corrections,
-    memory_events,
-    memory_figures,
-    memory_log,
-    messages,
-    user_state,
-)
+from sakti.store import memory, user_state
 from sakti.store.connection import Database
 from sakti.store.database import Store
+from sakti.store.log import corrections as memory_corrections
+from sakti.store.log import events as memory_events
+from sakti.store.log import figures as memory_figures
+from sakti.store.log import lines as memory_log
+from sakti.store.threads import messages
+from sakti.store.threads import summaries as levels
 from tests.fakes.clock import FakeClock
 from tests.fakes.statements import Product
 from tests.fakes.walks import WALKS

@@ -13,26 +13,15 @@ from typing import Any
 import apsw
 import pytest
 
-from sakti.agent import removal
+from sakti.agent.threads import purge as removal
 from sakti.core.errors import StoreError
 from sakti.core.types import ImagePart, Message, TextPart, ToolResultPart
-from sakti.store import (
-    copying,
-    files,
-    index_upkeep,
-    maintenance,
-    message_removal,
-    messages,
-    purging,
-    search,
-    thread_removal,
-    threads,
-    upkeep,
-    user_state,
-    vacuuming,
-    working_memory,
-)
+from sakti.store import files, user_state, working_memory
 from sakti.store.database import Store
+from sakti.store.maintenance import copying, maintenance, purging, upkeep, vacuuming
+from sakti.store.search import index_upkeep, search
+from sakti.store.threads import message_removal, messages, threads
+from sakti.store.threads import removal as thread_removal
 from sakti.tasks import service
 from sakti.tasks.service import Actor
 from tests.fakes.memory import Driver, settings
@@ -174,8 +163,8 @@ async def test_a_purge_that_was_killed_goes_on_and_nothing_comes_back_meanwhile(
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from sakti.agent import removal
-from sakti.store import upkeep
+from sakti.agent.threads import purge as removal
+from sakti.store.maintenance import upkeep
 from sakti.store.database import Store
 
 upkeep.PIECE_S = 0  # as many writes each time, whatever else the machine does

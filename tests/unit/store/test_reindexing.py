@@ -8,20 +8,14 @@ from typing import Any
 import pytest
 
 from sakti.core.types import Message, TextPart, Thread
-from sakti.store import (
-    index_upkeep,
-    maintenance,
-    messages,
-    reindexing,
-    search,
-    thread_fork,
-    thread_removal,
-    threads,
-    upkeep,
-    working_memory,
-)
+from sakti.store import working_memory
 from sakti.store.connection import Database
 from sakti.store.database import Store
+from sakti.store.maintenance import maintenance, upkeep
+from sakti.store.search import index_upkeep, reindexing, search
+from sakti.store.threads import fork as thread_fork
+from sakti.store.threads import messages, threads
+from sakti.store.threads import removal as thread_removal
 from tests.fakes.memory import Driver, settings
 
 LONG = "the scheduler drops jobs when the clock jumps and nobody notices until monday " * 6

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from playhouse.apsw_ext import APSWDatabase
 
 from sakti.core.clock import SystemClock
-from sakti.store import migrate, search_index
-from sakti.store import search as search_store
+from sakti.store import migrate
 from sakti.store.database import Store
-from sakti.store.search import Scope, parse_query, search, terms
-from sakti.store.snippets import snippet_of
+from sakti.store.search import index as search_index
+from sakti.store.search import search as search_store
+from sakti.store.search.search import Scope, parse_query, search, terms
+from sakti.store.search.snippets import snippet_of
 
 DAY = 86_400_000
 TEXTS = {

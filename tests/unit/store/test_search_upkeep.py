@@ -7,11 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from sakti.core.types import Message, TextPart, Thread
-from sakti.store import index_upkeep, maintenance, messages, search_index, threads, upkeep
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.search import Scope, search
+from sakti.store.maintenance import maintenance, upkeep
+from sakti.store.search import index as search_index
+from sakti.store.search import index_upkeep
+from sakti.store.search.search import Scope, search
 from sakti.store.secrets import MASK, masked
+from sakti.store.threads import messages, threads
 
 
 def say(db: Database, texts: list[str]) -> None:

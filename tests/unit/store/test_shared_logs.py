@@ -10,13 +10,16 @@ from typing import Any
 
 import pytest
 
-from sakti.agent.indexing import Indexing
+from sakti.agent.threads.reindexing import Indexing
 from sakti.core.types import Thread
-from sakti.store import maintenance, memory_log, purging, thread_removal, threads, upkeep
 from sakti.store.connection import Database
 from sakti.store.database import Store
+from sakti.store.log import lines as memory_log
+from sakti.store.maintenance import maintenance, purging, upkeep
 from sakti.store.memory import group_rows
 from sakti.store.memory.group_rows import Group, NewLine
+from sakti.store.threads import removal as thread_removal
+from sakti.store.threads import threads
 
 ROUNDS, LINES = 12, 4
 

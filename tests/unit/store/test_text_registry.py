@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from sakti.core.types import Message, TextPart, Thread
-from sakti.store import carry_over, messages, models, text_registry, threads
+from sakti.store import models, text_registry
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.secrets import MASK
+from sakti.store.threads import carry_over, messages, threads
 from sakti.tasks import service
 from sakti.tasks.service import Actor
 
@@ -87,9 +88,9 @@ def past_the_door(source: str) -> list[str]:
 
 # What these write was in the database before: it is derived, moved or said by us.
 _WITHIN = {
-    "search_index.py": ["search_docs.idents", "search_docs.paths"],
+    "search/index.py": ["search_docs.idents", "search_docs.paths"],
     "tasks/search.py": ["task_words.idents"],
-    "recovery_repairs.py": ["observation_groups.text", "messages.parts", "messages.raw_content"],
+    "maintenance/recovery_repairs.py": ["observation_groups.text", "messages.parts", "messages.raw_content"],
 }
 
 

@@ -7,21 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from sakti.agent import removal
+from sakti.agent.threads import purge as removal
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.types import Thread
-from sakti.store import (
-    carry_over,
-    leases,
-    maintenance,
-    memory_log,
-    purging,
-    search,
-    thread_removal,
-    threads,
-    upkeep,
-    working_memory,
-)
+from sakti.store import leases, working_memory
+from sakti.store.log import lines as memory_log
+from sakti.store.maintenance import maintenance, purging, upkeep
+from sakti.store.search import search
+from sakti.store.threads import carry_over, threads
+from sakti.store.threads import removal as thread_removal
 from tests.fakes.memory import Driver, settings
 
 LONG = "the scheduler drops jobs when the clock jumps and nobody notices until monday " * 6

@@ -14,8 +14,10 @@ import pytest
 
 from sakti.core.errors import StoreError
 from sakti.core.types import Message, TextPart, Thread
-from sakti.store import leases, messages, migrate, search, threads, unsaved
+from sakti.store import leases, migrate, unsaved
 from sakti.store.database import Store
+from sakti.store.search import search
+from sakti.store.threads import messages, threads
 from tests.fakes.clock import FakeClock
 
 
@@ -144,7 +146,7 @@ TALKING = """
 import asyncio, sys
 from pathlib import Path
 from sakti.core.types import Message, TextPart
-from sakti.store import messages
+from sakti.store.threads import messages
 from sakti.store.database import Store
 
 async def main():

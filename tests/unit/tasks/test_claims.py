@@ -17,9 +17,10 @@ from sakti.actions.tasks import by_hand
 from sakti.core.errors import TaskError
 from sakti.core.types import Thread
 from sakti.providers.scripted import Answer, Call
-from sakti.store import leases, messages, threads
+from sakti.store import leases
 from sakti.store.database import Store
 from sakti.store.tasks import claims, questions
+from sakti.store.threads import messages, threads
 from sakti.tasks import queries, service
 from sakti.tasks.service import Actor
 from tests.fakes.session import Recorded, start

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sakti.core.errors import TaskError
-from sakti.store import maintenance, upkeep
 from sakti.store.connection import Database
 from sakti.store.database import Store
+from sakti.store.maintenance import maintenance, upkeep
 from sakti.store.tasks import checks, edges, graph, questions
 from sakti.store.tasks.deadlocks import Edge, Waiting, cycles, find_deadlocks
 from sakti.tasks import queries, service, transfer

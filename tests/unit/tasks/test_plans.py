@@ -8,9 +8,9 @@ from typing import Any
 from sakti.bench import tasks as bench
 from sakti.core.errors import TaskError
 from sakti.core.types import Message, TextPart, Thread
-from sakti.store import messages, threads
 from sakti.store.database import Store
 from sakti.store.tasks import claims, deadlocks, links, questions
+from sakti.store.threads import messages, threads
 from sakti.tasks import beads, queries, service, transfer
 from sakti.tasks.service import Actor
 from tests.fakes.statements import Plan, captured, explained, unlisted

@@ -9,10 +9,10 @@ import pytest
 
 from sakti.core.errors import TaskError
 from sakti.core.types import Message, TextPart, Thread
-from sakti.store import messages, threads
 from sakti.store.database import Store
-from sakti.store.search import Scope, search
+from sakti.store.search.search import Scope, search
 from sakti.store.tasks import links, questions
+from sakti.store.threads import messages, threads
 from sakti.tasks import graph, queries, service, transfer
 from sakti.tasks.service import Actor
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sakti.agent.permissions import Rules, judge
 from sakti.agent.tools.base import Workbench
 from sakti.agent.tools.changing import edit, unified_diff, write
 from sakti.agent.tools.files import ls, read
+from sakti.agent.tools.permissions import Rules, judge
 from sakti.agent.tools.shell import bash
 from sakti.core import images
 from sakti.core.errors import ToolError

@@ -1,0 +1,1 @@
+"""Reports that people read: health, memory, settings, the workspace."""

@@ -1,0 +1,105 @@
+"""The health report: what is in force, what is wrong, how to mend it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sakti.agent.tools.child import ripgrep
+from sakti.core import resources
+from sakti.core.config import Config
+from sakti.core.errors import NoModelError
+from sakti.core.programs import find_program
+from sakti.core.tokens import O200K_SHA256
+from sakti.store import sqlite_info
+from sakti.store.maintenance import inspection
+from sakti.version import __version__
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    name: str
+    ok: bool
+    detail: str
+    mend: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"{'✓' if self.ok else '✗'} {self.name}: {self.detail}" + (
+            f" {self.mend}" if not self.ok and self.mend else ""
+        )
+
+
+async def examine(database: Path, env: Mapping[str, str], workspace: Path, config: Config) -> list[Line]:
+    """Every check, in the order in which a person would ask. The file `database` need not be sound, or there."""
+    path = env.get("PATH")
+    lines = [Line("sakti", True, f"{__version__}, Python {platform.python_version()}, {platform.system()}")]
+    lines += _files(database)
+    found = await asyncio.to_thread(inspection.inspect, database, deep=False)
+    lines += [Line(f"database {f.name}", f.ok, f.detail + ":" * bool(f.mend and not f.ok), f.mend) for f in found]
+    lines.append(await asyncio.to_thread(_tokenizer))
+    lines += await _models(env, config)
+    lines.append(
+        Line(
+            "ripgrep",
+            True,
+            ripgrep() or "not installed: searching files is slower, the answers are the same",
+        )
+    )
+    bash = find_program("bash", workspace, path)
+    lines.append(Line("bash", bash is not None, bash or "not found:", "commands cannot run; install bash."))
+    return lines
+
+
+def _files(path: Path) -> list[Line]:
+    version, wal = sqlite_info()
+    out = [
+        Line("SQLite", wal, version if wal else f"{version}:", "older than 3.51.3, so no WAL is used; update apsw."),
+        Line("database", True, str(path)),
+    ]
+    for kind in ("prompts", "themes"):
+        found = [str(f) for f in resources.folders(kind)]
+        out.append(Line(kind, bool(found), found[0] if found else "not found:", "install sakti again."))
+    config = resources.config_home() / "config.toml"
+    out.append(Line("config", True, str(config) if config.exists() else f"{config} (not there: defaults)"))
+    return out
+
+
+def _tokenizer() -> Line:
+    import hashlib
+    from importlib import resources as packaged
+
+    data = packaged.files("sakti.core.data").joinpath("o200k_base.tiktoken").read_bytes()
+    good = hashlib.sha256(data).hexdigest() == O200K_SHA256
+    return Line("tokenizer", good, "o200k_base, offline", "The rank file is damaged: install sakti again.")
+
+
+async def _models(env: Mapping[str, str], config: Config) -> list[Line]:
+    return [await _model(env, config), Line("keyring", True, await asyncio.to_thread(_keyring))]
+
+
+async def _model(env: Mapping[str, str], config: Config) -> Line:
+    """The model that a chat would begin with, chosen as it chooses."""
+    from sakti.providers import registry
+
+    try:
+        choice = await registry.select(flag=None, config_model=config.model, env=env, settings=config.providers)
+    except NoModelError as e:  # the config names one of no provider
+        return Line("model", False, e.message)
+    if choice is None:
+        return Line("model", False, "none:", "set a key, start a local server, or run `sakti local install`.")
+    return Line("model", True, f"{choice.model} ({choice.reason})")
+
+
+def _keyring() -> str:
+    import keyring
+    from keyring.backends import fail
+
+    backend = keyring.get_keyring()
+    if isinstance(backend, fail.Keyring):
+        return "no backend: keys come from the environment only"
+    return type(backend).__module__.rpartition(".")[2] or os.name

@@ -1,0 +1,1 @@
+"""One user in one workspace, talking in one thread at a time."""

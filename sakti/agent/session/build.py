@@ -1,0 +1,246 @@
+"""Build the parts of a session: store, memory, tools, system prompt."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import tempfile
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sakti.agent.session import system_prompt
+from sakti.agent.tools.approvals import Approvals
+from sakti.agent.tools.permissions import Rules
+from sakti.agent.workspace import local_timezone, moving_facts, scrubbed
+from sakti.core import resources
+from sakti.core.events import StoreWaiting
+from sakti.core.types import Block, ModelInfo
+
+if TYPE_CHECKING:
+    from sakti.agent.session.state import State
+    from sakti.agent.tools.toolbox import Toolbox
+    from sakti.memory.engine import MemoryEngine
+    from sakti.memory.protocol import Observer, Reflector
+    from sakti.store.database import Store
+
+log = logging.getLogger(__name__)
+
+NOT_KEPT = "Nothing of this session was kept."
+
+
+async def open_store(state: State, given: Store | None) -> Store:
+    """The database of a session: the one that it was given, else the configured one; with `memory.read_only` a copy of
+    it in memory."""
+    from sakti.store.database import Store
+
+    if given is not None and (state.saved or given.not_saved):
+        return given
+    settings = state.config.store
+    path = given.path if given else Path(settings.path or resources.data_home() / "sakti.db").expanduser()
+    ids = given.ids if given else None
+    return await Store.open(
+        path,
+        clock=state.clock,
+        ids=ids,
+        synchronous=settings.synchronous,
+        wait=settings.wait,
+        on_wait=lambda seconds: state.emit(StoreWaiting(seconds)),
+        scratch=True,
+        keep=state.saved,
+    )
+
+
+def output_folder(state: State) -> Path:
+    """Where what tools printed is kept whole; of a session that is not saved, a private folder that goes with it."""
+    if not state.saved:
+        return Path(tempfile.mkdtemp(prefix=f"sakti-{os.getpid()}-"))
+    return resources.state_home() / "outputs"
+
+
+def make_observers(state: State) -> tuple[Observer, Reflector]:
+    """The Observer and the Reflector that the settings and the model allow: a model that nobody named has to be fit."""
+    from sakti.core.config import model_choices
+    from sakti.memory import factory
+
+    memory, models = state.config.memory, state.models
+    usual = models.observing()
+    own = ((usual, None),) if usual and models.fit(usual) else ()
+
+    def candidates(names: Iterable[tuple[str, int | None]]) -> list[factory.Candidate]:
+        info = models.info
+        out: list[factory.Candidate] = []
+        for name, up_to in names:
+            window = info.context_window if info is not None and name == info.full_name else None
+            out.append(factory.Candidate(*models.background(name), up_to, window))
+        return out
+
+    observing = model_choices(memory.model or memory.observation.model) or own
+    reflecting = model_choices(memory.model or memory.reflection.model) or observing
+    return factory.build(
+        memory,
+        candidates(observing),
+        candidates((name, None) for name, _ in reflecting) if reflecting is observing else candidates(reflecting),
+        counter=state.counter,
+        clock=state.clock,
+    )
+
+
+def make_engine(state: State) -> MemoryEngine:
+    """The memory of the open thread."""
+    from sakti.memory.engine import MemoryEngine
+
+    observer, reflector = make_observers(state)
+    return MemoryEngine(
+        store=state.store,
+        settings=state.config.memory,
+        mode=state.mode,
+        counter=state.counter,
+        clock=state.clock,
+        ids=state.store.ids,
+        observer=observer,
+        reflector=reflector,
+        emit=state.emit,
+        owner=state.owner or None,
+        timezone=local_timezone(),
+        reason=why_observer(state),
+    )
+
+
+def why_observer(state: State) -> str:
+    """Why the model that observes was chosen, or why none was."""
+    memory, models = state.config.memory, state.models
+    if memory.model or memory.observation.model:
+        return "set by memory.model" if memory.model else "set by memory.observation.model"
+    if models.info is None:
+        return "no model at hand"
+    if not models.fit(models.observing()):
+        return f"{models.info.name} is too small to observe"
+    if models.observing() == models.info.full_name:
+        return "the model that answers"
+    return f"the small model of {models.info.provider}"
+
+
+def make_toolbox(state: State) -> Toolbox:
+    """The tools, with what they share; their schemas are ready and counted."""
+    from sakti.agent.tools import all_tools
+    from sakti.agent.tools.base import Workbench
+    from sakti.agent.tools.toolbox import Toolbox
+    from sakti.providers.presets import PRESETS
+
+    keys = frozenset(k for p in PRESETS.values() for k in p.keys) | {
+        s.key_env for s in state.config.providers.values() if s.key_env
+    }
+    bench = Workbench(
+        state.workspace,
+        state.workspace,
+        output_folder(state),
+        state.clock,
+        state.store.ids,
+        scrubbed(state.env, keys),
+        state.config.agent.tool_output_bytes,
+        state.config.agent.bash_timeout,
+        own_paths(state),
+    )
+    approval = state.config.approval
+    approvals = Approvals(state.emit, interactive=state.options.interactive)
+    tools = all_tools(
+        state.store,
+        resource_id=state.resource_id,
+        owner=state.owner or None,
+        counter=state.counter,
+        settings=state.config.memory,
+        emit=state.emit,
+        in_window=lambda: state.engine.window_ids,
+    )
+    made = Toolbox(
+        {t.name: t for t in tools},
+        bench,
+        approvals,
+        state.approval_mode,
+        Rules(approval.allow, approval.ask, approval.deny),
+        lambda rule: _save_rule(state, rule),
+        lambda: state.models.info.name if state.models.info else "",
+    )
+    made.count(state.counter, made.specs(small=bool(state.model_info and state.model_info.brief)))
+    return made
+
+
+def toolbox(state: State) -> Toolbox:
+    """Return the tools of a session, made when they are asked for first."""
+    if state.made_toolbox is None:
+        use_toolbox(state, make_toolbox(state))
+    assert state.made_toolbox is not None
+    return state.made_toolbox
+
+
+def use_toolbox(state: State, made: Toolbox) -> None:
+    """Take tools into use, unless others are already."""
+    if state.made_toolbox is None:
+        state.made_toolbox = made
+        made.mode = state.approval_mode
+
+
+def own_paths(state: State) -> tuple[Path, ...]:
+    """Return what belongs to sakti itself and no tool may touch: its folders, the database and what SQLite keeps by
+    it."""
+    database = state.store.path.resolve()
+    beside = (database.with_name(database.name + end) for end in ("", "-wal", "-shm", "-journal"))
+    return (resources.data_home(), resources.config_home(), *beside, *state.options.closed)
+
+
+def system(state: State) -> tuple[Block, ...]:
+    """Return the system prompt, the same for the life of the thread: what the workspace held when it began is stored
+    with it."""
+    brief = bool(state.model_info and state.model_info.brief)
+    text = system_prompt.build(state.workspace, state.thread, interactive=state.options.interactive, brief=brief)
+    if not state.system_blocks or state.system_blocks[0].text != text:
+        state.system_blocks = (Block("system", text, edge=True, tokens=state.counter.count(text)),)
+    return state.system_blocks
+
+
+def facts(state: State) -> dict[str, str]:
+    """Return what changes from step to step, by name: the hour, the folder, git."""
+    bench = toolbox(state).bench
+    return moving_facts(state.git, bench.show(bench.cwd), state.clock.now())
+
+
+async def learn(state: State) -> ModelInfo:
+    """Return the actor with all that is known of it; memory goes by its window from then on."""
+    before = state.models.info
+    info = await state.models.learn()
+    if info is not before and state.opened_engine is not None:
+        state.opened_engine.observe_with(*make_observers(state))
+    return info
+
+
+def small_budget(state: State) -> int:
+    """Tokens that a small model's window leaves for memory and messages: its gauges show them from the start."""
+    from sakti.agent.budget import room
+
+    assert state.model_info is not None
+    counter, tools = state.counter, toolbox(state)
+    fixed = sum(b.tokens for b in system(state)) + tools.count(counter, tools.specs(small=True))
+    return room(state.model_info, state.config.agent, fixed)[1] or 0
+
+
+def _save_rule(state: State, rule: str) -> None:
+    from sakti.store import user_state
+
+    task = asyncio.ensure_future(
+        state.store.write(user_state.save_rule, state.resource_id, rule, "allow", state.clock.now())
+    )
+    task.add_done_callback(lambda t: t.exception() and log.warning("rule not saved: %s", t.exception()))
+
+
+async def load_rules(state: State) -> None:
+    """Take in what "always" has saved for this workspace, also in another window."""
+    from sakti.store import user_state
+
+    saved = await state.store.read(user_state.rules, state.resource_id)
+    tools = toolbox(state)
+    rules = tools.rules
+    new = tuple(r for r, decision in saved if decision == "allow" and r not in rules.allow)
+    tools.rules = replace(rules, allow=(*rules.allow, *new))

@@ -1,0 +1,320 @@
+"""One model call of a turn: its request, its stream, and what is done when it fails.
+
+Failures that pass are waited out in sight; limits that the server states are taken in and the call is made again;
+when a model stays overloaded another one answers, where the settings name one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from sakti.agent import budget
+from sakti.agent.mentions import unseen
+from sakti.agent.processors.base import Processor, StepInput, overrides
+from sakti.agent.session.turn import Stop, Turn
+from sakti.core.errors import ProviderError, SaktiError
+from sakti.core.events import (
+    Event,
+    Notice,
+    RetryScheduled,
+    StepDiscarded,
+    StepStarted,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+)
+from sakti.core.types import Request, TextPart, ToolCallPart
+from sakti.providers import limits, retry
+from sakti.providers.protocol import Completed, StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
+from sakti.store.threads import messages as message_store
+from sakti.store.threads import requests
+
+LAST_STEP = "This is the last step of this turn: call no tool, sum up what was done and what is still open."
+GO_ON = (
+    "Your answer to this was cut at {tokens:,} tokens. Go on exactly where it stopped: repeat nothing, begin in the "
+    "middle of the sentence if it ended there."
+)
+QUOTED = 2_000  # characters of the user's words above it
+FOR_LATER = ("rate_limit", "overloaded", "server", "timeout", "stream_cut")  # failures that only time mends
+LOWERED = 3  # times that a maximum of output is lowered for one call
+
+
+@dataclass(slots=True)
+class Call:
+    """A call while it is made. `done` is the answer, None until there is one."""
+
+    step: StepInput
+    request: Request
+    filters: Sequence[Processor]
+    retries: retry.Retries
+    counted: int = 0
+    done: Completed | None = None
+    observed: bool = False
+    lowered: int = 0
+    fell_back: bool = False
+
+
+async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> StepInput:
+    """Everything of the next call, as the processors leave it."""
+    tools = turn.toolbox.specs(small=turn.model.brief)
+    fixed = sum(b.tokens or turn.counter.count(b.text) for b in turn.system)
+    output, left = budget.room(turn.model, turn.settings, fixed + turn.toolbox.count(turn.counter, tools))
+    step = StepInput(
+        step=turn.step,
+        steps=tuple(turn.steps),
+        messages=tuple(turn.messages),
+        system=turn.system,
+        tools=tools,
+        tool_choice="none" if last else "auto",
+        model=turn.model.name,
+        tail=_tail(turn, last),
+        facts=turn.facts(),
+        budget=left,
+        max_output_tokens=output,
+        thinking_tokens=turn.settings.thinking_tokens,
+        effort=turn.settings.effort if turn.model.thinking else None,
+        retry_count=retry_count,
+        retry_reason=reason,
+    )
+    for processor in turn.before:
+        step = await processor.process_input_step(step)
+    return step
+
+
+def _tail(turn: Turn, last: bool) -> tuple[str, ...]:
+    out: list[str] = []
+    if turn.cut_at and turn.messages and turn.messages[-1].role == "assistant":
+        asked = next((m.text for m in reversed(turn.messages) if m.role == "user"), "")
+        out += [asked[:QUOTED], GO_ON.format(tokens=turn.cut_at)]
+    return (*out, LAST_STEP) if last else tuple(out)
+
+
+def make_request(turn: Turn, step: StepInput) -> Request:
+    """The request of a step; what is written of the answer never goes beyond the window."""
+    tail = list(step.tail)
+    if step.retry_reason:
+        tail.append(f"Your last answer to this was not accepted: {step.retry_reason} Answer again.")
+    request = Request(
+        model=step.model,
+        system=step.system,
+        messages=step.messages if turn.model.images else unseen(step.messages),
+        tools=step.tools,
+        tool_choice=step.tool_choice,
+        tail="\n\n".join(t for t in tail if t),
+        max_output_tokens=step.max_output_tokens,
+        temperature=step.temperature,
+        thinking_tokens=step.thinking_tokens,
+        effort=step.effort,
+        extra=step.extra,
+    )
+    if request.max_output_tokens is None:
+        return request
+    output = budget.output_for(turn.model, request.max_output_tokens, count_request(turn, request))
+    return dataclasses.replace(request, max_output_tokens=output)
+
+
+def count_request(turn: Turn, request: Request) -> int:
+    """Our own count of a request's input tokens; message numbers are those stored when they were made."""
+    counter = turn.counter
+    system = sum(b.tokens or counter.count(b.text) for b in request.system)
+    messages = sum(m.tokens for m in request.messages)
+    tail = counter.count(request.tail) if request.tail else 0
+    return system + messages + turn.toolbox.count(counter, request.tools) + tail
+
+
+async def ask(turn: Turn, step: StepInput, done: list[Completed]) -> AsyncGenerator[Event, None]:
+    """The model's answer, into `done`. Raises `ProviderError` where there is none, `Stop` at a limit of the turn."""
+    filters = [p for p in turn.after if overrides(p, "process_output_stream")]
+    retries = retry.Retries(turn.random.random, turn.wait_left)
+    call = Call(step, make_request(turn, step), filters, retries)
+    while True:
+        try:
+            async with contextlib.aclosing(_once(turn, call)) as events:
+                async for event in events:
+                    yield event
+            assert call.done is not None
+            done[:] = [call.done]
+            return
+        except ProviderError as e:
+            async with contextlib.aclosing(_failed(turn, call, e)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            turn.wait_left = retries.left
+
+
+async def _once(turn: Turn, call: Call) -> AsyncGenerator[Event, None]:
+    """One try: the stream as it comes, then the record of what it took."""
+    clock = turn.store.clock
+    call.counted = count_request(turn, call.request)
+    yield StepStarted(turn.step, turn.model.full_name, call.counted)
+    started = clock.monotonic()
+    turn.streamed, turn.thinking, call.done = [], [], None
+    budget.must_fit(turn.model, call.counted)
+    written = 0
+    stream = cast("AsyncGenerator[StreamEvent, None]", turn.provider.stream(call.request))
+    async with contextlib.aclosing(stream) as chunks:
+        async for chunk in chunks:
+            if isinstance(chunk, Completed):
+                call.done = chunk
+            else:
+                written += len(chunk.text)
+            if event := _shown(turn, call, chunk):
+                yield event
+            _must_end(turn, written)
+    _must_be_an_answer(call.done)
+    assert call.done is not None
+    await turn.store.write(
+        message_store.add_step,
+        id=turn.store.ids.new(),
+        thread_id=turn.thread_id,
+        purpose="actor",
+        model=turn.model.full_name,
+        usage=call.done.usage,
+        now=clock.now(),
+        counted_tokens=call.counted,
+        duration_ms=round((clock.monotonic() - started) * 1000),
+        stop_reason=call.done.stop_reason,
+        sent=requests.describe(call.request),
+    )
+
+
+def _shown(turn: Turn, call: Call, chunk: StreamEvent) -> Event | None:
+    """What the screen is told of a chunk, after the processors' own filters."""
+    shown: StreamEvent | None = chunk
+    for processor in call.filters:
+        if shown is not None:
+            shown = processor.process_output_stream(shown)
+    match shown:
+        case TextChunk(text):
+            turn.streamed.append(text)
+            return TextDelta(text)
+        case ThinkingChunk(text):
+            turn.thinking.append(text)
+            return ThinkingDelta(text)
+        case ToolCallChunk(call_id, name, text):
+            return ToolCallDelta(call_id, name, text)
+        case _:
+            return None
+
+
+def _must_end(turn: Turn, written: int) -> None:
+    """Raises where an answer goes on beyond what any model writes, or beyond the turn's time."""
+    limits.must_end(written)
+    if budget.seconds_left(turn.settings, turn.seconds()) == 0.0:
+        raise Stop("limit", budget.time_is_up(turn.settings))
+
+
+def _must_be_an_answer(done: Completed | None) -> None:
+    if done is None:
+        raise ProviderError("The answer broke off before its end.", code="stream_cut", retryable=True)
+    said = any(isinstance(p, ToolCallPart) or (isinstance(p, TextPart) and p.text.strip()) for p in done.parts)
+    if not said and done.stop_reason not in ("length", "refusal"):
+        raise ProviderError(
+            "The model gave an empty answer. Ask again, or choose another model with /model.",
+            code="empty",
+            retryable=True,
+        )
+
+
+async def _failed(turn: Turn, call: Call, error: ProviderError) -> AsyncGenerator[Event, None]:
+    """Make the next try possible: a smaller request, a wait, another model. Raises `error` where there is none."""
+    narrower = _take_in(turn, error)
+    if error.code == "output_too_long" and call.lowered < LOWERED:
+        call.lowered += 1
+        asked = call.request.max_output_tokens or budget.DEFAULT_OUTPUT
+        lower = min(error.output_limit or asked // 2, asked - 1)
+        if lower >= budget.LEAST_OUTPUT:
+            call.request = dataclasses.replace(call.request, max_output_tokens=lower)
+            return
+    if error.code == "context_too_long" and not call.observed:
+        call.observed = True
+        if await turn.engine.observe_now() or narrower:
+            await _renew(turn, call)
+            yield StepDiscarded(turn.step, "the request was too long: memory has observed what was pending")
+            return
+    seconds = call.retries.wait(error, budget.seconds_left(turn.settings, turn.seconds()))
+    if seconds is not None:
+        if turn.streamed or turn.thinking:
+            yield StepDiscarded(turn.step, error.message)
+            turn.streamed, turn.thinking = [], []
+        yield RetryScheduled(call.retries.attempt, retry.attempts(error), seconds, error.message)
+        await _wait(turn, seconds, error)
+        return
+    other = None if call.fell_back or not error.retryable or error.code == "empty" else await turn.fallback()
+    if other is None:
+        raise _given_up(error, call.retries.attempt) if error.retryable else error
+    first, call.fell_back = turn.model.full_name, True
+    if turn.streamed or turn.thinking:
+        yield StepDiscarded(turn.step, error.message)
+    turn.provider, turn.model = other
+    turn.correct = _forget
+    call.retries.attempt = 0
+    await _renew(turn, call)
+    text = f"{first} does not answer ({error.message}) {turn.model.full_name} answers the rest of this turn."
+    yield Notice("warning", "Another model", text)
+
+
+def _given_up(error: ProviderError, times: int) -> ProviderError:
+    """`error` with why it is not tried again, and what is left to do, where it does not say so itself."""
+    if error.retry_after:
+        rest = f"It asks to wait {error.retry_after:,.0f} s: longer than is waited here."
+    elif error.code in FOR_LATER and times > 1:
+        rest = f"It was tried {times} times: ask again later, or choose another model with /model."
+    else:
+        return error
+    return ProviderError(
+        f"{error.message} {rest}",
+        title=error.title,
+        code=error.code,
+        retry_after=error.retry_after,
+        status=error.status,
+    )
+
+
+def _forget(_info: object) -> None:
+    """What is learned of a fallback model holds for its turn only."""
+
+
+def _take_in(turn: Turn, error: ProviderError) -> bool:
+    """What the server said of its model's limits holds from now on; whether the window is smaller than was known."""
+    narrower = False
+    window, known = error.window, turn.model.context_window
+    if window and (known is None or window < known or turn.model.assumed):
+        narrower = known is None or window < known
+        turn.know(context_window=window, assumed=False)
+    if error.max_output and error.max_output < (turn.model.max_output or error.max_output + 1):
+        turn.know(max_output=error.max_output)
+    return narrower
+
+
+async def _renew(turn: Turn, call: Call) -> None:
+    step = call.step
+    call.step = await step_input(turn, step.tool_choice == "none", step.retry_count, step.retry_reason)
+    call.request = make_request(turn, call.step)
+
+
+async def _wait(turn: Turn, seconds: float, error: ProviderError) -> None:
+    try:
+        await turn.store.clock.sleep(seconds)
+    except asyncio.CancelledError:
+        if turn.stopped() is None:
+            raise
+        raise error from None  # Esc while waiting: the failure itself is the end
+
+
+def length_error(turn: Turn, tokens: int, *, thought: bool) -> SaktiError:
+    """Why a turn ends at the limit of one answer, and what to do."""
+    limit = f"{tokens:,} tokens"
+    if thought:
+        why = f"The model thought for {limit} and came to no answer"
+        help_ = "Lower agent.effort or raise agent.max_output_tokens, then ask again."
+    else:
+        why = f"The answer was cut at {limit}, {turn.cut} times in a row"
+        help_ = 'Say "go on" to continue, or ask for less at once.'
+    return SaktiError(f"{why}. {help_}", title="Answer cut", code="length")

@@ -1,0 +1,59 @@
+"""Opening a thread that a crash may have left in mid-turn: every tool call gets an answer."""
+
+from __future__ import annotations
+
+from sakti.core.tokens import Counter, count_parts, message_tokens
+from sakti.core.types import Message, Thread, ToolCallPart, ToolResultPart
+from sakti.store import leases
+from sakti.store.connection import Database
+from sakti.store.database import Store
+from sakti.store.tasks import claims
+from sakti.store.threads import messages
+
+
+async def answer_open_calls(store: Store, thread: Thread, counter: Counter, owner: str) -> Message | None:
+    """Where the last message calls tools and nothing answers, append `interrupted` results, so that the history
+    is valid for every API. Returns the message that was added. While another window than `owner` has a turn under
+    way the calls are its own, and nothing is done."""
+    if not await store.read(_open_calls, thread.id):
+        return None
+
+    def answer(db: Database) -> Message | None:
+        leases.clear_dead(db, thread.id)
+        held = leases.held(db, thread.id, store.clock.now())
+        calls = _open_calls(db, thread.id)
+        if not calls or any(lease.kind == "turn" and lease.owner != owner for lease in held):
+            return None
+        parts = tuple(interrupted_result(c) for c in calls)
+        counted = count_parts(counter, parts)
+        return messages.append(
+            db,
+            Message(
+                store.ids.new(),
+                thread.id,
+                thread.resource_id,
+                "tool",
+                parts,
+                store.clock.now(),
+                tokens=message_tokens(counted),
+                part_tokens=counted,
+                token_counter=counter.name,
+            ),
+        )
+
+    return await store.write(answer)
+
+
+async def take_back_claims(store: Store, thread: Thread, owner: str) -> None:
+    """Go on holding the tasks of a thread whose process is gone: from now on this one works on them."""
+    if await store.read(claims.orphans, thread.resource_id, thread.id):
+        await store.write(claims.adopt, thread.resource_id, thread.id, owner)
+
+
+def _open_calls(db: Database, thread_id: str) -> tuple[ToolCallPart, ...]:
+    last = messages.page(db, thread_id, limit=1)
+    return last[0].tool_calls if last and last[0].role == "assistant" else ()
+
+
+def interrupted_result(call: ToolCallPart) -> ToolResultPart:
+    return ToolResultPart(call.id, call.name, "interrupted: this call did not finish; its effect is unknown", True)

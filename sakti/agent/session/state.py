@@ -1,0 +1,150 @@
+"""What a session holds: its settings, the open thread, the parts that work for it. Functions that serve a session are
+handed this; who may change what stands at each field."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sakti.agent.session.inbox import Inbox
+from sakti.agent.session.models import Models
+from sakti.agent.workspace import GitState, find_root
+from sakti.core import resources
+from sakti.core.clock import Clock, SystemClock
+from sakti.core.config import ApprovalMode, Config, load
+from sakti.core.errors import StoreError
+from sakti.core.events import Event, MemoryStatus, MessageSaved, ModelChanged, StepFinished, ThreadChanged
+from sakti.core.tokens import Counter, O200k
+from sakti.core.types import Block, ModelInfo, Part, Thread, Usage
+
+if TYPE_CHECKING:
+    from sakti.agent.processors.base import Processor
+    from sakti.agent.tools.toolbox import Toolbox
+    from sakti.memory.engine import MemoryEngine
+    from sakti.providers.protocol import Provider
+    from sakti.store.database import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a session starts with. `resume` is a thread's id or part of its title, `continue_last` the newest one;
+    `thread_id` names a thread that is made where there is none. `resource_id` is what threads, tasks and rules belong
+    to, the workspace's path by default. `interactive` tells whether somebody is there to approve. `closed` are paths
+    that no tool may touch, beside sakti's own."""
+
+    workspace: Path
+    config: Config = field(default_factory=Config)
+    model_flag: str | None = None
+    resume: str | None = None
+    continue_last: bool = False
+    interactive: bool = True
+    env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    warnings: tuple[str, ...] = ()
+    resource_id: str | None = None
+    thread_id: str | None = None
+    closed: tuple[Path, ...] = ()
+
+    @classmethod
+    def load(cls, workspace: Path | None = None, *, overrides: Sequence[str] = (), **given: Any) -> Options:
+        """Make options with the user's and the project's settings, environment and `overrides` ("name=value") on top;
+        the workspace is the current folder's by default. Raises `ConfigError`."""
+        folder = find_root(workspace or Path.cwd())
+        loaded = load(
+            user_file=resources.config_home() / "config.toml",
+            project_file=folder / ".sakti" / "config.toml",
+            env=os.environ,
+            overrides=overrides,
+        )
+        return cls(folder, loaded.config, warnings=loaded.warnings, **given)
+
+
+class State:
+    """The values of a session. `thread_is_new`: not stored yet. `newest`: index of the newest message that memory here
+    knows. `failed`: what the last turn was asked where its model call failed. `owner`: this session's name in leases
+    and claims. `saved`: whether anything of it is kept."""
+
+    def __init__(
+        self,
+        options: Options,
+        *,
+        clock: Clock | None = None,
+        counter: Counter | None = None,
+        provider: Provider | None = None,
+        model: ModelInfo | None = None,
+        processors: Sequence[Processor] = (),
+    ) -> None:
+        self.options = options
+        self.config = options.config
+        self.env = options.env
+        self.workspace = options.workspace.resolve()
+        self.resource_id = options.resource_id or str(self.workspace)
+        self.saved = not options.config.memory.read_only
+        self.clock: Clock = clock or SystemClock()
+        self.counter: Counter = counter or O200k()
+        self.processors = tuple(processors)
+        self.models = Models(options.config, options.env, self.emit, provider, model)
+        self.inbox = Inbox()
+        self.failed: tuple[Part, ...] | None = None
+        self.mode = options.config.mode
+        self.approval_mode: ApprovalMode = options.config.approval.mode
+        self.thread: Thread | None = None
+        self.thread_is_new = False
+        self.newest = -1
+        self.owner = ""
+        self.status: MemoryStatus | None = None
+        self.usage = Usage()
+        self.git: GitState | None = None
+        self.system_blocks: tuple[Block, ...] = ()
+        self.opened_store: Store | None = None
+        self.opened_engine: MemoryEngine | None = None
+        self.made_toolbox: Toolbox | None = None
+        self._listeners: list[Callable[[Event], None]] = []
+
+    @property
+    def store(self) -> Store:
+        if self.opened_store is None:
+            raise StoreError("The database is not open yet.")
+        return self.opened_store
+
+    @property
+    def engine(self) -> MemoryEngine:
+        if self.opened_engine is None:
+            raise StoreError("The thread is not open yet.")
+        return self.opened_engine
+
+    @property
+    def provider(self) -> Provider | None:
+        return self.models.provider
+
+    @property
+    def model_info(self) -> ModelInfo | None:
+        return self.models.info
+
+    @property
+    def model(self) -> ModelChanged | None:
+        """Which model answers, and why."""
+        return self.models.said
+
+    def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Hear every event from now on; returns what ends it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def emit(self, event: Event) -> None:
+        """Take in what an event says of the session, and tell all listeners, in order."""
+        match event:
+            case MemoryStatus():
+                self.status = event
+            case StepFinished(usage=usage):
+                self.usage = self.usage + usage
+            case ThreadChanged(thread):
+                self.thread = thread
+            case MessageSaved(message):
+                self.newest = max(self.newest, message.index)
+            case _:
+                pass
+        for listener in tuple(self._listeners):
+            listener(event)

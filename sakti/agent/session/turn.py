@@ -1,0 +1,265 @@
+"""A turn as it goes: what it works with, and how what happens in it is kept.
+
+Everything is durable before the next thing happens; what an interrupt leaves is kept and every call gets a result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import random
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sakti.agent.processors.base import Processor, StepRecord, TurnResult
+from sakti.agent.repetition import Circles
+from sakti.agent.session.inbox import Inbox
+from sakti.agent.session.recovery import interrupted_result
+from sakti.agent.tools.toolbox import Toolbox
+from sakti.core.config import AgentSettings
+from sakti.core.errors import SaktiError
+from sakti.core.events import TurnStatus
+from sakti.core.tokens import Counter, count_parts, message_tokens
+from sakti.core.types import (
+    Block,
+    MarkerPart,
+    Message,
+    ModelInfo,
+    Part,
+    Role,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    Usage,
+)
+from sakti.memory.engine import MemoryEngine
+from sakti.providers import retry
+from sakti.providers.protocol import Provider
+from sakti.store.connection import Database
+from sakti.store.database import Store
+from sakti.store.tasks import claims
+from sakti.store.threads import messages as message_store
+from sakti.store.threads import threads as thread_store
+
+CUT = "cut"  # marks an answer that ended at a limit of tokens
+
+
+async def _nobody() -> None:
+    return None
+
+
+class Stop(Exception):
+    """Ends the turn with a status that is not an answer."""
+
+    def __init__(self, status: TurnStatus, error: SaktiError) -> None:
+        super().__init__(error.message)
+        self.status: TurnStatus = status
+        self.error = error
+
+
+@dataclass(slots=True)
+class Turn:
+    """Everything that one turn works with. `facts` are what moves, by name; `fallback` gives the model that answers
+    when the first one stays overloaded; `correct` hears what an answer has shown of the model."""
+
+    store: Store
+    counter: Counter
+    provider: Provider
+    model: ModelInfo
+    engine: MemoryEngine
+    toolbox: Toolbox
+    thread_id: str
+    resource_id: str
+    system: tuple[Block, ...]
+    facts: Callable[[], Mapping[str, str]]
+    inbox: Inbox
+    settings: AgentSettings
+    before: tuple[Processor, ...]
+    after: tuple[Processor, ...]
+    guarded: bool = False
+    owner: str | None = None  # this process in the claims that it makes (host:pid:uuid)
+    require: Callable[[Database], None] = lambda _: None  # raises where the thread is no longer this turn's
+    fallback: Callable[[], Awaitable[tuple[Provider, ModelInfo] | None]] = _nobody
+    correct: Callable[[ModelInfo], None] = lambda _info: None
+    interrupted: bool = False
+    out_of_time: bool = False
+    random: random.Random = field(default_factory=random.Random)
+    # what happened so far
+    messages: list[Message] = field(default_factory=list[Message])
+    steps: list[StepRecord] = field(default_factory=list[StepRecord])
+    usage: Usage = field(default_factory=Usage)
+    step: int = 0
+    streamed: list[str] = field(default_factory=list[str])
+    thinking: list[str] = field(default_factory=list[str])
+    results: list[ToolResultPart] = field(default_factory=list[ToolResultPart])
+    open_calls: tuple[ToolCallPart, ...] = ()
+    began: float = 0.0  # seconds of the monotonic clock
+    wait_left: float = retry.LONGEST_WAIT  # seconds that failed calls may still wait
+    cut: int = 0  # answers in a row that ended at their limit
+    cut_at: int = 0  # tokens at which the last one was cut; 0: it was not
+    circles: Circles = field(default_factory=Circles)
+
+    def interrupt(self) -> None:
+        self.interrupted = True
+
+    @contextlib.contextmanager
+    def limited_in_time(self) -> Generator[None]:
+        """End what the turn waits for, a running tool too, when its time is up: its task is cancelled as by Esc."""
+        task, limit = asyncio.current_task(), self.settings.max_seconds
+
+        def end() -> None:
+            self.out_of_time = True
+            if task is not None:
+                task.cancel()
+
+        timer = None if limit is None else asyncio.get_running_loop().call_later(limit, end)
+        try:
+            yield
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def stopped(self) -> TurnStatus | None:
+        """How the turn ends where its cancellation was meant for it, by Esc or its time, and its task goes on to keep
+        what there is. None: the cancellation is somebody else's and has to go on."""
+        if not (self.interrupted or self.out_of_time):
+            return None
+        task = asyncio.current_task()
+        if task is not None:
+            task.uncancel()
+        return "interrupted" if self.interrupted else "limit"
+
+    def seconds(self) -> float:
+        """How long the turn has taken so far."""
+        return self.store.clock.monotonic() - self.began
+
+    def know(self, **changes: int | bool) -> None:
+        """Take in what an answer has shown of the model, for this turn and those to come."""
+        self.model = dataclasses.replace(self.model, **changes)  # pyright: ignore[reportArgumentType]
+        self.correct(self.model)
+
+    def text(self) -> str:
+        """The last answer, with the pieces before it that were cut and went on in it."""
+        answers = [m for m in self.messages if m.role == "assistant"]
+        pieces = [m.text for m in answers[-1:]]
+        for before in reversed(answers[:-1]):
+            if not was_cut(before) or before.tool_calls:
+                break
+            pieces.append(before.text)
+        return "".join(reversed(pieces))
+
+
+def was_cut(said: Message) -> bool:
+    """Whether an answer ended at a limit of tokens."""
+    return any(isinstance(p, MarkerPart) and p.kind == CUT for p in said.parts)
+
+
+# --- messages -------------------------------------------------------------------------------------------
+
+
+def message(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
+    counted = count_parts(turn.counter, parts, turn.model.image_rule)
+    return Message(
+        id=turn.store.ids.new(),
+        thread_id=turn.thread_id,
+        resource_id=turn.resource_id,
+        role=role,
+        parts=tuple(parts),
+        created_at=turn.store.clock.now(),
+        tokens=message_tokens(counted),
+        part_tokens=counted,
+        token_counter=turn.counter.name,
+        state="provisional" if turn.guarded else "saved",
+    )
+
+
+async def append(turn: Turn, made: Message) -> Message:
+    """Make a message durable, then known. An interrupt that comes in between waits for both."""
+    paths = touched_paths(made, turn)
+
+    def store(db: Database) -> Message:
+        turn.require(db)
+        task_id = claims.active(db, made.thread_id, made.thread_id, turn.owner)
+        return message_store.append(db, dataclasses.replace(made, task_id=task_id), paths=paths)
+
+    write = asyncio.ensure_future(turn.store.write(store))
+    cancelled = False
+    while not write.done():
+        try:
+            await asyncio.shield(write)
+        except asyncio.CancelledError:
+            cancelled = True
+    saved = write.result()
+    turn.messages.append(saved)
+    turn.engine.add(saved)
+    if saved.role == "assistant":
+        turn.streamed, turn.thinking = [], []
+        turn.open_calls, turn.results = saved.tool_calls, []
+    if cancelled:
+        raise asyncio.CancelledError
+    return saved
+
+
+async def save(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
+    return await append(turn, message(turn, role, parts))
+
+
+async def last_user(turn: Turn) -> Message:
+    found = await turn.store.read(message_store.last_of_user, turn.thread_id)
+    if found is None:
+        raise SaktiError("There is nothing to ask again.", code="nothing")
+    return found
+
+
+async def save_results(turn: Turn) -> Message:
+    have = {r.call_id for r in turn.results}
+    results = [*turn.results, *(interrupted_result(c) for c in turn.open_calls if c.id not in have)]
+    order = {c.id: i for i, c in enumerate(turn.open_calls)}
+    results.sort(key=lambda r: order[r.call_id])
+    images = [image for r in results for image in turn.toolbox.images.pop(r.call_id, ())]
+    turn.open_calls = ()
+    return await save(turn, "tool", [*results, *images])
+
+
+async def keep_unfinished(turn: Turn, marker: str = "interrupted") -> list[Message]:
+    """What was streamed but not saved becomes a message; calls without a result get one that says so."""
+    saved: list[Message] = []
+    if turn.streamed or (turn.thinking and marker):
+        parts: list[Part] = []
+        if turn.thinking:
+            parts.append(ThinkingPart("".join(turn.thinking)))
+        if turn.streamed:
+            parts.append(TextPart("".join(turn.streamed)))
+        if marker:
+            parts.append(MarkerPart(marker))
+        if turn.streamed:
+            saved.append(await save(turn, "assistant", parts))
+        turn.streamed, turn.thinking = [], []
+    if turn.open_calls:
+        saved.append(await save_results(turn))
+    return saved
+
+
+def touched_paths(message: Message, turn: Turn) -> list[str]:
+    """The paths that a message's calls name, as the workspace writes them."""
+    out: dict[str, None] = {}
+    for call in message.tool_calls:
+        out |= dict.fromkeys(turn.toolbox.touched(call))
+    return list(out)
+
+
+async def confirm(turn: Turn) -> None:
+    if turn.guarded:
+        await turn.store.write(message_store.confirm, [m.id for m in turn.messages])
+
+
+async def finish(turn: Turn) -> None:
+    result = TurnResult(turn.thread_id, tuple(turn.messages), turn.text())
+    for processor in turn.after:
+        result = await processor.process_output_result(result)
+    await confirm(turn)
+    for message_id, metadata in result.metadata.items():
+        await turn.store.write(message_store.add_metadata, message_id, metadata)
+    await turn.store.write(thread_store.touch, turn.thread_id, turn.store.clock.now())

@@ -1,0 +1,251 @@
+"""The turns of a session: one at a time, what is typed meanwhile waits in the inbox."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from sakti.agent import mentions
+from sakti.agent.session import build, current_thread
+from sakti.agent.workspace import git_state
+from sakti.core.errors import NoModelError, SaktiError
+from sakti.core.events import Notice, QueueChanged, TurnFinished, TurnStarted
+from sakti.core.text import clean_surrogates, count_k
+from sakti.core.tokens import count_parts
+from sakti.core.types import FilePart, Part, TextPart, Usage
+
+if TYPE_CHECKING:
+    from sakti.agent.loop import Turn
+    from sakti.agent.session.state import State
+    from sakti.agent.session.turn_lease import TurnLease
+
+log = logging.getLogger(__name__)
+
+LONG = 8_000  # characters from which a message may be more than a model's window
+
+
+class Turns:
+    """Starts, queues, interrupts and repeats the turns of a session's open thread."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._turn: Turn | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    async def submit(self, text: str) -> None:
+        """Send a message: start a turn, or queue it for the running turn's next step. Files named as @path are
+        attached. Raises `NoModelError` where there is nobody to answer, `SaktiError` (thread_busy) while another
+        window has a turn under way in this thread, for an image that cannot be sent, and for what is longer than the
+        model's window."""
+        text = clean_surrogates(text)  # a shell hands on any bytes
+        if not text.strip():
+            return
+        if self._state.provider is None:
+            raise NoModelError(
+                "Set ANTHROPIC_API_KEY or OPENAI_API_KEY and start again, run `sakti local install`, or name a local "
+                "server with /model. Everything but the answers works without."
+            )
+        info = self._state.model_info
+        blind = info.full_name if info is not None and not info.images else ""
+        parts = await asyncio.to_thread(
+            mentions.with_files, text, self._state.workspace, build.own_paths(self._state), blind=blind
+        )
+        await self._check_length(parts)
+        if self.busy:
+            self._state.inbox.queued.append(parts)
+            self._state.emit(QueueChanged(self._state.inbox.texts()))
+            return
+        await self._begin(parts)
+
+    async def _check_length(self, parts: tuple[Part, ...]) -> None:
+        """Raises `SaktiError` for a message that alone is more than the model's window. Only a long one is counted: a
+        token is a character at least."""
+        length = sum(len(p.text) for p in parts if isinstance(p, TextPart | FilePart))
+        if length < LONG:
+            return
+        info = await build.learn(self._state)
+        if info.context_window is None or length < info.context_window:
+            return
+        tokens = sum(await asyncio.to_thread(count_parts, self._state.counter, parts))
+        if tokens > info.context_window:
+            window = count_k(info.context_window)
+            raise SaktiError(
+                f"It has {count_k(tokens)} tokens, {info.full_name} takes {window} in all: nothing was sent. Put it "
+                "into a file and ask about that: the agent reads and searches it in parts.",
+                title="Too long",
+                code="context_too_long",
+            )
+
+    async def _begin(self, parts: tuple[Part, ...]) -> None:
+        """Start a turn; returns when what starts it is stored. Raises `SaktiError` where it is not: then nothing of
+        it is."""
+        taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._run(parts, taken))
+        await taken
+
+    async def retry(self) -> None:
+        """Ask again after a model call that failed: the conversation is sent as it stands. Raises as `submit`."""
+        if self._state.failed is not None and not self.busy:
+            await self._begin(())
+
+    def unqueue(self, index: int) -> str | None:
+        """Take back a queued message; returns its text."""
+        if not 0 <= index < len(self._state.inbox.queued):
+            return None
+        text = self._state.inbox.texts()[index]
+        del self._state.inbox.queued[index]
+        self._state.emit(QueueChanged(self._state.inbox.texts()))
+        return text
+
+    async def interrupt(self) -> bool:
+        """End the running turn, keeping what was streamed; false where nothing runs."""
+        task = self._task
+        if task is None or task.done():
+            return False
+        if self._turn is not None:
+            self._turn.interrupt()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait({task})
+        return True
+
+    async def wait(self) -> None:
+        """Until no turn runs."""
+        while self._task is not None and not self._task.done():
+            await asyncio.wait({self._task})
+
+    async def _run(self, parts: tuple[Part, ...], taken: asyncio.Future[None]) -> None:
+        """One turn, its events to all listeners. The worker's root: whatever fails becomes an event, but what fails
+        before the prompt is stored, which `taken` tells."""
+        from sakti.agent.session import turn_lease
+
+        assert self._state.thread is not None
+        lease = turn_lease.TurnLease(
+            self._state.store,
+            self._state.owner,
+            self._state.thread.id,
+            interactive=self._state.options.interactive,
+            stored=not self._state.thread_is_new,
+        )
+        error: SaktiError | None = None
+        try:
+            await lease.take()
+            await self._play(parts, lease, taken)
+            return
+        except asyncio.CancelledError:
+            error = None if taken.done() else SaktiError("It was stopped before it was sent.", title="Not sent")
+        except SaktiError as e:
+            if e.code not in (turn_lease.BUSY, turn_lease.DELETED, turn_lease.REMOVED):
+                log.exception("turn failed")
+            error = e
+        except Exception as e:
+            log.exception("turn failed")
+            error = SaktiError(f"{type(e).__name__}: {e}. The log file has the details.")
+        finally:
+            self._turn = None
+        await lease.give_back()
+        if taken.done():
+            self._finish_broken("interrupted" if error is None else "error", error)
+            return
+        self._task = None
+        _settle(taken, error)
+
+    async def _play(self, parts: tuple[Part, ...], lease: TurnLease, taken: asyncio.Future[None]) -> None:
+        from sakti.agent import loop
+
+        await current_thread.catch_up(self._state)
+        text = "\n".join(p.text for p in parts if isinstance(p, TextPart))
+        await current_thread.store(self._state, text)
+        await build.load_rules(self._state)
+        turn = self._turn = await self._make_turn(lease)
+        async with contextlib.aclosing(loop.run_turn(turn, parts)) as events:
+            async for event in events:
+                if isinstance(event, TurnStarted):
+                    self._state.failed = None
+                    _settle(taken)
+                if isinstance(event, TurnFinished):
+                    if not taken.done():
+                        raise SaktiError(event.error or "", title=event.error_title, code=event.error_code)
+                    self._state.failed = turn.messages[0].parts if event.status == "error" and turn.messages else None
+                    self._state.git = await git_state(self._state.workspace)
+                    await lease.give_back()
+                    self._task = None
+                    self._state.emit(self._state.engine.status())
+                self._state.emit(event)
+        if self._state.failed is None and not turn.interrupted:
+            await self._send_queued()
+
+    async def _send_queued(self) -> None:
+        """What was queued after the turn's last look into the inbox begins a turn of its own."""
+        inbox = self._state.inbox
+        if not inbox.queued or self.busy:
+            return
+        parts = inbox.queued.pop(0)
+        self._state.emit(QueueChanged(inbox.texts()))
+        try:
+            await self._begin(parts)
+        except SaktiError as e:
+            inbox.queued.insert(0, parts)
+            self._state.emit(QueueChanged(inbox.texts()))
+            self._state.emit(Notice("warning", e.title, e.message))
+
+    def _finish_broken(self, status: str, error: SaktiError | None) -> None:
+        self._task = None
+        self._state.emit(
+            TurnFinished(
+                self._state.thread.id if self._state.thread else "",
+                "interrupted" if status == "interrupted" else "error",
+                "",
+                0,
+                Usage(),
+                error.message if error else None,
+                error.title if error else None,
+                error.code if error else None,
+            )
+        )
+
+    async def _make_turn(self, lease: TurnLease) -> Turn:
+        from sakti.agent import loop
+        from sakti.agent.processors.builtin import MemoryProcessor, TokenLimiter
+
+        state = self._state
+        assert state.thread is not None and state.provider is not None
+        info = await build.learn(state)
+        memory, limiter = MemoryProcessor(state.engine), TokenLimiter(state.counter)
+        before, after, guarded = loop.hooks(memory, limiter, state.processors)
+        return loop.Turn(
+            store=state.store,
+            counter=state.counter,
+            provider=state.provider,
+            model=info,
+            engine=state.engine,
+            toolbox=build.toolbox(state),
+            thread_id=state.thread.id,
+            resource_id=state.resource_id,
+            system=build.system(state),
+            facts=lambda: build.facts(state),
+            fallback=state.models.fallback,
+            correct=state.models.correct,
+            inbox=state.inbox,
+            settings=state.config.agent,
+            before=before,
+            after=after,
+            guarded=guarded,
+            owner=state.owner or None,
+            require=lease.require,
+        )
+
+
+def _settle(taken: asyncio.Future[None], error: SaktiError | None = None) -> None:
+    if taken.done():
+        return
+    if error is None:
+        taken.set_result(None)
+    else:
+        taken.set_exception(error)

@@ -1,0 +1,1 @@
+"""What people do with threads as a whole."""

@@ -1,0 +1,185 @@
+"""What people do with threads as a whole: rename, fork, delete and bring back, export."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sakti.agent.threads.export import FORMATS, Format, file_name, render
+from sakti.agent.threads.reindexing import Indexing
+from sakti.core.errors import ConfigError, SaktiError, StoreError
+from sakti.core.events import ThreadChanged
+from sakti.core.text import one_line
+from sakti.core.types import Message, Thread
+from sakti.store.text_registry import leaving, leaving_all
+
+if TYPE_CHECKING:
+    from sakti.agent.session.session import Session
+    from sakti.store.connection import Database
+    from sakti.store.database import Store
+    from sakti.store.log.lines import LogLine
+    from sakti.store.threads.message_removal import Deleted
+    from sakti.store.threads.removal import Contents
+
+TITLE_LIMIT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class NoSession:
+    """A workspace where nobody talks: no thread is open, so that nothing changes but the store. Who has it waits for
+    `indexing` before the store is closed."""
+
+    store: Store
+    resource_id: str
+    workspace: Path
+    indexing: Indexing = field(default_factory=Indexing)
+
+
+class ThreadActions:
+    """Of a started session, or without one. Everything raises `SaktiError` with a sentence where it cannot be done."""
+
+    def __init__(self, where: Session | NoSession) -> None:
+        self._session = where
+        self._live = None if isinstance(where, NoSession) else where
+
+    def _is_open(self, thread_id: str) -> Session | None:
+        """The session, where it is that thread which is open in it."""
+        live = self._live
+        return live if live is not None and live.thread is not None and live.thread.id == thread_id else None
+
+    def _now(self) -> int:
+        return self._session.store.clock.now() if self._live is None else self._live.clock.now()
+
+    async def rename(self, thread_id: str, title: str) -> str:
+        """Give a thread a title that stays; returns what to say."""
+        from sakti.store.threads import threads
+
+        session = self._session
+        title = one_line(title, TITLE_LIMIT)
+        if not title:
+            raise ConfigError("A title cannot be empty.")
+        renamed = await session.store.write(threads.rename, thread_id, title, self._now(), by_user=True)
+        live = self._is_open(thread_id)
+        if renamed is None and not (live is not None and live.thread_is_new):
+            raise StoreError("There is no such thread: it was removed for good.", code="gone")
+        if renamed is not None and live is not None:
+            live.emit(ThreadChanged(renamed))
+        return f"Renamed to {renamed.title if renamed is not None else title!r}."
+
+    async def fork(self, thread_id: str, upto: int | None = None) -> Thread:
+        """A new thread of the messages up to index `upto` (all where None), with what is remembered of them."""
+        from sakti.store.threads import fork as thread_fork
+
+        session = self._session
+        return await session.store.write(
+            thread_fork.fork, thread_id, id=session.store.ids.new(), ids=session.store.ids, now=self._now(),
+            upto=upto,
+        )  # fmt: skip
+
+    async def contents(self, thread_id: str) -> Contents:
+        """What would go with a thread."""
+        from sakti.store.threads import removal as thread_removal
+
+        return await self._session.store.read(thread_removal.contents, thread_id)
+
+    async def delete(self, thread_id: str) -> Contents:
+        """Take a thread out of sight; `restore` brings it back. Where it is the open one, a new one begins."""
+        from sakti.store.threads import removal as thread_removal
+
+        session = self._session
+        live = self._is_open(thread_id)
+        if live is not None and live.busy:
+            raise SaktiError("The agent is at work in this thread: stop it with Esc, then delete it.", title="Threads")
+        gone = await session.store.read(thread_removal.contents, thread_id)
+        await session.store.write(thread_removal.delete, thread_id, self._now())
+        session.indexing.begin(session.store)
+        if live is not None:
+            await live.new_thread()
+        return gone
+
+    async def restore(self, thread_id: str) -> Thread:
+        """Bring a deleted thread back, as it was."""
+        from sakti.store.threads import removal as thread_removal
+
+        session = self._session
+        thread = await session.store.write(thread_removal.restore, thread_id)
+        session.indexing.begin(session.store)
+        return thread
+
+    async def delete_message(self, message_id: str) -> Deleted:
+        """Delete one message for good; its call or result goes with it."""
+        from sakti.store.maintenance import purging
+
+        gone = await purging.delete_message(self._session.store, message_id)
+        if live := self._is_open(gone.thread_id):
+            live.engine.forget(list(gone.message_ids))
+        return gone
+
+    async def last_deleted(self) -> Thread | None:
+        """The thread of this workspace that was deleted last."""
+        from sakti.store.threads import removal as thread_removal
+
+        found = await self._session.store.read(thread_removal.deleted, self._session.resource_id)
+        return found[0].thread if found else None
+
+    async def export(self, thread_id: str, form: str, target: Path | None = None) -> Path:
+        """Write a thread into a file (in the workspace by default) that must not exist; returns its path."""
+        session = self._session
+        if target is None:
+            thread = (await self.contents(thread_id)).thread
+            target = session.workspace / file_name(thread, checked(form))
+        text = await session.store.read(text_of, thread_id, checked(form))
+        await asyncio.to_thread(write_new, target, text)
+        return target
+
+
+def checked(form: str) -> Format:
+    """Raises `ConfigError` for a form that threads are not exported in."""
+    if form not in FORMATS:
+        raise ConfigError(f"A thread is exported as {', '.join(FORMATS)}, not as {form!r}.")
+    return form
+
+
+def text_of(db: Database, thread_id: str, form: Format) -> str:
+    """A thread as text in that form, read at once, secrets masked. Raises `StoreError` where there is none."""
+    from sakti.store.threads import message_removal, messages
+    from sakti.store.threads import removal as thread_removal
+
+    thread = thread_removal.contents(db, thread_id).thread
+    thread = replace(thread, title=leaving(thread.title))
+    stored = message_removal.without(messages.after(db, thread_id, -1))
+    said = [_without_secrets(m) for m in stored if m.state != "provisional"]
+    log = [replace(x, content=leaving(x.content)) for x in own_log(db, thread_id)]
+    return render(thread, said, log, form)
+
+
+def _without_secrets(message: Message) -> Message:
+    from sakti.store.threads import codec
+
+    parts = tuple(codec.decode(leaving_all(codec.encode(p))) for p in message.parts)
+    return message if parts == message.parts else replace(message, parts=parts)
+
+
+def own_log(db: Database, thread_id: str) -> list[LogLine]:
+    """The thread's own log as it is now, without what was forgotten."""
+    from sakti.store import memory
+    from sakti.store.log import lines as memory_log
+
+    record = memory.get_record(db, f"thread:{thread_id}")
+    if record is None:
+        return []
+    return [x for x in memory_log.log_lines(db, record.id) if not x.forgotten]
+
+
+def write_new(path: Path, text: str) -> None:
+    """A private file that did not exist. Raises `SaktiError`."""
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
+            out.write(text.encode("utf-8", "replace").decode("utf-8"))
+    except FileExistsError as e:
+        raise SaktiError(f"{path} exists already: name another file.", title="Export") from e
+    except OSError as e:
+        raise SaktiError(f"{path} cannot be written: {e.strerror}.", title="Export") from e

@@ -1,0 +1,239 @@
+"""A thread as a file that others can read: Markdown, JSON, or one page of HTML that needs nothing else. Pure."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from sakti.core.text import sanitise
+from sakti.core.types import (
+    ContextPart,
+    FilePart,
+    ImagePart,
+    MarkerPart,
+    Message,
+    Part,
+    TextPart,
+    ThinkingPart,
+    Thread,
+    ToolCallPart,
+    ToolResultPart,
+)
+
+if TYPE_CHECKING:
+    from sakti.store.log.lines import LogLine
+
+Format: TypeAlias = Literal["md", "json", "html"]
+FORMATS: tuple[Format, ...] = ("md", "json", "html")
+_WHO = {"user": "You", "assistant": "sakti", "tool": "Tool", "system": "System"}
+_SIGNS = {"high": "🔴", "medium": "🟡", "low": "🟢", "done": "✅"}
+
+# No script, no picture from elsewhere, no form: the page can do nothing but be read.
+_CSP = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 16px/1.55 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem; }
+article { margin: 1.6rem 0; border-left: 3px solid #8884; padding-left: 1rem; }
+article.user { border-color: #b57a1c; }
+article.assistant { border-color: #2f66b8; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1rem; margin: 0; }
+h2 time { font-weight: normal; opacity: .65; margin-left: .6rem; }
+pre { overflow-x: auto; background: #8881; padding: .7rem; border-radius: 4px; font-size: .88rem; }
+code { font-family: ui-monospace, monospace; }
+details summary { cursor: pointer; font-family: ui-monospace, monospace; font-size: .9rem; }
+table { border-collapse: collapse; } td, th { border: 1px solid #8886; padding: .2rem .5rem; }
+"""
+
+
+def render(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine], form: Format) -> str:
+    """The whole thread with its observation log. Times are UTC. What a guardrail withheld stays withheld."""
+    match form:
+        case "md":
+            return _markdown(thread, messages, log)
+        case "html":
+            return _html(thread, messages, log)
+        case "json":
+            return _json(thread, messages, log)
+
+
+def file_name(thread: Thread, form: Format) -> str:
+    """`fix-login-redirect-1a2b3c4d.md`: the title's words and the end of the id."""
+    words = re.findall(r"\w+", thread.title.lower())[:8]
+    return "-".join([*words, thread.id[-8:]])[-120:] + f".{form}"
+
+
+def _when(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _said(message: Message) -> bool:
+    return message.role != "system" and any(not isinstance(p, ThinkingPart | ContextPart) for p in message.parts)
+
+
+# --- Markdown ---------------------------------------------------------------------------------------------
+
+
+def _markdown(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine]) -> str:
+    out = [f"# {_heading(thread.title)}", f"{len(messages)} messages, {_when(thread.created_at)}"]
+    for message in messages:
+        if _said(message):
+            out.append(f"## {_WHO[message.role]} · {_when(message.created_at)}")
+            out += [text for part in message.parts if (text := _part_markdown(part))]
+    if log:
+        out.append("## Observations")
+        date, lines = None, list[str]()
+        for line in log:
+            if line.date != date:
+                date = line.date
+                lines += ["", f"**{sanitise(date)}**", ""] if date else [""]
+            lines.append(f"{'  ' * line.depth}- {_log_text(line)}")
+        out.append("\n".join(lines).strip("\n"))
+    return "\n\n".join(out) + "\n"
+
+
+def _heading(title: str) -> str:
+    return " ".join(sanitise(title).split()) or "untitled"
+
+
+def _log_text(line: LogLine) -> str:
+    sign = _SIGNS.get(line.priority, "")
+    return " ".join(p for p in (sign, sanitise(line.time), " ".join(sanitise(line.marked).split())) if p)
+
+
+def _part_markdown(part: Part) -> str:
+    match part:
+        case TextPart(text):
+            return sanitise(text).strip()
+        case ToolCallPart():
+            return f"`{sanitise(part.name)}`\n\n{_fenced(_arguments(part), 'json')}"
+        case ToolResultPart(name=name, content=content, is_error=is_error):
+            return f"`{sanitise(name)}` {'failed' if is_error else 'gave'}\n\n{_fenced(content)}"
+        case FilePart(path, text):
+            return f"`{sanitise(path)}`\n\n{_fenced(text)}"
+        case ImagePart(name=name, media_type=kind):
+            return f"[image {sanitise(name or kind)}]"
+        case MarkerPart(kind, text):
+            return f"*{sanitise(kind)}* {sanitise(text)}".strip()
+        case ThinkingPart() | ContextPart():
+            return ""
+
+
+def _arguments(call: ToolCallPart) -> str:
+    return call.raw if call.arguments is None else json.dumps(call.arguments, ensure_ascii=False, indent=2)
+
+
+def _fenced(text: str, language: str = "") -> str:
+    text = sanitise(text).rstrip("\n")
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+# --- JSON -------------------------------------------------------------------------------------------------
+
+
+def message_json(message: Message) -> dict[str, Any]:
+    """A message as it is shown to programs."""
+    from sakti.store.threads.codec import encode
+
+    return {
+        "id": message.id,
+        "index": message.index,
+        "role": message.role,
+        "time": message.created_at,
+        "tokens": message.tokens,
+        "parts": [encode(p) for p in message.parts if not isinstance(p, ContextPart)],
+    }
+
+
+def _json(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine]) -> str:
+    value: dict[str, Any] = {
+        "thread": {
+            "id": thread.id,
+            "title": thread.title,
+            "workspace": thread.resource_id,
+            "created_at": thread.created_at,
+            "updated_at": thread.updated_at,
+            "mode": thread.mode,
+        },
+        "messages": [message_json(m) for m in messages],
+        "observations": [
+            {
+                "id": x.id,
+                "kind": x.kind,
+                "date": x.date,
+                "time": x.time,
+                "priority": x.priority,
+                "category": x.category,
+                "depth": x.depth,
+                "text": x.content,
+                "earlier": [asdict(e) for e in x.earlier],
+                "flags": list(x.flags),
+                "pinned": x.pinned,
+                "first_index": x.first_index,
+                "last_index": x.last_index,
+            }
+            for x in log
+        ],
+    }
+    return json.dumps(value, ensure_ascii=True, indent=1) + "\n"
+
+
+# --- HTML -------------------------------------------------------------------------------------------------
+
+
+def _html(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine]) -> str:
+    title = html.escape(_heading(thread.title))
+    body = [f"<h1>{title}</h1>", f"<p>{len(messages)} messages, {_when(thread.created_at)}</p>"]
+    for message in messages:
+        if _said(message):
+            parts = "\n".join(_part_html(p) for p in message.parts)
+            head = f"<h2>{_WHO[message.role]}<time>{_when(message.created_at)}</time></h2>"
+            body.append(f'<article class="{message.role}">{head}\n{parts}</article>')
+    if log:
+        rows = "\n".join(
+            f'<li style="margin-left:{min(x.depth, 6)}em">{html.escape(f"{sanitise(x.date)} {_log_text(x)}")}</li>'
+            for x in log
+        )
+        body.append(f"<h1>Observations</h1>\n<ul>\n{rows}\n</ul>")
+    text = "\n".join(body)
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_CSP}">\n'
+        f'<meta name="viewport" content="width=device-width">\n<title>{title}</title>\n<style>{_STYLE}</style>\n'
+        f"</head>\n<body>\n{text}\n</body>\n</html>\n"
+    )
+
+
+def _part_html(part: Part) -> str:
+    match part:
+        case TextPart(text):
+            return _from_markdown(text)
+        case ToolCallPart():
+            return _folded(part.name, _arguments(part))
+        case ToolResultPart(name=name, content=content, is_error=is_error):
+            return _folded(f"{name} {'failed' if is_error else 'gave'}", content)
+        case FilePart(path, text):
+            return _folded(path, text)
+        case ThinkingPart() | ContextPart():
+            return ""
+        case _:
+            return f"<p>{html.escape(_part_markdown(part))}</p>"
+
+
+def _folded(title: str, text: str) -> str:
+    head = html.escape(" ".join(sanitise(title).split()))
+    return f"<details><summary>{head}</summary><pre>{html.escape(sanitise(text))}</pre></details>"
+
+
+def _from_markdown(text: str) -> str:
+    """Markdown as HTML: tags in it are shown as text, links go only where links may, pictures are not fetched."""
+    from markdown_it import MarkdownIt
+
+    reader = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+    return reader.render(sanitise(text))

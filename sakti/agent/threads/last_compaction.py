@@ -1,0 +1,83 @@
+"""What the last /compact of a thread did: the log before and after it, as a diff, with what is pinned and doubtful."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sakti.core.text import sanitise
+
+if TYPE_CHECKING:
+    from sakti.agent.session.session import Session
+    from sakti.store.connection import Database
+    from sakti.store.log.lines import LogLine
+    from sakti.store.memory.compactions import Compaction
+
+CONTEXT = 3  # unchanged lines round a change
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """`before` and `after` are the log then, its forgotten lines left out."""
+
+    done: Compaction
+    before: tuple[LogLine, ...]
+    after: tuple[LogLine, ...]
+
+    @property
+    def pinned(self) -> int:
+        return sum(x.pinned for x in self.after)
+
+    @property
+    def doubtful(self) -> int:
+        """New lines that claim what their source does not have."""
+        old = {x.id for x in self.before}
+        return sum(bool(x.flags) for x in self.after if x.id not in old)
+
+    def diff(self) -> str:
+        """A unified diff of the two, safe to show."""
+        lines = difflib.unified_diff(_texts(self.before), _texts(self.after), "before", "after", n=CONTEXT, lineterm="")
+        return "\n".join(lines)
+
+
+def _texts(lines: Sequence[LogLine]) -> list[str]:
+    signs = {"high": "●", "medium": "○", "done": "✓"}
+    return [
+        " ".join(
+            p
+            for p in (
+                f"{'  ' * x.depth}{signs.get(x.priority, '·')}",
+                sanitise(f"{x.date} {x.time}").strip(),
+                " ".join(sanitise(x.marked).split()),
+                f"?{len(x.flags)}" if x.flags else "",
+                "⚑" if x.pinned else "",
+            )
+            if p
+        )
+        for x in lines
+    ]
+
+
+async def last(session: Session) -> Shown | None:
+    """Of the session's thread; None where nothing was compacted, or it was undone."""
+    if session.thread is None:
+        return None
+    return await session.store.read(_read, session.thread.id)
+
+
+def _read(db: Database, thread_id: str) -> Shown | None:
+    from sakti.store import memory
+    from sakti.store.log import corrections as memory_corrections
+    from sakti.store.memory import compactions
+
+    done = compactions.last_compaction(db, thread_id)
+    if done is None:
+        return None
+    began = min((g.activated_at or done.created_at for g in memory.groups_by_id(db, done.group_ids)), default=0)
+    return Shown(
+        done,
+        tuple(memory_corrections.as_of(db, done.record_id, began - 1)),
+        tuple(memory_corrections.as_of(db, done.record_id, done.created_at)),
+    )

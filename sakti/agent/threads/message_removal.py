@@ -1,0 +1,59 @@
+"""Deleting one message of the open thread: it is named first, and goes when that is confirmed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sakti.agent.threads.actions import ThreadActions
+from sakti.core.errors import SaktiError
+from sakti.core.text import one_line
+
+if TYPE_CHECKING:
+    from sakti.agent.session.session import Session
+    from sakti.core.types import Message
+
+CONFIRMED = "yes"
+NAME = "/delete-message"
+_LOOKED_AT = 500  # newest messages that are counted from the end
+_SHOWN = 80  # characters of a message that are said
+
+
+class OneMessage:
+    """`/delete-message [N | yes]`: N counts what was said from the end, 1 is the last."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._named: Message | None = None
+
+    async def run(self, argument: str) -> str:
+        """What to say. Raises `SaktiError` where there is no such message, or a turn is under way."""
+        argument = argument.strip()
+        if argument == CONFIRMED:
+            return await self._delete()
+        if argument and not (argument.isdecimal() and int(argument)):
+            raise SaktiError(f"{NAME} takes a number, 1 for the last message.", title="Delete a message")
+        found = await self._said()
+        number = int(argument or 1)
+        if number > len(found):
+            raise SaktiError(f"This thread has {len(found)} messages to choose from.", title="Delete a message")
+        self._named = found[-number]
+        who = "your message" if self._named.role == "user" else "the answer"
+        text = one_line(self._named.text, _SHOWN)
+        return f"{NAME} {CONFIRMED} deletes {who} {text!r} for good, with a call its result: it cannot be undone."
+
+    async def _said(self) -> list[Message]:
+        thread = self._session.thread
+        page = await self._session.views.transcript(thread.id, limit=_LOOKED_AT) if thread else []
+        return [m for m in page if m.role in ("user", "assistant") and m.text.strip()]
+
+    async def _delete(self) -> str:
+        named, self._named = self._named, None
+        thread = self._session.thread
+        if named is None or thread is None or named.thread_id != thread.id:
+            raise SaktiError(f"Name a message first: {NAME}, or {NAME} 3 for the third last.", title="Delete a message")
+        if self._session.busy:
+            raise SaktiError("The agent is at work: stop it with Esc first.", title="Delete a message")
+        gone = await ThreadActions(self._session).delete_message(named.id)
+        await self._session.open_thread(thread.id)
+        lines = f" {gone.lines} lines of the log were made of it and what was said around it: they stay until they are"
+        return "Deleted for good." + (f"{lines} forgotten." if gone.lines else "")

@@ -1,0 +1,109 @@
+"""Removing for good as a whole: rows, copies of the database, files that messages named, an old file's free space."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sakti.core import resources
+from sakti.core.errors import StoreError
+from sakti.store.maintenance import purging, vacuuming
+from sakti.store.text_registry import leaving_all
+from sakti.store.threads import removal as thread_removal
+
+if TYPE_CHECKING:
+    from sakti.core.types import Json
+    from sakti.store.database import Store
+    from sakti.store.maintenance.purging import DeletedTask
+    from sakti.store.threads.removal import Contents
+
+IN_USE = (
+    "Another window is open: words of what went may stay in the file until it is closed and `sakti db vacuum` was run."
+)
+
+
+@dataclass(slots=True)
+class Purged:
+    """What goes, or went, for good. `files`: outputs of tools and pasted images that only these messages named."""
+
+    path: Path
+    threads: list[Contents] = field(default_factory=list["Contents"])
+    tasks: list[DeletedTask] = field(default_factory=list["DeletedTask"])
+    copies: list[Path] = field(default_factory=list[Path])
+    files: list[Path] = field(default_factory=list[Path])
+    flushed: bool = True
+
+    @property
+    def empty(self) -> bool:
+        return not (self.threads or self.tasks)
+
+    def in_words(self) -> list[str]:
+        return [
+            *(c.purged_in_words() for c in self.threads),
+            *(f"task {t.handle} {t.title!r}" for t in self.tasks),
+            *(f"copy {p}" for p in self.copies),
+            *(f"file {p}" for p in self.files),
+        ]
+
+    def as_json(self) -> Json:
+        return {
+            "threads": [c.as_json() for c in self.threads],
+            "tasks": [{"id": t.id, "handle": t.handle, "title": t.title} for t in self.tasks],
+            "copies": [str(p) for p in self.copies],
+            "files": [str(p) for p in self.files],
+        }
+
+
+async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = False) -> Purged:
+    """What was deleted by then (Unix ms) and what goes with it; `do`: it is removed for good. Without anything deleted
+    nothing else goes either, but for what a purge left that did not come to its end. Raises `StoreError`
+    (read_only) where it is to be done and nothing can be written."""
+    if do and store.read_only_reason:  # also where nothing goes: the file could not be looked at and written anew
+        raise StoreError(store.read_only_reason, code="read_only")
+    found = Purged(store.path)
+    found.threads = await store.read(thread_removal.deleted, before=before)
+    found.tasks = leaving_all(await store.read(purging.deleted_tasks, before=before))
+    named = [n for c in found.threads for n in await store.read(purging.named_files, c.thread.id)]
+    found.files = [p for n in named if (p := _own_file(n)) is not None]
+    found.copies = [] if keep_copies or found.empty else purging.copies(store.path)
+    if not do or (found.empty and await store.read(purging.is_clean)):
+        return found
+    was_clean = await store.write(purging.begin)
+    # first what only the rows name: who is killed in between finds it again
+    found.copies = purging.remove(found.copies)
+    found.files = [f for f in found.files if _removed(f)]
+    for contents in found.threads:
+        await purging.purge_thread(store, contents.thread.id)
+    for task in found.tasks:
+        await purging.purge_task(store, task.id)
+    found.flushed = await purging.clean(store)
+    if was_clean and found.flushed:
+        await store.write(purging.finish)
+    return found
+
+
+def _removed(file: Path) -> bool:
+    with contextlib.suppress(OSError):
+        file.unlink()
+    return not file.exists()
+
+
+def _own_file(name: str) -> Path | None:
+    """The file, where it is one that sakti wrote for a message."""
+    path = Path(name)
+    kept = (resources.state_home() / "outputs", resources.state_home() / "pasted")
+    return path if any(k in path.parents for k in kept) and path.is_file() and not path.is_symlink() else None
+
+
+def wipe_free_space(done: Purged) -> str:
+    """Write a file anew that was used before removing overwrote, so that its free space holds nothing either. What is
+    left to say; empty where all is done. The store must be closed."""
+    try:
+        if not vacuuming.is_clean(done.path):
+            vacuuming.vacuum(done.path)
+            return ""
+    except StoreError as e:
+        return IN_USE if e.code == "busy" else f"{e.message} Words of what went may stay in the file's free space."
+    return "" if done.flushed else IN_USE

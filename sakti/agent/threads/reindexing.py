@@ -1,0 +1,41 @@
+"""Work on search that is left behind when a thread was deleted or restored, beside what the session does."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sakti.store.database import Store
+
+
+class Indexing:
+    """Of a session; one piece of work at a time."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._one = asyncio.Lock()
+
+    def begin(self, store: Store) -> None:
+        """Do what is left to do, this or another process's; returns at once."""
+        task = asyncio.create_task(self._work(store))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _work(self, store: Store) -> None:
+        from sakti.store.maintenance import purging, upkeep
+
+        async with self._one:
+            await upkeep.catch_up(store)
+            await purging.go_on(store)
+
+    async def wait(self) -> None:
+        """Until nothing is left to do."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def end(self) -> None:
+        """Stop; the next session goes on with it."""
+        for task in self._tasks:
+            task.cancel()
+        await self.wait()

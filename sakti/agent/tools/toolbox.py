@@ -1,0 +1,261 @@
+"""Running what the model calls: validation, approval, parallel reads, bounded results, the repetition guard."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import logging
+import re
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass, field
+
+from sakti.agent.tools import arguments as forms
+from sakti.agent.tools import call_texts
+from sakti.agent.tools.approvals import Approvals
+from sakti.agent.tools.base import Outcome, Tool, ToolRun, Workbench
+from sakti.agent.tools.changing import preview_diff
+from sakti.agent.tools.permissions import Rules, judge
+from sakti.core.config import ApprovalMode
+from sakti.core.errors import SaktiError, ToolError
+from sakti.core.events import ApprovalRequested, Event, ToolFinished, ToolOutput, ToolStarted
+from sakti.core.text import clean_surrogates
+from sakti.core.tokens import Counter, count_tools
+from sakti.core.types import DEEPEST, ImagePart, Json, Message, ToolCallPart, ToolResultPart, ToolSpec
+
+log = logging.getLogger(__name__)
+
+TOLD_AFTER, STOPPED_AFTER = 3, 5
+MAX_PARALLEL = 8
+MAX_CALLS = 64  # of one answer; the rest is refused, not run
+
+
+@dataclass(slots=True)
+class Repetition:
+    """Counts equal calls in a row."""
+
+    last: str = ""
+    count: int = 0
+
+    def see(self, call: ToolCallPart) -> int:
+        signature = (
+            f"{call.name}:{json.dumps(call.arguments, sort_keys=True) if call.arguments is not None else call.raw}"
+        )
+        self.count = self.count + 1 if signature == self.last else 1
+        self.last = signature
+        return self.count
+
+
+@dataclass(slots=True)
+class Toolbox:
+    """The tools of a session and what it takes to run them. `model` names the model that calls; `images` are those of
+    results, by call, until they are saved with them."""
+
+    tools: dict[str, Tool]
+    bench: Workbench
+    approvals: Approvals
+    mode: ApprovalMode = "ask"
+    rules: Rules = field(default_factory=Rules)
+    save_rule: Callable[[str], None] = lambda _rule: None
+    model: Callable[[], str] = lambda: ""
+    images: dict[str, tuple[ImagePart, ...]] = field(default_factory=dict[str, tuple[ImagePart, ...]])
+    _specs: dict[tuple[bool, bool], tuple[ToolSpec, ...]] = field(
+        default_factory=dict[tuple[bool, bool], tuple[ToolSpec, ...]]
+    )
+    _counted: tuple[tuple[ToolSpec, ...], int] = ((), 0)
+
+    def specs(self, *, small: bool = False) -> tuple[ToolSpec, ...]:
+        """Return the tools in an order of their own, so that the request's prefix never moves; a small model gets those
+        that matter most, one that was trained to write patches `apply_patch` in the place of `edit`."""
+        patches = not small and knows_patches(self.model())
+        if (small, patches) not in self._specs:
+            left_out = "edit" if patches else "apply_patch"
+            ranked = sorted((t.small, t.name) for t in self.tools.values() if t.small is not None)
+            names = [name for _, name in ranked] if small else sorted(self.tools.keys() - {left_out})
+            self._specs[small, patches] = tuple(_offered(self.tools[n], short=small) for n in names)
+        return self._specs[small, patches]
+
+    def count(self, counter: Counter, tools: tuple[ToolSpec, ...]) -> int:
+        """Tokens of `tools`, counted once as long as they stay the same."""
+        if self._counted[0] is not tools:
+            self._counted = tools, count_tools(counter, tools)
+        return self._counted[1]
+
+    def touched(self, call: ToolCallPart) -> list[str]:
+        """The paths that a call names, as the workspace writes them; raises nothing."""
+        known = self._known(call)
+        given = known.arguments or {}
+        found = self.tools.get(known.name)
+        named = found.named(given) if found is not None else ()
+        return [self.bench.show(self.bench.resolve(p)) for p in named if p]
+
+    async def run(
+        self, message: Message, calls: Sequence[ToolCallPart], results: list[ToolResultPart], repetition: Repetition
+    ) -> AsyncGenerator[Event, None]:
+        """Run all calls of one answer: neighbouring reads at once, everything else in order.
+
+        Yields what happens and appends one result for every call to `results`, in the calls' order; cancelled, it
+        has a result for each call that ended and none for the others.
+        """
+        done: dict[str, ToolResultPart] = {}
+        try:
+            for number, batch in enumerate(_batches(self.tools, [self._known(c) for c in calls])):
+                queue: asyncio.Queue[Event | None] = asyncio.Queue()
+                tasks = [
+                    asyncio.create_task(
+                        self._one(message, c, queue.put_nowait, repetition.see(c), over=number > MAX_CALLS)
+                    )
+                    for c in batch
+                ]
+                gathered = asyncio.ensure_future(asyncio.gather(*tasks))
+                gathered.add_done_callback(lambda _f, q=queue: q.put_nowait(None))
+                try:
+                    while (event := await queue.get()) is not None:
+                        if isinstance(event, ToolFinished):
+                            done[event.result.call_id] = event.result
+                        yield event
+                    await gathered
+                finally:
+                    for task in tasks:
+                        task.cancel()
+                    await asyncio.wait([*tasks, gathered])
+                    while not queue.empty():
+                        event = queue.get_nowait()
+                        if isinstance(event, ToolFinished):
+                            done[event.result.call_id] = event.result
+        finally:
+            results.extend(done[c.id] for c in calls if c.id in done)
+
+    async def _one(
+        self, message: Message, call: ToolCallPart, emit: Callable[[Event], None], repeated: int, *, over: bool
+    ) -> None:
+        clock = self.bench.clock
+        started = clock.monotonic()
+        emit(ToolStarted(call))
+        try:
+            if over:
+                raise ToolError(f"More than {MAX_CALLS} groups of calls in one answer; call again with fewer.")
+            outcome = await self._checked(message, call, emit)
+        except SaktiError as e:
+            outcome = Outcome(e.message, is_error=True)
+        except OSError as e:
+            outcome = Outcome(f"{call.name} failed: {e.strerror or e}.", is_error=True)
+        except Exception as e:  # the worker's root: a fault of a tool is the model's to see, not the end of the chat
+            log.exception("tool %s failed", call.name)
+            outcome = Outcome(f"{call.name} failed: {type(e).__name__}: {e}", is_error=True)
+        outcome = self.bench.bounded(outcome, call.id)
+        content = outcome.content
+        if repeated >= TOLD_AFTER:
+            content += f"\n[This is the same call for the {repeated}th time in a row. Do something else.]"
+        if outcome.images:
+            self.images[call.id] = outcome.images
+        duration = round((clock.monotonic() - started) * 1000)
+        details = {k: clean_surrogates(v) if isinstance(v, str) else v for k, v in outcome.details.items()}
+        result = ToolResultPart(call.id, call.name, content, outcome.is_error, {**details, "duration_ms": duration})
+        emit(ToolFinished(result, duration))
+
+    def _known(self, call: ToolCallPart) -> ToolCallPart:
+        """`call` as one of our tools and with our names of its arguments, where what is meant is clear."""
+        arguments = call.arguments if call.arguments is not None else call_texts.reread(call.raw)
+        name = call.name if call.name in self.tools else forms.tool_name(call.name)
+        if arguments is not None:
+            with contextlib.suppress(SaktiError):  # what is wrong with it is said when it is run
+                name, arguments = forms.call(call.name, arguments, self.bench.cwd)
+        return dataclasses.replace(call, name=name if name in self.tools else call.name, arguments=arguments)
+
+    async def _checked(self, message: Message, call: ToolCallPart, emit: Callable[[Event], None]) -> Outcome:
+        found = self.tools.get(call.name)
+        if found is None:
+            forms.call(call.name, call.arguments or {}, self.bench.cwd)  # raises where it can say more
+            raise ToolError(f"There is no tool {call.name}. There are: {', '.join(sorted(self.tools))}.")
+        if call.arguments is None:
+            raise ToolError(f"The arguments of {call.name} {_unreadable(call.raw)}; write the call again.")
+        _, given = forms.call(call.name, call.arguments, self.bench.cwd)  # raises where they cannot be read
+        arguments = await self._approved(found, call, given)
+        run = ToolRun(self.bench, call.id, message.thread_id, message.id, lambda text: emit(ToolOutput(call.id, text)))
+        return await found(run, arguments)
+
+    async def _approved(self, found: Tool, call: ToolCallPart, arguments: Json) -> Json:
+        """The arguments to run with. Raises `ToolError` where it is refused."""
+        place = self.bench.place()
+        decision = judge(found, arguments, mode=self.mode, rules=self.rules, place=place)
+        if decision.verdict == "allow":
+            return arguments
+        if decision.verdict == "deny":
+            raise ToolError(f"Refused: {decision.target or call.name}: {decision.reason}.", code="refused")
+        diff = clean_surrogates(preview_diff(self.bench, call.name, arguments)) if found.effect == "write" else ""
+        answer = await self.approvals.ask(
+            ApprovalRequested(
+                self.bench.ids.new(),
+                call.name,
+                decision.reason,
+                decision.target,
+                self.bench.show(self.bench.cwd),
+                diff,
+                decision.rule,
+            )
+        )
+        if not answer.approved:
+            note = f" They say: {answer.note}" if answer.note else ""
+            raise ToolError(f"The user refused this call.{note}", code="refused")
+        if answer.always and decision.rule:
+            self.rules = dataclasses.replace(self.rules, allow=(*self.rules.allow, decision.rule))
+            self.save_rule(decision.rule)
+        if answer.edited is not None and found.effect == "run":
+            changed = {**arguments, "command": answer.edited}
+            again = judge(found, changed, mode=self.mode, rules=self.rules, place=place)
+            if again.verdict == "deny":
+                raise ToolError(f"Refused: {again.target}: {again.reason}.", code="refused")
+            return changed
+        return arguments
+
+
+# Models that were trained on the `*** Begin Patch` envelope.
+_PATCHING = re.compile(r"(?:^|[/-])(?:gpt-(?:4\.1|[5-9]|\d\d|oss)|codex)")
+
+
+def knows_patches(model: str) -> bool:
+    """Whether a model writes `apply_patch` better than replacements."""
+    return _PATCHING.search(model.lower()) is not None
+
+
+def _offered(tool: Tool, *, short: bool) -> ToolSpec:
+    """A tool as a model is offered it; `short`: one sentence, and only the arguments that a small model needs."""
+    spec = tool.spec()
+    if not short:
+        return spec
+    properties = {k: v for k, v in spec.parameters["properties"].items() if k not in tool.small_without}
+    sentence = re.split(r"(?<=[.!?])\s", spec.description, maxsplit=1)[0]
+    return ToolSpec(spec.name, sentence, {**spec.parameters, "properties": properties})
+
+
+def _unreadable(raw: str) -> str:
+    """What is wrong with arguments that could not be taken."""
+    try:
+        value = json.loads(raw)
+    except RecursionError:
+        return "are nested too deeply"
+    except ValueError as e:
+        return f"are not a JSON object ({e})"
+    if not isinstance(value, dict):
+        return "are not a JSON object"
+    return f"are nested deeper than {DEEPEST} levels, or a text in them holds half of a surrogate pair"
+
+
+def _batches(tools: dict[str, Tool], calls: Sequence[ToolCallPart]) -> list[list[ToolCallPart]]:
+    """Calls in order, neighbouring ones that may run at once together (at most eight at once)."""
+    batches: list[list[ToolCallPart]] = []
+    for call in calls:
+        parallel = call.name in tools and tools[call.name].parallel
+        if (
+            parallel
+            and batches
+            and len(batches[-1]) < MAX_PARALLEL
+            and all(tools[c.name].parallel for c in batches[-1] if c.name in tools)
+            and batches[-1][-1].name in tools
+        ):
+            batches[-1].append(call)
+        else:
+            batches.append([call])
+    return batches

@@ -1,0 +1,1 @@
+"""Read and write the log's text. Pure."""

@@ -1,0 +1,201 @@
+"""Dates in the log: how far away they are, and the gaps between them. Pure; times in UTC milliseconds.
+
+The log says when things were said in plain dates, so that it never has to be rewritten; the distance to today
+is added when it is rendered, computed from the day, so it changes once a day.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from sakti.memory.log.utf16 import BOL, EOL, S
+
+MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def parse_date(month: str, day: int, year: int) -> int | None:
+    """Midnight of a date whose month is told by its first three letters; days past the month's end run on
+    into the next (31 February is 3 March), years below 100 are of the 1900s and 2000s. None for no date."""
+    number = _MONTHS.index(month[:3].lower()) + 1 if month[:3].lower() in _MONTHS else 0
+    if not number or not 1 <= day <= 31:
+        return None
+    if year < 100:
+        year += 2000 if year < 50 else 1900
+    start = datetime(year, number, 1, tzinfo=UTC) + timedelta(days=day - 1)
+    return int(start.timestamp()) * 1000
+
+
+def format_relative_time(date: int, now: int) -> str:
+    """`yesterday`, `3 weeks ago`, `in 2 months`: whole days between the two, then weeks, months of 30 days
+    and years of 365."""
+    days = (now - date) // DAY
+    if days == 0:
+        return "today"
+    if abs(days) == 1:
+        return "yesterday" if days > 0 else "tomorrow"
+    size = abs(days)
+    for limit, length, unit in ((7, 1, "day"), (30, 7, "week"), (365, 30, "month"), (math.inf, 365, "year")):
+        if size < limit:
+            text = _count(size // length, unit)
+            return f"{text} ago" if days > 0 else f"in {text}"
+    raise AssertionError
+
+
+def _count(number: int, unit: str) -> str:
+    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
+
+
+def format_gap_between_dates(previous: int, current: int) -> str | None:
+    """`[2 weeks later]` where at least two days lie between two dates, else None."""
+    days = (current - previous) // DAY
+    if days < 2:
+        return None
+    for limit, length, unit in ((7, 1, "day"), (30, 7, "week"), (math.inf, 30, "month")):
+        if days < limit:
+            return f"[{_count(days // length, unit)} later]"
+    raise AssertionError
+
+
+_EXACT = re.compile(rf"([A-Z][a-z]+){S}+([0-9]{{1,2}})(?:-[0-9]{{1,2}})?,?{S}+([0-9]{{4}})")
+_PART = re.compile(
+    rf"(early|mid|late)[- ]?(?:to[- ]?(?:early|mid|late)[- ]?)?([A-Z][a-z]+){S}+([0-9]{{4}})",
+    re.IGNORECASE | re.ASCII,
+)
+_SPAN = re.compile(rf"([A-Z][a-z]+){S}+to{S}+([A-Z][a-z]+){S}+([0-9]{{4}})", re.IGNORECASE | re.ASCII)
+_PART_DAY = {"early": 7, "mid": 15, "late": 23}
+
+
+def parse_date_from_content(text: str) -> int | None:
+    """The date that a phrase names: `May 27-28, 2023` its first day, `late April 2023` the 23rd, `May to June
+    2023` the first of June; None where it is too vague."""
+    if (m := _EXACT.search(text)) and (date := parse_date(m[1], int(m[2]), int(m[3]))) is not None:
+        return date
+    if (m := _PART.search(text)) and (date := parse_date(m[2], _PART_DAY[m[1].lower()], int(m[3]))) is not None:
+        return date
+    if m := _SPAN.search(text):
+        return parse_date(m[2], 1, int(m[3]))
+    return None
+
+
+_INTENT = re.compile(
+    rf"\bwill{S}+\w+\b|\b(?:plans?|planning|going|wants?|about|intends?|needs?|looking{S}+forward){S}+to\b",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+def is_future_intent_observation(text: str) -> bool:
+    return bool(_INTENT.search(text))
+
+
+_INLINE = re.compile(rf"\((estimated|meaning){S}+([^)]+[0-9]{{4}})\)", re.IGNORECASE)
+
+
+def expand_inline_estimated_dates(text: str, now: int) -> str:
+    """`(meaning May 20, 2023)` gets its distance, and `likely already happened` where the line's text before
+    it speaks of a plan and the day is past."""
+
+    def replaced(match: re.Match[str]) -> str:
+        date = parse_date_from_content(match[2])
+        if date is None:
+            return match[0]
+        before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+        past = ", likely already happened" if date < now and is_future_intent_observation(before) else ""
+        return f"({match[1]} {match[2]} - {format_relative_time(date, now)}{past})"
+
+    return _INLINE.sub(replaced, text)
+
+
+_HEADER = re.compile(rf"{BOL}(Date:{S}*)([A-Z][a-z]+ [0-9]{{1,2}}, [0-9]{{4}}){EOL}")
+_HEADER_DATE = re.compile(r"([A-Z][a-z]+) (\d{1,2}), (\d{4})")
+
+
+def header_date(text: str) -> int | None:
+    match = _HEADER_DATE.fullmatch(text)
+    return parse_date(match[1], int(match[2]), int(match[3])) if match else None
+
+
+def last_header(text: str) -> int | None:
+    """The date of the last `Date:` line of a text; None where it has none."""
+    dates = [d for m in _HEADER.finditer(text) if (d := header_date(m[2])) is not None]
+    return dates[-1] if dates else None
+
+
+def add_relative_time_to_observations(text: str, now: int, previous: int | None = None) -> str:
+    """Date headers with their distance to `now`, a line before a header where days were skipped since the one
+    before it (`previous` for the first), and inline dates expanded."""
+    text = expand_inline_estimated_dates(text, now)
+
+    def replaced(match: re.Match[str]) -> str:
+        nonlocal previous
+        date = header_date(match[2])
+        if date is None:
+            return match[0]
+        gap = None if previous is None else format_gap_between_dates(previous, date)
+        previous = date
+        before = f"\n{gap}\n\n" if gap else ""
+        return f"{before}{match[1]}{match[2]} ({format_relative_time(date, now)})"
+
+    return _HEADER.sub(replaced, text)
+
+
+# unit, its length in ms, the smaller unit that may follow
+_GAP_UNITS: tuple[tuple[str, int, tuple[Literal["month", "week", "day", "hour", "minute"], int]], ...] = (
+    ("year", 365 * DAY, ("month", 30 * DAY)),
+    ("month", 30 * DAY, ("week", 7 * DAY)),
+    ("week", 7 * DAY, ("day", DAY)),
+    ("day", DAY, ("hour", HOUR)),
+    ("hour", HOUR, ("minute", MINUTE)),
+)
+GAP_FROM = 10 * MINUTE
+
+
+def format_temporal_gap(gap: float) -> str | None:
+    """`1 hour 5 minutes later` for `gap` milliseconds, in the two largest units; None below ten minutes."""
+    if gap < GAP_FROM:
+        return None
+    for unit, length, (smaller, smaller_length) in _GAP_UNITS:
+        if gap >= length:
+            whole = int(gap // length)
+            rest = int((gap - whole * length) // smaller_length)
+            return f"{_count(whole, unit)}{f' {_count(rest, smaller)}' if rest else ''} later"
+    return f"{_count(math.floor(gap / MINUTE + 0.5), 'minute')} later"
+
+
+# --- local time -------------------------------------------------------------------------------------------
+
+
+def zone(name: str | None) -> ZoneInfo:
+    """The time zone of that name, UTC where it is not known."""
+    try:
+        return ZoneInfo(name or "UTC")
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return ZoneInfo("UTC")
+
+
+def day_text(time: int, timezone: str | None) -> str:
+    """`Dec 4, 2025`: the local day, as headers write it."""
+    local = datetime.fromtimestamp(time / 1000, zone(timezone))
+    return f"{_NAMES[local.month - 1]} {local.day}, {local.year}"
+
+
+def clock_text(time: int, timezone: str | None) -> str:
+    """`14:30`, local."""
+    return datetime.fromtimestamp(time / 1000, zone(timezone)).strftime("%H:%M")
+
+
+def noon(time: int, timezone: str | None) -> int:
+    """Noon (as UTC) of the local day: a `now` that gives the same distances all day long."""
+    return _noon(time // 60_000, timezone)
+
+
+@lru_cache(16)
+def _noon(minute: int, timezone: str | None) -> int:
+    local = datetime.fromtimestamp(minute * 60, zone(timezone))
+    return int(datetime(local.year, local.month, local.day, 12, tzinfo=UTC).timestamp()) * 1000

@@ -1,0 +1,210 @@
+"""What an Observer or a Reflector answered, read forgivingly; then cleaned before anything is stored. Pure.
+
+`parse_*`, `sanitize_observation_lines`, `detect_degenerate_repetition` and the anchors give what the golden
+vectors say. `clean` is a step of our own behind them: no tag ever reaches the store.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sakti.memory.log import utf16
+from sakti.memory.log.utf16 import BOL, S
+
+MAX_LINE = 10_000
+TRUNCATED = " … [truncated]"
+
+# Degenerate output: a line longer than this, …
+_LONGEST_LINE = 50_000
+# … more than half of at least 20 longer lines repeated, …
+_MIN_LINES, _MIN_LINE_LENGTH, _LINE_SHARE = 20, 24, 0.5
+# … or more than 40 % of some 50 samples of 200 characters.
+_SHORTEST, _WINDOW, _SAMPLES, _WINDOW_SHARE = 2_000, 200, 50, 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """`degenerate`: the answer repeats itself without end and holds nothing."""
+
+    observations: str
+    current_task: str | None = None
+    suggested_response: str | None = None
+    title: str | None = None
+    degenerate: bool = False
+
+
+def detect_degenerate_repetition(text: str) -> bool:
+    """Whether a model got stuck: the same windows or lines over and over, or one endless line."""
+    data = utf16.units(text)
+    size = len(data) // 2
+    if size < _SHORTEST:
+        return False
+    step = max(1, size // _SAMPLES)
+    windows = [data[2 * i : 2 * (i + _WINDOW)] for i in range(0, size - _WINDOW + 1, step)]
+    if windows and (len(windows) - len(set(windows))) / len(windows) > _WINDOW_SHARE:
+        return True
+    lines = text.split("\n")
+    if any(utf16.length(line) > _LONGEST_LINE for line in lines):
+        return True
+    long = [line for raw in lines if utf16.length(line := utf16.trim(raw)) >= _MIN_LINE_LENGTH]
+    return len(long) >= _MIN_LINES and (len(long) - len(set(long))) / len(long) > _LINE_SHARE
+
+
+def sanitize_observation_lines(text: str) -> str:
+    """Lines of more than 10,000 UTF-16 units are cut, and say so."""
+    return "\n".join(
+        utf16.cut(line, MAX_LINE) + TRUNCATED if utf16.length(line) > MAX_LINE else line for line in text.split("\n")
+    )
+
+
+# --- answers ------------------------------------------------------------------------------------------------
+
+
+def _block(tag: str) -> re.Pattern[str]:
+    return re.compile(rf"{BOL}[ \t]*<{tag}>(.*?){BOL}[ \t]*</{tag}>", re.IGNORECASE | re.DOTALL)
+
+
+_OBSERVATIONS = _block("observations")
+_TASK = _block("current-task")
+_RESPONSE = _block("suggested-response")
+_RESPONSE_INLINE = re.compile(r"<suggested-response>(.*?)</suggested-response>", re.IGNORECASE | re.DOTALL)
+_TITLE = re.compile(rf"{BOL}[ \t]*<thread-title>(.*?)</thread-title>", re.IGNORECASE | re.DOTALL)
+_ITEM = re.compile(rf"{S}*(?:[-*]{S}|[0-9]+\.{S})")
+
+
+def parse_observer_output(text: str) -> Parsed:
+    """Tags where they are, lists where they are missing; never raises."""
+    if detect_degenerate_repetition(text):
+        return Parsed("", degenerate=True)
+    return Parsed(
+        sanitize_observation_lines(_observations(text, "")),
+        _first(_TASK, text),
+        _first(_RESPONSE, text),
+        _first(_TITLE, text),
+    )
+
+
+def parse_reflector_output(text: str) -> Parsed:
+    """As `parse_observer_output`, but an answer without any tag or list is taken whole."""
+    if detect_degenerate_repetition(text):
+        return Parsed("", degenerate=True)
+    observations = sanitize_observation_lines(_observations(text, utf16.trim(text)))
+    return Parsed(observations, _first(_TASK, text), _first(_RESPONSE_INLINE, text), None)
+
+
+def _first(pattern: re.Pattern[str], text: str) -> str | None:
+    match = pattern.search(text)
+    return (utf16.trim(match[1]) or None) if match else None
+
+
+def _observations(text: str, otherwise: str) -> str:
+    blocks = _OBSERVATIONS.findall(text)
+    if blocks:
+        return utf16.trim("\n".join(t for b in blocks if (t := utf16.trim(b))))
+    items = [line for line in text.split("\n") if _ITEM.match(line)]
+    return utf16.trim("\n".join(items)) if items else otherwise
+
+
+_OTHER_TAGS = "observations|current-task|suggested-response|thread-title"
+
+
+def take_sections(text: str, names: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:
+    """An answer without the sections of these names, and (name, line) of every line in them. A section that is not
+    closed ends where the next one begins; a tag without its other half goes as well."""
+    if not names:
+        return text, []
+    any_name = "|".join(map(re.escape, names))
+    section = re.compile(
+        rf"<({any_name})\b[^<>\n]*>(.*?)(?:</\1[ \t]*>|(?=</?(?:{any_name}|{_OTHER_TAGS})\b)|\Z)",
+        re.IGNORECASE | re.DOTALL,
+    )
+    lines: list[tuple[str, str]] = []
+
+    def take(match: re.Match[str]) -> str:
+        for line in clean(match[2]).split("\n"):
+            if (body := line.strip().removeprefix("*").strip()) and not body.startswith("Date:"):
+                lines.append((match[1].lower(), f"* {body.removeprefix('->').strip()}"))
+        return "\n"
+
+    rest = section.sub(take, text)
+    return re.sub(rf"</?(?:{any_name})\b[^<>\n]*>", "", rest, flags=re.IGNORECASE), lines
+
+
+# --- anchors --------------------------------------------------------------------------------------------
+
+_ANCHORED = re.compile(rf"({S}*)\[O[0-9]+(?:-N[0-9]+)?\]{S}*")
+_DATE_LINE = re.compile(rf"Date:{S}+")
+_TAG_LINE = re.compile(r"</?[a-z][^>]*>", re.IGNORECASE)
+_INDENT = re.compile(rf"{S}*")
+
+
+def inject_anchor_ids(text: str) -> str:
+    """Each line of a log with a name the Reflector can refer to: [O1], [O2], nested ones [O2-N1]. Headers,
+    tags on a line of their own and lines that have one already are left alone."""
+    out: list[str] = []
+    top = nested = 0
+    for line in text.split("\n"):
+        body = utf16.trim(line)
+        if not body or _DATE_LINE.match(body) or _ANCHORED.match(line) or _TAG_LINE.fullmatch(body):
+            out.append(line)
+            continue
+        match = _INDENT.match(line)
+        indent = match[0] if match else ""
+        if len(indent) >= 2 or "\t" in indent:
+            top, nested = max(top, 1), nested + 1
+            name = f"O{top}-N{nested}"
+        else:
+            top, nested = top + 1, 0
+            name = f"O{top}"
+        out.append(f"{indent}[{name}] {line[len(indent) :]}")
+    return "\n".join(out)
+
+
+def strip_ephemeral_anchor_ids(text: str) -> str:
+    """The text without the anchor at the start of its lines."""
+    return "\n".join(
+        line if (match := _ANCHORED.match(line)) is None else match[1] + line[match.end() :]
+        for line in text.split("\n")
+    )
+
+
+# --- our own clean step ---------------------------------------------------------------------------------
+
+_OUR_TAGS = re.compile(
+    r"</?(?:observations?|observation-group|current-task|suggested-response|thread-title|thread|reflection|"
+    r"observation-log|system-reminder|working-memory|carry-over|answer|output|extracted)\b[^<>\n]*>",
+    re.IGNORECASE,
+)
+_OUR_BLOCKS = re.compile(
+    r"^[ \t]*<(current-task|suggested-response|thread-title)>.*?</\1>[ \t]*$",
+    re.IGNORECASE | re.DOTALL | re.MULTILINE,
+)
+_FENCE = re.compile(r"^[ \t]*```[\w-]*[ \t]*$", re.MULTILINE)
+_BULLET = re.compile(r"^([ \t]*)[-•+][ \t]+")
+
+
+def clean(text: str) -> str:
+    """A log as it may be stored: none of our tags, no anchors, no control characters, lone surrogates or
+    surrounding code fence; list signs as `*`; at most one empty line in a row."""
+    text = _OUR_BLOCKS.sub("", text)
+    text = strip_ephemeral_anchor_ids(text)
+    while (bare := _OUR_TAGS.sub("", text)) != text:
+        text = bare
+    lines = text.strip().split("\n")
+    while len(lines) >= 2 and _FENCE.fullmatch(lines[0]) and _FENCE.fullmatch(lines[-1]):
+        lines = "\n".join(lines[1:-1]).strip().split("\n")
+        text = "\n".join(lines)
+    text = re.sub("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]", "", text.replace("\r\n", "\n"))
+    lines = [_BULLET.sub(r"\1* ", line).rstrip() for line in text.split("\n")]
+    text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines))
+    return text.strip("\n").rstrip()
+
+
+def clean_line(text: str | None, limit: int = 2_000) -> str | None:
+    """A current task or a suggested response as it may be stored; None where nothing is left."""
+    if text is None:
+        return None
+    text = clean(text).strip()
+    return text[:limit] or None

@@ -1,0 +1,1 @@
+"""Make observations of messages, by a model or by code."""

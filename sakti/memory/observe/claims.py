@@ -1,0 +1,206 @@
+"""What a line of the log claims exactly, by kind: addresses, quotations, paths, hashes, dates, figures, names. Pure.
+
+Every pattern looks at a bounded part of a line, so that a line of any kind is read in time that grows with its length.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from sakti.memory.log import lines
+from sakti.memory.statements import lexicon
+
+Kind: TypeAlias = Literal[
+    "url", "quote", "path", "host", "hash", "date", "number", "version", "symbol", "name", "speaker"
+]
+
+WORD = 200  # characters of a word that are looked at
+_LONG = re.compile(rf"(?<!\S)(\S{{{WORD}}})\S+")
+_URL = re.compile(r"\b[a-z][a-z0-9+.-]{1,12}://[^\s)>\]\"'`]{1,200}", re.IGNORECASE)
+_QUOTED = re.compile(r"`([^`\n]{2,200})`|\"([^\"\n]{3,200})\"|“([^”\n]{3,200})”")
+_HOST = re.compile(
+    r"(?<![\w@/.-])(?:[\w.+-]{1,60}@)?(?:[a-z0-9](?:[a-z0-9-]{0,60})\.){1,6}(?:com|org|net|io|dev|app|ai|co|de|eu|uk|fr|"
+    r"ch|at|nl|se|no|fi|dk|es|it|pl|ru|cn|jp|us|ca|au|br|gov|edu|info|biz|cloud|local|internal|intern|lan|test|example|"
+    r"invalid|home|corp)(?:/[\w.~/-]{0,100})?(?!\w|\.\w)",
+    re.IGNORECASE,
+)
+HASH = re.compile(r"(?<![\w-])(?=[0-9a-f]{0,39}\d)(?=[0-9a-f]{0,39}[a-f])[0-9a-f]{7,40}(?![\w-])")
+_TIMES = r"[kKmM](?![\w-])|\s(?:thousand|million|billion|tausend|millionen|mio|mrd|milliarden)\b"
+FIGURE = rf"\d{{1,20}}(?:[.,]\d{{1,20}}){{0,6}}(?:e-?\d{{1,3}})?(?:{_TIMES})?"
+UNITS = {
+    "time": {
+        1e-9: "ns",
+        1e-6: "µs us",
+        1e-3: "ms millisecond milliseconds millisekunden",
+        1: "s sec secs second seconds sekunde sekunden",
+        60: "m min mins minute minutes minuten",
+        3_600: "h hr hrs hour hours stunde stunden",
+        86_400: "d day days tag tage tagen",
+        604_800: "week weeks woche wochen",
+        2_628_000: "month months monat monate monaten",
+        31_536_000: "year years jahr jahre jahren",
+    },
+    "size": {
+        1: "b byte bytes",
+        1_000: "kb",
+        1_024: "kib",
+        1_000_000: "mb",
+        1_048_576: "mib",
+        1_000_000_000: "gb",
+        1_073_741_824: "gib",
+        1_000_000_000_000: "tb",
+    },
+    "share": {0.01: "% percent prozent"},
+    "px": {1: "px pixel pixels"},
+    "rate": {1: "req/s"},
+    "frequency": {1: "hz", 1_000: "khz", 1_000_000: "mhz", 1_000_000_000: "ghz"},
+    "lines": {1: "lines line"},
+    "tokens": {1: "tokens token"},
+    "rows": {1: "rows row"},
+    "times": {1: "times"},
+}
+OF_UNIT = {
+    word: (kind, size) for kind, sizes in UNITS.items() for size, words in sizes.items() for word in words.split()
+}
+_UNIT = "|".join(sorted(map(re.escape, OF_UNIT), key=len, reverse=True))
+WORDS = {
+    word: value
+    for value, words in {
+        1: "one ein eine einen", 2: "two zwei", 3: "three drei", 4: "four vier", 5: "five fünf", 6: "six sechs",
+        7: "seven sieben", 8: "eight acht", 9: "nine neun", 10: "ten zehn", 11: "eleven elf", 12: "twelve zwölf dozen",
+        15: "fifteen fünfzehn", 20: "twenty zwanzig", 30: "thirty dreißig", 40: "forty vierzig", 50: "fifty fünfzig",
+        60: "sixty sechzig", 90: "ninety neunzig", 100: "hundred hundert", 1_000: "thousand tausend",
+    }.items()
+    for word in words.split()
+}  # fmt: skip
+QUANTITY = re.compile(
+    rf"(?<![\w.])(?P<figure>{FIGURE}|(?:{'|'.join(WORDS)})\b)[\s-]?(?P<unit>{_UNIT})(?![\w/])", re.IGNORECASE
+)
+_VERSION = re.compile(r"(?<![\w./:-])v?\d{1,9}\.\d{1,9}(?:\.\d{1,9}){0,4}(?:[-+][\w.]{1,40})?(?![\w/%])")
+NUMBER = re.compile(FIGURE, re.IGNORECASE)
+_SYMBOL = re.compile(
+    r"(?<![\w./-])(?:_{0,3}[a-z0-9]{1,60}(?:_[A-Za-z0-9]{1,60}){1,9}|[A-Z]{2,60}(?:_[A-Z0-9]{1,60}){1,9}|"
+    r"[a-z]{1,60}[A-Z]\w{0,90}|[A-Z][a-z]{1,60}[A-Z]\w{0,90}|[A-Za-z]\w{0,60}(?:-\w{1,60}){0,5}-[a-z]{0,20}\d{1,9}|"
+    r"\w{2,60}(?=\(\)))\b"
+)
+_MONTH = (
+    r"(?:jan(?:uary|uar)?|feb(?:ruary|ruar)?|mar(?:ch)?|mär(?:z)?|apr(?:il)?|may|mai|june?|juni|july?|juli|aug(?:ust)?|"
+    r"sept?(?:ember)?|o[ck]t(?:ober)?|nov(?:ember)?|de[cz](?:ember)?)"
+)
+DATE = re.compile(
+    r"(?<![\w.-])(?:(?P<y>\d{4})-(?P<m>\d\d)-(?P<d>\d\d)(?!\d)|(?P<d2>[0-3]?\d)\.\s?(?P<m2>[01]?\d)\.(?:\d{4}\b|(?![\w.]))|"
+    r"(?P<a>\d{1,2})/(?P<b>\d{1,2})/\d{2,4}\b|"
+    rf"(?P<d3>\d{{1,2}})(?:st|nd|rd|th|\.)?\s(?:of\s)?(?P<m3>{_MONTH})\b\.?(?:,?\s\d{{4}}\b)?|"
+    rf"(?P<m4>{_MONTH})\b\.?\s(?P<d4>\d{{1,2}})(?:st|nd|rd|th)?(?!\w)(?:,?\s\d{{4}}\b)?|"
+    rf"(?P<m5>{_MONTH})\b\.?,?\s\d{{4}}\b)",
+    re.IGNORECASE,
+)
+WEEKDAY = re.compile(
+    r"\b(?P<day>mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)day(?:s|['’]s)?\b|"
+    r"\b(?P<tag>mon|diens|donners|frei|sams|sonn)tags?\b|\b(?P<mitte>mittwochs?)\b",
+    re.IGNORECASE,
+)
+WEEKDAYS = {
+    name: number
+    for number, names in enumerate(("mon", "tue diens", "wed mittw", "thu donne", "fri frei", "sat sams", "sun sonn"))
+    for name in names.split()
+}
+CLOCK = re.compile(r"(?<![\d:.])(?P<h>\d{1,2}):(?P<min>\d\d)(?::\d\d)?(?![\d:])\s?(?P<half>[ap]\.?m\b)?", re.IGNORECASE)
+_NAME = re.compile(r"(?<![\w'’./@#-])[A-ZÄÖÜØÅÉ][a-zà-öø-ÿß]{2,40}(?![\w.@/-]*[\w@/])")
+_BEGINS = re.compile(r"(?:^|[.!?:;|*(\[\"“„→>–—/]|->)\s*$")  # what stands behind that has a capital anyway
+_TITLE = re.compile(r"\b(?:Herrn?|Frau|Dr\.|Prof\.|Kolleg(?:e|in|en))\s$")
+_GERMAN = lexicon.GERMAN | frozenset(
+    "die des ein eine einen einem von zu zum noch nur nie ergänzte las fand hat "
+    "alle vorher waren es wurde werden dass möchte keine beim bis nach seit aus sich noch als wie".split()
+)
+# Who or what anybody may name without having heard of it.
+_COMMON = frozenset(
+    """user agent assistant observer english german deutsch englisch french spanish monday tuesday wednesday thursday
+    friday saturday sunday internet unicode ascii boolean regex readme primary secondary next goal""".split()
+)
+_PERSON_DOES = re.compile(
+    r"\s(?:said|says|told|asked|asks|wants|wanted|approved|reviewed|reviews|confirmed|decided|agreed|requested|prefers|"
+    r"preferred|owns|leads|maintains|joined|left|quit|signs|signed|suggested|proposed|recommended|wrote|rebuilt|built|"
+    r"fixed|promised|insists|thinks|believes|takes over|took over|"
+    r"is (?:on (?:call|leave|vacation|holiday|duty)|sick|ill|away|responsible|in charge|"
+    r"the (?:lead|owner|maintainer|contact|manager|author))|and [A-Z][a-z]+ (?:are|maintain|"
+    r"own|lead|want|agreed|decided))\b"
+)
+_NO_PERSON = re.compile(
+    r".*(?:s|tion|ment|ance|ence|ity|ness|ing|er|or|age|ure|ship|ism|ed|ody|one)|Team|Client|Staff|Management|Marketing|"
+    r"Finance|Support|Legal|Design|Company|Board|Nobody|They|She|The|Who|Boss|Chef|Kunde|Script|Commit|Build|Test"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Something exact that a line says, as it stands there."""
+
+    kind: Kind
+    text: str
+
+
+_KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+    ("host", _HOST),
+    ("hash", HASH),
+    ("date", DATE),
+    ("date", WEEKDAY),
+    ("date", CLOCK),
+    ("number", QUANTITY),
+    ("version", _VERSION),
+    ("symbol", _SYMBOL),
+)
+
+
+def claims(content: str) -> Iterator[Claim]:
+    """Everything in a line that can be looked up; nothing twice."""
+    rest = whole = cut(content)
+    for match in _URL.finditer(rest):
+        yield Claim("url", match[0].rstrip(".,;:"))
+    rest = _URL.sub(_blank, rest)
+    for match in _QUOTED.finditer(rest):  # whole, before the paths inside it are taken out
+        yield Claim("quote", match[0])
+    rest = _QUOTED.sub(_blank, rest)
+    for path in lines.references(rest)[0]:
+        if _HOST.fullmatch(path):
+            continue
+        yield Claim("path", path)
+        rest = rest.replace(path, " " * len(path))
+    for kind, pattern in _KINDS:
+        for match in pattern.finditer(rest):
+            yield Claim(kind, match[0] if kind == "date" else match[0].rstrip(".,:"))
+        rest = pattern.sub(_blank, rest)
+    for match in NUMBER.finditer(rest):
+        if len(match[0]) > 1:
+            yield Claim("number", match[0])
+    yield from (Claim("name", name) for name in _names(whole, rest))
+
+
+def cut(text: str) -> str:
+    """A text in which no word is longer than can be looked at."""
+    return _LONG.sub(r"\1", text)
+
+
+def _blank(match: re.Match[str]) -> str:
+    return " " * len(match[0])
+
+
+def _names(whole: str, rest: str) -> Iterator[str]:
+    """Words with a capital that does not stand there for the beginning of a sentence, and who does what only people
+    do. In German, where every noun has one, those behind "Herr" and "Frau"."""
+    words = {w.casefold().strip(".,:;()") for w in whole.split()}
+    german = bool(words & _GERMAN)
+    for match in _NAME.finditer(rest):
+        name, before = match[0], whole[max(0, match.start() - 20) : match.start()]
+        low = name.casefold()
+        if low in _COMMON or low in lexicon.EMPTY or lexicon.MONTHS.fullmatch(low):
+            continue
+        titled = bool(_TITLE.search(before))
+        if not titled and (_BEGINS.search(before) or match.start() == 0):
+            if _PERSON_DOES.match(whole, match.end()) and not _NO_PERSON.fullmatch(name) and not german:
+                yield name
+        elif titled or not german:
+            yield name

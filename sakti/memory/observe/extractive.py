@@ -1,0 +1,314 @@
+"""Observing and reflecting without a model: lines are taken from the messages word for word, nothing is
+invented.
+
+Milliseconds, deterministic. What the user lays down goes first and may take much of the room, what is only the trace of
+work gets what is left; all of it in the order in which it happened.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+
+from sakti.core.text import clean_surrogates
+from sakti.core.tokens import Counter
+from sakti.core.types import FilePart, ImagePart, Json, Message, TextPart, ToolCallPart, ToolResultPart
+from sakti.memory.log import dates
+from sakti.memory.log.lines import references
+from sakti.memory.observe.quoting import Piece, pieces, shell
+from sakti.memory.protocol import ObserveInput, ObserveResult
+from sakti.memory.slices import at_once, sliced
+from sakti.memory.statements.sentences import CHANGE, SPECIFIC, Kind, agent_kind, kind, step_by_step
+
+NAME = "extractive"
+# (least weight, tokens of the log per token of messages, room where there are few): what lines of that weight may take,
+# with what those above them left. What a user lays down is seldom much; a long text of theirs gets a smaller share.
+ROOMS = ((7.0, 0.5, 60), (4.0, 0.15, 40), (0.0, 0.06, 20))
+LONG, LONG_SHARE = 400, 0.2
+LINE_TOKENS = 12  # sign, time and speaker of a line
+SENTENCE_CHARACTERS, COMMAND_CHARACTERS, FILES = 400, 120, 12
+# Of an output: characters and lines at its beginning, and as many at its end, and characters of a line.
+OUTPUT, OUTPUT_LINES, OUTPUT_LINE, STEP_LINES = 200_000, 2_000, 2_000, 50
+QUOTED_LINES = 300  # of a quotation
+TASK_SENTENCES = 200  # sentences of a message that may say what is wanted
+CANDIDATES = 20_000  # sentences of one observation
+
+_ERROR = re.compile(
+    r"\b(?:[A-Z]\w*(?:Error|Exception)\b|error(?:\[\w+\])?:|fatal:|panic:|traceback|E\d{3,}\b|FAILED|FAIL\b|"
+    r"command not found|no such file|permission denied|segmentation fault|undefined reference)",
+    re.IGNORECASE,
+)
+_TESTS = re.compile(
+    r"\b\d+\s+(?:passed|failed|passing|failing|errors?|skipped|tests?)\b|\btests?:\s*\d+|\btest result: |"
+    r"\bcoverage[: ]|\b\d+ problems?\b|\bBUILD (?:SUCCESSFUL|FAILED)\b",
+    re.IGNORECASE,
+)
+_NAMED_ERROR = re.compile(r"\w*(?:Error|Exception)\b")
+_COMMAND_KEYS = ("command", "cmd", "script")
+_PATH_KEYS = ("path", "file_path", "file", "filename", "pattern", "query", "url")
+_CHANGES_FILES = re.compile(r"write|edit|create|patch|replace|insert|save|rename|delete", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A sentence that could be kept: higher `weight` first. Those of one message that begin alike (`lead`, `sign`)
+    share a line."""
+
+    order: int
+    message: str
+    weight: float
+    sign: str
+    time: int
+    lead: str
+    text: str
+    tokens: int
+
+
+class ExtractiveObserver:
+    name = NAME
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
+
+    async def observe(self, request: ObserveInput) -> ObserveResult:
+        """As `extract`, in slices."""
+        return await sliced(self.steps(request))
+
+    def extract(self, request: ObserveInput) -> ObserveResult:
+        """The observations of the request's messages; never raises."""
+        return at_once(self.steps(request))
+
+    def steps(self, request: ObserveInput) -> Generator[None, None, ObserveResult]:
+        """The work of `extract` by steps, each of which takes a small part of a slice however long a message is."""
+        count = self._counter.count
+        size = sum(m.tokens for m in request.messages) or sum(count(m.text) for m in request.messages)
+        chosen: list[Candidate] = []
+        lines: set[tuple[str, str, str]] = set()
+        found = yield from self._candidates(request.messages)
+        candidates = sorted(found, key=lambda c: (-c.weight, -c.order))
+        room, above = 0, float("inf")
+        for least, share, few in ROOMS:
+            room += max(few, int(min(size * share, LONG + size * LONG_SHARE)))
+            for found in (c for c in candidates if least <= c.weight < above):
+                cost = found.tokens + (0 if (found.message, found.lead, found.sign) in lines else LINE_TOKENS)
+                if cost <= room or not chosen:
+                    chosen.append(found)
+                    lines.add((found.message, found.lead, found.sign))
+                    room -= cost
+            above = least
+        chosen.sort(key=lambda c: c.order)
+        task = yield from _task(request)
+        return ObserveResult(_log(chosen, request.timezone), task, model=NAME, prompt_hash=NAME)
+
+    def _candidates(self, messages: Sequence[Message]) -> Generator[None, None, list[Candidate]]:
+        seen: set[tuple[str, str]] = set()
+        out: list[Candidate] = []
+        for message, step in _found(messages):
+            yield
+            if step is None or len(out) >= CANDIDATES:
+                continue
+            weight, sign, lead, text = step
+            text = _clip(text, SENTENCE_CHARACTERS)
+            if text and (lead, text.casefold()) not in seen:
+                seen.add((lead, text.casefold()))
+                tokens = self._counter.count(text) + 1
+                out.append(Candidate(len(out), message.id, weight, sign, message.created_at, lead, text, tokens))
+        return out
+
+
+Found = tuple[float, str, str, str]  # weight, sign, lead, text
+Step = Found | None  # None: looked at, nothing found
+
+
+def _found(messages: Sequence[Message]) -> Iterator[tuple[Message, Step]]:
+    calls: dict[str, ToolCallPart] = {}
+    asked = False  # whether the agent's last words were a question
+    for message in messages:
+        for part in message.parts:
+            found: Iterator[Step]
+            ran = shell(message) if message.role == "user" else None
+            match part:
+                case TextPart() if ran is not None:
+                    found, asked = _of_shell(*ran), False
+                case TextPart(text) if message.role == "user":
+                    found, asked = _of_user(text, asked), False
+                case TextPart(text) if message.role == "assistant":
+                    found, asked = _of_agent(text), text[-100:].rstrip("*_`) ").endswith("?")
+                case ToolCallPart(id=identifier):
+                    calls[identifier] = part
+                    continue
+                case ToolResultPart(call_id=identifier):
+                    found = _of_tool(calls.pop(identifier, None), part)
+                case FilePart(path, _):
+                    found = iter([(4.5, "🟡", "User attached", path)])
+                case ImagePart(name=name):
+                    found = iter([(4.5, "🟡", "User attached the image", name or "without a name")])
+                case _:
+                    continue
+            for step in found:
+                yield message, step
+
+
+def _of_user(text: str, answers: bool) -> Iterator[Step]:
+    for piece in pieces(text):
+        if piece.own:
+            yield from _own_words(piece, answers)
+        else:
+            yield from ((6.5, "🟡", "User quoted:", line) for line in _quoted(piece.text))
+
+
+def _own_words(piece: Piece, answers: bool) -> Iterator[Step]:
+    for sentence, last in _with_last(step_by_step(piece.text)):
+        if not sentence:
+            yield None
+            continue
+        exact = 0.5 if SPECIFIC.search(sentence) else 0.0
+        match "remark" if last and piece.opens else kind(sentence):
+            case "statement":
+                yield 8.0 + exact + (1.0 if CHANGE.search(sentence) else 0.0), "🔴", "User stated:", sentence
+            case "request":
+                yield 5.0 + exact, "🟡", "User asked for:", sentence
+            case "question":
+                yield 4.5 + exact, "🟡", "User asked:", sentence
+            case "remark":
+                yield (5.0 if answers else 3.5) + exact, "🟡", "User said:", sentence
+            case "chatter":
+                yield 4.0 if answers else 0.5, "🟢", "User said:", sentence
+
+
+def _quoted(text: str) -> list[str]:
+    """What is kept of a quotation: a short one whole, of a longer one an error, else how it begins."""
+    some = itertools.islice(_looked_at(text), QUOTED_LINES)
+    lines = [line.lstrip("> \t").strip() for line in some if not line.lstrip().startswith(("```", "~~~"))]
+    lines = [line for line in lines if any(map(str.isalnum, line))]
+    if len(lines) <= 2:
+        return lines
+    return [line for line in lines if _ERROR.search(line)][:1] or lines[:1]
+
+
+def _looked_at(text: str) -> Iterator[str]:
+    """The lines of a text, of a long one the first and the last; no line whole that is very long."""
+    lines = (text if len(text) <= 2 * OUTPUT else f"{text[:OUTPUT]}\n{text[-OUTPUT:]}").split("\n")
+    if len(lines) > 2 * OUTPUT_LINES:
+        lines[OUTPUT_LINES:-OUTPUT_LINES] = []
+    return (line[:OUTPUT_LINE] for line in lines)
+
+
+def _of_shell(command: str, output: str) -> Iterator[Step]:
+    """What the user ran themselves is told like what the agent ran: the output is nobody's word."""
+    result = ToolResultPart("", "bash", output, is_error="[exit code " in output[-40:])
+    for step in _of_tool(ToolCallPart("", "bash", {"command": command}), result):
+        yield step and (step[0], step[1], "User ran", step[3])
+
+
+def _of_agent(text: str) -> Iterator[Step]:
+    for sentence, last in _with_last(step_by_step(text)):
+        if not sentence:
+            yield None
+            continue
+        if last and sentence.endswith("?"):
+            yield 4.0, "🟡", "Agent asked:", sentence
+            continue
+        found = agent_kind(sentence)
+        weight = {"work": 4.5, "finding": 2.5, "intent": 1.0}[found]
+        if found == "work" and references(sentence)[0]:
+            weight += 1.0
+        weight += (0.5 if last else 0.0) - (0.0 if SPECIFIC.search(sentence) else 1.0)
+        yield weight, "🟡" if weight >= 3 else "🟢", "Agent:", sentence
+
+
+def _with_last(texts: Iterator[str]) -> Iterator[tuple[str, bool]]:
+    """Each with whether it is the last one."""
+    before = ""
+    for text in texts:
+        yield (before, False) if text else ("", False)
+        before = text or before
+    yield before, True
+
+
+def _of_tool(call: ToolCallPart | None, result: ToolResultPart) -> Iterator[Step]:
+    arguments: Json = (call.arguments if call else None) or {}
+    command = next((str(arguments[k]) for k in _COMMAND_KEYS if arguments.get(k)), "")
+    target = next((str(arguments[k]) for k in _PATH_KEYS if arguments.get(k)), "")
+    first = error = last_error = tests = ""
+    for number, raw in enumerate(_looked_at(result.content)):
+        if number % STEP_LINES == 0:
+            yield None
+        line = raw.strip()
+        first = first or line
+        error = error or (line if _ERROR.search(line) else "")
+        last_error = line if _NAMED_ERROR.match(line) else last_error
+        tests = line if _TESTS.search(line) else tests
+    last_error = last_error or error
+    bad = result.is_error or bool(result.details.get("exit_code"))
+    if not command and not bad:  # what was looked at says nothing about what went wrong
+        changes = bool(_CHANGES_FILES.search(result.name)) and bool(target)
+        what = _clip(target, COMMAND_CHARACTERS) or "without a target"
+        yield (4.5, "🟡", "Agent changed", what) if changes else (2.0, "🟢", f"Agent used {result.name}", what)
+        return
+    outcome = tests or last_error or (first if bad else "")
+    failed = bad or (bool(error) and not tests)
+    said = f"`{_clip(' '.join(command.split()), COMMAND_CHARACTERS)}`" if command else _clip(target, COMMAND_CHARACTERS)
+    said += f": {_clip(outcome, 160)}" if outcome else " (failed)" if failed else ""
+    yield 5.5 if tests or failed else 3.0, "🟡", "Agent ran" if command else f"Agent used {result.name}", said
+
+
+def _task(request: ObserveInput) -> Generator[None, None, str | None]:
+    """What the user last asked for, in their own words."""
+    for message in reversed(request.messages):
+        if message.role != "user":
+            continue
+        found: list[tuple[str, Kind]] = []
+        for sentence in _own_sentences(message):
+            yield
+            if sentence and len(found) < TASK_SENTENCES and not sentence.endswith(":"):
+                found.append((sentence, kind(sentence)))
+        for wanted in ("request", "statement", "question", "remark"):
+            if wish := next((s for s, k in found if k == wanted), None):
+                return f"Primary: {_clip(wish, SENTENCE_CHARACTERS)}"
+    return request.current_task
+
+
+def _own_sentences(message: Message) -> Iterator[str]:
+    if shell(message) is None:
+        for piece in pieces(message.text):
+            yield from step_by_step(piece.text) if piece.own else ("",)
+
+
+def _log(chosen: Sequence[Candidate], timezone: str) -> str:
+    """Sentences of a message that begin alike in one line, the files of one tool in a row as well."""
+    lines: dict[tuple[str, str, str], list[Candidate]] = {}
+    run = ""  # the key under which files of the same tool still gather
+    for candidate in chosen:
+        tool = not candidate.lead.endswith(":")
+        listed = candidate.lead == "Agent changed" or (tool and candidate.sign == "🟢")
+        run = (run or candidate.message) if listed else "" if candidate.lead.startswith("User") else run
+        key = run if listed else f"{candidate.order}" if tool else candidate.message
+        lines.setdefault((key, candidate.lead, candidate.sign), []).append(candidate)
+    out: list[str] = []
+    day = ""
+    for (_, lead, _), parts in lines.items():
+        first = parts[0]
+        if (today := dates.day_text(first.time, timezone)) != day:
+            day = today
+            out.append(f"Date: {day}")
+        time = dates.clock_text(first.time, timezone)
+        out.append(f"* {first.sign} ({time}) {lead} {_joined(lead, [c.text for c in parts])}")
+    return "\n".join(out)
+
+
+def _joined(lead: str, texts: Sequence[str]) -> str:
+    if not lead.endswith(":"):
+        names = list(dict.fromkeys(texts))
+        return ", ".join(names[:FILES]) + (f" and {len(names) - FILES} more" if len(names) > FILES else "")
+    out = texts[0]
+    for text in texts[1:]:
+        out += (" " if out.endswith((".", "!", "?", "…", "。")) else "; ") + text
+    return out
+
+
+def _clip(text: str, limit: int) -> str:
+    text = " ".join(clean_surrogates(text).split())
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"

@@ -1,0 +1,425 @@
+"""Whether a log says what its source says: what can be checked without a model. Pure.
+
+What a line claims exactly (see `claims`), and who it says said it, must stand in what it was made from, be it in other
+units, another spelling of a number or as a date for "tomorrow"; what a reflection no longer has of important lines and
+paths is listed.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import lru_cache
+
+from sakti.memory.log import lines
+from sakti.memory.observe.claims import (
+    CLOCK,
+    DATE,
+    HASH,
+    NUMBER,
+    OF_UNIT,
+    QUANTITY,
+    WEEKDAY,
+    WEEKDAYS,
+    WORDS,
+    Claim,
+    claims,
+)
+from sakti.memory.observe.speaking import Said, Voices, plain
+
+_QUOTES = '`"“”'
+_MARKS = "`'\"“”.,:;!?()[]{}<>*"
+_WORD = re.compile(r"[\w./-]{4,}")
+_FIGURE = re.compile(r"(?P<mantissa>\d+(?:[.,]\d+)*)(?:e(?P<exponent>-?\d+))?\s?(?P<times>[^\W\d_]*)")
+_TIMES = {"k": 1_000, "thousand": 1_000, "tausend": 1_000} | {
+    word: size
+    for size, words in {1_000_000: "m million millionen mio", 1_000_000_000: "billion mrd milliarden"}.items()
+    for word in words.split()
+}
+_GROUPED = re.compile(r"[1-9]\d{0,2}(?:,\d{3}){1,6}|[1-9]\d{0,2}(?:\.\d{3}){1,6}")
+_FLOAT = re.compile(r"\d+(?:\.\d+)?")
+_LETTERS = re.compile(r"[^\W\d_]{2,60}")
+KEPT_SHARE = 0.7  # of a line's words: so many in one line of the reflection, and it was kept in other words
+LISTED = 100
+PIECE = 1_000  # characters that are read, and remembered, together
+NEAR, ROUGHLY = 0.02, 0.06  # shares by which figures may differ: of other units, of what is said to be rough
+ENDINGS = 3  # letters by which words for the same may differ at their ends
+_ROUGH = re.compile(
+    r"(?:\b(?:about|around|roughly|approx\w*|nearly|almost|some|over|ca\.?|circa|etwa|rund)|[~≈])\s?$", re.I
+)
+_RELATIVE = re.compile(
+    r"\b(?P<day>yesterday|today|tonight|tomorrow|gestern|heute|morgen|vorgestern|übermorgen)\b|"
+    r"\b(?P<span>(?:next|last|this|coming) (?:week|weekend|month)|(?:nächste|letzte|diese)[nrm]? (?:woche|monat))\b|"
+    r"\b(?:in |for )?(?P<n>\d{1,3}|\w{2,8}) (?P<unit>days?|weeks?|months?|tagen?|wochen?|monaten?)\b",
+    re.IGNORECASE,
+)
+_OFFSETS = {
+    "yesterday": -1, "today": 0, "tonight": 0, "tomorrow": 1, "gestern": -1, "heute": 0, "morgen": 1,
+    "vorgestern": -2, "übermorgen": 2,
+}  # fmt: skip
+_MONTHS = {name: n + 1 for n, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split())} | {
+    "mär": 3, "mai": 5, "okt": 10, "dez": 12,
+}  # fmt: skip
+# What anybody may call by its name who has seen a trace of it.
+_TRACES = {
+    "python": (".py", "pip", "pytest"), "typescript": (".ts", "tsc"), "javascript": (".js", "node", "npm"),
+    "rust": (".rs", "cargo"), "java": (".java", "gradle"), "docker": ("dockerfile", "container", "compose"),
+    "git": ("commit", "branch", "merge"), "github": ("gh ", "workflows", "pull request"),
+    "kubernetes": ("k8s", "kubectl"), "postgresql": ("postgres", "psql", "pg"), "mongodb": ("mongo",),
+    "markdown": (".md",), "linux": ("ubuntu", "debian", "apt"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """The figures and dates of a piece of text; what is `relative` depends on the day on which it was said."""
+
+    figures: frozenset[float]
+    amounts: tuple[tuple[str, float], ...]
+    clocks: frozenset[str]
+    dates: frozenset[tuple[int, int]]
+    weekdays: frozenset[int]
+    relative: tuple[re.Match[str], ...]
+
+
+@lru_cache(2_048)  # the log before is a part of every source
+def _read_piece(piece: str) -> _Piece:
+    found: set[float] = set()
+    for match in NUMBER.finditer(HASH.sub(" ", piece)):
+        found |= figures(match[0])
+        major = match[0].partition(".")[0]
+        found |= {float(major)} if len(major) > 1 and major.isdigit() else set()  # of 15.4 is 15 known
+    return _Piece(
+        frozenset(found),
+        tuple(_read_amounts(piece)),
+        frozenset(t for match in CLOCK.finditer(piece) for t in clocks(match)),
+        frozenset(day for match in DATE.finditer(piece) for day in days_of(match)),
+        frozenset(weekday(match) for match in WEEKDAY.finditer(piece)),
+        tuple(_RELATIVE.finditer(piece)),
+    )
+
+
+def _read_amounts(piece: str) -> Iterator[tuple[str, float]]:
+    """Figures with units, and the sum of those that stand side by side ("1 min 20 s")."""
+    last: tuple[int, list[tuple[str, float]]] = (-1, [])
+    for match in QUANTITY.finditer(piece):
+        found = list(amounts(match))
+        yield from found
+        if match.start() - last[0] <= 1:
+            yield from ((kind, a + b) for kind, a in found for other, b in last[1] if kind == other)
+        last = match.end(), found
+
+
+class Source:
+    """What lines are checked against, made ready once. `said`: the same by who said it, where that is known; `days`:
+    when it was said; `clocks`: at what times ("14:30"). To be made `ready` before anything is looked up."""
+
+    def __init__(
+        self, *texts: str, said: Iterable[Said] = (), days: Iterable[date] = (), clocks: Iterable[str] = ()
+    ) -> None:
+        self._raw = texts
+        self._ready = self._read = False
+        self.voices = Voices(said)
+        self._days, self._clocks = list(days), set(clocks)
+        self._figures: set[float] = set()
+        self._amounts: dict[str, list[float]] = {}
+        self._dates: set[tuple[int, int]] = {(d.month, d.day) for d in self._days}
+        self._weekdays = {d.weekday() for d in self._days}
+
+    def ready(self) -> None:
+        """Bring the texts into the form in which words are looked up; once."""
+        if self._ready:
+            return
+        self._text = plain("\n".join(self._raw))
+        self._close = self._text.replace(" ", "")
+        words = set(self._text.split())
+        self._words = words | {w.strip(_MARKS) for w in words}  # most of what is looked up: no need to read all
+        self._letters = {word for piece in words for word in _LETTERS.findall(piece)}
+        self._sorted = sorted(self._letters)
+        self.voices.ready()
+        self._ready = True
+
+    def read(self) -> None:
+        """Read figures and dates; once, and only where a line says something in words of its own."""
+        if self._read:
+            return
+        self._figures |= {float(WORDS[w]) for w in self._letters & WORDS.keys()}
+        for piece in (piece for text in self._raw for piece in _by_size(plain(text))):
+            self._add(_read_piece(piece))
+        self._in_order = sorted(self._figures)
+        for found in self._amounts.values():
+            found.sort()
+        self.voices.index()
+        self._read = True
+
+    def _add(self, piece: _Piece) -> None:
+        self._figures |= piece.figures
+        for kind, amount in piece.amounts:
+            self._amounts.setdefault(kind, []).append(amount)
+        self._clocks |= piece.clocks
+        self._dates |= piece.dates
+        self._weekdays |= piece.weekdays
+        for number in piece.weekdays:
+            self._dates |= {
+                (day.month, day.day)
+                for said in self._days
+                for ahead in range(-8, 9)
+                if (day := said + timedelta(days=ahead)).weekday() == number
+            }
+        for match in piece.relative:
+            for day in relative(match, self._days):
+                self._dates.add((day.month, day.day))
+                if match["day"]:
+                    self._weekdays.add(day.weekday())
+
+    # --- looking up ---------------------------------------------------------------------------------------------
+
+    def has(self, words: str) -> bool:
+        """Whether words stand there, whatever their case and spaces."""
+        wanted = plain(words)
+        return wanted in self._words or wanted in self._text or wanted.replace(" ", "") in self._close
+
+    def has_exactly(self, claim: Claim) -> bool:
+        """Whether what is claimed stands there as it is written, and not as a part of something longer."""
+        words = plain(claim.text)
+        if claim.kind == "name":
+            return words in self._letters
+        if claim.kind in ("number", "version", "date"):
+            return words in self._words or self._stands_alone(words)
+        return self.supports(claim, "")
+
+    def _stands_alone(self, words: str) -> bool:
+        """Whether words stand there that no letter, digit or sign of a figure continues."""
+        at = self._text.find(words)
+        while at >= 0:
+            before, behind = self._text[max(0, at - 1) : at], self._text[at + len(words) : at + len(words) + 2]
+            longer = (
+                behind[:1].isalnum()
+                or behind[:1] in tuple(":-_")
+                or (behind[:1] in (".", ",") and behind[1:].isdigit())
+            )
+            if not (longer or before.isalnum() or before in tuple(".,:-_")):
+                return True
+            at = self._text.find(words, at + 1)
+        return False
+
+    def supports(self, claim: Claim, content: str) -> bool:
+        """Whether what a line with that content claims is in the source."""
+        match claim.kind:
+            case "path":
+                return self.has(claim.text.removeprefix("./"))
+            case "quote":
+                return self._has_quote(claim.text)
+            case "number":
+                rough = bool(_ROUGH.search(content[: content.find(claim.text)]))
+                return self._has_amount(claim.text, ROUGHLY if rough else NEAR if _has_unit(claim.text) else 0)
+            case "version":
+                return self._has_version(claim.text)
+            case "date":
+                return self._has_date(claim.text)
+            case "symbol":
+                return self.has(claim.text) or self._has_like(claim.text) or self.has(claim.text.replace("-", ""))
+            case "name":
+                return claim.text.casefold() in self._letters or self._has_like(claim.text)
+            case _:
+                return self.has(claim.text)
+
+    def _has_like(self, word: str) -> bool:
+        """Whether another form of the word, or what tells of the thing, stands there."""
+        low = word.casefold()
+        if any(self.has(trace) for trace in _TRACES.get(low, ())):
+            return True
+        if not low.isalpha():
+            return False
+        at = bisect_left(self._sorted, low[:4])
+        while at < len(self._sorted) and self._sorted[at].startswith(low[:4]):
+            other = self._sorted[at]
+            if low.startswith(other) and (len(low) - len(other) <= ENDINGS or f"{other}." in self._words):
+                return True
+            if other.startswith(low) and len(other) - len(low) <= ENDINGS:
+                return True
+            at += 1
+        return False
+
+    def _has_quote(self, quoted: str) -> bool:
+        inside = quoted.strip(_QUOTES)
+        if self.has(inside):
+            return True
+        return quoted[0] == "`" and all(self.has(part) for part in re.findall(r"[\w.-]+", inside))
+
+    def _has_amount(self, text: str, share: float) -> bool:
+        """Whether a figure stands there, or one that rounds to it; with a unit also in another one of its kind."""
+        quantity = QUANTITY.search(text)
+        for kind, amount in amounts(quantity) if quantity else ():
+            reach = max(share, NEAR) * amount
+            if _within(self._amounts.get(kind, []), amount, reach):
+                return True
+            if kind == "share" and _within(self._in_order, amount, 0):
+                return True
+        number = NUMBER.search(text)
+        decimals = len(number[0].partition(".")[2]) if number and _FLOAT.fullmatch(number[0]) else 0
+        rounded = 0.5 * 10.0**-decimals if decimals else 0.0
+        return any(
+            v in self._figures or _within(self._in_order, v, max(rounded, 0 if quantity else share * v))
+            for v in (figures(number[0]) if number else ())
+        )
+
+    def _has_version(self, text: str) -> bool:
+        bare = text.removeprefix("v")
+        if re.search(rf"(?<![\d.]){re.escape(bare.casefold())}(?!\d)", self._text):
+            return True
+        if bare.count(".") != 1:
+            return False
+        return self._has_amount(bare, 0) if bare.startswith("0.") else bool(figures(bare) & self._figures)
+
+    def _has_date(self, text: str) -> bool:
+        if found := DATE.search(text):
+            days = days_of(found)
+            return bool(days & self._dates) if days else self._has_month(found)
+        if found := WEEKDAY.search(text):
+            return weekday(found) in self._weekdays
+        found = CLOCK.search(text)
+        return found is None or bool(clocks(found) & self._clocks)
+
+    def _has_month(self, found: re.Match[str]) -> bool:
+        month = _MONTHS[found["m5"][:3].casefold()]
+        return any(m == month for m, _ in self._dates) or any(
+            word[:3] in _MONTHS and _MONTHS[word[:3]] == month for word in self._letters
+        )
+
+
+# --- what is compared ---------------------------------------------------------------------------------------
+
+
+def figures(text: str) -> set[float]:
+    """What a figure may stand for: "1,500" is 1500 and 1.5, "40k" is 40000, "2 million" 2000000."""
+    match = _FIGURE.match(text.casefold())
+    if match is None:
+        return set()
+    mantissa = match["mantissa"]
+    forms = {mantissa, mantissa.replace(",", ".")}
+    if _GROUPED.fullmatch(mantissa):
+        forms.add(re.sub("[.,]", "", mantissa))
+    sizes = {1, _TIMES.get(match["times"], 1)} if match["times"] == "m" else {_TIMES.get(match["times"], 1)}
+    power = f"e{match['exponent'] or 0}"
+    return {float(form + power) * size for form in forms if _FLOAT.fullmatch(form) for size in sizes}
+
+
+def amounts(match: re.Match[str]) -> Iterator[tuple[str, float]]:
+    """A figure with its unit, in the unit that stands for all of its kind."""
+    kind, size = OF_UNIT[match["unit"].casefold()]
+    word = match["figure"].casefold()
+    for value in {float(WORDS[word])} if word in WORDS else figures(word):
+        yield kind, value * size
+
+
+def _has_unit(text: str) -> bool:
+    return QUANTITY.search(text) is not None
+
+
+def _within(ordered: Sequence[float], value: float, reach: float) -> bool:
+    """Whether one of some figures is at most so far away."""
+    reach += 1e-9 * abs(value)
+    at = bisect_left(ordered, value - reach)
+    return at < len(ordered) and ordered[at] <= value + reach
+
+
+def clocks(match: re.Match[str]) -> set[str]:
+    """A time of day as it may be written; "2:30 pm" is 14:30."""
+    hour, minute = int(match["h"]), match["min"]
+    if match["half"] and match["half"][0] in "pP" and hour < 12:
+        hour += 12
+    return {f"{hour}:{minute}"}
+
+
+def weekday(match: re.Match[str]) -> int:
+    """Monday is 0."""
+    word = match[0].casefold()
+    return next(n for name, n in WEEKDAYS.items() if word.startswith(name))
+
+
+def days_of(match: re.Match[str]) -> set[tuple[int, int]]:
+    """Month and day of a date, both ways where it may be read in both; empty where it has no day."""
+    g = match.groupdict()
+    for month, day in (("m", "d"), ("m2", "d2"), ("m3", "d3"), ("m4", "d4")):
+        if g[month] is not None:
+            named = _MONTHS.get(g[month][:3].casefold())
+            return {(named or int(g[month]), int(g[day]))}
+    return {(int(g["a"]), int(g["b"])), (int(g["b"]), int(g["a"]))} if g["a"] else set()
+
+
+def relative(match: re.Match[str], days: Sequence[date]) -> Iterator[date]:
+    """The days that "tomorrow", "next week" or "3 weeks ago" may mean, seen from some days."""
+    spans: list[int] = []
+    if match["day"]:
+        spans = [_OFFSETS[match["day"].casefold()]]
+    elif match["span"]:
+        span = match["span"].casefold()
+        reach = 45 if "mon" in span else 6 if span.startswith(("this", "diese")) else 14
+        spans = list(range(-reach, reach + 1))
+    else:
+        number = match["n"].casefold()
+        count = int(number) if number.isdigit() else WORDS.get(number, 0)
+        length = {"d": 1, "t": 1, "w": 7, "m": 30}[match["unit"][0].casefold()]
+        slack = 0 if length == 1 else 3
+        spans = [s * count * length + d for s in (-1, 1) for d in range(-slack, slack + 1)] if count else []
+    for day in days:
+        for ahead in spans:
+            yield day + timedelta(days=ahead)
+
+
+def _by_size(text: str) -> Iterator[str]:
+    """Pieces of a text that end at a space where there is one."""
+    at = 0
+    while at < len(text):
+        end = at + PIECE
+        if end < len(text) and (space := text.rfind(" ", at, end)) > at:
+            end = space
+        yield text[at:end]
+        at = end
+
+
+def flags(content: str, source: Source) -> tuple[str, ...]:
+    """What a line claims that its source does not have, as "path: src/auth.ts"; empty for a faithful line."""
+    source.ready()
+    open_claims = [claim for claim in claims(content) if not source.has_exactly(claim)]
+    verbatim = source.voices.verbatim(content)
+    if not open_claims and verbatim:
+        return ()
+    source.read()
+    out = {f"{c.kind}: {c.text.strip(_QUOTES)}": None for c in open_claims if not source.supports(c, content)}
+    if not verbatim and (words := source.voices.wrong(content)):
+        out[f"speaker: {words}"] = None
+    return tuple(out)
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """What of a reflection's input is nowhere in it: important lines and paths, at most a hundred of each."""
+
+    lines: tuple[str, ...]
+    paths: tuple[str, ...]
+
+
+def dropped(inputs: Sequence[str], reflection: str) -> Dropped:
+    """What a reflection lost of 🔴 lines (they count as kept when most of their words stand in one line) and
+    of paths."""
+    have = Source(reflection)
+    have.ready()
+    kept = [set(_WORD.findall(plain(line))) for line in reflection.split("\n") if line.strip()]
+    lost: dict[str, None] = {}
+    paths: dict[str, None] = {}
+    for text in inputs:
+        for row in lines.rows(text):
+            if row.priority == "high" and not have.has(row.content) and not _reworded(row.content, kept):
+                lost[row.content] = None
+            paths.update((p, None) for p in row.metadata["files"] if not have.has(str(p)))
+    return Dropped(tuple(lost)[:LISTED], tuple(paths)[:LISTED])
+
+
+def _reworded(content: str, kept: Sequence[set[str]]) -> bool:
+    words = set(_WORD.findall(plain(content)))
+    return bool(words) and any(len(words & other) >= KEPT_SHARE * len(words) for other in kept)

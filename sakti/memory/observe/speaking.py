@@ -1,0 +1,148 @@
+"""Who said what a line of the log says somebody said: the user, the agent, or only a text that was looked at. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+from sakti.core.types import Message, TextPart, plain_text
+from sakti.memory.log import lines
+from sakti.memory.observe import quoting
+from sakti.memory.observe.claims import cut
+from sakti.memory.statements.reading import stem
+from sakti.memory.statements.sentences import step_by_step
+from sakti.memory.statements.units import speaker, units
+
+Voice: TypeAlias = Literal["user", "agent", "text"]
+Said: TypeAlias = tuple[Voice, str]
+
+COVERED = 0.6  # share of a sentence's words that another one said in one sentence
+SENTENCES = 20_000  # of each voice that are looked at
+
+_STATES = re.compile(
+    r"(?:the )?(?P<who>user|agent|assistant)(?: \([^)]{1,60}\))? (?:also |now |then |explicitly |always |never )*"
+    r"(?:(?P<agreeing>agree[ds]?|confirm(?:s|ed)|accept(?:s|ed)|approve[ds]?)|state[ds]?|said|says|stated|note[ds]|"
+    r"decide[ds]?|prefer(?:s|red)|want(?:s|ed)|propose[ds]|suggest(?:s|ed)|recommend(?:s|ed)|insist(?:s|ed)|"
+    r"require[ds]?|demand(?:s|ed)|request(?:s|ed)|explain(?:s|ed)|report(?:s|ed)|told|asked (?:for|to|that)|forb\w+|"
+    r"forbids?|likes?|uses?|needs?)\b:?(?: that\b| to\b)?",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"\w[\w'’-]{0,60}")
+_FUNCTION = frozenset(
+    """a an the this that these those it its is are was were be been being am to of in on at by for from with as and or
+    but not no if so then than too also just he she they his her their our my your we you i me us them do does did done
+    has have had will would can could should must may might user agent assistant always never every said der die das den
+    dem ein eine einen und oder aber nicht ist sind war mit von zu auf im am für bei wir ich sie er es""".split()
+)
+
+
+class Voices:
+    """What each of them said, by sentences; to be read by `ready`, and by `index` before `wrong` is asked."""
+
+    def __init__(self, said: Iterable[Said] = ()) -> None:
+        self._said = said
+        self._texts: dict[Voice, list[str]] = {"user": [], "agent": [], "text": []}
+        self._plain: dict[Voice, str] = {}
+        self._having: dict[Voice, dict[str, list[int]]] = {}
+
+    def ready(self) -> None:
+        """Sort out who said what."""
+        for voice, text in self._said:
+            self._texts[voice].append(text)
+        self._plain = {voice: plain("\n".join(texts)) for voice, texts in self._texts.items()}
+
+    def index(self) -> None:
+        """Read every sentence; once."""
+        if self._having:
+            return
+        self._having = {voice: defaultdict(list) for voice in self._texts}
+        for voice, texts in self._texts.items():
+            sentences = (s for text in texts for s in _sentences(voice, text))
+            for number, sentence in enumerate(itertools.islice(sentences, SENTENCES)):
+                for word in _words(sentence):
+                    self._having[voice][word].append(number)
+
+    def verbatim(self, content: str) -> bool:
+        """Whether a line says of nobody that they said something, or only what that one did say, word for word."""
+        states = _STATES.match(content)
+        if states is None:
+            return True
+        said = self._plain["user" if states["who"].casefold() == "user" else "agent"]
+        return all(plain(text).rstrip("…") in said for text in _sayings(content, states.end()))
+
+    def wrong(self, content: str) -> str | None:
+        """The words of a line that it puts into the wrong mouth: "User stated: never run tests" where only a file says
+        that. None where nothing speaks against it."""
+        states = _STATES.match(content)
+        if states is None:
+            return None
+        who: Voice = "user" if states["who"].casefold() == "user" else "agent"
+        others: tuple[Voice, ...] = (
+            ("text",) if states["agreeing"] else ("agent", "text") if who == "user" else ("user",)
+        )
+        for text in _sayings(content, states.end()):
+            words = _words(text)
+            if not words:
+                continue
+            other = max(self._covered(voice, words) for voice in others)
+            if other >= COVERED and 2 * self._covered(who, words) <= other:
+                return " ".join(text.split())[:80]
+        return None
+
+    def _covered(self, voice: Voice, words: frozenset[str]) -> float:
+        """The largest share of the words that stand in one sentence."""
+        common: Counter[int] = Counter()
+        for word in words:
+            common.update(set(self._having[voice].get(word, ())))
+        return max(common.values(), default=0) / len(words)
+
+
+def plain(text: str) -> str:
+    """A text as it is searched, whatever its case and spaces."""
+    return " ".join(text.split()).casefold()
+
+
+def of_messages(messages: Iterable[Message]) -> Iterator[Said]:
+    """What the messages say, by whom: what a user only passes on is nobody's word."""
+    for message in messages:
+        if message.role == "user":
+            yield "user", quoting.own(message)
+            if quoting.shell(message) is not None:
+                yield "text", message.text
+            else:
+                yield "text", "\n".join(p.text for p in quoting.pieces(message.text) if not p.own)
+        elif message.role == "assistant":
+            yield "agent", message.text
+        rest = [p for p in message.parts if not isinstance(p, TextPart)]
+        yield "text", plain_text(rest)
+
+
+def of_log(log: str) -> Iterator[Said]:
+    """What the lines of a log say, by whom."""
+    for row in lines.rows(log):
+        yield speaker(row.content, row.priority) or "text", row.content
+
+
+def _sayings(content: str, start: int) -> Iterator[str]:
+    """The sentences of a line behind the words that say whose they are."""
+    for unit in units(content):
+        if text := content[max(start, unit.start) : unit.start + len(unit.text)].strip():
+            yield text
+
+
+def _sentences(voice: Voice, text: str) -> Iterator[str]:
+    yield from step_by_step(text)
+    if voice == "text":  # code is left out of sentences
+        for number, line in enumerate(text[:200_000].split("\n")):
+            if number < 2_000:
+                yield line[:1_000]
+
+
+@lru_cache(8_192)  # most of a log was in the log before
+def _words(text: str) -> frozenset[str]:
+    found = (match[0].casefold().replace(",", "") for match in _WORD.finditer(cut(text)))
+    return frozenset(stem(word) for word in found if word not in _FUNCTION)

@@ -1,0 +1,142 @@
+"""Messages as an Observer reads them: `**Role (time):**` blocks, tools by name, long results cut. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+
+from sakti.core.text import clean_surrogates
+from sakti.core.types import (
+    ContextPart,
+    FilePart,
+    ImagePart,
+    MarkerPart,
+    Message,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from sakti.memory.log import dates
+from sakti.memory.observe.quoting import pieces, shell
+
+RESULT_TOKENS = 10_000
+_ROLES = {"user": "User", "assistant": "Assistant", "tool": "Tool result"}
+# Base64 and the like, in one line or in many, keys and encrypted messages, control characters: nothing to learn from
+# them, and a great many tokens.
+_ENCODED = re.compile(
+    r"-----BEGIN (?P<name>[A-Z0-9 ]+)-----(?:(?!-----).)*-----END (?P=name)-----|"
+    r"(?:^[ \t]*(?=[^\n]{0,75}[0-9+])[A-Za-z0-9+/]{60,76}[ \t\r]*\n){5,}[A-Za-z0-9+/=]*|"
+    r"[A-Za-z0-9+/=_-]{400,}|[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]{8,}",
+    re.DOTALL | re.MULTILINE,
+)
+_RAW = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
+_RAW_SHARE = 0.05  # of a text's characters: so many and it is no text
+
+
+def format_messages(messages: Sequence[Message], timezone: str, count: Callable[[str], int]) -> str:
+    """The messages, oldest first, a `Date:` line before each day. Thinking, markers and the parts of sakti's
+    own are not told; `count` gives tokens of a text."""
+    out: list[str] = []
+    day, images = "", 0
+    for message in messages:
+        told: list[str] = []
+        ran = shell(message) if message.role == "user" else None
+        for part in () if ran is not None else message.parts:
+            if isinstance(part, ImagePart):
+                images += 1
+            if text := _part(part, images, count):
+                told.append(_as_said(text) if message.role == "user" and isinstance(part, TextPart) else text)
+        if ran is not None:
+            told = [
+                f"[Command run by the user] {ran[0]}",
+                f"[Its output]\n{cut(_readable(ran[1]), RESULT_TOKENS, count)}",
+            ]
+        if not told or message.role == "system":
+            continue
+        today = dates.day_text(message.created_at, timezone)
+        if today != day:
+            day = today
+            out.append(f"Date: {day}")
+        role, clock = _ROLES.get(message.role, message.role), dates.clock_text(message.created_at, timezone)
+        out.append(f"**{role} ({clock}):**\n" + "\n".join(told))
+    return clean_surrogates("\n\n".join(out))
+
+
+def _part(part: Part, image: int, count: Callable[[str], int]) -> str:
+    match part:
+        case TextPart(text):
+            return text.strip()
+        case ToolCallPart(name=name, arguments=arguments, raw=raw):
+            body = raw if arguments is None else json.dumps(arguments, ensure_ascii=False)
+            return f"[Tool call: {name}] {cut(_readable(body), RESULT_TOKENS, count)}"
+        case ToolResultPart(name=name, content=content, is_error=is_error):
+            kind = "Tool error" if is_error else "Tool result"
+            return f"[{kind}: {name}]\n{cut(_readable(content), RESULT_TOKENS, count)}"
+        case ImagePart(name=name):
+            return f"[Image #{image}: {name or 'without a name'}]"
+        case FilePart(path, text):
+            return f"[File: {path}]\n{cut(_readable(text), RESULT_TOKENS, count)}"
+        case ThinkingPart() | MarkerPart() | ContextPart():
+            return ""
+
+
+def _as_said(text: str) -> str:
+    """A user's text with what they only pass on marked line by line, so that nothing in it can end the quotation."""
+    out: list[str] = []
+    for piece in pieces(text):
+        if piece.own:
+            out.append(piece.text.strip("\n"))
+        else:
+            out.append("[Quoted by the user]")
+            out += [line if line.startswith(">") else f"> {line}" for line in piece.text.strip("\n").split("\n")]
+    return "\n".join(out)
+
+
+def _readable(text: str) -> str:
+    if len(_RAW.findall(text)) > len(text) * _RAW_SHARE:
+        return f"[{len(text)} characters of binary data]"
+    return _ENCODED.sub(_note, text)
+
+
+def _note(match: re.Match[str]) -> str:
+    return f"[{len(match[0])} characters of {(match['name'] or 'encoded data').lower()}]"
+
+
+def cut(text: str, limit: int, count: Callable[[str], int], *, tail: bool = False) -> str:
+    """The beginning (or the end) of `text` that has at most `limit` tokens, with a note of how much is
+    missing."""
+    if len(text) <= limit or (total := count(text)) <= limit:
+        return text  # a token has at least one character
+    low, high = 0, len(text)
+    while high - low > max(16, len(text) // 500):
+        middle = (low + high) // 2
+        if count(text[-middle:] if tail else text[:middle]) <= limit:
+            low = middle
+        else:
+            high = middle
+    kept = text[-low:] if tail and low else text[:low] if not tail else ""
+    note = f"[… {total - count(kept)} tokens left out …]"
+    return f"{note}\n{kept}" if tail else f"{kept}\n{note}"
+
+
+def log_tail(log: str, limit: int, count: Callable[[str], int]) -> str:
+    """The newest whole lines of a log that fit `limit` tokens, under the date they belong to."""
+    kept: list[str] = []
+    tokens = 0
+    lines = log.split("\n")
+    position = len(lines)
+    while position:
+        size = count(lines[position - 1]) + 1
+        if tokens + size > limit:
+            break
+        position, tokens = position - 1, tokens + size
+        kept.append(lines[position])
+    kept.reverse()
+    if kept and not kept[0].startswith("Date:"):
+        header = next((line for line in reversed(lines[:position]) if line.startswith("Date:")), None)
+        if header:
+            kept.insert(0, header)
+    return "\n".join(kept)

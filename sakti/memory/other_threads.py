@@ -1,0 +1,42 @@
+"""With one memory for a workspace: what is said in its other threads and not observed yet. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sakti.core.resources import read_prompt
+from sakti.core.text import one_line
+from sakti.core.tokens import Counter
+from sakti.memory.log import dates
+from sakti.memory.shared import obscured, safe_title
+from sakti.store.log.lines import Said
+
+SHARE = 0.2  # of the message threshold: so much of a request it may take
+LINE_CHARACTERS = 600
+_ROLES = {"user": "User", "assistant": "Assistant", "tool": "Tool result"}
+
+
+def text(said: Sequence[Said], counter: Counter, limit: int, timezone: str) -> str:
+    """A delimited block of the newest messages that fit `limit` tokens, by thread, the thread that was last
+    talked in last; empty where nothing fits."""
+    head = read_prompt("memory#other-threads")
+    used = counter.count(head) + 20
+    kept: dict[str, list[str]] = {}
+    titles = {one.thread_id: f' title="{safe_title(one.title)}"' if one.title.strip() else "" for one in said}
+    for one in sorted(said, key=lambda s: (s.created_at, s.index), reverse=True):
+        words = one_line(one.text, LINE_CHARACTERS)
+        if not words:
+            continue
+        line = f"{_ROLES.get(one.role, one.role)} ({dates.clock_text(one.created_at, timezone)}): {words}"
+        size = counter.count(line) + (1 if one.thread_id in kept else 20 + counter.count(titles[one.thread_id]))
+        if used + size > limit:
+            break
+        kept.setdefault(one.thread_id, []).append(line)
+        used += size
+    if not kept:
+        return ""
+    parts = [
+        "\n".join([f'<thread id="{obscured(thread)}"{titles[thread]}>', *reversed(lines), "</thread>"])
+        for thread, lines in reversed(kept.items())
+    ]
+    return "\n".join(["<other-threads>", head, *parts, "</other-threads>"])

@@ -1,0 +1,1 @@
+"""Condense a log, by a model or by code."""

@@ -1,0 +1,279 @@
+"""Condensing a log without a model: what is repeated, replaced or only a trace of work goes, the rest stays word for
+word."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sakti.core.errors import MemoryFailure
+from sakti.core.tokens import Counter
+from sakti.memory.log.lines import SIGNS
+from sakti.memory.observe.extractive import NAME
+from sakti.memory.protocol import ReflectInput, ReflectResult
+from sakti.memory.statements.reading import read
+from sakti.memory.statements.sentences import SPECIFIC, agent_kind, lasts
+from sakti.memory.statements.superseding import Replaced, is_gone, replaced
+from sakti.memory.statements.units import LEAD, TOOL, Speaker, sentences, speaker
+from sakti.store.log.replaced import MARK, NOTE, Earlier, insert, mark, place, with_marks
+
+# What goes first when room is short. Of one rank the oldest goes first.
+TRACE, DOUBTFUL, OUTCOME, ASKED, WORK, DONE, STATED, EXACT = range(8)
+# What tells of work, and what was stated, go only as far as they must: to these shares of what the log may hold, so
+# that the next reflection is not due at once. Where that is not known, work goes down to the target, and what was
+# stated until the input is that much smaller.
+WORK_SHARE, STATED_SHARE = 0.85, 0.95
+
+_CLOCK = re.compile(r"\((\d{1,2}:\d{2})\)")
+_SPOKEN = re.compile(r"^(?:the )?(?:user|agent|assistant)\b(?: \w+ that\b| (?:stated|said)\b)?", re.IGNORECASE)
+_TIME = re.compile(r"\(\d{1,2}:\d{2}\)\s*")
+_DECORATION = re.compile(r"[ \t]*(?:[*-][ \t]+)?(?:->[ \t]*)?(?:🔴|🟡|🟢|✅)?\ufe0f?[ \t]*(?:\(\d{1,2}:\d{2}\)[ \t]*)?")
+
+
+@dataclass(slots=True)
+class _Unit:
+    """A sentence of a line, with what stands between it and the next one."""
+
+    text: str
+    behind: str
+    rank: int
+    tokens: int
+    dropped: bool = False
+
+
+@dataclass(slots=True)
+class _Line:
+    head: str  # sign, time and speaker
+    units: list[_Unit]
+    tokens: int  # of the head
+    header: str  # the date line above it
+    sign: str
+    user: bool
+    speaker: Speaker
+    notes: list[str]  # the words of older lines that it replaces
+    pinned: bool = False
+    replaced: bool = False
+    children: list[_Line] = field(default_factory=list["_Line"])
+
+    @property
+    def dropped(self) -> bool:
+        return all(u.dropped for u in self.units)
+
+
+class ExtractiveReflector:
+    name = NAME
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
+
+    async def reflect(self, request: ReflectInput) -> ReflectResult:
+        """Repeated and replaced sentences go at once; then, until the target is met, traces of work, outcomes and
+        requests, oldest first, and what the user stated last; pinned lines stay. Raises `MemoryFailure` (not_smaller)
+        where nothing could go."""
+        return await asyncio.to_thread(self.condense, request)  # a tenth of a second for a long log: the screen goes on
+
+    def condense(self, request: ReflectInput) -> ReflectResult:
+        """As `reflect`."""
+        before = sum(self._counter.count(t) for _, t in request.groups)
+        lines = self._lines("\n".join(t for _, t in request.groups), {_bare(p) for p in request.pinned})
+        _drop_superseded(lines)
+        _drop_repeated(lines)
+        for unit in (u for line in lines if line.replaced for u in line.units):
+            unit.tokens = self._counter.count(unit.text + unit.behind)
+        self._drop_down_to(lines, request.target_tokens, request.limit_tokens, before)
+        out = _write(lines)
+        if not out or self._counter.count(out) >= before:
+            raise MemoryFailure("The log cannot be condensed further without a model: it stays.", code="not_smaller")
+        return ReflectResult(out, model=NAME, prompt_hash=NAME, level=request.start_level)
+
+    def _drop_down_to(self, lines: list[_Line], target: int, limit: int | None, before: int) -> None:
+        kept = [line for line in lines if not line.dropped]
+        total = sum(line.tokens + sum(u.tokens for u in line.units if not u.dropped) for line in kept)
+        work = max(target, int((limit or 0) * WORK_SHARE))
+        least = (*[target] * WORK, work, work, *[max(target, int((limit or before) * STATED_SHARE))] * 2)
+        units = [(u.rank, place, u, line) for place, line in enumerate(lines) for u in line.units]
+        for rank, _, unit, line in sorted(units, key=lambda found: found[:2]):
+            if total <= least[rank]:
+                break
+            if unit.dropped or line.pinned:
+                continue
+            unit.dropped = True
+            total -= unit.tokens + (line.tokens if line.dropped else 0)
+
+    def _lines(self, text: str, pinned: set[str]) -> list[_Line]:
+        out: list[_Line] = []
+        header, above = "", None
+        for raw in text.split("\n"):
+            line = raw.rstrip()
+            if not line.strip():
+                continue
+            if line.startswith("Date:"):
+                header = line
+                continue
+            made = self._line(line, header, _bare(line) in pinned)
+            nested = line[0] in " \t"
+            if nested and above is not None:
+                above.children.append(made)
+            else:
+                above = made
+            out.append(made)
+        return out
+
+    def _line(self, line: str, header: str, pinned: bool) -> _Line:
+        count = self._counter.count
+        sign = next((name for s, name in SIGNS.items() if s in line[:16]), "none")
+        decoration = _DECORATION.match(line)
+        start = decoration.end() if decoration else 0
+        content = line[start:]
+        notes = [] if pinned else [match["text"].rstrip("…") for match in NOTE.finditer(content)]
+        if notes:
+            content = NOTE.sub("", content)
+            line = line[:start] + content
+        lead = LEAD.match(content)
+        tool = TOOL.match(content)
+        user = content[:5].casefold() == "user " or content[:9].casefold() == "the user "
+        parts: list[tuple[str, str]]
+        if lead is not None:
+            start += lead.end()
+            parts = list(sentences(line[start:]))
+        elif tool is not None and tool["files"]:
+            start += tool.start("files")
+            names = tool["files"].split(", ")
+            parts = [(name, ", " if i < len(names) - 1 else "") for i, name in enumerate(names)]
+        else:
+            parts = [(content, "")]
+        nested = line[0] in " \t" and sign == "none"
+        units = [_Unit(t, b, TRACE if nested else _rank(sign, lead, tool, t), count(t + b)) for t, b in parts]
+        who = speaker(content, sign)
+        return _Line(line[:start], units, count(line[:start]) + 1, header, sign, user, who, notes, pinned)
+
+
+def _rank(sign: str, lead: re.Match[str] | None, tool: re.Match[str] | None, text: str) -> int:
+    exact = bool(SPECIFIC.search(text))
+    if sign == "high":
+        return EXACT if lasts(text) else STATED
+    if sign == "done":
+        return DONE
+    if sign == "low":
+        return TRACE
+    if tool is not None:
+        return WORK if tool["files"] else OUTCOME if tool["command"] else TRACE
+    if lead is not None and lead[1].startswith("User"):
+        return ASKED
+    if lead is not None and (found := agent_kind(text)) != "work":
+        return DOUBTFUL if found == "intent" else OUTCOME
+    return WORK if exact else OUTCOME
+
+
+def _bare(line: str) -> str:
+    text = line.strip().lstrip("*- ")
+    for sign in SIGNS:
+        text = text.replace(sign, "")
+    return _TIME.sub("", text).strip().casefold()
+
+
+def _drop_repeated(lines: Sequence[_Line]) -> None:
+    """Of equal sentences the first stays, of equal names of files and of outcomes of one command the newest."""
+    seen: set[tuple[bool, str]] = set()
+    newest: set[str] = set()
+    for line in lines:
+        for unit in line.units if not line.head.rstrip().endswith("Agent changed") else ():
+            key = (line.user, _bare(unit.text))
+            if unit.dropped:
+                continue
+            if key in seen and not line.pinned:
+                unit.dropped = True
+            seen.add(key)
+    for line in reversed(lines):
+        changed = line.head.rstrip().endswith("Agent changed")
+        for unit in line.units:
+            match = TOOL.match(unit.text)
+            key = f"file {unit.text}" if changed else match["command"] if match and match["command"] else ""
+            if unit.dropped:
+                continue
+            if key and key in newest and not line.pinned:
+                unit.dropped = True
+            newest.add(key)
+
+
+def _drop_superseded(lines: Sequence[_Line]) -> None:
+    """What later sentences replace goes, with what is nested under it. Where that is not sure, or the sentence says
+    more, the words that hold no more are marked."""
+    said = [
+        (line, unit, line.speaker)
+        for line in lines
+        if line.speaker
+        for unit in line.units
+        if not unit.dropped and not TOOL.match(unit.text)
+    ]
+    plain = [MARK.sub("", _SPOKEN.sub(_blank, unit.text)) for _, unit, _ in said]
+    found: dict[int, list[Replaced]] = {}
+
+    def may(old: int, new: int) -> bool:  # the agent does not take back what the user says
+        return said[new][2] == "user" or said[old][2] == "agent"
+
+    for one in replaced(plain, may=may):
+        found.setdefault(one.old, []).append(one)
+    for old, parts in found.items():
+        line, unit, _ = said[old]
+        if not (line.pinned or line.sign == "done"):
+            _replace(line, unit, plain[old], [(p, said[p.new][0]) for p in parts])
+    _mark_noted(lines)
+    for line in lines:
+        if line.replaced and line.dropped:
+            for nested in (unit for child in line.children if not child.pinned for unit in child.units):
+                nested.dropped = True
+
+
+def _replace(line: _Line, unit: _Unit, plain: str, parts: Sequence[tuple[Replaced, _Line]]) -> None:
+    """Let a sentence go whose every part a later one replaces, else mark what holds no more."""
+    line.replaced = True
+    if is_gone(plain, [part for part, _ in parts]):
+        unit.dropped = True
+        return
+    if len(read(plain).clauses) <= len(parts):
+        unit.rank = min(unit.rank, DOUBTFUL)
+    unit.text = insert(unit.text, {part.end: mark(*_moment(newer), _date(line)) for part, newer in parts})
+
+
+def _mark_noted(lines: Sequence[_Line]) -> None:
+    """What a line was found to replace when it was written holds no more, whatever was found now."""
+    for number, newer in enumerate(lines):
+        for words in newer.notes:
+            for older in lines[:number]:
+                for unit in older.units if not older.pinned and older.sign != "done" else ():
+                    if unit.dropped or place(unit.text, words) is None:
+                        continue
+                    older.replaced = True
+                    unit.text = with_marks(unit.text, [Earlier(words, *_moment(newer))], _date(older))
+
+
+def _moment(line: _Line) -> tuple[str, str]:
+    """Date and time of a line, as marks name them."""
+    time = _CLOCK.search(line.head)
+    return _date(line), time[1] if time else ""
+
+
+def _date(line: _Line) -> str:
+    return line.header.removeprefix("Date:").strip()
+
+
+def _blank(match: re.Match[str]) -> str:
+    return " " * len(match[0])
+
+
+def _write(lines: Sequence[_Line]) -> str:
+    out: list[str] = []
+    header = ""
+    for line in lines:
+        if line.dropped:
+            continue
+        if line.header != header:
+            header = line.header
+            out.append(header)
+        kept = [u for u in line.units if not u.dropped]
+        last = kept[-1]
+        out.append(line.head + "".join(u.text + (u.behind if u is not last else "") for u in kept))
+    return "\n".join(out)

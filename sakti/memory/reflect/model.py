@@ -1,0 +1,168 @@
+"""The Reflector that asks a model: condenses the log, harder each time the answer is not small enough."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from sakti.core.errors import MemoryFailure
+from sakti.core.resources import fill_prompt, read_prompt
+from sakti.memory import modes, shared
+from sakti.memory.log import parse
+from sakti.memory.model_call import Asker, prompt_hash
+from sakti.memory.observe.model import system_prompt
+from sakti.memory.protocol import ModelCall, ReflectInput, ReflectResult
+
+LEVELS = 4
+MORE_LEVELS = 3  # above the level it starts at
+GARBAGE_LIMIT = 1  # answers without any use: asked once more, harder
+# What stands round the log in a prompt, and what its anchors add to it.
+FRAME_TOKENS, LOG_SHARE, LEAST_ROOM = 300, 0.85, 500
+
+
+class ModelReflector:
+    """`window`: the model's context window in tokens, None if not known."""
+
+    def __init__(self, asker: Asker, *, window: int | None = None) -> None:
+        self._asker = asker
+        self._window = window
+
+    @property
+    def name(self) -> str:
+        return self._asker.full_name
+
+    async def reflect(self, request: ReflectInput) -> ReflectResult:
+        """The log condensed; slice by slice where the model's window does not hold it, a slice that cannot be made
+        smaller staying as it is. Raises as a single slice does when none can."""
+        pieces = self._pieces(request)
+        if len(pieces) == 1:
+            return await self._reflect(request)
+        count = self._asker.counter.count
+        sizes = [sum(count(text) for _, text in piece) for piece in pieces]
+        texts: list[str] = []
+        results: list[ReflectResult] = []
+        failure: MemoryFailure | None = None
+        for piece, size in zip(pieces, sizes, strict=True):
+            text = "\n\n".join(t for _, t in piece)
+            part = dataclasses.replace(
+                request,
+                groups=piece,
+                target_tokens=max(1, request.target_tokens * size // sum(sizes)),
+                pinned=tuple(p for p in request.pinned if p.lstrip("* ") in text),
+            )
+            try:
+                results.append(await self._reflect(part))
+                texts.append(results[-1].text)
+            except MemoryFailure as e:
+                failure = e
+                texts.append(text)
+        if not results and failure is not None:
+            raise failure
+        last = results[-1]
+        return dataclasses.replace(
+            last,
+            text="\n\n".join(texts),
+            level=max(r.level for r in results),
+            calls=tuple(c for r in results for c in r.calls),
+        )
+
+    def _pieces(self, request: ReflectInput) -> list[tuple[tuple[str, str], ...]]:
+        if self._window is None:
+            return [request.groups]
+        count = self._asker.counter.count
+        fixed = count(self._system(request)) + sum(count(p) for p in request.pinned) + FRAME_TOKENS
+        room = int((self._window - self._asker.max_output_tokens - fixed) * LOG_SHARE)
+        out: list[list[tuple[str, str]]] = []
+        used = 0
+        for group in request.groups:
+            size = count(group[1])
+            if out and used + size <= max(room, LEAST_ROOM):
+                out[-1].append(group)
+                used += size
+            else:
+                out.append([group])
+                used = size
+        return [tuple(piece) for piece in out] or [request.groups]
+
+    def _system(self, request: ReflectInput) -> str:
+        return fill_prompt(
+            "reflector",
+            observer=system_prompt(request.mode, condensed=True, want_title=False),
+            compress=modes.prompt(request.mode, "compress"),
+        )
+
+    async def _reflect(self, request: ReflectInput) -> ReflectResult:
+        """The first answer that meets the target, else the smallest one. Raises `MemoryFailure` (not_smaller,
+        malformed) when none is smaller than its input."""
+        count = self._asker.counter.count
+        system = self._system(request)
+        log = labelled(request)
+        before = sum(count(text) for _, text in request.groups)
+        pinned = "\n# Pinned by the user: keep word for word\n\n" + "\n".join(request.pinned) if request.pinned else ""
+        focus = f"\n# Pay special attention to\n\n{request.focus}\n" if request.focus else ""
+        calls: list[ModelCall] = []
+        best: ReflectResult | None = None
+        smallest = before
+        garbage = 0
+        for level in range(request.start_level, min(LEVELS, request.start_level + MORE_LEVELS) + 1):
+            prompt = fill_prompt(
+                "reflector#input",
+                log=log,
+                pinned=pinned,
+                focus=focus,
+                threads=f"\n{read_prompt('reflector#threads')}\n" if any(request.labels.values()) else "",
+                level=fill_prompt(f"reflector#level-{level}", target=str(request.target_tokens)),
+            )
+            text, call = await self._asker.ask(system, prompt)
+            calls.append(call)
+            parsed = parse.parse_reflector_output(text)
+            observations = parse.clean(shared.without_labels(parsed.observations))
+            if parsed.degenerate or not observations:
+                garbage += 1
+                if garbage > GARBAGE_LIMIT:
+                    break
+                continue
+            size = count(observations)
+            if size < smallest:
+                smallest = size
+                best = ReflectResult(
+                    observations,
+                    parsed.current_task,
+                    parsed.suggested_response,
+                    self.name,
+                    prompt_hash(system),
+                    level,
+                )
+            if best is not None and size <= request.target_tokens:
+                break
+        if best is None:
+            raise MemoryFailure(
+                f"{self.name} gave nothing smaller than the log ({before} tokens) in {len(calls)} attempts."
+                if garbage < len(calls)
+                else f"{self.name} gave no usable reflection in {len(calls)} attempts: the log stays.",
+                code="not_smaller" if garbage < len(calls) else "malformed",
+            )
+        return ReflectResult(
+            best.text,
+            best.current_task,
+            best.suggested_response,
+            best.model,
+            best.prompt_hash,
+            best.level,
+            tuple(calls),
+        )
+
+
+def labelled(request: ReflectInput) -> str:
+    """The log with its anchors, which run through; above the lines of each thread, where there are several, its name.
+    Names come last: a heading is no line of the log."""
+    anchored = parse.inject_anchor_ids("\n\n".join(text for _, text in request.groups)).split("\n")
+    out: list[str] = []
+    before = ""
+    for group_id, text in request.groups:
+        name = request.labels.get(group_id, "")
+        if name != before:
+            out.append(f"## {name or shared.NOBODYS}")
+        size = text.count("\n") + 2  # with the empty line behind it
+        out += anchored[:size]
+        anchored, before = anchored[size:], name
+    return "\n".join(out)

@@ -1,0 +1,86 @@
+"""Condense a log that several threads share: each thread's lines by themselves, so that they stay that thread's."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from sakti.core.errors import MemoryFailure
+from sakti.core.tokens import Counter
+from sakti.memory.log import lines, parse
+from sakti.memory.protocol import ReflectInput, Reflector, ReflectResult
+from sakti.memory.shared import Part, joined, parts
+from sakti.memory.slices import Aside
+from sakti.memory.statements.marking import Known, mark_known
+from sakti.store.memory import Group
+from sakti.store.memory.sections import Section, Span
+
+
+async def reflect(
+    reflector: Reflector,
+    groups: Sequence[Group],
+    request: ReflectInput,
+    counter: Counter,
+    replaced: Sequence[Known],
+    aside: Aside,
+) -> tuple[ReflectResult, tuple[Section, ...]]:
+    """The log condensed, and whose each part of it is. A part that cannot be made smaller stays as it is; raises as the
+    Reflector does where none can. Task and response are those of a log of one thread alone."""
+    found = parts(groups, counter.count)
+    total = sum(part.tokens for part in found)
+    results: list[ReflectResult] = []
+    texts: list[tuple[str, tuple[Span, ...]]] = []
+    failure: MemoryFailure | None = None
+    for part in found:
+        text = "\n".join(text for _, text in part.groups)
+        if text:
+            piece = _request(request, part, text, total)
+            try:
+                results.append(await reflector.reflect(piece))
+                text = await aside(finished, results[-1].text, piece.pinned, replaced)
+            except MemoryFailure as e:
+                failure = e
+        texts.append((text, part.spans))
+    if not results:
+        raise failure or MemoryFailure("There is nothing to condense.", code="not_smaller")
+    whole, made = joined(texts)
+    alone = len(found) == 1 and len(found[0].spans) == 1
+    return dataclasses.replace(
+        results[-1],
+        text=whole,
+        level=max(r.level for r in results),
+        calls=tuple(c for r in results for c in r.calls),
+        current_task=results[-1].current_task if alone else None,
+        suggested_response=results[-1].suggested_response if alone else None,
+        note=next((r.note for r in results if r.note), ""),
+    ), made
+
+
+def _request(whole: ReflectInput, part: Part, text: str, total: int) -> ReflectInput:
+    limit, have = whole.limit_tokens, {_bare(line) for line in text.split("\n")}
+    return dataclasses.replace(
+        whole,
+        groups=part.groups,
+        labels=part.labels,
+        target_tokens=max(1, whole.target_tokens * part.tokens // max(1, total)),
+        limit_tokens=None if limit is None else max(1, limit * part.tokens // max(1, total)),
+        pinned=tuple(p for p in whole.pinned if _bare(p) in have),
+    )
+
+
+def finished(text: str, pinned: Sequence[str], replaced: Sequence[Known] = ()) -> str:
+    """What a Reflector gave, as it is stored: cleaned, with a mark behind what newer lines replace and with every
+    pinned line in it, word for word."""
+    contents = frozenset(row.content for line in pinned for row in lines.rows(line))
+    return with_pinned(mark_known(parse.clean(parse.sanitize_observation_lines(text)), replaced, contents), pinned)
+
+
+def with_pinned(text: str, pinned: Sequence[str]) -> str:
+    """A reflection with every pinned line in it: those it lost come back word for word, first."""
+    have = {_bare(line) for line in text.split("\n")}
+    lost = [p for p in pinned if _bare(p) not in have]
+    return "\n".join([*lost, text]) if lost else text
+
+
+def _bare(line: str) -> str:
+    return line.strip().lstrip("*-> ").strip()  # a nested line begins with an arrow

@@ -1,0 +1,1 @@
+"""Read what a sentence states, and what a newer one replaces. Pure."""

@@ -1,0 +1,364 @@
+"""A statement as clauses of words and values: what it speaks of, what it says of it, what it names as past. Pure.
+
+Every pattern is bounded and words are cut before they are looked at, so that reading takes time in proportion to the
+text, whatever the text is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+from sakti.memory.statements import bygone, lexicon
+
+Shape: TypeAlias = Literal["number", "date", "often", "place", "name", "word"]
+
+EXACT = ("number", "date", "often")
+STATEMENT_LIMIT = 600  # characters of a statement
+LOOSE = 3  # plain words that may be a value together
+
+_TOKEN = re.compile(
+    r"\b(?:time|log|sign|set|back|roll|check|shut|clean|look|pop)[ -](?:out|in|on|off|up|down|back)s?\b|"
+    r"https?://\S{1,200}|\d{1,3}(?:,\d{3}){1,6}(?:\.\d{1,20})?|\d{1,9},\d{1,2}(?![\w,])|[#@~]?\w[\w@./:+#'’-]{0,199}|[€$%]|"
+    r"(?<=\s)[!?&*^<>+|]{1,3}(?=\s|$)",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"v?\d[\d.,:]*(?:e-?\d+)?", re.IGNORECASE)
+_FROM_TO = re.compile(r"\d{1,2}:\d\d-\d{1,2}:\d\d")
+_WITH_UNIT = re.compile(r"(v?\d[\d.,]*)([a-zµ%]{1,6})", re.IGNORECASE)
+_HEX = re.compile(r"#[0-9a-f]{3,8}", re.IGNORECASE)
+_NOUN = re.compile(r"(?<=\w{4})(?:ances?|ences?|ations?|at(?:e[sd]?|ing)|ments?)$")
+_END = re.compile(r"(?:ings?|ed|es|s|e|en|er)$")
+_LINKED = re.compile(r"\W*(?:(?:the|a|an|now|only|just|always|jetzt|nur|nun|ein|eine|der|die|das|going to)\W+)*", re.I)
+_BECOMES = re.compile(r"\b(?:to|into|by|with|auf|zu|durch|mit)\b", re.I)
+_TIED = re.compile(
+    r"[\s-]*(?:(?:of|for|in|on|by|at|von|vom|für|im|bei|des|der)\s+(?:the |our |den |dem |der )?)?", re.I
+)
+_GERMAN_VALUE = re.compile(r"\b(?:in|nach|auf|bei|mit|als|heißt|ist|zu|von)\s$", re.I)
+_NEXT_WORD = re.compile(r"\s+([^\W_]\w{0,60})")
+_POSSESSIVE = re.compile(r"['’]s$", re.I)
+_NEW = re.compile(r"\b(?:new|neue[rsnm]?)\b", re.I)
+_VERB_FORM = re.compile(r"\w{3,}(?:ing|ed)", re.I)
+_ALSO = re.compile(r"\balso\b", re.I)  # German "also" is "so"
+_MAY = re.compile(r"\s\d")
+_ARROW = re.compile("->|→|=>")
+_QUOTES = "`\"“'„"
+_SENTENCE_END = ".!?:"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What may be a value: `key` is how it is compared, `unit` what a number counts."""
+
+    key: str
+    shape: Shape
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A part of a statement that says something of its own, at `start` to `end` of it. `words` are what it speaks of,
+    `past` the keys that it names as past, `keys` words and values."""
+
+    start: int
+    end: int
+    words: frozenset[str]
+    values: tuple[Value, ...]
+    past: frozenset[str]
+    negated: frozenset[str]
+    units: frozenset[str]
+    text: str
+    tokens: tuple[tuple[str, int, int], ...]  # (key, start, end) in the statement
+    keys: frozenset[str] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keys", self.words | {v.key for v in self.values})
+
+    def speaks_of(self, word: str) -> bool:
+        """Whether a word is one of its keys, or begins as one of them does: "storno", "stornieren"."""
+        return word in self.keys or (len(word) > 4 and any(w[:5] == word[:5] for w in self.words))
+
+    def joined(self, other: Clause) -> Clause:
+        """This clause and the next as one."""
+        return Clause(
+            self.start,
+            other.end,
+            self.words | other.words,
+            self.values + other.values,
+            self.past | other.past,
+            self.negated | other.negated,
+            self.units | other.units,
+            f"{self.text} {other.text}",
+            self.tokens + other.tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A sentence read. What it does with what was said before: puts something in its place (`replaces`), says how
+    something is to be (`sets`), takes something back, adds to it, corrects a slip, or only asks; `stays` are the keys
+    of what it says stays as it is, `unfit` of what it says does not serve."""
+
+    text: str
+    whole: Clause
+    clauses: tuple[Clause, ...]
+    replaces: bool
+    sets: bool
+    takes_back: bool
+    adds: bool
+    corrects: bool
+    asks: bool
+    stays: frozenset[str] = field(default=frozenset())
+    unfit: frozenset[str] = field(default=frozenset())
+
+    @property
+    def points_back(self) -> bool:
+        """Whether it speaks against something that was said, so that what follows may take its place."""
+        return self.replaces or self.corrects or bool(self.unfit or self.whole.past or self.whole.negated)
+
+
+@dataclass(slots=True)
+class _Token:
+    start: int
+    end: int
+    key: str
+    shape: Shape | Literal["", "empty"]
+    unit: str = ""
+
+
+@lru_cache(4_096)
+def read(text: str) -> Statement:
+    """A sentence read; of a long one its beginning."""
+    return _Reader(text[:STATEMENT_LIMIT]).statement()
+
+
+class _Reader:
+    """Reads one sentence: its tokens, then where it names what is past or negated, then its clauses."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        words = {w.casefold() for w in text.split()}
+        self.german = bool(words & lexicon.GERMAN) or len(words & lexicon.PERHAPS_GERMAN) > 1
+        self.replaces = bool(lexicon.REPLACES.search(text)) or bool(_NEW.search(text) and lexicon.COPULA.search(text))
+        self.tokens = list(self._tokens())
+        self.past = self._keys_in(self._past())
+        self.negated = self._keys_in(m.span("scope") for m in lexicon.NEGATED.finditer(text))
+
+    def statement(self) -> Statement:
+        clauses: list[Clause] = []
+        for start, end in self._spans():
+            clause = self._clause(start, end)
+            figures = all(v.shape in EXACT for v in clause.values)
+            if clauses and clause.values and not clause.words and (figures or lexicon.COPULA.search(clause.text)):
+                clause = replace(clause, words=clauses[-1].words)  # "runs at noon and is kept for 3 days": of the same
+            clauses.append(clause)
+        text = self.text
+        return Statement(
+            text,
+            self._clause(0, len(text)),
+            tuple(clauses),
+            self.replaces,
+            bool(lexicon.SETS.search(text)),
+            bool(lexicon.TAKES_BACK.search(text)),
+            bool(lexicon.ADDS.search(text) or (not self.german and _ALSO.search(text))),
+            bool(lexicon.CORRECTS.search(text)),
+            text.rstrip("\"'`) ").endswith("?"),
+            frozenset(k for c in clauses if lexicon.STAYS.search(c.text) for k in c.keys),
+            frozenset(k for k, _ in self._keys_in(bygone.unfit(text))),
+        )
+
+    def _keys_in(self, spans: Iterable[tuple[int, int]]) -> frozenset[tuple[str, int]]:
+        within = list(spans)
+        return frozenset((t.key, t.start) for t in self.tokens if any(a <= t.start < b for a, b in within))
+
+    # --- tokens -------------------------------------------------------------------------------------------------
+
+    def _tokens(self) -> Iterator[_Token]:
+        """What stands in the text, in order; a number takes the word behind it as its unit."""
+        text, first, month = self.text, True, False
+        number: _Token | None = None
+        counted, unit_end = number, 0  # one that counts what the word that ends there says, so far
+        patterns = (lexicon.EVERYWHERE, lexicon.ATTRIBUTED)
+        everywhere = [m.span() for pattern in patterns for m in pattern.finditer(text)]
+        for match in _TOKEN.finditer(text):
+            if any(a <= match.start() < b for a, b in everywhere):
+                continue
+            raw = match[0].rstrip(".:'’-" if match[0].endswith("++") else ".:'’-+") or match[0]
+            raw = _POSSESSIVE.sub("", raw)
+            low = raw.casefold()
+            token = self._token(raw, match.start(), first=first)
+            first = text[token.end : token.end + 1] in tuple(_SENTENCE_END)
+            if counted is not None and raw[-1:] == "s" and token.shape == "" and text[unit_end : token.start] == " ":
+                counted.unit = stem(low)  # "12 inventory slots" are slots
+            counted = None
+            if number is not None and text[number.end : token.start].strip() in ("", "-"):
+                if lexicon.MONTHS.fullmatch(low) and (low != "may" or raw == "May"):
+                    number.shape = "date"
+                elif raw in "€$%" or (low not in lexicon.EMPTY and not number.unit and token.shape in ("", "name")):
+                    number.unit = stem(low)
+                    counted = number if raw[-1:] != "s" and raw.isalpha() and low not in lexicon.MEASURES else None
+                    unit_end = token.end
+            if token.shape == "number" and month:
+                token.shape = "date"
+            if token.shape != "empty":
+                yield token
+            month = token.shape == "date" and bool(lexicon.MONTHS.fullmatch(low))
+            number = token if token.shape == "number" else None
+
+    def _token(self, raw: str, start: int, *, first: bool) -> _Token:
+        low, end = raw.casefold(), start + len(raw)
+        if low == "may" and _MAY.match(self.text, end):
+            return _Token(start, end, low, "date")
+        if low in lexicon.EMPTY and not (raw.isupper() and len(raw) > 1):
+            return _Token(start, end, low, "empty")
+        if lexicon.ORDINAL.fullmatch(raw):
+            return _Token(start, end, low, "date")
+        if low in lexicon.NUMBERS:
+            return _Token(start, end, lexicon.NUMBERS[low], "number")
+        if _NUMBER.fullmatch(raw):
+            return _Token(start, end, low.removeprefix("v"), "date" if low.count(":") == 1 else "number")
+        if _FROM_TO.fullmatch(raw):
+            return _Token(start, end, low, "date")
+        if (counted := _WITH_UNIT.fullmatch(raw)) and not _HEX.fullmatch(raw):
+            return _Token(start, end, counted[1].casefold(), "number", stem(counted[2].casefold()))
+        if lexicon.MONTHS.fullmatch(low) or lexicon.DAYS.fullmatch(low):
+            return _Token(start, end, stem(low), "date")
+        if lexicon.OFTEN.fullmatch(low):
+            return _Token(start, end, low, "often")
+        if not any(map(str.isalnum, raw)) or (start and self.text[start - 1] in _QUOTES and raw.isalpha()):
+            return _Token(start, end, low, "name")
+        if any(c in raw for c in "/_@#~:") or "." in raw.strip(".") or ("-" in raw and any(map(str.isdigit, raw))):
+            return _Token(start, end, low, "place")
+        if self._is_name(raw, end, first=first):
+            return _Token(start, end, stem(low), "name")
+        if self.german and raw[:1].isupper() and not first and self._stands_as_value(start, end):
+            return _Token(start, end, stem(low), "word")
+        return _Token(start, end, stem(low.replace("-", "").replace(" ", "")), "")
+
+    def _is_name(self, raw: str, end: int, *, first: bool) -> bool:
+        capital = raw[:1].isupper() and not self.german and (not first or bool(lexicon.DOES.match(self.text, end)))
+        return capital or raw[1:] != raw[1:].lower() or any(map(str.isdigit, raw))
+
+    def _stands_as_value(self, start: int, end: int) -> bool:
+        """Whether a German noun stands where a value would: behind "in", "nach", "ist", and near the end."""
+        if not _GERMAN_VALUE.search(self.text[max(0, start - 8) : start]):
+            return False
+        following = _NEXT_WORD.match(self.text, end)
+        return following is None or following[1].casefold() in lexicon.EMPTY or following.end() >= len(self.text) - 1
+
+    def _past(self) -> Iterator[tuple[int, int]]:
+        """Where the text names what holds no more."""
+        yield from bygone.past(self.text)
+        arrow = _ARROW.search(self.text)
+        if arrow is not None:  # "14 -> 16", but "port -> 16" speaks of the port
+            before = [t for t in self.tokens if t.end <= arrow.start()]
+            behind = [t for t in self.tokens if t.start >= arrow.end()]
+            if before and behind and before[-1].shape == behind[0].shape and before[-1].shape:
+                yield before[-1].start, before[-1].end
+
+    # --- clauses ------------------------------------------------------------------------------------------------
+
+    def _spans(self) -> Iterator[tuple[int, int]]:
+        """Where the clauses are. What says nothing of its own belongs to the clause before it."""
+        ends = [*lexicon.CLAUSE_END.finditer(self.text)]
+        start = 0
+        for number, match in enumerate([*ends, None]):
+            end = match.start() if match else len(self.text)
+            if match is not None and match[0].strip().casefold() in ("and", "und", "or", ":"):
+                following = ends[number + 1].start() if number + 1 < len(ends) else len(self.text)
+                if not self._says(match.end(), following):
+                    continue
+            stop = start + len(self.text[start:end].rstrip(" .,;:"))
+            if stop > start and (match is None or any(start <= t.start < end for t in self.tokens)):
+                yield start, stop
+            start = match.end() if match else end
+
+    def _says(self, start: int, end: int) -> bool:
+        """Whether a piece says something of its own: it has a verb that links, or a word and a value."""
+        inside = [t for t in self.tokens if start <= t.start < end]
+        linked = lexicon.COPULA.search(self.text[start:end])
+        return bool(linked) or (any(not t.shape for t in inside) and any(t.shape for t in inside))
+
+    def _clause(self, start: int, end: int) -> Clause:
+        inside = [t for t in self.tokens if start <= t.start < end]
+        loose = dict.fromkeys(t.key for t in self._loose(inside, start, end))
+        units = frozenset(t.unit for t in inside if t.unit)
+        values = [
+            Value(t.key, t.shape, t.unit) for t in inside if t.shape and t.shape != "empty" and t.key not in units
+        ]
+        values += [Value(key, "word") for key in loose]
+        return Clause(
+            start,
+            end,
+            frozenset(t.key for t in inside if not t.shape and t.key not in loose) - units,
+            tuple(values),
+            frozenset(t.key for t in inside if (t.key, t.start) in self.past),
+            frozenset(t.key for t in inside if (t.key, t.start) in self.negated),
+            units,
+            self.text[start:end],
+            tuple((t.key, t.start, t.end) for t in inside),
+        )
+
+    def _loose(self, inside: list[_Token], start: int, end: int) -> list[_Token]:
+        """Plain words that are a value because a verb links them: "the format is binary"."""
+        copula = lexicon.COPULA.search(self.text, start, end)
+        if copula is None and self.replaces:
+            copula = _BECOMES.search(self.text, start, end)
+        behind = [t for t in inside if copula is not None and t.start >= copula.end()]
+        if copula is None or not 0 < len(behind) < len(inside) or len(behind) > LOOSE:
+            return []
+        linked = _LINKED.fullmatch(self.text, copula.end(), behind[0].start)
+        plain = all(not t.shape and t.key not in lexicon.STATES for t in behind)
+        return behind if linked and plain and not _VERB_FORM.match(self.text, behind[0].start) else []
+
+
+@lru_cache(8_192)
+def stem(word: str) -> str:
+    """A word as it is compared: without its ending, another word for the same thing in its place."""
+    if word in lexicon.SAME:
+        return lexicon.SAME[word]
+    if len(word) > 5 and word.endswith("ies"):
+        word = f"{word[:-3]}y"  # "nightlies", "policies"
+    short = _END.sub("", _NOUN.sub("", word)) if len(word) > 3 else word
+    short = short if len(short) > 2 else word  # "open", "opening"
+    if short != word and len(short) > 4 and short[-1] == short[-2]:
+        short = short[:-1]  # "swapped", "shipping"
+    return lexicon.SAME.get(short, short)
+
+
+@lru_cache(4_096)
+def figures(text: str) -> frozenset[str]:
+    """What a sentence gives exactly: its numbers, dates and names, files aside; nothing of a question."""
+    said = read(text)
+    values = said.whole.values if not said.asks and not lexicon.STAYS.search(text) else ()
+    return frozenset(v.key for v in values if v.shape in EXACT or (v.shape == "place" and "/" not in v.key))
+
+
+@lru_cache(4_096)
+def narrates(text: str) -> bool:
+    """Whether a clause tells of what was so elsewhere or long ago."""
+    return bool(lexicon.NARRATES.search(text))
+
+
+def head(key: str) -> str:
+    """The name that a host is called by: its first part."""
+    return key.partition(".")[0] if "." in key and "/" not in key else key
+
+
+def is_exact(key: str) -> bool:
+    """Whether a key says by itself what is meant: a number or a sign is in it."""
+    return any(map(str.isdigit, key)) or any(c in key for c in "/_.#@:")
+
+
+def tied(text: str, part: Clause, foreign: frozenset[str], shared: frozenset[str]) -> frozenset[str]:
+    """Those of the `foreign` words that tell which of the `shared` things is meant: side by side with one of them, or
+    tied to it by "of" or "for"."""
+    out: set[str] = set()
+    for (a, _, end), (b, start, _) in itertools.pairwise(part.tokens):
+        if ((a in foreign and b in shared) or (a in shared and b in foreign)) and _TIED.fullmatch(text, end, start):
+            out |= {a, b} & foreign
+    return frozenset(out)

@@ -1,0 +1,239 @@
+"""What a sentence is, as far as code can tell: who asks, lays down, changes, wonders or chats. Pure.
+
+English words decide where there are any; in other languages the shape does (a question mark, names, numbers, paths).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+from sakti.core.text import clean_surrogates
+from sakti.memory.statements.lexicon import BETWEEN_SENTENCES, REPLACES
+
+Kind: TypeAlias = Literal["question", "request", "statement", "remark", "chatter"]
+AgentKind: TypeAlias = Literal["work", "finding", "intent"]
+
+_SENTENCE = re.compile(rf"{BETWEEN_SENTENCES}|\n+|(?<=[。！？])")
+_LIST_SIGN = re.compile(r"^\s*(?:[-*•+]|\d+[.)])\s+")
+_WORD = re.compile(r"[^\W_][\w'’]*")
+
+# Something exact: what cannot be said again in other words. Each alternative looks at a few characters only, so that a
+# search takes time in proportion to the text.
+SPECIFIC = re.compile(
+    r"\d|`|https?://|[\w.-]/[\w./-]|\w_\w|\b[a-z]{1,200}[A-Z]|\b[A-Z]{2,200}\b|(?<=\w)\.[a-z]{1,5}\b|"
+    r"(?<=[a-z,;:] )[A-Z][\w-]|[\"“][^\"”]{1,400}[\"”]|--?[a-z]|@\w"
+)
+WORD, LINE, TEXT = 200, 4_000, 400_000  # characters that are looked at: of a word, of a line, of a text
+_LONG_WORD = re.compile(rf"(?<!\S)(\S{{{WORD}}})\S+")
+_QUESTION = re.compile(
+    r"^(?:and |but |so |or |also )?(?:how|what|why|where|when|which|who|whose|is|are|was|were|do|does|did|has|have|"
+    r"should|shall|may|might|am)\b",
+    re.IGNORECASE,
+)
+_POLITE = re.compile(
+    r"^(?:(?:ok(?:ay)?|and|then|so|now|next|also|hey|hi|yes|well)[, ]+)*"
+    r"(?:please|(?:can|could|would|will) you|i(?:'d| would) like you to|i (?:want|need) you to|kindly|"
+    r"let(?:'s| us| me)|(?:go|carry) (?:on|ahead)|continue|proceed)\b",
+    re.IGNORECASE,
+)
+_IMPERATIVE = re.compile(
+    r"^(?:(?:ok(?:ay)?|and|then|so|now|next|also|first|finally|please|just)[, ]+)*"
+    r"(?:add|adjust|analy[sz]e|apply|ask|build|bump|change|check|clean|commit|compare|convert|copy|create|debug|"
+    r"define|"
+    r"delete|describe|document|explain|export|extend|extract|fetch|find|finish|fix|format|generate|get|give|"
+    r"handle|have|"
+    r"implement|import|improve|inline|inspect|install|investigate|list|log|look|make|measure|merge|open|"
+    r"optimi[sz]e|print|"
+    r"profile|publish|pull|push|put|read|rebase|refactor|release|remove|rerun|restart|retry|review|rewrite|run|"
+    r"search|"
+    r"send|set|show|simplify|sort|split|start|stop|summari[sz]e|take|tell|test|tidy|trace|try|turn|undo|update|"
+    r"upgrade|"
+    r"verify|wire|work|wrap|write)\b(?!-\w)"
+    # "log level is", "Test-Server ist": no verb
+    r"(?!(?:[ -](?!what|if|whether|that|how|who|where|why|me|it|this)\w{1,40})?\s(?:is|are|was|ist|sind|heißt)\b)",
+    re.IGNORECASE,
+)
+# What holds beyond the moment: wishes, habits, decisions, rules.
+_LASTING = re.compile(
+    r"\b(?:always|never|from now on|by default|in (?:the )?future|every ?time|must(?:n't)?|should(?:n't)?|do not|"
+    r"don't|"
+    r"remember|note(?: down)?|keep in mind|bear in mind|for the record|fyi|important|"
+    r"prefer\w*|avoid|only|stick (?:to|with)|decided|decision|agreed|settled|chos(?:e|en)|choose|went with|"
+    r"go(?:ing)? with|"
+    r"policy|rule|convention|requires?|deadline|due|freeze|budget|limit|instead of|rather than|"
+    r"assum(?:e|ing)|treat|call(?:ed)? it|name it|use)\b",
+    re.IGNORECASE,
+)
+_OWN = re.compile(
+    r"\b(?:i'm|i am|i'd (?:rather|like|prefer)|i've|i have|i use|i like|i hate|i want|i need|i work|we're|we are|"
+    r"we've|we have|we use|we need|"
+    r"we want|we run|we keep|we ship|we deploy|we call|my|our|ours|us)\b",
+    re.IGNORECASE,
+)
+_LASTING_START = re.compile(
+    r"^(?:(?:ok(?:ay)?|and|so|please|just|also)[, ]+)*(?:use|prefer|avoid|remember|note|never|always|no|stick|"
+    r"keep|assume|"
+    r"treat|forget|set aside|scrap|drop|ignore|replace|switch|rename|call|name|don't|do not|no longer|"
+    r"let's (?:use|go with|take|"
+    r"pick|choose|stick|keep|drop|switch|call|name|not|move|skip|scrap|settle|agree|avoid|forget|postpone|cancel))\b",
+    re.IGNORECASE,
+)
+_VERB = re.compile(
+    r"\b(?:is|are|was|were|has|have|had|will|would|must|should|can|can't|cannot|won't|isn't|aren't|doesn't|"
+    r"(?:use|need|want|live|run|lie|stand|take|belong|expire|contain|return|fail|depend|require|mean|own|"
+    r"host|listen|point|store|hold|start|end|support|expect|work|come|sit|serve|handle|accept|allow|know|get|see)s|"
+    r"lives?|goes|[a-z]{2,}ed|went|moved?|became|chose|got|said|=)\b|[=:→]",
+    re.IGNORECASE,
+)
+# What takes something back or puts something in its place.
+CHANGE = re.compile(
+    r"\b(?:now|no longer|not (?:\w+ ){0,4}(?:any ?more|after all)|any ?more|instead|rather than|in place of|"
+    r"actually|correct(?:ion|ed)|chang(?:e[ds]?|ing)|mov(?:e[ds]?|ing)|switch(?:ed|es|ing)?|"
+    r"replac(?:e[ds]?|ing)|renam(?:e[ds]?|ing)|supersed\w+|updat(?:e[ds]?|ing)|dropp(?:ed|ing)|drop|scrap(?:ped)?|"
+    r"cancel\w*|withdr[ae]w\w*|retract\w*|"
+    r"forget|ignore|strike|revert\w*|roll(?:ed)? back|undo|gone|obsolete|deprecated|retired|abandon\w*|"
+    r"off the table|out of scope|postponed?|push(?:ed)? (?:it )?(?:back|out|to)|brought forward|slipped|delay(?:ed)?|"
+    r"extend(?:ed)?|shift(?:ed)?|reschedule[ds]?|migrat(?:e[ds]?|ing)|became|turned into|bump(?:ed)?|raise[ds]?|"
+    r"lower(?:ed|s)?|increase[ds]?|decrease[ds]?|reduce[ds]?|decided against|"
+    r"set (?:[\w-]+ ){1,6}to|i (?:was|were) wrong|my mistake|i meant|scratch that|from now on|as of|is over|"
+    r"does(?:n't| not) hold|"
+    r"(?:won't|don't|doesn't|do not|does not|will not|needn't) (?:be )?need\w*|not needed|unnecessary|"
+    r"took (?:that|it) back|take (?:that|it|back)|new|since then|in the end|changed (?:our|my) minds?|after all|"
+    r"upgrad(?:e[ds]?|ing)|downgrad(?:e[ds]?|ing)|jetzt|ab sofort|nicht mehr|sondern|statt(?:dessen)?|doch lieber|"
+    r"umgestellt|umgezogen|umbenannt|verschoben|geändert|ersetzt|korrektur)\b|->|→",
+    re.IGNORECASE,
+)
+_CHATTER = re.compile(
+    r"^(?:ok(?:ay)?|thanks?|thank you|great|good|nice|cool|perfect|fine|sure|hi|hello|hey|go on|carry on|"
+    r"go ahead|continue|proceed|next|done|sounds good|looks good|lgtm|well done|yep|wow|hm+|ah|oh|right)\b",
+    re.IGNORECASE,
+)
+_CONCLUSION = re.compile(
+    r"\b(?:root cause|because|decid\w+|conclu\w+|the (?:problem|issue|bug|error|cause|fix|reason|culprit) (?:is|was)|"
+    r"turns? out|found|fixed|implemented|created|added|wrote|written|renamed|removed|deleted|moved|replaced|migrated|"
+    r"installed|extracted|split|configured|enabled|disabled|pinned|updated|upgraded|committed|merged|deployed|"
+    r"released|"
+    r"blocked|cannot|failed|fails|passes|passed|next step|remaining|recommend\w*|suggest\w*|plan|lives? in|"
+    r"is (?:now )?(?:in|at|under|defined|located|set))\b",
+    re.IGNORECASE,
+)
+# What the agent says it did, or a place to the line.
+_DID = re.compile(
+    r"\b(?:I|we)(?:'ve| have)? (?:now |also |just )?(?:[a-z]{2,}ed|put|wrote|made|built|set|split|cut|kept|left)\b|"
+    r"\.[a-z]\w{0,5}:\d+",
+    re.IGNORECASE,
+)
+_INTENT = re.compile(
+    r"^(?:(?:ok(?:ay)?|sure|great|now|next|then|so|first|right)[,.! ]+)*(?:i'll|i will|let me|let's|i am going to|"
+    r"i'm going to|i looked|i read|i checked|i opened|i see|looking|reading|checking|here is|here's)\b",
+    re.IGNORECASE,
+)
+# Says how something strikes the speaker, or points at what stands elsewhere.
+_VAGUE = re.compile(
+    r"^(?:hm+|well|this|that|these|those|it|i (?:think|guess|see|had|have|looked|wonder|am)|maybe|perhaps|not sure|"
+    r"looks|seems|there)\b",
+    re.IGNORECASE,
+)
+_DECLARES = 4  # words
+# A request that says how things are from then on.
+_CHANGES_FOR_GOOD = re.compile(
+    r"\b(?:instead|from now on|no longer|any ?more|for now|after all)\b|(?<=\w) now[.!]?$", re.IGNORECASE
+)
+# A request that gives a value in place of another is as good as a statement of it.
+_GIVES_VALUE = re.compile(
+    r"(?:\b(?:to|auf|instead|statt|not|make (?:that|it))\b|->|→|=)[^.!?\n]{0,80}|\bnow\b", re.IGNORECASE
+)
+_SHORT = 5  # words: what is no longer says little unless it is exact
+
+
+def sentences(text: str) -> Iterator[str]:
+    """The sentences and list items of a text as they stand there, one after the other; code blocks are left out. Words
+    of more than 200 characters are cut; of a text of more than 400,000 the beginning and the end are read."""
+    return filter(None, step_by_step(text))
+
+
+def step_by_step(text: str) -> Iterator[str]:
+    """As `sentences`, with an empty one for each line that holds none: so no step takes long."""
+    if len(text) > TEXT:
+        text = f"{text[: TEXT // 2]}\n{text[-TEXT // 2 :]}"
+    for start, end in _outside_code(text):
+        yield ""
+        for line in _pieces(text, start, end):
+            yield ""
+            for sentence in _SENTENCE.split(_cut(line)):
+                if (said := _LIST_SIGN.sub("", sentence).strip()) and any(map(str.isalnum, said)):
+                    yield said
+
+
+def _outside_code(text: str) -> Iterator[tuple[int, int]]:
+    at = 0
+    while (fence := text.find("```", at)) >= 0:
+        yield at, fence
+        line_end = text.find("\n", fence + 3)  # the block begins behind the line of its fence
+        end = -1 if line_end < 0 else text.find("```", line_end + 1)
+        if end < 0:
+            return
+        at = end + 3
+    yield at, len(text)
+
+
+def _pieces(text: str, start: int, end: int) -> Iterator[str]:
+    """The lines of a part of a text, long ones in pieces that end at a space where there is one."""
+    while start < end:
+        line_end = text.find("\n", start, end)
+        stop = end if line_end < 0 else line_end
+        while stop - start > LINE:
+            space = text.rfind(" ", start, start + LINE)
+            cut = space if space > start else start + LINE
+            yield text[start:cut]
+            start = cut
+        yield text[start:stop]
+        start = stop + 1
+
+
+def _cut(line: str) -> str:
+    return _LONG_WORD.sub(r"\1…", clean_surrogates(line))
+
+
+def kind(sentence: str) -> Kind:
+    """What a user does with a sentence. A request that lays down something lasting is a statement."""
+    words = len(_WORD.findall(sentence))
+    exact = bool(SPECIFIC.search(sentence))
+    if _LASTING_START.search(sentence) and (words > 2 or exact):
+        return "statement"
+    asks = sentence.rstrip("\"'`) ").endswith(("?", "？"))
+    if _POLITE.search(sentence) or (not asks and _IMPERATIVE.search(sentence)):
+        if _CHANGES_FOR_GOOD.search(sentence) and (exact or not asks):
+            return "statement"
+        if exact and not asks and REPLACES.search(sentence) and _gives_value(sentence):
+            return "statement"
+        if re.search(r"\b(?:remember|keep in mind|bear in mind|note that|never|always|from now on)\b", sentence, re.I):
+            return "statement"
+        return "chatter" if _CHATTER.search(sentence) and words <= _SHORT and not exact else "request"
+    if asks or (_QUESTION.search(sentence) and sentence.endswith("?")):
+        return "question"
+    if _CHATTER.search(sentence) and words <= _SHORT and not exact:
+        return "chatter"
+    if _LASTING.search(sentence) or CHANGE.search(sentence) or _OWN.search(sentence):
+        return "statement"
+    if exact or (words >= _DECLARES and _VERB.search(sentence) and not _VAGUE.search(sentence)):
+        return "statement"
+    return "remark"
+
+
+def _gives_value(sentence: str) -> bool:
+    return any(re.search(r"\d|#\w|`", m[0]) for m in _GIVES_VALUE.finditer(sentence))
+
+
+def agent_kind(sentence: str) -> AgentKind:
+    """What an agent's sentence tells: what was done or concluded, what was seen, or what it means to do."""
+    if _INTENT.search(sentence):
+        return "intent"
+    return "work" if _CONCLUSION.search(sentence) or _DID.search(sentence) else "finding"
+
+
+def lasts(sentence: str) -> bool:
+    """Whether a statement holds something exact or lasting: what nobody could tell again in other words."""
+    return bool(SPECIFIC.search(sentence) or _LASTING.search(sentence))

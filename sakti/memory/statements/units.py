@@ -1,0 +1,66 @@
+"""A line of the log as what is said in it: by whom, and in which sentences. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from sakti.memory.statements.lexicon import BETWEEN_SENTENCES
+
+Speaker: TypeAlias = Literal["user", "agent", ""]
+
+LEAD = re.compile(r"(User (?:stated|said|asked for|asked|quoted|ran|attached(?: the image)?)|Agent(?: asked)?):\s+")
+TOOL = re.compile(r"Agent (?:ran (?P<command>`[^`]*`)|used |changed (?P<files>.+))")
+_SPOKEN = re.compile(
+    r"(?:the )?(?:user|agent|assistant)\b(?: (?:stated|said|noted|decided|confirmed|wants|asked|reported)\b)?"
+    r"(?: that\b)?\s*",
+    re.IGNORECASE,
+)
+# What is passed on, looked at, asked or told of the log itself says nothing that holds or that replaces anything.
+_NOTHING = re.compile(
+    r"(?:the )?user (?:quoted|ran|attached|asked (?!for|to|that)|asked:)|agent asked|times are in ", re.IGNORECASE
+)
+_BOUNDARY = re.compile(rf"{BETWEEN_SENTENCES}|(?<!\[earlier); |(?<=[。！？]) ")
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A sentence at `start` of its line."""
+
+    text: str
+    start: int
+
+
+def speaker(content: str, priority: str) -> Speaker:
+    """Who says what a line says; an important line that names nobody is taken for the user's word. Empty where it says
+    nothing that could hold."""
+    low = content[:20].casefold()
+    if _NOTHING.match(content) or TOOL.match(content):
+        return ""
+    if low.startswith(("user ", "the user ")):
+        return "user"
+    if low.startswith(("agent", "the agent", "assistant", "the assistant")):
+        return "agent"
+    return "user" if priority == "high" else "agent"
+
+
+def units(content: str) -> Iterator[Unit]:
+    """The sentences of a line behind what says whose they are."""
+    lead = LEAD.match(content) or _SPOKEN.match(content)
+    start = lead.end() if lead else 0
+    at = start
+    for text, behind in sentences(content[start:]):
+        yield Unit(text, at)
+        at += len(text) + len(behind)
+
+
+def sentences(text: str) -> Iterator[tuple[str, str]]:
+    """Sentences with what follows them; put together again they are the text."""
+    at = 0
+    for match in _BOUNDARY.finditer(text):
+        yield text[at : match.start()], match[0]
+        at = match.end()
+    if at < len(text):
+        yield text[at:], ""

@@ -1,0 +1,315 @@
+"""Older messages by tens: a summary that search knows too, and that stands for them where nothing is observed.
+
+When a thread has thirty messages the oldest ten get one of two or three sentences with the lines of code that matter
+(level 1), at ninety a shorter one (level 2), and so on by tens. No model is asked: every sentence, path and line of
+code is one of the messages' own. With observational memory this only adds to what search looks at, for messages that
+have left the window; without it, ten messages of more than 2,000 tokens are sent as one block from the next turn on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from sakti.core.errors import SaktiError
+from sakti.core.resources import read_prompt
+from sakti.core.text import clean_surrogates
+from sakti.core.tokens import MESSAGE_OVERHEAD, Counter
+from sakti.core.types import Message, TextPart, Thread, ToolCallPart, ToolResultPart
+from sakti.memory.log.lines import references
+from sakti.memory.window import Window
+from sakti.store.database import Database, Store
+from sakti.store.threads import messages as message_store
+from sakti.store.threads import summaries as level_store
+from sakti.store.threads import threads
+from sakti.store.threads.summaries import Summarised
+
+TEN = 10
+BEGIN = (30, 90)  # messages of a thread, counted from the ten on, at which they get level 1, and 2
+WORTH_TOKENS = 2_000  # ten messages of fewer tokens are sent as they are
+BEHIND = 5  # messages read behind the ten: the tool results of the last of them
+AT_ONCE = 3  # tens that are summarised behind one turn
+SENT = 40  # summaries in a request
+READ = 4_000  # characters of one text that are looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much a level keeps: items of each kind and their characters, files, lines of code."""
+
+    items: int
+    characters: int
+    files: int
+    code: int
+
+
+SIZES = (Size(2, 160, 8, 8), Size(1, 80, 4, 0))
+
+_SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+|(?<=[。！？])")
+_FENCED = re.compile(r"```[^\n]*\n(.*?)(?:```|\Z)", re.DOTALL)
+_BULLET = re.compile(r"^\s*(?:[-*•+#>]+|\d+[.)])\s+")
+_BUILT = re.compile(
+    r"\b(?:added|built|changed|created|fixed|implemented|installed|merged|migrated|moved|passed|passes|refactored|"
+    r"removed|renamed|replaced|rewrote|updated|wired|works now|wrote)\b",
+    re.IGNORECASE,
+)
+_DECIDED = re.compile(
+    r"\b(?:decid\w+|decision|chosen?|settled|agreed|go(?:ing)? with|let's|we(?:'ll| will)|instead of|rather than)\b",
+    re.IGNORECASE,
+)
+_PREFERRED = re.compile(
+    r"\b(?:prefer\w*|always|never|must(?:n't)?|don't|do not|please use|i(?:'d)? (?:like|want)|we want|no longer)\b",
+    re.IGNORECASE,
+)
+_BLOCKED = re.compile(
+    r"\b(?:block\w*|cannot|can't|could not|couldn't|waits? (?:for|on)|waiting|depends on|fail(?:s|ed|ing|ure)?|"
+    r"\w*Error|\w*Exception|permission denied|not found|times? out)\b",
+    re.IGNORECASE,
+)
+_CODE = re.compile(
+    r"\s*(?:export\s+|default\s+|pub(?:\(\w+\))?\s+|public\s+|private\s+|static\s+|async\s+|abstract\s+|@)*"
+    r"(?:def|class|function|func|fn|interface|type|struct|enum|trait|impl|const|CREATE\s+(?:UNIQUE\s+)?\w+|ALTER\s+\w+|"
+    r"(?:app|router)\.(?:get|post|put|patch|delete))\b.*\w",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """`text` of the whole; `taken`: message id → what of it is that message's own."""
+
+    text: str
+    taken: dict[str, str]
+
+
+@dataclass
+class _Found:
+    """What the messages say, in order: kind → (message id, sentence)."""
+
+    said: dict[str, list[tuple[str, str]]] = field(default_factory=dict[str, list[tuple[str, str]]])
+    files: dict[str, str] = field(default_factory=dict[str, str])  # path → the message that named it first
+    tools: dict[str, None] = field(default_factory=dict[str, None])
+    code: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+
+    def last(self, kind: str, count: int) -> list[tuple[str, str]]:
+        return self.said.get(kind, [])[-count:]
+
+
+def summarise(messages: Sequence[Message], level: int) -> Summary:
+    """What was built, decided, preferred, what blocks and is open, files, and at level 1 key lines of code. Pure."""
+    size, found = SIZES[level - 1], _Found()
+    for message in messages:
+        _look(message, found)
+    taken: dict[str, list[str]] = {}
+
+    def some(kind: str) -> str:
+        chosen = found.last(kind, size.items)
+        for identifier, text in chosen:
+            taken.setdefault(identifier, []).append(_cut(text, size.characters))
+        return "; ".join(_cut(text, size.characters) for _, text in chosen)
+
+    paths = list(found.files)[: size.files]
+    for path in paths:
+        taken.setdefault(found.files[path], []).append(path)
+    files = ", ".join(paths)
+    built = some("built")
+    if not (built or files or any(found.said.get(k) for k in ("decided", "preferred", "blocked", "open"))):
+        built = some("said")
+    sentences = [
+        "; ".join(t for t in (f"Done: {built}" if built else "", f"files: {files}" if files else "") if t),
+        "; ".join(f"{k}: {t}" for k in ("decided", "preferred") if (t := some(k))),
+        "; ".join(f"{k}: {t}" for k in ("blocked", "open") if (t := some(k))),
+    ]
+    text = " ".join(f"{s[0].upper()}{s[1:]}." for s in sentences if s) or f"Tools: {', '.join(found.tools) or 'none'}."
+    code = found.code[: size.code]
+    for identifier, line in code:
+        taken.setdefault(identifier, []).append(line)
+    if code:
+        text = "\n".join([text, "```", *(line for _, line in code), "```"])
+    return Summary(text.strip(), {k: "\n".join(v) for k, v in taken.items()})
+
+
+def _look(message: Message, found: _Found) -> None:
+    if message.role == "system" or message.state != "saved" or "synthetic" in message.metadata:
+        return
+    for part in message.parts:
+        match part:
+            case TextPart(text):
+                _look_at_text(message, text[:READ], found)
+            case ToolCallPart():
+                found.tools[part.name] = None
+                for value in (part.arguments or {}).values():
+                    if isinstance(value, str) and "\n" not in value:
+                        _files(message, value[:READ], found)
+                    elif isinstance(value, str):
+                        found.code += [(message.id, line) for line in _key_lines(value[:READ])]
+            case ToolResultPart(content=content, is_error=True):
+                for line in clean_surrogates(content[:READ]).split("\n"):
+                    if _BLOCKED.search(line):
+                        found.said.setdefault("blocked", []).append((message.id, " ".join(line.split())))
+                        break
+            case _:
+                pass
+
+
+def _look_at_text(message: Message, text: str, found: _Found) -> None:
+    text = clean_surrogates(text)
+    for block in _FENCED.findall(text):
+        found.code += [(message.id, line) for line in _key_lines(block)]
+    for sentence in _sentences(_FENCED.sub("\n", text)):
+        kind = _kind(sentence, message.role)
+        if kind:
+            found.said.setdefault(kind, []).append((message.id, sentence))
+        _files(message, sentence, found)
+
+
+def _sentences(text: str) -> Iterator[str]:
+    for raw in _SENTENCE.split(text):
+        sentence = " ".join(_BULLET.sub("", raw).split()).rstrip(".。:; ")
+        if len(sentence) > 2 and any(map(str.isalnum, sentence)):
+            yield sentence
+
+
+def _kind(sentence: str, role: str) -> str:
+    if sentence.endswith(("?", "？")):
+        return "open"
+    if _DECIDED.search(sentence):
+        return "decided"
+    if role == "user":
+        return "preferred" if _PREFERRED.search(sentence) else "blocked" if _BLOCKED.search(sentence) else "said"
+    return "built" if _BUILT.search(sentence) else "blocked" if _BLOCKED.search(sentence) else ""
+
+
+def _files(message: Message, text: str, found: _Found) -> None:
+    for path in references(text)[0]:
+        found.files.setdefault(path, message.id)
+
+
+def _key_lines(code: str) -> Iterator[str]:
+    for line in code.split("\n"):
+        if len(line) <= 200 and _CODE.match(line):
+            yield line.rstrip()
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1].rsplit(' ', 1)[0]}…"
+
+
+# --- in the background ------------------------------------------------------------------------------------
+
+
+def next_ten(messages: Sequence[Message], first: int) -> list[Message]:
+    """Ten messages from index `first` on, and the tool results that belong to the last of them."""
+    out = [m for m in messages if m.index >= first]
+    end = TEN
+    while end < len(out) and out[end].role == "tool":
+        end += 1
+    return out[:end]
+
+
+def due(marks: tuple[int, int], count: int, seen: int) -> int:
+    """The level that a thread of `count` messages can go on with (0: none); messages from index `seen` on still stand
+    in the window."""
+    for level, mark, begin in ((1, marks[0], BEGIN[0]), (2, marks[1], BEGIN[1])):
+        below = seen if level == 1 else marks[0]
+        if mark + begin <= count and mark + TEN <= below:
+            return level
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The next ten messages of a thread that get a level, and what they come to. `before` and `after`: how far the
+    thread is summarised now and then."""
+
+    level: int
+    messages: list[Message]
+    summary: Summary
+    before: tuple[int, int]
+    after: tuple[int, int]
+
+
+def next_due(db: Database, thread_id: str, seen: int) -> Due | None:
+    """What is to be summarised next; read and made without holding up a write."""
+    thread = threads.get(db, thread_id)
+    marks = level_store.done(thread.metadata if thread else {})
+    level = due(marks, level_store.count(db, thread_id), seen)
+    if not level:
+        return None
+    first = marks[level - 1]
+    ten = next_ten(message_store.between(db, thread_id, first, first + TEN + BEHIND), first)
+    if len(ten) < TEN or ten[-1].index >= seen or any(m.state == "provisional" for m in ten):
+        return None
+    after = (ten[-1].index + 1, marks[1]) if level == 1 else (marks[0], ten[-1].index + 1)
+    return Due(level, ten, summarise(ten, level), marks, after)
+
+
+def store_due(db: Database, found: Due) -> bool:
+    """Keep a summary; False when another process has summarised these messages meanwhile."""
+    thread = threads.get(db, found.messages[0].thread_id)
+    if thread is None or level_store.done(thread.metadata) != found.before:
+        return False
+    level_store.put(db, found.messages, found.level, found.summary.text, found.summary.taken, found.after)
+    return True
+
+
+class Levels:
+    """Keeps one open thread's levels up; `shown` is what stands for its older messages in this turn."""
+
+    def __init__(self, store: Store, counter: Counter) -> None:
+        self._store, self._counter = store, counter
+        self.task: asyncio.Task[None] | None = None
+        self.shown: list[Summarised] = []
+        self.blocks: list[Message] = []  # what stands for older messages: never stored, shown, searched or observed
+
+    def running(self) -> list[asyncio.Task[None]]:
+        return [self.task] if self.task is not None and not self.task.done() else []
+
+    async def load(self, thread: Thread) -> None:
+        """What is sent in place of older messages from now on: between two turns only, so that a prefix stays."""
+        found = await self._store.read(level_store.summaries, thread.id, above=WORTH_TOKENS, limit=SENT)
+        if found != self.shown:
+            self.shown, self.blocks = found, [self._block(s, thread) for s in found]
+
+    def start(self, window: Window, seen: int) -> None:
+        """After a turn: summarise what is due, in the background."""
+        count = window.messages[-1].index + 1 if window.messages else window.cursor + 1
+        if not self.running() and due(level_store.done(window.thread.metadata), count, seen):
+            self.task = asyncio.create_task(self._work(window, seen))
+
+    async def _work(self, window: Window, seen: int) -> None:
+        with contextlib.suppress(SaktiError):  # nothing is lost by it: it is due again after the next turn
+            for _ in range(AT_ONCE):
+                found = await self._store.read(next_due, window.thread.id, seen)
+                if found is None or not await self._store.write(store_due, found):
+                    break
+                changed = {**window.thread.metadata, level_store.KEY: list(found.after)}
+                window.thread = dataclasses.replace(window.thread, metadata=changed)
+
+    def uncovered(self, messages: Sequence[Message], keep: Sequence[Message]) -> list[Message]:
+        """The messages that no block stands for, and those of `keep`."""
+        kept = {m.id for m in keep}
+        covered = {i for s in self.shown for i in range(s.first, s.last + 1)}
+        return [m for m in messages if m.index not in covered or m.id in kept]
+
+    def _block(self, summary: Summarised, thread: Thread) -> Message:
+        head = f'<earlier-messages from="{summary.first}" to="{summary.last}">'
+        text = f"{head}\n{read_prompt('memory#earlier-messages')}\n\n{summary.text}\n</earlier-messages>"
+        tokens = self._counter.count(text)
+        return Message(
+            f"earlier-{summary.first}",
+            thread.id,
+            thread.resource_id,
+            "user",
+            (TextPart(text),),
+            0,
+            summary.first,
+            tokens=tokens + MESSAGE_OVERHEAD,
+            part_tokens=(tokens,),
+            token_counter=self._counter.name,
+            metadata={"synthetic": "earlier"},
+        )

@@ -1,0 +1,283 @@
+"""Ask the Observer or the Reflector, and make a group with its lines of the answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Literal
+
+from sakti.core.clock import Clock
+from sakti.core.errors import MemoryFailure
+from sakti.core.events import Event, Notice
+from sakti.core.ids import Ids
+from sakti.core.tokens import Counter
+from sakti.core.types import Json, Message, plain_text
+from sakti.memory.log import dates, lines, parse
+from sakti.memory.observe import speaking
+from sakti.memory.observe.faithfulness import Source, dropped, flags
+from sakti.memory.protocol import ModelCall, ObserveInput, Observer, ReflectInput, Reflector
+from sakti.memory.reflect import parts as reflect_parts
+from sakti.memory.shared import pieces
+from sakti.memory.slices import Aside
+from sakti.memory.statements import marking
+from sakti.store import memory as memory_store
+from sakti.store.database import Database, Store
+from sakti.store.log import lines as memory_log
+from sakti.store.log.replaced import unmarked
+from sakti.store.memory import Group, Held, NewLine, Record
+from sakti.store.memory.sections import Section, spans, stored, thread_of_row, union
+from sakti.store.threads import messages
+
+
+class Worker:
+    """Observer and Reflector of one engine."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        counter: Counter,
+        clock: Clock,
+        ids: Ids,
+        emit: Callable[[Event], None],
+        observer: Observer,
+        reflector: Reflector,
+        aside: Aside,
+    ) -> None:
+        self.store, self.counter, self.clock, self.ids, self.emit = store, counter, clock, ids, emit
+        self.observer, self.reflector, self._aside = observer, reflector, aside
+
+    async def observe(
+        self,
+        record: Record,
+        request: ObserveInput,
+        held: Held,
+        cycle_id: str,
+        before: Sequence[memory_log.LogLine],
+    ) -> tuple[Group, list[NewLine]]:
+        """Ask the Observer; the group is not stored yet, and its range is the caller's to say. `before`: the log
+        that its lines may replace something of. Where nothing was worth a line its text is empty: the messages count as
+        observed all the same."""
+        result = await self.observer.observe(request)
+        await self._record_calls(request.thread_id, "observer", result.calls)
+        if result.note:
+            self.emit(Notice("warning", "Memory", result.note))
+        cleaned = with_zone(parse.clean(parse.sanitize_observation_lines(result.text)), request)
+        marked = await self._aside(marking.mark_new, cleaned, before)
+        text = marked.text
+        metadata: Json = {"timezone": request.timezone} if text else {}
+        if title := parse.clean_line(result.title, 80):
+            metadata["title"] = " ".join(title.split())
+        group = dataclasses.replace(
+            self.empty_group(record, request, held, cycle_id),
+            text=text,
+            observation_tokens=self.counter.count(text),
+            model=result.model,
+            prompt_hash=result.prompt_hash,
+            current_task=parse.clean_line(result.current_task),
+            suggested_response=parse.clean_line(result.suggested_response),
+            metadata=metadata,
+        )
+        rows = await self.rows([text], source_of(request), result.categories, marked.metadata)
+        return group, rows
+
+    def empty_group(self, record: Record, request: ObserveInput, held: Held, cycle_id: str) -> Group:
+        """A group that says nothing."""
+        return Group(
+            id=self.ids.new(),
+            record_id=record.id,
+            thread_id=request.thread_id,
+            kind="observation",
+            state="buffered",
+            text="",
+            created_at=self.clock.now(),
+            mode=request.mode,
+            generation=record.generation_count,
+            cycle_id=cycle_id,
+            operation_id=held.operation_id,
+        )
+
+    async def reflect(
+        self,
+        record: Record,
+        groups: Sequence[Group],
+        request: ReflectInput,
+        held: Held,
+        cycle_id: str,
+    ) -> tuple[Group, list[NewLine]]:
+        """Ask the Reflector; raises `MemoryFailure` (not_smaller) unless the answer is smaller than its
+        input."""
+        merged = [g.id for g in groups]
+        sections, lines_before = await self.store.read(_sections_and_log, record.id, merged)
+        replaced = marking.known(lines_before)
+        made: tuple[Section, ...] = ()
+        if record.scope == "resource":
+            result, made = await reflect_parts.reflect(
+                self.reflector, groups, request, self.counter, replaced, self._aside
+            )
+            text = result.text
+        else:
+            result = await self.reflector.reflect(request)
+            text = await self._aside(reflect_parts.finished, result.text, request.pinned, replaced)
+        await self._record_calls(request.thread_id, "reflector", result.calls)
+        if result.note:
+            self.emit(Notice("warning", "Memory", result.note))
+        before = sum(self.counter.count(t) for _, t in request.groups)
+        after = self.counter.count(text)
+        if not text or after >= before:
+            raise MemoryFailure(
+                f"The reflection was not smaller than the log ({after} of {before} tokens): the log stays.",
+                code="not_smaller",
+            )
+        inputs = [t for _, t in request.groups]
+        lost = await self._aside(dropped, inputs, text)
+        # of several threads its own is the one with the newest notes
+        own = groups[-1].thread_id if made else request.thread_id
+        mine = [g for g in groups if g.thread_id == own]
+        span = next((s for s in union(s for g in groups for s in spans(g)) if s.thread_id == own), None)
+        group = Group(
+            id=self.ids.new(),
+            record_id=record.id,
+            thread_id=own,
+            kind="reflection",
+            state="buffered",
+            text=text,
+            created_at=self.clock.now(),
+            mode=request.mode,
+            first_message_id=mine[0].first_message_id if mine else None,
+            last_message_id=mine[-1].last_message_id if mine else None,
+            first_index=span.first if span else None,
+            last_index=span.last if span else None,
+            message_tokens=sum(g.message_tokens for g in groups),
+            observation_tokens=after,
+            generation=record.generation_count + 1,
+            merged_group_ids=tuple(merged),
+            cycle_id=cycle_id,
+            operation_id=held.operation_id,
+            model=result.model,
+            prompt_hash=result.prompt_hash,
+            current_task=parse.clean_line(result.current_task),
+            suggested_response=parse.clean_line(result.suggested_response),
+            metadata={
+                **{k: v for g in groups for k, v in g.metadata.items() if k == "timezone"},
+                "input_tokens": before,
+                "level": result.level,
+                "dropped": {"lines": list(lost.lines), "paths": list(lost.paths)},
+                **(stored(made) if made else {}),
+            },
+        )
+        pinned = {p.lstrip("* ").strip() for p in request.pinned}
+        rows = [
+            dataclasses.replace(
+                r,
+                pinned=memory_store.as_line(r.content, r.priority, r.time).lstrip("* ").strip() in pinned,
+                thread_id=thread_of_row(group, r.line),
+            )
+            for r in await self.rows(
+                [t for t, _ in pieces(group)],
+                Source(*inputs, said=(s for t in inputs for s in speaking.of_log(t))),
+                sections,
+            )
+        ]
+        return group, rows
+
+    async def rows(
+        self,
+        texts: Sequence[str],
+        source: Source,
+        categories: Mapping[str, str],
+        more: Mapping[int, Json] | None = None,
+    ) -> list[NewLine]:
+        """The lines of a log of one or several parts, each marked with what it claims that its source does not have,
+        and with the section of its mode that it stands in (`categories`, by content); `more` goes into their metadata,
+        by number."""
+        found = [r for text in texts for r in lines.rows(text)]
+        claimed = await self._aside(_flags, [unmarked(r.content) for r in found], source)
+        sections = {unmarked(content): name for content, name in categories.items()}
+        out: list[NewLine] = []
+        for number, (r, doubts) in enumerate(zip(found, claimed, strict=True)):
+            said = unmarked(r.content)
+            metadata = r.metadata | ({"mode_specific": lines.fields(said)} if said in sections else {})
+            out.append(
+                NewLine(
+                    self.ids.new(),
+                    number,
+                    r.depth,
+                    r.date,
+                    r.time,
+                    r.priority,
+                    r.content,
+                    metadata | (more or {}).get(number, {}),
+                    flags=doubts,
+                    category=sections.get(said, ""),
+                )
+            )
+        return out
+
+    async def _record_calls(
+        self, thread_id: str, purpose: Literal["observer", "reflector"], calls: Sequence[ModelCall]
+    ) -> None:
+        for call in calls:
+            await self.store.write(
+                messages.add_step,
+                id=self.ids.new(),
+                thread_id=thread_id,
+                purpose=purpose,
+                model=call.model,
+                usage=call.usage,
+                now=self.clock.now(),
+                counted_tokens=call.counted_tokens,
+                duration_ms=call.duration_ms,
+                stop_reason=call.stop_reason,
+            )
+
+
+def _flags(contents: Sequence[str], source: Source) -> list[tuple[str, ...]]:
+    return [flags(content, source) for content in contents]
+
+
+def log(db: Database, record_id: str) -> list[memory_log.LogLine]:
+    """The lines that new ones may replace something of: of the log, and of what waits to enter it."""
+    return memory_log.log_lines(db, record_id, states=("active", "buffered"))
+
+
+def _sections_and_log(
+    db: Database, record_id: str, merged: Sequence[str]
+) -> tuple[Mapping[str, str], list[memory_log.LogLine]]:
+    """The sections that lines of some groups stand in, and the log, by one question."""
+    return memory_store.categories(db, merged), log(db, record_id)
+
+
+def source_of(request: ObserveInput) -> Source:
+    """What an observation may draw on: the messages whole, and the log before them."""
+    texts = [plain_text(m.parts) for m in request.messages]
+    zones = f"{request.timezone} {request.zone_before}"
+    aims = [request.current_task or "", request.goal, request.focus]
+    moments = [datetime.fromtimestamp(m.created_at / 1000, dates.zone(request.timezone)) for m in request.messages]
+    return Source(
+        *texts, request.log, *aims, zones,
+        said=itertools.chain(
+            speaking.of_messages(request.messages), speaking.of_log(request.log), (("user", a) for a in aims)
+        ),
+        days={m.date() for m in moments},
+        clocks={f"{m.hour}:{m.minute:02}" for m in moments},
+    )  # fmt: skip
+
+
+def with_zone(text: str, request: ObserveInput) -> str:
+    """A log that begins by saying that its times are in another zone than those before it, where that is so: what was
+    written before stays as it is."""
+    if not text or request.zone_before in ("", request.timezone):
+        return text
+    time = dates.clock_text(request.messages[0].created_at, request.timezone)
+    line = f"* 🟡 ({time}) Times are in {request.timezone} from here on, those before in {request.zone_before}"
+    head, _, rest = text.partition("\n")
+    return f"{head}\n{line}\n{rest}" if head.startswith("Date:") else f"{line}\n{text}"
+
+
+def observable(message: Message) -> bool:
+    """Whether a message may be told to an Observer: nothing of our own, nothing that a guardrail holds
+    back."""
+    return message.role != "system" and message.state == "saved" and "synthetic" not in message.metadata

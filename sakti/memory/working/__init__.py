@@ -1,0 +1,1 @@
+"""Working memory: one page of stable facts, in versions."""

@@ -1,0 +1,241 @@
+"""What people changed in the log: lines pinned, edited, forgotten, and that taken back; and the log as it was.
+
+A line keeps all its corrections with their times in its metadata, its columns are what they come to now. The text
+of its group never changes. `changed_lines` and `as_of` are raw SQL: every window, and the pane at a time, asks them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from sakti.core.errors import MemoryFailure
+from sakti.core.types import Json
+from sakti.store import memory, rows
+from sakti.store.connection import Database
+from sakti.store.log.lines import LogLine, lines_where, with_earlier
+from sakti.store.models import GroupRow, ObservationRow
+from sakti.store.rows import contains, ends_with
+from sakti.store.search import index as search_index
+
+Action: TypeAlias = Literal["pin", "unpin", "edit", "forget"]
+KEY = "corrections"
+GROUP, LINE = GroupRow, ObservationRow
+_FIELDS = ("pinned", "edited", "forgotten")
+
+
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """What was changed: the line's id, its text before and after (empty where it is forgotten)."""
+
+    line_id: str
+    group_id: str
+    action: str
+    before: str
+    after: str
+
+
+def find_line(db: Database, record_id: str, text: str) -> str:
+    """The id of the line in a record's log whose id is or ends with `text`. Raises `MemoryFailure`
+    (not_found, ambiguous)."""
+    wanted = text.strip()
+    found = _in_log(record_id, LINE.id).where(ends_with(LINE.id, wanted)).limit(2)
+    ids: list[str] = [line_id for (line_id,) in found.tuples().execute(db)]
+    if not wanted or not ids:
+        raise MemoryFailure(f"No line of the log has the id {text!r}.", code="not_found")
+    if len(ids) > 1:
+        raise MemoryFailure(f"More than one line's id ends with {text!r}: write more of it.", code="ambiguous")
+    return ids[0]
+
+
+def correct(db: Database, record_id: str, line_id: str, action: Action, *, text: str = "", now: int) -> Corrected:
+    """Pin, unpin, edit or forget a line of the log; the lines nested under a forgotten one go with it. A
+    reflection that waits and was made from the line before is thrown away. Raises `MemoryFailure` (not_found,
+    empty, unchanged)."""
+    if action == "edit" and not text.strip():
+        raise MemoryFailure("A line cannot become empty: forget it instead.", code="empty")
+    changes: Json = {
+        "pin": {"pinned": 1},
+        "unpin": {"pinned": 0},
+        "edit": {"edited": " ".join(text.split())},
+        "forget": {"forgotten": 1},
+    }[action]
+    row = _row(db, record_id, line_id)
+    if all(row[name] == value for name, value in changes.items()):
+        raise MemoryFailure("The line is like that already.", code="unchanged")
+    number = next_number(db, record_id)
+    for one in [row, *(_nested(db, row) if action == "forget" else [])]:
+        done = {
+            "n": number,
+            "at": now,
+            "action": action,
+            "changes": changes,
+            "before": {name: one[name] for name in _FIELDS},
+            "undone_at": None,
+        }
+        _store(db, one, [*_corrections(one), done])
+    memory.discard_stale(db, record_id, [row["group_id"]], now)
+    return Corrected(line_id, row["group_id"], action, _shown(row), _shown({**row, **changes}))
+
+
+def undo(db: Database, record_id: str, now: int, *, line_id: str | None = None) -> Corrected:
+    """Take back the newest correction of a line, or of the log. Raises `MemoryFailure` (not_found) where
+    there is none."""
+    best: tuple[int, Json] | None = None
+    for row in _corrected_rows(db, record_id):
+        if line_id is not None and row["id"] != line_id:
+            continue
+        last = next((c for c in reversed(_corrections(row)) if c["undone_at"] is None), None)
+        if last is not None and (best is None or last["n"] > best[0]):
+            best = last["n"], row
+    if best is None:
+        raise MemoryFailure("There is no correction to take back.", code="not_found")
+    number, row = best
+    action = ""
+    for one in _corrected_rows(db, record_id):
+        corrections = _corrections(one)
+        if not any(c["n"] == number for c in corrections):
+            continue
+        for correction in corrections:
+            if correction["n"] == number:
+                correction["undone_at"], action = now, correction["action"]
+        _store(db, one, corrections)
+    next_number(db, record_id)
+    memory.discard_stale(db, record_id, [row["group_id"]], now)
+    after = _row(db, record_id, row["id"])
+    return Corrected(row["id"], row["group_id"], action, _shown(row), _shown(after))
+
+
+def state_at(columns: Json, corrections: Sequence[Json], time: int | None) -> Json:
+    """pinned, edited and forgotten of a line at a time (None: now) from what it was made with. Pure."""
+    state = dict(corrections[0]["before"]) if corrections else {name: columns[name] for name in _FIELDS}
+    for c in corrections:
+        undone = c["undone_at"] is not None and (time is None or c["undone_at"] <= time)
+        if (time is None or c["at"] <= time) and not undone:
+            state.update(c["changes"])
+    return state
+
+
+_CHANGED = (
+    "SELECT g.id, o.line, o.edited, o.forgotten FROM observation_groups g"
+    " JOIN observations o ON o.group_id = g.id"
+    " WHERE g.record_id = ? AND g.state IN ('active', 'buffered') AND (o.edited IS NOT NULL OR o.forgotten = 1)"
+)
+
+
+def changed_lines(db: Database, record_id: str) -> dict[str, dict[int, str | None]]:
+    """Of every group in use that has some: line number → its text now, None where it is forgotten."""
+    found = db.execute_sql(_CHANGED, (record_id,)).fetchall()
+    out: dict[str, dict[int, str | None]] = {}
+    for group_id, line, edited, forgotten in found:
+        out.setdefault(group_id, {})[line] = None if forgotten else edited
+    return out
+
+
+def as_of(db: Database, record_id: str, time: int) -> list[LogLine]:
+    """The log as it was at that time (Unix ms), in the order in which the model saw it; forgotten lines are
+    left out."""
+    found = lines_where(
+        db,
+        "g.record_id = ? AND g.activated_at <= ? AND (g.superseded_at IS NULL OR g.superseded_at > ?)"
+        " AND (g.discarded_at IS NULL OR g.discarded_at > ?)"
+        # while a reflection that was taken back later stood in its place, it was not in the log
+        " AND NOT EXISTS (SELECT 1 FROM json_each(g.metadata, '$.away') w"
+        " WHERE json_extract(w.value, '$[0]') <= ? AND json_extract(w.value, '$[1]') > ?)",
+        (record_id, time, time, time, time, time),
+    )
+    out: list[LogLine] = []
+    for line, original in found:
+        now: Json = {
+            "pinned": int(line.pinned),
+            "edited": line.content if line.edited else None,
+            "forgotten": int(line.forgotten),
+        }
+        state = state_at(now, line.metadata.get(KEY, ()), time)
+        if not state["forgotten"]:
+            out.append(
+                dataclasses.replace(
+                    line,
+                    content=state["edited"] or original,
+                    pinned=bool(state["pinned"]),
+                    edited=state["edited"] is not None,
+                    forgotten=False,
+                )
+            )
+    return with_earlier(out)
+
+
+# --- rows -------------------------------------------------------------------------------------------------
+
+
+def _in_log(record_id: str, *columns: Any) -> Any:
+    """Select lines of the groups of a record that are in use, oldest first."""
+    return _lines(*columns).where(GROUP.record_id == record_id, GROUP.state.in_(("active", "buffered")))
+
+
+def _lines(*columns: Any) -> Any:
+    return LINE.select(*columns).join(GROUP, on=GROUP.id == LINE.group_id).order_by(LINE.pk)
+
+
+def _rows(db: Database, found: Any) -> list[Json]:
+    return list(found.dicts().execute(db))
+
+
+_COLUMNS = LINE, GROUP.kind, GROUP.first_index
+
+
+def _row(db: Database, record_id: str, line_id: str) -> Json:
+    found = _rows(db, _in_log(record_id, *_COLUMNS).where(LINE.id == line_id))
+    if not found:
+        raise MemoryFailure("That line is not in the log any more.", code="not_found")
+    return found[0]
+
+
+def _nested(db: Database, row: Json) -> list[Json]:
+    out: list[Json] = []
+    for other in _rows(db, _lines(*_COLUMNS).where(LINE.group_id == row["group_id"], LINE.line > row["line"])):
+        if other["depth"] <= row["depth"]:
+            break
+        if not other["forgotten"]:
+            out.append(other)
+    return out
+
+
+def _corrected_rows(db: Database, record_id: str) -> list[Json]:
+    return _rows(db, _in_log(record_id, *_COLUMNS).where(contains(LINE.metadata, f'"{KEY}"')))
+
+
+def _corrections(row: Json) -> list[Json]:
+    return list(row["metadata"].get(KEY, ()))
+
+
+def _store(db: Database, row: Json, corrections: list[Json]) -> None:
+    state = state_at(row, corrections, None)
+    rows.update(db, LINE, row["id"], **state, metadata={**row["metadata"], KEY: corrections})
+    if state["forgotten"]:
+        search_index.remove(db, row["kind"], row["id"])
+        return
+    search_index.put(
+        db,
+        kind=row["kind"],
+        doc_id=row["id"],
+        resource_id=row["resource_id"],
+        created_at=row["created_at"],
+        text=state["edited"] or row["content"],
+        thread_id=row["thread_id"],
+        position=row["first_index"] or 0,
+        paths=[str(p) for p in row["metadata"].get("files", [])],
+    )
+
+
+def _shown(row: Json) -> str:
+    return "" if row["forgotten"] else row["edited"] or row["content"]
+
+
+def next_number(db: Database, record_id: str) -> int:
+    """Count a change that people made to a record's log: who has read the log before reads it anew."""
+    number = memory.corrected(db, record_id) + 1
+    memory.set_record_metadata(db, record_id, {KEY: number})
+    return number

@@ -1,0 +1,88 @@
+"""What a memory's own rows say of how it does: last passes, generations, what the faithfulness guard found.
+
+Raw SQL: a pane asks it at every step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sakti.store.connection import Database
+from sakti.store.log.lines import Generation, generations
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One observation or reflection: tokens of what went in and of what came out, who made it, when (Unix ms)."""
+
+    tokens_before: int
+    tokens_after: int
+    model: str
+    created_at: int
+
+    @property
+    def ratio(self) -> float:
+        """Tokens that are left of one."""
+        return self.tokens_after / self.tokens_before if self.tokens_before else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Of one record. `observation` and `reflection` are the last that count; `generations` leave out what was thrown
+    away or taken back. The guard's: lines of the log with a `claims` that their source does not have; important lines
+    and paths that the log's reflections do not have any more."""
+
+    observation: Pass | None = None
+    reflection: Pass | None = None
+    generations: tuple[Generation, ...] = ()
+    marked_lines: int = 0
+    claims: int = 0
+    dropped_lines: int = 0
+    dropped_paths: int = 0
+
+
+TURNS = 5  # newest ones that a forecast looks at
+
+
+def turn_tokens(db: Database, thread_id: str) -> int | None:
+    """Tokens of messages that a turn brought lately: the mean of the newest turns; None before there are two."""
+    rows = db.execute_sql(
+        "SELECT role, token_count FROM messages WHERE thread_id = ? AND state = 'saved'"
+        " ORDER BY message_index DESC LIMIT 400",
+        (thread_id,),
+    ).fetchall()
+    turns: list[int] = []
+    under_way = 0
+    for role, tokens in rows:
+        under_way += tokens
+        if role == "user":
+            turns.append(under_way)
+            under_way = 0
+        if len(turns) == TURNS:
+            break
+    return None if len(turns) < 2 else sum(turns) // len(turns)
+
+
+def figures(db: Database, record_id: str) -> Figures:
+    """Read-only; every number is a stored one, or a sum of them."""
+    last = db.execute_sql(
+        "SELECT message_tokens, observation_tokens, model, created_at FROM observation_groups"
+        " WHERE record_id = ? AND state IN ('buffered', 'active', 'superseded') AND kind = 'observation'"
+        " AND observation_tokens > 0 ORDER BY pk DESC LIMIT 1",
+        (record_id,),
+    ).fetchone()
+    marked, claims = db.execute_sql(
+        "SELECT count(*), coalesce(sum(json_array_length(o.flags)), 0) FROM observation_groups g"
+        " JOIN observations o ON o.group_id = g.id"
+        " WHERE g.record_id = ? AND g.state = 'active' AND o.forgotten = 0 AND o.flags != '[]'",
+        (record_id,),
+    ).fetchone()
+    lines, paths = db.execute_sql(
+        "SELECT coalesce(sum(json_array_length(metadata, '$.dropped.lines')), 0),"
+        " coalesce(sum(json_array_length(metadata, '$.dropped.paths')), 0) FROM observation_groups"
+        " WHERE record_id = ? AND state = 'active' AND kind = 'reflection'",
+        (record_id,),
+    ).fetchone()
+    kept = tuple(g for g in generations(db, record_id) if g.state != "discarded")
+    reflected = Pass(kept[-1].input_tokens, kept[-1].tokens, kept[-1].model, kept[-1].created_at) if kept else None
+    return Figures(Pass(*last) if last else None, reflected, kept, marked, claims, lines, paths)

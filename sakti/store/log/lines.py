@@ -1,0 +1,280 @@
+"""What panes and tools read of memory: log lines, generations, where a line comes from. Read-only.
+
+The log, its generations, the actors and what others said are raw SQL: panes and windows ask them at every step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from peewee import fn
+
+from sakti.core.types import Json
+from sakti.store.connection import Database
+from sakti.store.log import replaced
+from sakti.store.memory.group_rows import cursor, groups_by_id
+from sakti.store.memory.sections import Span, spans
+from sakti.store.models import GroupRow, MessageRow, TaskRow, ThreadRow
+from sakti.store.rows import ends_with, first
+from sakti.store.threads import threads
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of the active log. `content` is what a correction made of it where there is one; `earlier` what of it
+    newer lines of the same look at the log replace."""
+
+    id: str
+    group_id: str
+    kind: str
+    state: str
+    date: str
+    time: str
+    priority: str
+    depth: int
+    content: str
+    flags: tuple[str, ...]
+    pinned: bool
+    edited: bool
+    forgotten: bool
+    metadata: Json
+    first_index: int | None
+    last_index: int | None
+    category: str = ""
+    earlier: tuple[replaced.Earlier, ...] = ()
+
+    @property
+    def marked(self) -> str:
+        """The text as people read it: with a mark behind what a newer line replaces."""
+        return replaced.with_marks(self.content, self.earlier, self.date)
+
+
+def with_earlier(lines: Sequence[LogLine]) -> list[LogLine]:
+    """The lines of a log, in its order, each with what the later ones among them replace of it."""
+    rows = [replaced.Row(x.id, x.content, x.date, x.time, x.metadata, x.forgotten) for x in lines]
+    found = replaced.found(rows)
+    return [dataclasses.replace(x, earlier=found[x.id]) if x.id in found else x for x in lines]
+
+
+def log_lines(db: Database, record_id: str, *, states: Sequence[str] = ("active",)) -> list[LogLine]:
+    """The lines of a record's log in the order in which the model sees them."""
+    marks = ",".join("?" * len(states))
+    found = lines_where(db, f"g.record_id = ? AND g.state IN ({marks})", (record_id, *states))
+    return with_earlier([line for line, _ in found])
+
+
+def lines_where(db: Database, where: str, values: Sequence[object]) -> list[tuple[LogLine, str]]:
+    """(line, its text before any correction) of the groups `g` that `where` chooses, in the log's order."""
+    rows = db.execute_sql(f"{_LINES} WHERE {where} {_ORDER}", list(values)).fetchall()
+    return [(_line(row), row[-1]) for row in rows]
+
+
+# Of each field of a line what it is selected as; panes ask for the whole log at every step.
+_FIELDS = {
+    "id": "o.id",
+    "group_id": "o.group_id",
+    "kind": "g.kind",
+    "state": "g.state",
+    "date": "o.observed_date",
+    "time": "o.time",
+    "priority": "o.priority",
+    "depth": "o.depth",
+    "content": "coalesce(o.edited, o.content)",
+    "flags": "o.flags",
+    "pinned": "o.pinned",
+    "edited": "o.edited IS NOT NULL",
+    "forgotten": "o.forgotten",
+    "metadata": "o.metadata",
+    "first_index": "g.first_index",
+    "last_index": "g.last_index",
+    "category": "o.category",
+}
+_LINES = (
+    f"SELECT {', '.join(_FIELDS.values())}, o.content FROM observation_groups g"
+    " JOIN observations o ON o.group_id = g.id"
+)
+_ORDER = "ORDER BY g.state = 'buffered', g.kind = 'observation', g.pk, o.line"
+
+
+def _line(row: Sequence[Any]) -> LogLine:
+    values: dict[str, Any] = dict(zip(_FIELDS, row[:-1], strict=True))
+    values |= {"flags": tuple(json.loads(values["flags"])), "metadata": json.loads(values["metadata"])}
+    values |= {name: bool(values[name]) for name in ("pinned", "edited", "forgotten")}
+    return LogLine(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One reflection of a record. Tokens: of the log lines it merged, and of itself."""
+
+    group_id: str
+    generation: int
+    state: str
+    input_tokens: int
+    tokens: int
+    merged_group_ids: tuple[str, ...]
+    model: str
+    created_at: int
+    activated_at: int | None
+
+
+_GENERATIONS = (
+    "SELECT id, generation, state, metadata, observation_tokens, merged_group_ids, model, created_at, activated_at"
+    " FROM observation_groups WHERE record_id = ? AND kind = 'reflection' ORDER BY pk"
+)
+
+
+def generations(db: Database, record_id: str) -> list[Generation]:
+    """The reflections of a record, oldest first."""
+    rows = db.execute_sql(_GENERATIONS, (record_id,)).fetchall()
+    return [
+        Generation(r[0], r[1], r[2], json.loads(r[3]).get("input_tokens", 0), r[4], tuple(json.loads(r[5])), *r[6:])
+        for r in rows
+    ]
+
+
+def sources_of_group(db: Database, group_id: str) -> list[str]:
+    """Ids of the messages that a group stands for, oldest first, thread by thread; of a reflection, those of all it
+    merged."""
+    row = MessageRow
+    here = row.select(row.id).order_by(row.message_index)
+    return [
+        message_id
+        for group in groups_by_id(db, [group_id])
+        for span in spans(group)
+        for (message_id,) in here.where(
+            row.thread_id == span.thread_id, row.message_index.between(span.first, span.last)
+        )
+        .tuples()
+        .execute(db)
+    ]
+
+
+def find_group(db: Database, resource_id: str, text: str) -> tuple[Span, ...]:
+    """The messages of threads that are not deleted that the newest group of a workspace stands for whose id is or ends
+    with `text`; empty where there is none."""
+    group, thread = GroupRow, ThreadRow
+    here = group.select(group.id).join(thread, on=thread.id == group.thread_id).where(thread.resource_id == resource_id)
+    meant = here.where(ends_with(group.id, text), group.first_index.is_null(False))
+    for (group_id,) in meant.order_by(group.pk.desc()).limit(20).tuples().execute(db):
+        known = [s for g in groups_by_id(db, [group_id]) for s in spans(g) if not threads.is_deleted(db, s.thread_id)]
+        if known:
+            return tuple(known)
+    return ()
+
+
+def thread_ids(db: Database, resource_id: str) -> list[str]:
+    """The threads of a workspace that are not deleted."""
+    row = ThreadRow
+    here = row.select(row.id).where(row.resource_id == resource_id, row.deleted_at.is_null())
+    return [i for (i,) in here.tuples().execute(db)]
+
+
+def find_message(db: Database, resource_id: str, text: str) -> tuple[str, str, int] | None:
+    """(id, thread id, index) of the newest message of a workspace whose id is or ends with `text`."""
+    row, thread = MessageRow, ThreadRow
+    gone = thread.select(thread.pk).where(thread.id == row.thread_id, thread.deleted_at.is_null(False))
+    here = row.select(row.id, row.thread_id, row.message_index).where(row.resource_id == resource_id, ~fn.EXISTS(gone))
+    newest = here.where(ends_with(row.id, text)).order_by(row.created_at.desc())
+    return first(db, here.where(row.id == text)) or first(db, newest)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The beginning of a message's text, and who said it where and when."""
+
+    thread_id: str
+    index: int
+    role: str
+    text: str
+    created_at: int
+    title: str = ""
+
+
+_OTHERS = (
+    "SELECT id, title FROM threads WHERE resource_id = ? AND id != ? AND parent_id IS NULL AND deleted_at IS NULL"
+    " ORDER BY updated_at DESC LIMIT ?"
+)
+_SAID = (
+    "SELECT message_index, role, substr(raw_content, 1, ?), created_at FROM messages"
+    " WHERE thread_id = ? AND message_index > ? AND state = 'saved' AND role != 'system'"
+    " AND instr(metadata, '\"synthetic\"') = 0 ORDER BY message_index DESC LIMIT ?"
+)
+
+
+def unobserved_elsewhere(
+    db: Database,
+    record_id: str,
+    resource_id: str,
+    thread_id: str,
+    *,
+    recent: int = 8,
+    limit: int = 40,
+    characters: int = 1_000,
+) -> list[Said]:
+    """What was last said in a workspace's other threads that a record has not observed: of the `recent` threads
+    last talked in, at most `limit` messages of each, the newest first."""
+    threads = db.execute_sql(_OTHERS, (resource_id, thread_id, recent)).fetchall()
+    return [
+        Said(thread, *row, title=title)
+        for thread, title in threads
+        for row in db.execute_sql(_SAID, (characters, thread, cursor(db, record_id, thread), limit)).fetchall()
+    ]
+
+
+_ACTORS = "SELECT created_at, model FROM steps WHERE thread_id = ? AND purpose = 'actor' ORDER BY pk"
+
+
+def actors(db: Database, thread_id: str) -> list[tuple[int, str]]:
+    """(time, model) of the agent's calls in a thread, in order."""
+    return [(r[0], r[1]) for r in db.execute_sql(_ACTORS, (thread_id,)).fetchall()]
+
+
+# --- what a new thread begins with ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CarryOver:
+    """Earlier work in a workspace: the last thread, its title and task; lines worth knowing (newest thread first) and
+    open tasks, each with its id."""
+
+    thread_id: str
+    title: str
+    current_task: str
+    lines: tuple[tuple[str, str], ...]
+    tasks: tuple[tuple[str, str], ...]
+
+
+def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 5, limit: int = 60) -> CarryOver | None:
+    """What a new thread of a workspace may be told; None where there is no earlier thread."""
+    row, said = ThreadRow, MessageRow
+    held = said.select(said.pk).where(said.thread_id == row.id)
+    others = row.select(row.id, row.title, row.metadata).where(row.resource_id == resource_id, row.id != thread_id)
+    open_ones = others.where(row.parent_id.is_null(), row.deleted_at.is_null(), fn.EXISTS(held))
+    threads = open_ones.order_by(row.updated_at.desc()).limit(recent).tuples().execute(db)
+    if not threads:
+        return None
+    lines: dict[str, str] = {}  # text: where it was said last
+    for identifier, _, _ in threads:
+        log = with_earlier([x for x, _ in lines_where(db, "g.thread_id = ? AND g.state = 'active'", (identifier,))])
+        worth = [x for x in reversed(log) if not x.forgotten and (x.pinned or (x.priority == "high" and not x.depth))]
+        worth.sort(key=lambda x: not x.pinned)
+        for line in worth[:limit]:
+            lines.setdefault(line.marked, line.id)
+    task = TaskRow
+    unclosed = task.select(task.handle, task.title, task.status, task.id).where(
+        task.resource_id == resource_id, task.status.in_(("open", "in_progress")), task.deleted_at.is_null()
+    )
+    tasks = unclosed.order_by(task.status.desc(), task.priority, task.created_at).limit(12).tuples().execute(db)
+    last, title, metadata = threads[0]
+    return CarryOver(
+        last,
+        title,
+        metadata.get("current_task") or "",
+        tuple((line_id, text) for text, line_id in lines.items()),
+        tuple((task_id, f"{handle} {title} ({status})") for handle, title, status, task_id in tasks),
+    )

@@ -1,0 +1,1 @@
+"""Check, repair, back up, shrink and clean a database."""

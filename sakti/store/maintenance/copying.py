@@ -1,0 +1,87 @@
+"""A copy of the database while it is in use: of one moment, checked, and under its name only when it is whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import apsw
+
+from sakti.core.errors import StoreError
+from sakti.store import failures, files
+from sakti.store.connection import Snapshot, plain
+from sakti.store.maintenance import damage
+from sakti.store.way import Way
+
+if TYPE_CHECKING:
+    from sakti.store.connection import Database
+
+PAGES = 2_000  # that are copied between two looks at anything else
+
+
+def copy(
+    db: Database, target: Path, *, replace: bool = False, wanted: Callable[[Database], bool] | None = None
+) -> None:
+    """Write what the database holds at this moment into the new file `target` (mode 0600), by SQLite's online backup.
+
+    Who writes meanwhile is neither held up nor seen. A copy that is not `wanted` gets no name. Raises `StoreError`
+    (exists, unless `replace`; damaged, full, io): then there is no `target`, or the one that was there.
+    """
+    if target.exists() and not replace:
+        raise StoreError(f"{target} exists already; name another file.", code="exists")
+    part = files.own(target, "part")
+    try:
+        files.sweep(target)
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        _pages(db.connection(), part)
+        if found := damage.find(Way(str(part))):
+            raise StoreError(
+                f"Nothing was copied: the database is damaged ({found}). {failures.RECOVER}", code="damaged"
+            )
+        if wanted is None or _is(wanted, part):
+            _give_name(part, target, replace=replace)
+    except OSError as e:
+        raise StoreError(f"{target} cannot be written: {e.strerror}.", code="io") from e
+    except apsw.Error as e:
+        raise failures.explained(e, target, saving=False) from e
+    finally:
+        for file in files.all_of(part):
+            file.unlink(missing_ok=True)
+
+
+def _pages(source: apsw.Connection, part: Path) -> None:
+    destination = apsw.Connection(str(part))
+    try:
+        # without a transaction round it, it would begin anew with every commit of another process
+        with contextlib.nullcontext() if source.in_transaction else Snapshot(source):
+            source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+            with destination.backup("main", source, "main") as backup:
+                while not backup.done:
+                    backup.step(PAGES)
+    finally:
+        destination.close()
+
+
+def _is(wanted: Callable[[Database], bool], part: Path) -> bool:
+    connection = apsw.Connection(str(part))
+    try:
+        return wanted(plain(connection))
+    finally:
+        connection.close()
+
+
+def _give_name(part: Path, target: Path, *, replace: bool) -> None:
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
+    if replace:
+        part.replace(target)
+        return
+    try:
+        os.link(part, target)
+    except FileExistsError as e:
+        raise StoreError(f"{target} exists already; name another file.", code="exists") from e
+    except OSError:  # a file system without links
+        part.rename(target)

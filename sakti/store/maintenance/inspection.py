@@ -1,0 +1,113 @@
+"""What is the matter with a database, whatever state it is in: nothing here needs a sound one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import apsw
+
+from sakti.core.errors import StoreError
+from sakti.store import failures, files, migrate, opening
+from sakti.store.connection import plain
+from sakti.store.maintenance import maintenance
+from sakti.store.maintenance.maintenance import Finding
+from sakti.store.way import Way
+
+_TO_READ_MS = 5_000
+
+
+def inspect(path: Path, *, deep: bool = True) -> list[Finding]:
+    """Everything that can be told of the database at `path`, in the order in which a person would ask; only reads.
+    `deep`: each indexed text is compared with its index, too."""
+    place = _place(path)
+    if not path.exists():
+        return [*place, _absent(path)]
+    try:
+        opening.look_at(path)
+        way = Way(str(path)) if files.writable(path) else opening.to_read(path)
+    except StoreError as e:
+        return [*place, _file(e)]
+    except (OSError, apsw.Error) as e:
+        return [*place, Finding("file", False, f"{path} cannot be opened: {e}")]
+    try:
+        return [*place, *_contents(path, way, deep=deep)]
+    finally:
+        way.remove()
+
+
+def _absent(path: Path) -> Finding:
+    folder = next(p for p in path.absolute().parents if p.exists())
+    if not os.access(folder, os.W_OK):
+        detail = f"{path} is not there and cannot be made: {folder} may not be written, so nothing is saved"
+        return Finding("file", False, detail, f"Make it writable, or {opening.ANOTHER}.")
+    return Finding("file", True, f"{path} is not there yet: it is made at the first start")
+
+
+def _file(error: StoreError) -> Finding:
+    """What is wrong with the file as a whole; only what is damaged can be recovered."""
+    if error.code == "damaged":
+        return Finding("file", False, error.message.removesuffix(f" {failures.RECOVER}").rstrip("."), failures.RECOVER)
+    detail, _, rest = error.message.partition(f": {opening.ANOTHER}")
+    return Finding("file", False, detail, f"{opening.ANOTHER[0].upper()}{opening.ANOTHER[1:]}." if rest else "")
+
+
+def _place(path: Path) -> list[Finding]:
+    """Where it lies, and who may read it there."""
+    found: list[Finding] = []
+    wide = [(p, mode) for p in (path.parent, *files.all_of(path)) if (mode := files.open_to_others(p)) is not None]
+    for p, mode in wide:
+        if p == path.parent and not mode & 0o022:
+            continue  # others may look into the folder: its files are private all the same
+        what = "write into" if p == path.parent else "read"
+        found.append(Finding("access", False, f"others may {what} {p} (mode {mode:o})", _chmod(p)))
+    if path.exists() and not files.writable(path):
+        mend = f"Make the file and its folder writable, or {opening.ANOTHER}."
+        found.append(Finding("access", False, f"{path} may not be written: nothing is saved", mend))
+    if kind := files.network(path):
+        detail = f"{path} lies on a network file system ({kind}): it is used without a write-ahead log"
+        mend = f"Locks may not hold there: use it from one machine at a time, or {opening.ANOTHER}."
+        found.append(Finding("file system", False, detail, mend))
+    return found
+
+
+def _chmod(path: Path) -> str:
+    return f"chmod {'700' if path.is_dir() else '600'} {path}"
+
+
+def _contents(path: Path, way: Way, *, deep: bool) -> list[Finding]:
+    try:
+        connection = way.connect()
+    except apsw.Error as e:
+        return [_unreadable(e, path)]
+    try:
+        connection.set_busy_timeout(_TO_READ_MS)
+        connection.execute("PRAGMA query_only = 1")
+        db = plain(connection)
+        opening.whose(connection, path)
+        version = migrate.current_version(db)
+        if version != migrate.LATEST:
+            return [_schema(version), *maintenance.integrity_findings(db)]
+        return maintenance.check(db, deep=deep)
+    except StoreError as e:
+        return [_file(e)]
+    except apsw.Error as e:
+        return [_unreadable(e, path)]
+    except Exception as e:  # a query that was never meant for what it found
+        return [Finding("integrity", False, f"its contents cannot be read ({type(e).__name__}: {e})", failures.RECOVER)]
+    finally:
+        connection.close()
+
+
+def _schema(version: int) -> Finding:
+    if version > migrate.LATEST:
+        detail = f"made by a newer sakti (schema {version}, this one knows {migrate.LATEST}): it is only read"
+        return Finding("schema", False, detail, "Update sakti to write to it.")
+    return Finding("schema", True, f"schema {version}: it becomes {migrate.LATEST} at the next start")
+
+
+def _unreadable(error: apsw.Error, path: Path) -> Finding:
+    if failures.code_of(error) == "damaged":
+        return Finding("integrity", False, str(error), failures.RECOVER)
+    told = failures.explained(error, path, saving=False, waited=_TO_READ_MS / 1000)
+    return Finding("file", False, told.message)

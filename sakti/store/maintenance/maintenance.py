@@ -1,0 +1,173 @@
+"""Looking after the database: what is wrong with it, what search does not know, statistics, backup. Nothing here takes
+long in one transaction that writes; what has much to do works in pieces (`upkeep`).
+
+Raw SQL: it works on whatever file there is, and without peewee.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sakti.store import failures, migrate, one_shot
+from sakti.store.connection import Database
+from sakti.store.maintenance import copying, damage
+from sakti.store.memory import integrity as memory_integrity
+from sakti.store.search import index as search_index
+from sakti.store.search import index_upkeep, message_index
+from sakti.store.tasks import checks, deadlocks
+from sakti.store.tasks import rows as task_rows
+
+COUNTED = (
+    "threads",
+    "messages",
+    "observation_groups",
+    "observations",
+    "tasks",
+    "compaction_records",
+    "steps",
+    "search_docs",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was checked. `mend` says what to do where it is not `ok`; `mendable`: `upkeep.mended` does it."""
+
+    name: str
+    ok: bool
+    detail: str
+    mend: str = ""
+    mendable: bool = False
+
+
+TOLD = 400  # characters of what is wrong with a file
+REPORT = "Make a copy with `sakti db backup`, then write to the maintainers with this line."
+INDEX = "`sakti db check` mends it."
+
+
+def check(db: Database, *, deep: bool = True) -> list[Finding]:
+    """Is the file sound, do its references hold, are the search indexes in step, is nothing lost? Only reads. `deep`:
+    each text is compared with what its index holds of it."""
+    rest, broken = damage.sorted_out(integrity(db))
+    found = _integrity(rest)
+    if rest:
+        return found
+    unreadable = damage.unreadable(db.connection())
+    found.append(Finding("contents", unreadable is None, unreadable or "readable", failures.RECOVER))
+    foreign = db.execute_sql("PRAGMA foreign_key_check").fetchall()
+    found.append(Finding("references", not foreign, f"{len(foreign)} broken", REPORT))
+    found += [_index(db, table, broken=table in broken, deep=deep) for table in search_index.TABLES]
+    found.append(_task_index(db, broken=search_index.TASKS in broken))
+    found.append(_searchable(db))
+    (gaps,) = db.execute_sql(
+        "SELECT count(*) FROM (SELECT thread_id FROM messages GROUP BY thread_id"
+        " HAVING max(message_index) - min(message_index) + 1 != count(*))"
+    ).fetchone()
+    wrong = memory_integrity.check(db)
+    detail = "; ".join(wrong.values()) or "each observed message is in the log once"
+    found.append(Finding("memory", not wrong, detail, INDEX, mendable=True))
+    found.append(Finding("messages", gaps == 0, f"{gaps} threads with gaps", REPORT))
+    return [*found, *_check_tasks(db)]
+
+
+def _searchable(db: Database) -> Finding:
+    """Whether search knows each message, and no thread is left that it is still to forget or to learn."""
+    lost = len(message_index.unindexed(db))
+    (threads,) = db.execute_sql("SELECT count(*) FROM reindexing n").fetchone()
+    what = [f"{lost} messages are not searchable"] if lost else []
+    what += [f"{threads} deleted or restored threads are not finished"] if threads else []
+    return Finding("search", not what, "; ".join(what) or "every message is searchable", INDEX, mendable=True)
+
+
+def _check_tasks(db: Database) -> list[Finding]:
+    """Is every count of the task graph right, and is there no ring of tasks that wait for each other?"""
+    stale = len(checks.find_stale(db))
+    detail = f"{stale} workspaces are out of step" if stale else "in step"
+    rings = deadlocks.find_deadlocks(db)
+    told = "; ".join(f"{' → '.join(ring.path)} in {ring.resource_id}" for ring in rings[:5])
+    more = f"; and {len(rings) - 5} more" if len(rings) > 5 else ""
+    mend = "Nothing on such a path can start: take one dependency away with `sakti tasks dep TASK ON --remove`."
+    return [
+        Finding("task counts", not stale, detail, INDEX, mendable=True),
+        Finding("task graph", not rings, f"{told}{more}" if rings else "no tasks wait for each other", mend),
+    ]
+
+
+def integrity_findings(db: Database) -> list[Finding]:
+    """Whether the file is sound, of a database of any schema."""
+    return _integrity(damage.sorted_out(integrity(db))[0])
+
+
+def _integrity(rest: Sequence[str]) -> list[Finding]:
+    told = "; ".join(line for row in rest for line in row.splitlines())
+    return [Finding("integrity", not rest, told[:TOLD] + "…" * (len(told) > TOLD) or "ok", failures.RECOVER)]
+
+
+def integrity(db: Database) -> list[str]:
+    """What SQLite finds wrong with the file; `["ok"]` where that is nothing. It is asked over a connection of its own:
+    FTS5 takes what was merged meanwhile for damage where it has the index open."""
+    connection: Any = db.connection()
+    other = one_shot.another(connection)
+    try:
+        return [str(r[0]) for r in other.execute("PRAGMA integrity_check(20)").fetchall()]
+    finally:
+        other.close()
+
+
+def _index(db: Database, table: str, *, broken: bool, deep: bool) -> Finding:
+    """Whether an index holds what its texts say. What is still there of one that was replaced is mended with it."""
+    what = []
+    if broken:
+        what.append("it is damaged")
+    else:
+        counts = len(index_upkeep.missing(db, table)), index_upkeep.strangers(db, table)
+        what += [f"{n} {text}" for n, text in zip(counts, ("texts are missing", "are no more"), strict=True) if n]
+        if deep and not what and (n := index_upkeep.differing(db, table)):
+            what.append(f"{n} texts are others")
+    if f"{table}{index_upkeep.OLD}" in index_upkeep.replaced(db):
+        what.append("an old one is still there")
+    detail = f"out of step with its texts: {', '.join(what)}" if what else "in step"
+    return Finding(table, not what, detail, INDEX, mendable=True)
+
+
+def _task_index(db: Database, *, broken: bool) -> Finding:
+    missing = len(unindexed_tasks(db))
+    told = "it is damaged" if broken else f"{missing} tasks are missing" if missing else ""
+    detail = f"out of step with the tasks: {told}" if told else "in step"
+    return Finding(search_index.TASKS, not told, detail, INDEX, mendable=True)
+
+
+def unindexed_tasks(db: Database) -> list[str]:
+    """The tasks that their own index does not hold."""
+    rows = db.execute_sql(
+        "SELECT id FROM tasks t WHERE deleted_at IS NULL"
+        f" AND NOT EXISTS (SELECT 1 FROM {search_index.TASKS}_docsize s WHERE s.id = t.pk) ORDER BY pk"
+    ).fetchall()
+    return [i for (i,) in rows]
+
+
+def index_tasks(db: Database, ids: Sequence[str]) -> None:
+    """Put tasks into their index again."""
+    for task_id, title in db.execute_sql(
+        f"SELECT id, title FROM tasks WHERE id IN ({', '.join('?' * len(ids))})", list(ids)
+    ).fetchall():
+        task_rows.update(db, task_id, title=title)
+
+
+def stats(db: Database, path: Path) -> dict[str, int | str]:
+    """Sizes and counts; bytes of all files of the database together."""
+    out: dict[str, int | str] = {"path": str(path), "schema": migrate.current_version(db)}
+    out["bytes"] = sum(p.stat().st_size for s in ("", "-wal", "-shm") if (p := path.with_name(path.name + s)).exists())
+    for table in COUNTED:
+        (out[table],) = db.execute_sql(f"SELECT count(*) FROM {table}").fetchone()
+    (out["tokens"],) = db.execute_sql("SELECT coalesce(sum(token_count), 0) FROM messages").fetchone()
+    return out
+
+
+def backup(db: Database, target: Path) -> Path:
+    """A copy of the database while it is in use; see `copying.copy`."""
+    copying.copy(db, target)
+    return target

@@ -1,0 +1,231 @@
+"""Removing for good: every row that goes with a deleted thread or task, by the registry of texts, and every copy.
+
+Rows go in pieces, so that other windows write in between; a purge that was killed goes on when it is asked for again.
+What is removed is overwritten in the file (`secure_delete`, FTS5 'secure-delete'); then the indexes are made one piece,
+the write-ahead log is emptied, and an older file, which may hold words in its free space, is written anew.
+
+Raw SQL: conditions of the text registry, for whichever table they name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sakti.core.errors import StoreError
+from sakti.store import files, opening, rows
+from sakti.store.connection import Database
+from sakti.store.database import Store
+from sakti.store.maintenance import upkeep
+from sakti.store.memory import shared_logs
+from sakti.store.models import MessageRow, TaskEventRow, TaskRow, ThreadRow
+from sakti.store.search import index_upkeep
+from sakti.store.text_registry import TABLES
+from sakti.store.threads import message_removal
+from sakti.store.threads import removal as thread_removal
+
+log = logging.getLogger(__name__)
+
+ROWS = 10  # that go between two looks at the clock
+COPIES = ("before", "backup", "damaged")
+
+
+def is_clean(db: Database) -> bool:
+    """Whether nothing of what was removed is left in indexes and free space of the file."""
+    return bool(db.execute_sql("PRAGMA user_version").fetchone()[0] & opening.CLEAN)
+
+
+def begin(db: Database) -> bool:
+    """From here on until `finish` something may be left, however the purge ends. Whether nothing was."""
+    clean = is_clean(db)
+    index_upkeep.set_mark(db, opening.CLEAN, on=False)
+    return clean
+
+
+def finish(db: Database) -> None:
+    index_upkeep.set_mark(db, opening.CLEAN, on=True)
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedTask:
+    id: str
+    handle: str
+    title: str
+    deleted_at: int
+
+
+DELETED_TASK = rows.Shape(TaskRow, DeletedTask)
+
+
+def deleted_tasks(db: Database, *, before: int) -> list[DeletedTask]:
+    """The deleted tasks of all workspaces, those that were deleted by then (Unix ms); the last deleted first."""
+    gone = DELETED_TASK.select().where(TaskRow.deleted_at <= before)
+    return list(gone.order_by(TaskRow.deleted_at.desc(), TaskRow.pk.desc()).execute(db))
+
+
+def copies(path: Path) -> list[Path]:
+    """Copies of the whole database beside it: before migrations, backups, damaged ones. They hold what goes, too."""
+    found = [p for kind in COPIES for p in path.parent.glob(f"{path.name}.{kind}-*")]
+    return sorted(p for p in found if not p.name.endswith(files.SIDES))
+
+
+def remove(found: Iterable[Path]) -> list[Path]:
+    """Remove copies with what lies beside them; returns those that went."""
+    gone: list[Path] = []
+    for copy in found:
+        for file in files.all_of(copy):
+            with contextlib.suppress(OSError):
+                file.unlink()
+        if not copy.exists():
+            gone.append(copy)
+    return gone
+
+
+def named_files(db: Database, thread_id: str) -> list[str]:
+    """Files that the messages of a thread name as their own: whole outputs of tools, pasted images."""
+    found: set[str] = set()
+    for (parts,) in db.execute_sql(
+        "SELECT parts FROM messages WHERE thread_id = ? AND (instr(parts, '\"output_file\"') OR instr(parts,"
+        " '/pasted/'))",
+        (thread_id,),
+    ).fetchall():
+        for part in json.loads(parts):
+            found.update(_strings(part))
+    return sorted(found)
+
+
+def _strings(value: Any) -> Iterable[str]:
+    if isinstance(value, str):
+        for word in value.split():
+            if word.startswith("/"):
+                yield word
+    elif isinstance(value, dict):
+        for one in value.values():  # pyright: ignore[reportUnknownVariableType]
+            yield from _strings(one)
+    elif isinstance(value, list):
+        for one in value:  # pyright: ignore[reportUnknownVariableType]
+            yield from _strings(one)
+
+
+async def purge_thread(store: Store, thread_id: str) -> None:
+    """Remove a deleted thread for good, with what logs, drafts and other threads took from it. Tasks that were worked
+    on in it stay. Raises `StoreError` where it is not deleted."""
+    await upkeep.reindex(store)
+    resource_id = await store.write(_begin, thread_id, store.clock.now())
+    for find in (shared_logs.reflections, shared_logs.words):
+        await upkeep.each(store, await store.read(find, thread_id), _work_off, step=1)
+    numbered = await store.read(_numbered)
+    for table in TABLES:
+        if table.thread and table.name in numbered:
+            step = partial(_remove_some, table=table.name, where=table.thread, key=thread_id)
+            if table.name == "search_docs":
+                step = partial(index_upkeep.noting, do=step)
+            await upkeep.until_done(store, step)
+        elif table.thread:
+            await store.write(_remove_all, table.name, table.thread, thread_id)
+    await store.write(shared_logs.count_again, resource_id, store.clock.now())
+
+
+async def go_on(store: Store) -> None:
+    """Go on with removing what another process began to remove and did not come to the end of. What cannot be done now
+    is left to whoever comes next."""
+    if store.read_only_reason:
+        return
+    try:
+        for thread_id in await store.read(_begun):
+            await purge_thread(store, thread_id)
+    except StoreError as e:
+        log.warning("what is to be removed for good goes another time: %s", e)
+
+
+def _begun(db: Database) -> list[str]:
+    found = db.execute_sql(
+        f"SELECT id FROM threads WHERE deleted_at IS NOT NULL AND json_extract(metadata, '$.{thread_removal.PURGED}')"
+    ).fetchall()
+    return [i for (i,) in found]
+
+
+async def delete_message(store: Store, message_id: str) -> message_removal.Deleted:
+    """Remove a message for good; see `message_removal.delete`."""
+    gone = await store.write(message_removal.delete, message_id, store.clock.now())
+    if await store.read(index_upkeep.unmerged):
+        await upkeep.optimize(store)
+    await store.flush()
+    return gone
+
+
+async def purge_task(store: Store, task_id: str) -> None:
+    """Remove a deleted task for good, with its history. Raises `StoreError` where it is not deleted."""
+    await store.write(_remove_task, task_id, store.clock.now())
+
+
+def _begin(db: Database, thread_id: str, now: int) -> str:
+    """From here on it cannot be restored. Returns its workspace."""
+    thread, deleted_at = thread_removal.state_of(db, thread_id)
+    if deleted_at is None:
+        raise StoreError("Only a deleted thread can be removed for good.")
+    # its title goes with it: until then it is still in the list of what is deleted
+    rows.update(db, ThreadRow, thread_id, metadata={thread_removal.PURGED: True})
+    shared_logs.begin(db, thread_id, now)
+    return thread.resource_id
+
+
+def _work_off(db: Database, steps: Sequence[shared_logs.Step]) -> None:
+    index_upkeep.noting(db, partial(shared_logs.work_off, steps=steps))
+
+
+def _remove_task(db: Database, task_id: str, now: int) -> None:
+    row = rows.first(db, TaskRow.select(TaskRow.resource_id, TaskRow.deleted_at).where(TaskRow.id == task_id))
+    if row is None or row[1] is None:
+        raise StoreError("Only a deleted task can be removed for good.")
+    db.execute_sql(
+        "UPDATE search_docs SET task_id = NULL WHERE kind = 'message'"
+        " AND doc_id IN (SELECT id FROM messages WHERE task_id = ?)",
+        (task_id,),
+    )
+    MessageRow.update(task_id=None).where(MessageRow.task_id == task_id).execute(db)
+    db.execute_sql(
+        "UPDATE threads SET metadata = json_remove(metadata, '$.active_task_id') WHERE resource_id = ?"
+        " AND json_extract(metadata, '$.active_task_id') = ?",
+        (row[0], task_id),
+    )
+    for table in TABLES:
+        if table.task:
+            _remove_all(db, table.name, table.task, task_id)
+    # a board that is looked at knows that something changed by the number of the newest event
+    rows.insert(db, TaskEventRow, task_id="", resource_id=row[0], action="purge", created_at=now)
+
+
+def _remove_some(db: Database, *, table: str, where: str, key: str) -> bool:
+    """Remove some rows; False when none is left."""
+    db.execute_sql(f"DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE {where} LIMIT {ROWS})", (key,))
+    return db.execute_sql("SELECT changes()").fetchone()[0] == ROWS
+
+
+def _remove_all(db: Database, table: str, where: str, key: str) -> None:
+    db.execute_sql(f"DELETE FROM {table} WHERE {where}", (key,))
+
+
+def _numbered(db: Database) -> set[str]:
+    """The tables whose rows have numbers; of the others there are few rows for one thread."""
+    return {name for (name,) in db.execute_sql("SELECT name FROM pragma_table_list WHERE wr = 0").fetchall()}
+
+
+def forget_samples(db: Database) -> None:
+    """SQLite's statistics hold samples of what is indexed, labels among it."""
+    if db.execute_sql("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_stat4'").fetchone():
+        db.execute_sql("DELETE FROM sqlite_stat4")
+
+
+async def clean(store: Store) -> bool:
+    """After a purge: nothing of what went is left in the indexes or the write-ahead log. False while another window
+    reads what the log held before."""
+    await store.write(forget_samples)
+    await upkeep.optimize(store)
+    return await store.flush()

@@ -1,0 +1,398 @@
+"""Out of a damaged file: every row that can still be read goes into a new one, the damaged one is kept beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import apsw
+
+from sakti.core.errors import StoreError
+from sakti.store import failures, files, opening
+from sakti.store.connection import plain
+from sakti.store.maintenance import lost_schema, recovery_repairs
+from sakti.store.way import Way
+
+if TYPE_CHECKING:
+    from sakti.core.clock import Clock
+
+PIECE = 2_000  # rows that are copied at once where all is well
+MARGIN = 2_000  # row numbers that are tried behind the last one that is known, where the end of a table is lost
+HEADER = 100  # bytes at the beginning of a database
+_SKIPPED = ("schema_migrations", "search_words", "search_trigrams", "task_words", "task_counts")  # made anew
+_REBUILT = ".rebuilt"  # the end of the name of a copy whose schema was found again
+FOUND_AGAIN = "The file no longer said where its tables begin: they were found by their rows, where these tell enough."
+_TELLING = "observational_memory"  # a table by which a file is known for one of this program
+_OWNERS = (
+    "SELECT id FROM main.tasks UNION SELECT id FROM main.observational_memory"
+    " UNION SELECT resource_id FROM main.threads"
+)
+_BROKEN = (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.FormatError)
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What became of a damaged database. `rows` says for each table how many rows came back and how many that are known
+    of did not, `repaired` what was put right in them, in sentences."""
+
+    path: Path
+    kept: Path
+    rows: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    repaired: list[str] = field(default_factory=list[str])
+
+    @property
+    def copies(self) -> list[Path]:
+        """Copies of the database that lie beside it."""
+        return [p for kind in ("backup", "before") for p in sorted(self.path.parent.glob(f"{self.path.name}.{kind}-*"))]
+
+    @property
+    def lost(self) -> int:
+        return sum(lost for _, lost in self.rows.values())
+
+
+def recover(path: Path, clock: Clock) -> Recovered:
+    """Copy what can be read of the database at `path` into a new one in its place, and keep the damaged one as
+    `<name>.damaged-<date>`. Takes about as long as writing all of it anew.
+
+    Raises `StoreError`: busy where it is open elsewhere, full where there is no room, read_only where nothing can be
+    written, not_ours.
+    """
+    _alone(path)
+    new = files.own(path, "recovering")
+    found = Recovered(path, files.beside(path, f".damaged-{time.strftime('%Y%m%d-%H%M%S')}"))
+    try:
+        opening.build(new, clock, wal=False)
+        _fill(new, path, found, clock)
+        _put_in_place(new, path, found.kept)
+    except apsw.FullError as e:
+        raise failures.explained(e, path, saving=False) from e
+    except OSError as e:
+        raise StoreError(f"{path} cannot be recovered: {e.strerror}.", code="io") from e
+    finally:
+        for file in files.all_of(new):
+            file.unlink(missing_ok=True)
+    return found
+
+
+def _alone(path: Path) -> None:
+    """Raises `StoreError` where another process has it open, or where nothing can be written."""
+    if not path.exists():
+        raise StoreError(f"{path} is not there: there is nothing to recover.", code="missing")
+    _not_of_another(path)
+    if not files.writable(path):
+        raise StoreError(
+            f"{path} or its folder may not be written: copy it to where you may write, and name it with SAKTI_DB.",
+            code="read_only",
+        )
+    if not opening.is_alone(path):
+        raise StoreError(f"{path} is open in another window: close it first.", code="busy")
+
+
+def _not_of_another(path: Path) -> None:
+    """Raises `StoreError` for the database of another program. Damage may have taken what tells whose a file is, so one
+    with a table that only this program has is never taken for another's."""
+    with contextlib.suppress(apsw.Error, OSError, UnicodeDecodeError):  # what cannot be read is damaged
+        way = opening.to_read(path)  # not a byte of another's file changes
+        try:
+            with contextlib.closing(way.connect()) as connection:
+                tables = {str(n) for (n,) in connection.execute("SELECT name FROM sqlite_schema").fetchall()}
+                if _TELLING not in tables:
+                    opening.whose(connection, path)
+        finally:
+            way.remove()
+
+
+# --- reading what is damaged --------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _readable(path: Path, model: apsw.Connection) -> Generator[Path | None]:
+    """A file to read the damaged one from: itself, a copy with a mended header, or one whose schema was found again by
+    `model`, which has it. None where nothing can be read."""
+    if path.stat().st_size < HEADER:
+        yield None
+        return
+    if _opens(path) and _has_schema(path):
+        yield path
+        return
+    folder = opening.scratch_folder()
+    try:
+        copy = folder / path.name
+        shutil.copyfile(path, copy)
+        wal = files.beside(path, "-wal")
+        if wal.exists():
+            shutil.copyfile(wal, files.beside(copy, "-wal"))
+        _mend_header(copy)
+        if _opens(copy) and _has_schema(copy):
+            yield copy
+            return
+        _take_in_log(copy)
+        made = folder / f"{path.name}{_REBUILT}"
+        yield made if lost_schema.rebuilt(copy, made, model) else None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _opens(path: Path) -> bool:
+    connection = _forgiving(path)
+    try:
+        for _ in range(2):  # the first look at a damaged schema fails, the next one takes what was read of it
+            with contextlib.suppress(*_BROKEN, apsw.SQLError):
+                return bool(connection.execute("SELECT count(*) FROM sqlite_schema").get)
+        return False
+    finally:
+        connection.close()
+
+
+def _has_schema(path: Path) -> bool:
+    """Whether the file still says where its tables are."""
+    connection = _forgiving(path)
+    try:
+        for _ in range(2):
+            with contextlib.suppress(*_BROKEN, apsw.SQLError, UnicodeDecodeError):
+                names = {n for (n,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+                return {"messages", "threads", _TELLING} <= names
+        return False
+    finally:
+        connection.close()
+
+
+def _take_in_log(path: Path) -> None:
+    """Let a copy hold what its write-ahead log holds."""
+    connection = opening.Way(str(path)).connect()
+    try:
+        _forgive(connection)
+        with contextlib.suppress(*_BROKEN, apsw.SQLError):
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    finally:
+        connection.close()
+
+
+def _forgiving(path: Path) -> apsw.Connection:
+    """A connection that reads what it can and writes nothing, not even what its write-ahead log holds."""
+    connection = Way(str(path)).connect()
+    _forgive(connection)
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    return connection
+
+
+def _forgive(connection: apsw.Connection) -> None:
+    """Take a schema, and a file that was cut off, as far as they go."""
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_WRITABLE_SCHEMA, 1)
+
+
+def _mend_header(path: Path) -> None:
+    """Write the header that every database of this program has (sqlite.org/fileformat2.html, 1.3)."""
+    with path.open("r+b") as file:
+        size = path.stat().st_size
+        header = bytearray(HEADER)
+        header[0:16] = b"SQLite format 3\0"
+        header[16:24] = bytes((0x10, 0x00, 2, 2, 0, 64, 32, 32))  # pages of 4096 bytes, WAL
+        header[28:32] = (size // 4096).to_bytes(4, "big")
+        header[44:48] = (4).to_bytes(4, "big")  # schema format
+        header[56:60] = (1).to_bytes(4, "big")  # UTF-8
+        header[68:72] = opening.APPLICATION_ID.to_bytes(4, "big")
+        file.write(header)
+
+
+# --- copying ------------------------------------------------------------------------------------------------
+
+
+def _fill(new: Path, path: Path, found: Recovered, clock: Clock) -> None:
+    connection = Way(str(new)).connect()
+    try:
+        for pragma in (
+            "synchronous = OFF",
+            "journal_mode = MEMORY",
+            "foreign_keys = 0",
+            "secure_delete = 1",
+            "temp_store = MEMORY",
+            "ignore_check_constraints = 1",
+        ):  # they are put right afterwards
+            connection.execute(f"PRAGMA {pragma}").fetchall()
+        with _readable(path, connection) as source:
+            lacking = set[str]() if source is None else _copy_all(connection, source, found)
+            if source is not None and source.name.endswith(_REBUILT):
+                found.repaired.append(FOUND_AGAIN)
+        db = plain(connection)
+        found.repaired += recovery_repairs.repair(db, clock, lacking)
+        for pragma in ("foreign_key_check", "integrity_check(1)"):
+            wrong = [str(r) for r in connection.execute(f"PRAGMA {pragma}").fetchall() if r != ("ok",)]
+            if wrong:
+                raise StoreError(f"What was recovered does not fit together ({wrong[0]}): nothing was changed.")
+        connection.execute("PRAGMA journal_mode = wal").fetchall()
+    finally:
+        connection.close()
+
+
+def _copy_all(connection: apsw.Connection, source: Path, found: Recovered) -> set[str]:
+    """Copy what can be read. Returns the columns (`tasks.claim_owner`) that tables which were there did not have: those
+    of newer schemas."""
+    lacking: set[str] = set()
+    names = [
+        str(n)
+        for (n,) in connection.execute("SELECT name FROM main.sqlite_schema WHERE type = 'table' ORDER BY rowid")
+        if not any(str(n) == s or str(n).startswith(f"{s}_") for s in (*_SKIPPED, "sqlite"))
+        and n != "search_vocabulary"
+    ]
+    _forgive(connection)
+    connection.execute("ATTACH ? AS old", (str(source),))
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    for name in names:
+        table = _Table(connection, name)
+        if table.columns:
+            found.rows[name] = table.copy()
+            lacking |= {f"{name}.{column}" for column in table.lacking}
+    connection.execute("DETACH old")
+    connection.config(apsw.SQLITE_DBCONFIG_WRITABLE_SCHEMA, 0)
+    return lacking
+
+
+class _Table:
+    """A table of the damaged file and its copy. `columns` are those that both have, empty where it cannot be read;
+    `lacking` those that only the copy has."""
+
+    def __init__(self, connection: apsw.Connection, name: str) -> None:
+        self._connection, self._name = connection, name
+        self.columns = self._both()
+        self.lacking = [c for c in self._info("main") if c not in self.columns]
+
+    def _both(self) -> list[str]:
+        for _ in range(2):
+            with contextlib.suppress(*_BROKEN, apsw.SQLError):
+                old = self._info("old")
+                return [c for c in self._info("main") if c in old]
+        return []
+
+    def _info(self, schema: str) -> list[str]:
+        rows = self._connection.execute(f"SELECT name FROM pragma_table_info(?, '{schema}')", (self._name,))
+        return [str(n) for (n,) in rows.fetchall()]
+
+    def copy(self) -> tuple[int, int]:
+        """Copy what can be read. How many rows came, and how many of those that are known did not."""
+        if self.columns[0] != "pk":
+            return self._copy_without_numbers()
+        known = self._known()
+        end = self._end(known)
+        at = min(known, default=1)
+        while at <= end:
+            last = min(at + PIECE - 1, end)
+            self._copy_between(at, last)
+            at = last + 1
+        (came,) = self._one(f"SELECT count(*) FROM main.{self._name}") or (0,)
+        have = {int(str(n)) for (n,) in self._connection.execute(f"SELECT pk FROM main.{self._name}")}
+        return int(str(came)), len(known - have)
+
+    def _copy_between(self, first: int, last: int) -> None:
+        """The rows with these numbers; where one of them cannot be read, each half by itself."""
+        names = ", ".join(self.columns)
+        # a range looks at the row behind it, too, which may be the one that cannot be read
+        where, values = ("= ?", (first,)) if first == last else ("BETWEEN ? AND ?", (first, last))
+        try:
+            self._connection.execute(
+                f"INSERT OR IGNORE INTO main.{self._name} ({names}) SELECT {names} FROM old.{self._name}"
+                f" NOT INDEXED WHERE pk {where}",
+                values,
+            )
+        except (*_BROKEN, apsw.ConstraintError, apsw.TooBigError):
+            if first < last:
+                middle = (first + last) // 2
+                self._copy_between(first, middle)
+                self._copy_between(middle + 1, last)
+
+    def _known(self) -> set[int]:
+        """The numbers of the rows that the table or one of its indexes knows of, as far as they can be read."""
+        known: set[int] = set()
+        rows = self._rows(
+            "SELECT name FROM old.sqlite_schema WHERE type = 'index' AND tbl_name = ?"
+            " AND coalesce(sql, '') NOT LIKE '% WHERE %'",
+            (self._name,),
+        )
+        for (name,) in [("",), *rows]:
+            for way in ("", "DESC"):
+                known.update(self._walk(str(name), way))
+        return known
+
+    def _walk(self, index: str, way: str) -> Iterator[int]:
+        by = f'INDEXED BY "{index}"' if index else "NOT INDEXED"
+        key = self._one(f"SELECT name FROM pragma_index_info('{index}', 'old') WHERE seqno = 0") if index else ("pk",)
+        if key is None or key[0] is None:
+            return
+        with contextlib.suppress(*_BROKEN, apsw.SQLError):
+            for (n,) in self._connection.execute(f"SELECT pk FROM old.{self._name} {by} ORDER BY {key[0]} {way}"):
+                if isinstance(n, int):
+                    yield n
+
+    def _end(self, known: set[int]) -> int:
+        """The last row number that is worth a try."""
+        found = self._one(f"SELECT max(pk) FROM old.{self._name} NOT INDEXED")
+        last = max(known, default=0)
+        if found is None:
+            return last + MARGIN
+        return max(last, int(str(found[0] or 0)))
+
+    def _copy_without_numbers(self) -> tuple[int, int]:
+        """A table whose rows have no numbers: from both ends as far as it goes, and where its first column is what
+        another table's rows are known by."""
+        names = ", ".join(self.columns)
+        marks = ", ".join("?" * len(self.columns))
+        insert = f"INSERT OR IGNORE INTO main.{self._name} ({names}) VALUES ({marks})"
+        key = self.columns[0]
+        whole = False
+        for way in ("ASC", "DESC"):
+            whole = self._take(f"SELECT {names} FROM old.{self._name} ORDER BY {key} {way}", (), insert) or whole
+            if whole:
+                break
+        if not whole:
+            for (value,) in self._rows(_OWNERS, ()):
+                self._take(f"SELECT {names} FROM old.{self._name} WHERE {key} = ?", (str(value),), insert)
+        (came,) = self._one(f"SELECT count(*) FROM main.{self._name}") or (0,)
+        return int(str(came)), 0 if whole else 1
+
+    def _take(self, sql: str, values: Sequence[str], insert: str) -> bool:
+        """Whether all of it came."""
+        rows: list[tuple[apsw.SQLiteValue, ...]] = []
+        whole = True
+        try:
+            for row in self._connection.execute(sql, values):
+                rows.append(row)
+        except (*_BROKEN, apsw.SQLError, UnicodeDecodeError):
+            whole = False
+        with self._connection, contextlib.suppress(apsw.ConstraintError):
+            self._connection.executemany(insert, rows)
+        return whole
+
+    def _rows(self, sql: str, values: Sequence[str]) -> list[tuple[apsw.SQLiteValue, ...]]:
+        with contextlib.suppress(*_BROKEN, apsw.SQLError):
+            return list(self._connection.execute(sql, values).fetchall())
+        return []
+
+    def _one(self, sql: str) -> tuple[apsw.SQLiteValue, ...] | None:
+        with contextlib.suppress(*_BROKEN, apsw.SQLError):
+            rows = self._connection.execute(sql).fetchall()
+            return rows[0] if rows else None
+        return None
+
+
+# --- in its place -------------------------------------------------------------------------------------------
+
+
+def _put_in_place(new: Path, path: Path, kept: Path) -> None:
+    with new.open("rb") as file:
+        os.fsync(file.fileno())
+    try:
+        os.link(path, kept)  # the name is never without a file
+    except OSError:
+        shutil.copyfile(path, kept)
+        kept.chmod(0o600)
+    for side in files.SIDES:
+        with contextlib.suppress(FileNotFoundError):
+            files.beside(path, side).rename(files.beside(kept, side))
+    new.replace(path)

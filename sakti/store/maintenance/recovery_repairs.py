@@ -1,0 +1,318 @@
+"""What was copied out of a damaged file is put in order: what cannot be read is replaced by what says so, what nothing
+refers to any more gets something to belong to, what code derives is derived again.
+
+Raw SQL: the rows that are left of a damaged file need not be what the models say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any
+
+from sakti.core.ids import TimeIds
+from sakti.store import migrate, text_registry
+from sakti.store.connection import Database
+from sakti.store.memory import as_line, integrity
+from sakti.store.search import index as search_index
+from sakti.store.search import message_index, reindexing
+from sakti.store.tasks import checks, questions
+from sakti.store.tasks import rows as task_rows
+
+if TYPE_CHECKING:
+    from sakti.core.clock import Clock
+
+LOST = "This message could not be read: the file was damaged."
+TITLE = "Recovered thread"
+MOST_GAPS = 100_000  # messages that a thread may have lost
+# What refers to a row that is gone and says nothing without it.
+_LOOSE = (
+    ("steps", "thread_id NOT IN (SELECT id FROM threads)"),
+    ("request_blocks", "thread_id NOT IN (SELECT id FROM threads)"),
+    (
+        "task_dependencies",
+        "task_id NOT IN (SELECT id FROM tasks) OR depends_on NOT IN (SELECT id FROM tasks)",
+    ),
+    ("task_labels", "task_id NOT IN (SELECT id FROM tasks)"),
+    ("task_messages", "task_id NOT IN (SELECT id FROM tasks) OR message_id NOT IN (SELECT id FROM messages)"),
+    ("leases", "1"),  # nobody holds one: it is open nowhere else
+)
+_WORDS: tuple[tuple[str, str, tuple[str, ...], str | None], ...] = (
+    ("messages", "role", ("user", "assistant", "tool", "system"), "system"),
+    ("messages", "state", ("provisional", "saved", "withheld"), "saved"),
+    ("steps", "purpose", ("actor", "observer", "reflector"), "actor"),
+    ("observational_memory", "scope", ("thread", "resource"), "thread"),
+    ("observational_memory", "origin_type", ("initialization", "observation", "reflection"), "observation"),
+    ("observation_groups", "kind", ("observation", "reflection"), "observation"),
+    ("observation_groups", "state", ("buffered", "active", "superseded", "discarded"), "active"),
+    ("observations", "priority", ("high", "medium", "low", "done", "none"), "low"),
+    ("tasks", "status", ("open", "in_progress", "closed"), "open"),
+    ("tasks", "type", ("bug", "feature", "task", "epic", "chore"), "task"),
+    ("tasks", "close_reason", ("completed", "wontfix", "duplicate"), None),
+    ("approval_rules", "decision", ("allow", "ask", "deny"), "ask"),
+    ("working_memory", "scope", ("resource", "thread"), "thread"),
+)
+_STRANGE = (
+    ("message", "SELECT id FROM messages WHERE state = 'saved'"),
+    ("task", "SELECT id FROM tasks WHERE deleted_at IS NULL"),
+    ("observation", "SELECT id FROM observations"),
+    ("reflection", "SELECT id FROM observations"),
+)
+
+
+# What migrations do to rows, by a column that came with them: a file of an older schema has not seen it.
+_LATER: dict[str, tuple[str, ...]] = {
+    "tasks.claim_owner": (
+        "UPDATE tasks SET session_id = thread_id WHERE status = 'in_progress' AND thread_id IS NOT NULL"
+        " AND session_id IS NOT NULL AND session_id NOT LIKE 'shell:%' AND session_id NOT LIKE 'user:%'",
+    ),
+    "prompt_history.thread_id": (
+        "UPDATE threads SET metadata = json_remove(metadata, '$.carry_over')",
+        "UPDATE threads SET title = sakti_masked(title) WHERE title != sakti_masked(title)",
+    ),
+}
+
+
+def repair(db: Database, clock: Clock, lacking: Collection[str] = ()) -> list[str]:
+    """Put it in order; returns what was done that a user may want to know. `lacking`: columns that the damaged file's
+    tables did not have yet."""
+    told: list[str] = []
+
+    def tell(count: int, text: str) -> None:
+        if count:
+            told.append(f"{count} {text}")
+
+    connection: Any = db.connection()
+    with connection:
+        db.execute_sql("DELETE FROM task_counts")  # their keys may become the same; they are counted in the end
+        tell(_readable_texts(db), "texts had signs that could not be read: � stands for them")
+        tell(_known_words(db), "rows had words in them that mean nothing: the usual ones stand for them")
+        tell(_readable_json(db), "values could not be read: messages keep their plain text")
+        migrate.lend_functions(db)
+        for statement in (s for column, some in _LATER.items() if column in lacking for s in some):
+            db.execute_sql(statement)
+        tell(_missing_threads(db), "threads were lost, their messages were not: they have new titles")
+        _missing_records(db)
+        tell(_missing_groups(db), "groups of observations were lost, their lines were not")
+        for table, loose in _LOOSE:
+            db.execute_sql(f"DELETE FROM {table} WHERE {loose}")
+        tell(_gaps(db, clock), "messages were lost in the middle of a thread: a note stands for each")
+        records = [i for (i,) in db.execute_sql("SELECT id FROM observational_memory").fetchall()]
+        told += [done for record in records if (done := integrity.mend(db, record, clock.now()))]
+    _derive(db)
+    return told
+
+
+def _columns(db: Database, kind: str) -> Iterator[tuple[str, str]]:
+    rows = db.execute_sql(
+        "SELECT m.name, c.name FROM sqlite_schema m, pragma_table_info(m.name) c WHERE m.type = 'table' AND c.type = ?"
+        " AND m.sql NOT LIKE 'CREATE VIRTUAL%' AND m.name NOT LIKE 'search\\___%\\_%' ESCAPE '\\'"
+        " AND m.name NOT LIKE 'task\\_words\\_%' ESCAPE '\\'",
+        (kind,),
+    ).fetchall()
+    return iter([(str(t), str(c)) for t, c in rows])
+
+
+def _readable_texts(db: Database) -> int:
+    """What is no UTF-8 becomes it; what is of another type than its column becomes one of it."""
+    connection: Any = db.connection()
+    connection.create_scalar_function("sakti_is_text", _is_text, 1)
+    connection.create_scalar_function("sakti_as_text", _as_text, 1)
+    mended = 0
+    for table, column in _columns(db, "TEXT"):
+        db.execute_sql(
+            f"UPDATE {table} SET {column} = sakti_as_text(CAST({column} AS BLOB)) WHERE {column} IS NOT NULL"
+            f" AND (typeof({column}) != 'text' OR NOT sakti_is_text(CAST({column} AS BLOB)))"
+        )
+        mended += db.execute_sql("SELECT changes()").fetchone()[0]
+    for table, column in _columns(db, "INTEGER"):
+        if column != "pk":
+            db.execute_sql(f"UPDATE {table} SET {column} = 0 WHERE typeof({column}) NOT IN ('integer', 'null')")
+    return mended
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _as_text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+def _known_words(db: Database) -> int:
+    """What a column's CHECK does not allow becomes what is usual there."""
+    mended = 0
+    for table, column, allowed, usual in _WORDS:
+        marks = ", ".join("?" * len(allowed))
+        db.execute_sql(
+            f"UPDATE {table} SET {column} = ? WHERE {column} IS NOT NULL AND {column} NOT IN ({marks})",
+            (usual, *allowed),
+        )
+        mended += db.execute_sql("SELECT changes()").fetchone()[0]
+    db.execute_sql("UPDATE tasks SET priority = 2 WHERE priority NOT BETWEEN 0 AND 4")
+    return mended
+
+
+def _readable_json(db: Database) -> int:
+    mended = 0
+    plain_text = "json_array(json_object('t', 'text', 'text', raw_content))"
+    for table in text_registry.TABLES:
+        for column, usual in table.json:
+            wrong = f"{column} IS NOT NULL AND NOT json_valid({column})"
+            value = "NULL" if usual is None else f"'{usual}'"
+            if (table.name, column) == ("messages", "parts"):
+                value = plain_text
+                db.execute_sql(f"UPDATE messages SET part_tokens = json_array(token_count) WHERE {wrong}")
+            db.execute_sql(f"UPDATE {table.name} SET {column} = {value} WHERE {wrong}")
+            mended += db.execute_sql("SELECT changes()").fetchone()[0]
+    return mended
+
+
+def _missing_threads(db: Database) -> int:
+    found = 0
+    for table in ("messages", "observations", "compaction_records"):
+        db.execute_sql(
+            "INSERT OR IGNORE INTO threads (id, resource_id, title, created_at, updated_at)"
+            f" SELECT thread_id, min(resource_id), '{TITLE}', min(created_at), max(created_at) FROM {table}"
+            " WHERE thread_id NOT IN (SELECT id FROM threads) GROUP BY thread_id"
+        )
+        found += db.execute_sql("SELECT changes()").fetchone()[0]
+    return found
+
+
+def _missing_records(db: Database) -> None:
+    """A record for the groups whose own was lost, and how far it has observed its threads."""
+    lost = db.execute_sql(
+        "SELECT g.record_id, min(g.thread_id), count(DISTINCT g.thread_id), min(g.created_at), t.resource_id"
+        " FROM observation_groups g JOIN threads t ON t.id = g.thread_id"
+        " WHERE g.record_id NOT IN (SELECT id FROM observational_memory) GROUP BY g.record_id"
+    ).fetchall()
+    for record_id, thread_id, count, created_at, resource_id in lost:
+        own = count == 1
+        key = f"thread:{thread_id}" if own else f"resource:{resource_id}"
+        made = db.execute_sql(
+            "INSERT OR IGNORE INTO observational_memory (id, lookup_key, scope, thread_id, resource_id, origin_type,"
+            " created_at, updated_at) VALUES (?, ?, ?, ?, ?, 'observation', ?, ?) RETURNING 1",
+            (record_id, key, "thread" if own else "resource", thread_id if own else None, resource_id, created_at,
+             created_at),
+        ).fetchone()  # fmt: skip
+        if made is None:
+            db.execute_sql(
+                "UPDATE observation_groups SET record_id = (SELECT id FROM observational_memory WHERE lookup_key = ?)"
+                " WHERE record_id = ?",
+                (key, record_id),
+            )
+    db.execute_sql(
+        "DELETE FROM observation_groups WHERE record_id NOT IN (SELECT id FROM observational_memory)"
+        " AND thread_id NOT IN (SELECT id FROM threads)"
+        " AND id NOT IN (SELECT group_id FROM observations)"
+    )
+
+
+def _missing_groups(db: Database) -> int:
+    """A group for the lines whose own was lost: what they say stays in the log."""
+    lost = db.execute_sql(
+        "SELECT group_id, min(thread_id), min(resource_id), min(created_at) FROM observations"
+        " WHERE group_id NOT IN (SELECT id FROM observation_groups) GROUP BY group_id ORDER BY min(pk)"
+    ).fetchall()
+    for group_id, thread_id, resource_id, created_at in lost:
+        key = f"thread:{thread_id}"
+        db.execute_sql(
+            "INSERT OR IGNORE INTO observational_memory (id, lookup_key, scope, thread_id, resource_id, origin_type,"
+            " created_at, updated_at) VALUES (?, ?, 'thread', ?, ?, 'observation', ?, ?)",
+            (f"recovered-{thread_id}", key, thread_id, resource_id, created_at, created_at),
+        )
+        lines = db.execute_sql(
+            "SELECT coalesce(edited, content), priority, time FROM observations WHERE group_id = ? AND forgotten = 0"
+            " ORDER BY line",
+            (group_id,),
+        ).fetchall()
+        db.execute_sql(
+            "INSERT INTO observation_groups (id, record_id, thread_id, kind, state, text, created_at, activated_at)"
+            " VALUES (?, (SELECT id FROM observational_memory WHERE lookup_key = ?), ?, 'observation', 'active', ?, ?,"
+            " ?)",
+            (group_id, key, thread_id, "\n".join(as_line(*line) for line in lines), created_at, created_at),
+        )
+    return len(lost)
+
+
+def _gaps(db: Database, clock: Clock) -> int:
+    """A note in the place of each message that is not there, so that the others stay where they were."""
+    ids, filled = TimeIds(clock), 0
+    parts = json.dumps([{"t": "marker", "kind": "withheld", "text": LOST}])
+    for thread_id, resource_id, last in db.execute_sql(
+        "SELECT thread_id, min(resource_id), max(message_index) FROM messages GROUP BY thread_id"
+        " HAVING max(message_index) + 1 != count(*)"
+    ).fetchall():
+        there: dict[int, int] = dict(
+            db.execute_sql(
+                "SELECT message_index, created_at FROM messages WHERE thread_id = ?", (thread_id,)
+            ).fetchall()
+        )
+        if last > len(there) + MOST_GAPS:
+            continue  # the number is none
+        time = there[min(there)]
+        for index in range(last + 1):
+            time = there.get(index, time)
+            if index in there:
+                continue
+            db.execute_sql(
+                "INSERT INTO messages (id, thread_id, resource_id, role, message_index, parts, raw_content, state,"
+                " part_tokens, created_at) VALUES (?, ?, ?, 'system', ?, ?, '', 'withheld', '[0]', ?)",
+                (ids.new(), thread_id, resource_id, index, parts, time),
+            )
+            filled += 1
+    return filled
+
+
+def _derive(db: Database) -> None:
+    """Readiness of tasks, and everything that search looks at."""
+    connection: Any = db.connection()
+    with connection:
+        for kind, there in _STRANGE:
+            db.execute_sql(f"DELETE FROM search_docs WHERE kind = ? AND doc_id NOT IN ({there})", (kind,))
+        for (resource_id,) in db.execute_sql("SELECT DISTINCT resource_id FROM tasks").fetchall():
+            checks.count_again(db, resource_id)
+            for task in questions.all_live(db, resource_id):
+                task_rows.update(db, task.id, title=task.title)  # indexes it
+        for (thread_id,) in db.execute_sql("SELECT id FROM threads WHERE deleted_at IS NULL").fetchall():
+            if _has_unknown_lines(db, thread_id):
+                for pk in reindexing.lines_of(db, thread_id):
+                    reindexing.index_line(db, pk)
+        _index_pages(db)
+        message_index.index_messages(db, message_index.unindexed(db))
+
+
+def _has_unknown_lines(db: Database, thread_id: str) -> bool:
+    return (
+        db.execute_sql(
+            "SELECT 1 FROM observations o JOIN observation_groups g ON g.id = o.group_id WHERE o.thread_id = ?"
+            " AND g.state != 'discarded' AND o.forgotten = 0 AND NOT EXISTS (SELECT 1 FROM search_docs d"
+            " WHERE d.kind IN ('observation', 'reflection') AND d.doc_id = o.id) LIMIT 1",
+            (thread_id,),
+        ).fetchone()
+        is not None
+    )
+
+
+def _index_pages(db: Database) -> None:
+    """Working memory: its newest versions."""
+    for scope, owner_id, content, created_at, resource_id in db.execute_sql(
+        "SELECT w.scope, w.owner_id, w.content, w.created_at, CASE w.scope WHEN 'thread' THEN t.resource_id"
+        " ELSE w.owner_id END AS resource FROM working_memory w LEFT JOIN threads t ON t.id = w.owner_id"
+        " WHERE w.version = (SELECT max(version) FROM working_memory n WHERE n.scope = w.scope"
+        " AND n.owner_id = w.owner_id) AND t.deleted_at IS NULL AND resource IS NOT NULL"
+    ).fetchall():
+        search_index.put(
+            db,
+            kind="working_memory",
+            doc_id=f"{scope}:{owner_id}",
+            resource_id=resource_id,
+            created_at=created_at,
+            text=content,
+            thread_id=owner_id if scope == "thread" else None,
+        )

@@ -1,0 +1,202 @@
+"""Long work on the database in short transactions: other windows write in between, within a tenth of a second.
+
+Each piece works for `PIECE_S` and is followed by a pause as long, so that who waits for the lock gets it.
+
+Raw SQL: one pragma.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from sakti.core.errors import StoreError
+from sakti.store import opening
+from sakti.store.connection import Database
+from sakti.store.database import Store
+from sakti.store.maintenance import maintenance
+from sakti.store.maintenance.maintenance import Finding
+from sakti.store.memory import integrity as memory_integrity
+from sakti.store.search import index as search_index
+from sakti.store.search import index_upkeep, message_index, reindexing
+from sakti.store.tasks import checks, graph
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+PIECE_S = 0.03
+_STEP = 10  # items between two looks at the clock
+_WINDOW = 2_000  # texts whose index is filled in one go: the newest first, within it in order, which is faster
+
+
+async def each(
+    store: Store, items: Sequence[T], do: Callable[[Database, Sequence[T]], object], *, step: int = _STEP
+) -> None:
+    """Have `do(db, some)` done for all of `items`, `step` between two looks at the clock."""
+    at = 0
+    while at < len(items):
+        at = await _piece(store, partial(_from, items=items, at=at, do=do, step=step))
+
+
+def _from(
+    db: Database, *, items: Sequence[T], at: int, do: Callable[[Database, Sequence[T]], object], step: int
+) -> int:
+    end = time.perf_counter() + PIECE_S
+    while True:
+        do(db, items[at : at + step])
+        at += step
+        if at >= len(items) or time.perf_counter() >= end:
+            return at
+
+
+async def until_done(store: Store, step: Callable[[Database], bool]) -> None:
+    """Have `step(db)` done again and again until it returns False."""
+
+    def some(db: Database) -> bool:
+        end = time.perf_counter() + PIECE_S
+        while step(db):
+            if time.perf_counter() >= end:
+                return True
+        return False
+
+    while await _piece(store, some):
+        pass
+
+
+async def _piece(store: Store, work: Callable[[Database], T]) -> T:
+    began = time.perf_counter()
+    done = await store.write(work)
+    await asyncio.sleep(min(time.perf_counter() - began, PIECE_S * 2))
+    return done
+
+
+async def reindex(store: Store) -> None:
+    """Take what is left of deleted threads out of search, and put back what restored ones lack. Raises `StoreError`
+    where nothing can be written; whoever comes next goes on with it then."""
+    while noted := await store.read(reindexing.notes):
+        for one in noted:
+            items = await store.read(reindexing.items, one)
+            # one row at a time: putting a long text into the indexes takes long
+            await each(store, items, partial(reindexing.work_off, noted=one), step=1)
+            await store.write(reindexing.is_done, one)
+
+
+async def catch_up(store: Store) -> None:
+    """The same; what cannot be done now is left to whoever comes next."""
+    if store.read_only_reason:
+        return
+    try:
+        await reindex(store)
+    except StoreError as e:
+        log.warning("search is put in step another time: %s", e)
+
+
+async def check(store: Store) -> list[Finding]:
+    """Check everything, on the reader; then mend what code alone can mend. What was mended says so."""
+    found = await store.read(maintenance.check)
+    return [f if f.ok or not f.mendable else await mended(store, f) for f in found]
+
+
+async def mended(store: Store, finding: Finding) -> Finding:
+    """What is to be said of a finding when it has been mended."""
+    return await _MENDING[finding.name](store, finding)
+
+
+async def _add_messages(store: Store, finding: Finding) -> Finding:
+    pks = await store.read(message_index.unindexed)
+    await each(store, pks, message_index.index_messages)
+    await reindex(store)
+    told = f"{len(pks)} messages were not searchable: added" if pks else f"{finding.detail}: done now"
+    return Finding("search", True, told)
+
+
+async def _mend_memory(store: Store, _: Finding) -> Finding:
+    wrong = await store.read(memory_integrity.check)
+    done = [await store.write(memory_integrity.mend, record, store.clock.now()) for record in wrong]
+    return Finding("memory", True, f"repaired: {'; '.join(filter(None, done))}")
+
+
+async def _count_tasks(store: Store, _: Finding) -> Finding:
+    stale = await store.read(checks.find_stale)
+    for resource_id in stale:
+        await each(store, await store.read(checks.task_ids, resource_id), graph.refresh)
+        await store.write(checks.tally, resource_id)
+    return Finding("task counts", True, f"{len(stale)} workspaces were out of step: counted again")
+
+
+async def _mend_task_index(store: Store, finding: Finding) -> Finding:
+    await store.write(index_upkeep.empty, finding.name)
+    await each(store, await store.read(maintenance.unindexed_tasks), maintenance.index_tasks)
+    return Finding(finding.name, True, f"was {finding.detail}; rebuilt")
+
+
+async def _mend_index(store: Store, finding: Finding) -> Finding:
+    table = finding.name
+    if await store.read(index_upkeep.strangers, table) or "damaged" in finding.detail or "others" in finding.detail:
+        await rebuild(store, table)
+        return Finding(table, True, f"was {finding.detail}; rebuilt")
+    await _fill(store, table, await store.read(index_upkeep.missing, table))
+    await _drop_replaced(store)
+    return Finding(table, True, f"was {finding.detail}; filled")
+
+
+# What mends a finding of that name.
+_MENDING: dict[str, Callable[[Store, Finding], Awaitable[Finding]]] = {
+    "search": _add_messages,
+    "memory": _mend_memory,
+    "task counts": _count_tasks,
+    search_index.TASKS: _mend_task_index,
+    **dict.fromkeys(search_index.TABLES, _mend_index),
+}
+
+
+async def rebuild_index(store: Store) -> dict[str, int]:
+    """Make the search indexes anew. Returns `texts` that are covered and `added`, messages that were missing. Search
+    finds what is indexed again, the newest first, while it goes on."""
+    added = await store.read(message_index.unindexed)
+    await each(store, added, message_index.index_messages)
+    for table in search_index.TABLES:
+        await rebuild(store, table)
+    return {"texts": await store.read(index_upkeep.texts), "added": len(added)}
+
+
+async def rebuild(store: Store, table: str) -> None:
+    """Make one index anew."""
+    await _drop_replaced(store)
+    await store.write(index_upkeep.start_over, table)
+    await _fill(store, table, await store.read(index_upkeep.missing, table))
+    await _drop_replaced(store)
+
+
+async def _fill(store: Store, table: str, pks: Sequence[int]) -> None:
+    for end in range(len(pks), 0, -_WINDOW):
+        window = pks[max(0, end - _WINDOW) : end]
+        await each(store, window, partial(_fill_some, table=table))
+        await until_done(store, partial(index_upkeep.merge_some, table=table))
+
+
+def _fill_some(db: Database, pks: Sequence[int], *, table: str) -> None:
+    index_upkeep.fill(db, table, pks)
+
+
+async def _drop_replaced(store: Store) -> None:
+    for table in await store.read(index_upkeep.replaced):
+        await until_done(store, partial(index_upkeep.drop_some, table=table))
+
+
+async def optimize(store: Store) -> None:
+    """Make one piece of each search index, so that searches are faster and nothing is left in them of what was
+    removed; let SQLite look at its statistics again."""
+    for table in (*search_index.TABLES, search_index.TASKS):
+        await store.write(index_upkeep.merge_some, table, whole=True)
+        await until_done(store, partial(index_upkeep.merge_some, table=table))
+    await store.write(_is_merged)
+
+
+def _is_merged(db: Database) -> None:
+    index_upkeep.set_mark(db, opening.UNMERGED, on=False)
+    db.execute_sql("PRAGMA optimize")

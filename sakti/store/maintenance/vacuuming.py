@@ -1,0 +1,64 @@
+"""Writing the file anew: it becomes as small as what it holds, and nothing is left in its free space."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import apsw
+
+from sakti.core.errors import StoreError
+from sakti.store import failures, files, migrate, opening
+from sakti.store.connection import plain
+from sakti.store.search import index as search_index
+from sakti.store.way import Way
+
+
+def is_clean(path: Path) -> bool:
+    """Whether the free space of a database never held what was removed. Raises `StoreError` where it cannot be
+    opened."""
+    try:
+        connection = Way(str(path)).connect()
+        try:
+            return bool(int(str(connection.execute("PRAGMA user_version").get)) & opening.CLEAN)
+        finally:
+            connection.close()
+    except apsw.Error as e:
+        raise failures.explained(e, path, saving=False) from e
+
+
+def vacuum(path: Path) -> tuple[int, int]:
+    """Write the database at `path` anew; its bytes before and after. Takes as long, and as much room for a while, as a
+    copy of it. Raises `StoreError`: busy where it is open elsewhere, full, damaged, read_only, missing."""
+    if not path.exists():
+        raise StoreError(f"{path} is not there.", code="missing")
+    opening.look_at(path)
+    if not files.writable(path):
+        raise StoreError(f"{path} or its folder may not be written.", code="read_only")
+    if not opening.is_alone(path):
+        raise StoreError(
+            f"{path} is open in another window: close it first. Nothing was changed.", code="busy", retryable=True
+        )
+    before = _bytes(path)
+    if shutil.disk_usage(path.parent).free < before * 2:
+        raise StoreError(f"There is no room to write {path} anew: it takes {2 * before:,} bytes.", code="full")
+    try:
+        connection = Way(str(path)).connect()
+        try:
+            opening.whose(connection, path)
+            if migrate.current_version(plain(connection)) != migrate.LATEST:
+                raise StoreError(f"{path} is of another version of sakti: open it once, then run this.", code="schema")
+            for index in (*search_index.TABLES, search_index.TASKS):  # they keep what was removed until they are merged
+                connection.execute(f"INSERT INTO {index} ({index}) VALUES ('optimize')")
+            connection.execute(f"PRAGMA user_version = {opening.CLEAN}")
+            connection.execute("VACUUM").fetchall()
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        finally:
+            connection.close()
+    except apsw.Error as e:
+        raise failures.explained(e, path, saving=False) from e
+    return before, _bytes(path)
+
+
+def _bytes(path: Path) -> int:
+    return sum(p.stat().st_size for p in files.all_of(path))

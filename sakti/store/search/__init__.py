@@ -1,0 +1,1 @@
+"""Search over messages, observations and tasks."""

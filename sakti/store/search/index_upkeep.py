@@ -1,0 +1,180 @@
+"""Is a search index in step with its texts, and how is it made anew in small pieces, while it is in use?
+
+An index is an FTS5 table over `search_docs`; what it holds of a text it notes in its `_docsize` table. The triggers
+take a text out of an index only where that note is, so an index may lack texts at any time and is filled where it does.
+
+Raw SQL: tables behind the indexes have no models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import apsw
+
+from sakti.store import opening
+from sakti.store.connection import Database
+from sakti.store.search.index import TABLES
+
+T = TypeVar("T")
+
+OLD = "_old"  # the end of the name of an index that another one takes the place of
+_COMPARED = 500  # texts at a time
+_SETTINGS = {"automerge": 0, "crisismerge": 200, "secure-delete": 1}  # of every index; migrations make them so, too
+_KEPT = 10  # FTS5 keeps what a table is in rows up to this id of its `_data`
+
+
+def texts(db: Database) -> int:
+    """How many texts there are to index."""
+    return db.execute_sql("SELECT count(*) FROM search_docs").fetchone()[0]
+
+
+def missing(db: Database, table: str) -> list[int]:
+    """The texts (their pk) that an index does not hold, in order."""
+    rows = db.execute_sql(
+        f"SELECT pk FROM search_docs d WHERE NOT EXISTS (SELECT 1 FROM {table}_docsize s WHERE s.id = d.pk) ORDER BY pk"
+    ).fetchall()
+    return [pk for (pk,) in rows]
+
+
+def strangers(db: Database, table: str) -> int:
+    """How many texts an index holds that are no more."""
+    return db.execute_sql(
+        f"SELECT count(*) FROM {table}_docsize s WHERE NOT EXISTS (SELECT 1 FROM search_docs d WHERE d.pk = s.id)"
+    ).fetchone()[0]
+
+
+def differing(db: Database, table: str) -> int:
+    """Of how many texts an index holds other numbers of words than they have: they were changed behind its back."""
+    columns = _columns(db, table)
+    model = _empty_copy(db, table)
+    found = 0
+    try:
+        for rows in _batches(db, f"SELECT pk, {columns} FROM search_docs WHERE pk > ? ORDER BY pk LIMIT {_COMPARED}"):
+            marks = ", ".join("?" * len(rows[0]))
+            with model:
+                model.executemany(f"INSERT INTO {table} (rowid, {columns}) VALUES ({marks})", rows)
+            made: list[Any] = model.execute(f"SELECT id, sz FROM {table}_docsize").fetchall()
+            sizes = dict(made)
+            held: Sequence[tuple[int, Any]] = db.execute_sql(
+                f"SELECT id, sz FROM {table}_docsize WHERE id BETWEEN ? AND ?", (rows[0][0], rows[-1][0])
+            ).fetchall()
+            found += sum(i in sizes and sizes[i] != size for i, size in held)
+            model.execute(f"INSERT INTO {table} ({table}) VALUES ('delete-all')")
+    finally:
+        model.close()
+    return found
+
+
+def _batches(db: Database, sql: str) -> Iterator[list[Any]]:
+    last = -1
+    while rows := db.execute_sql(sql, (last,)).fetchall():
+        yield rows
+        last = rows[-1][0]
+
+
+def _columns(db: Database, table: str) -> str:
+    return ", ".join(r[1] for r in db.execute_sql(f"PRAGMA table_info({table})").fetchall())
+
+
+def _empty_copy(db: Database, table: str) -> apsw.Connection:
+    model = apsw.Connection(":memory:")
+    for name in ("search_docs", table):
+        model.execute(_sql(db, name))
+    return model
+
+
+def _sql(db: Database, name: str) -> str:
+    (sql,) = db.execute_sql("SELECT sql FROM sqlite_schema WHERE name = ? AND type = 'table'", (name,)).fetchone()
+    return sql
+
+
+def fill(db: Database, table: str, pks: Sequence[int]) -> None:
+    """Let an index hold these texts (in ascending order), where it does not yet."""
+    columns = _columns(db, table)
+    for pk in pks:
+        db.execute_sql(
+            f"INSERT INTO {table} (rowid, {columns}) SELECT pk, {columns} FROM search_docs d WHERE pk = ?"
+            f" AND NOT EXISTS (SELECT 1 FROM {table}_docsize WHERE id = d.pk)",
+            (pk,),
+        )
+
+
+def start_over(db: Database, table: str) -> None:
+    """Put an empty index in the place of one, which stays under another name until `drop_some` has removed it."""
+    sql = _sql(db, table)
+    db.execute_sql("PRAGMA legacy_alter_table = 1")  # the triggers go on naming the new one
+    try:
+        db.execute_sql(f"ALTER TABLE {table} RENAME TO {table}{OLD}")
+    finally:
+        db.execute_sql("PRAGMA legacy_alter_table = 0")
+    db.execute_sql(sql)
+    for name, value in _SETTINGS.items():
+        db.execute_sql(f"INSERT INTO {table} ({table}, rank) VALUES (?, ?)", (name, value))
+
+
+def empty(db: Database, table: str) -> None:
+    """Take everything out of an index that keeps no texts."""
+    db.execute_sql(f"INSERT INTO {table} ({table}) VALUES ('delete-all')")
+
+
+def replaced(db: Database) -> list[str]:
+    """Indexes that others have taken the place of and that are still there."""
+    names = [f"{table}{OLD}" for table in TABLES]
+    marks = ", ".join("?" * len(names))
+    rows = db.execute_sql(f"SELECT name FROM sqlite_schema WHERE name IN ({marks})", names).fetchall()
+    return [name for (name,) in rows]
+
+
+def drop_some(db: Database, table: str, rows: int = 250) -> bool:
+    """Remove about so many pages of an index that is no longer used; False when all of it is gone."""
+    for part, key in (("data", f"id > {_KEPT}"), ("docsize", "1"), ("idx", "1")):
+        name = f"{table}_{part}"
+        column = "(segid, term)" if part == "idx" else "id"
+        keys = "segid, term" if part == "idx" else "id"
+        some = rows if part == "data" else rows * 20
+        db.execute_sql(f"DELETE FROM {name} WHERE {column} IN (SELECT {keys} FROM {name} WHERE {key} LIMIT {some})")
+        if db.execute_sql("SELECT changes()").fetchone()[0]:
+            return True
+    db.execute_sql(f"DROP TABLE {table}")
+    return False
+
+
+def noting(db: Database, do: Callable[[Database], T]) -> T:
+    """Run `do(db)`: texts that it takes away are only noted as gone in the indexes, which hold their words until they
+    are made one piece (`upkeep.optimize`). That is thirty times faster than taking each word out of its place."""
+    set_mark(db, opening.UNMERGED, on=True)
+    for table in TABLES:
+        db.execute_sql(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 0)")
+    done = do(db)
+    # not where it failed: what is rolled back is as it was
+    for table in TABLES:
+        db.execute_sql(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 1)")
+    return done
+
+
+def unmerged(db: Database) -> bool:
+    """Whether the indexes may hold words of texts that were taken out of them."""
+    return bool(_marks(db) & opening.UNMERGED)
+
+
+def set_mark(db: Database, mark: int, *, on: bool) -> None:
+    """Set or take away one of the marks of a file (`opening.CLEAN`, `opening.UNMERGED`)."""
+    before = _marks(db)
+    after = before | mark if on else before & ~mark
+    if after != before:
+        db.execute_sql(f"PRAGMA user_version = {after}")
+
+
+def _marks(db: Database) -> int:
+    return db.execute_sql("PRAGMA user_version").fetchone()[0]
+
+
+def merge_some(db: Database, table: str, pages: int = 16, *, whole: bool = False) -> bool:
+    """Merge about so many pages of an index. `whole` begins to make one piece of all of it, which later calls go on
+    with (FTS5 'merge'). False when nothing is left to merge."""
+    connection: Any = db.connection()
+    before = connection.total_changes()
+    db.execute_sql(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)", (-pages if whole else pages,))
+    return connection.total_changes() - before >= 2

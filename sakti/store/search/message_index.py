@@ -1,0 +1,57 @@
+"""Find the messages that search should know and does not, and let it know them. Full text, in SQL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from sakti.store.connection import Database
+from sakti.store.search import index as search_index
+
+_UNINDEXED = (
+    " FROM messages m WHERE m.state = 'saved' AND trim(coalesce(m.search_text, m.raw_content)) != ''"
+    " AND NOT EXISTS (SELECT 1 FROM search_docs d WHERE d.kind = 'message' AND d.doc_id = m.id)"
+    " AND NOT EXISTS (SELECT 1 FROM threads t WHERE t.id = m.thread_id AND t.deleted_at IS NOT NULL)"
+)
+
+
+def unindexed(db: Database, thread_id: str | None = None) -> list[int]:
+    """The messages (of one thread), by their pk, that search should know and does not."""
+    rows = db.execute_sql(
+        f"SELECT m.pk, coalesce(m.search_text, m.raw_content){_UNINDEXED}"
+        + (" AND m.thread_id = ?" if thread_id else "")
+        + " ORDER BY m.pk",
+        (thread_id,) if thread_id else (),
+    ).fetchall()
+    return [pk for pk, text in rows if text.strip()]  # SQL's trim knows the space alone
+
+
+def index_messages(db: Database, pks: Sequence[int]) -> None:
+    """Let search know these messages, where it does not yet."""
+    for pk in pks:
+        row = db.execute_sql(
+            "SELECT m.id, m.resource_id, m.thread_id, m.task_id, m.role, m.message_index, m.created_at,"
+            " coalesce(m.search_text, m.raw_content), m.paths,"
+            " coalesce((SELECT coalesce(p.search_text, p.raw_content) FROM messages p WHERE p.thread_id = m.thread_id"
+            " AND p.message_index < m.message_index AND p.state = 'saved' ORDER BY p.message_index DESC LIMIT 1), ''),"
+            f" coalesce(m.summary, ''){_UNINDEXED} AND m.pk = ?",
+            (pk,),
+        ).fetchone()
+        if row is None:
+            continue
+        doc_id, resource_id, thread, task_id, role, position, created_at, text, paths, prev, summary = row
+        search_index.put(
+            db,
+            kind="message",
+            doc_id=doc_id,
+            resource_id=resource_id,
+            thread_id=thread,
+            task_id=task_id,
+            role=role,
+            position=position,
+            created_at=created_at,
+            text=text,
+            prev=prev,
+            paths=json.loads(paths),
+        )
+        search_index.summarise(db, "message", doc_id, summary)

@@ -1,0 +1,139 @@
+"""What a search line means: operators, words, identifiers. Pure; nothing that is typed is an error."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import re
+from dataclasses import dataclass, replace
+
+from sakti.store.search.index import pieces
+
+MAX_TERMS = 32
+MAX_TEXT = 4_000  # characters of a query that are read: a paste is known by its beginning
+JOINED = 6  # up to so many plain words may be an identifier that was typed apart
+KINDS = ("message", "observation", "reflection", "task", "working_memory")
+
+# Words that carry no meaning of their own in a question; few, since each other one tells code apart ("all", "not").
+STOP_WORDS = frozenset(
+    "a an and are as at be been but by can could did do does for from had has have he her hers him his how i if in"
+    " into is it its me my of on or our she should so than that the their them then there these they this those to us"
+    " was we were what when where which who whom why will with would you your".split()
+)
+# Names that say in which setting something is meant; the text that is meant rarely has them.
+LANGUAGES = frozenset(
+    "bash golang haskell java javascript kotlin perl php python ruby rust scala swift typescript".split()
+)
+
+_FILTER = re.compile(r"(?<!\S)(path|role|thread|task|kind|before|after):(\"[^\"]*\"|\S+)", re.IGNORECASE)
+_PHRASE = re.compile(r"(-?)\"([^\"]+)\"")
+_EXCLUDED = re.compile(r"(?<!\S)-([^\W\d_]\w[\w.-]+)")  # three letters and more: `rm -rf`, `ls -l` are no exclusions
+_PREFIX = re.compile(r"(?<!\S)(\w{2,})\*(?!\S)")
+WORD = re.compile(r"\w+")
+TOKEN = re.compile(r"[^\s\"'`,;:!?()\[\]{}<>]+")
+_IDENTIFIER = re.compile(
+    r"[A-Za-z0-9]+(?:[_./:\\-][A-Za-z0-9]+)+|[a-z0-9]+[A-Z]\w*|[A-Z][a-z]+[A-Z]\w*|\w*\d\w*[A-Za-z]\w*"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What a search line means. `since` and `until` in Unix ms; everything that is no operator is `text`."""
+
+    text: str
+    phrases: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
+    path: str = ""
+    role: str = ""
+    thread: str = ""
+    task: str = ""
+    kind: str = ""
+    since: int | None = None
+    until: int | None = None
+
+
+def parse_query(text: str) -> Query:
+    """Read operators out of `text`; what is not one of them, or makes no sense, stays text."""
+    query = Query(text="")
+    rest = text
+
+    def take_filter(match: re.Match[str]) -> str:
+        nonlocal query
+        name, value = match[1].lower(), match[2].strip('"')
+        if name in ("before", "after"):
+            moment = _moment(value)
+            if moment is None:
+                return match[0]
+            query = replace(query, **{"until" if name == "before" else "since": moment})
+        elif name == "kind" and value.rstrip("s") not in KINDS:
+            return match[0]
+        else:
+            query = replace(query, **{name: value.rstrip("s") if name == "kind" else value})
+        return " "
+
+    rest = _FILTER.sub(take_filter, rest)
+    phrases = [(bool(m[1]), m[2].strip()) for m in _PHRASE.finditer(rest) if WORD.search(m[2])]
+    rest = _PHRASE.sub(" ", rest) if phrases else rest
+    excluded = [m[1] for m in _EXCLUDED.finditer(rest)]
+    only_exclusions = not _EXCLUDED.sub(" ", rest).strip() and not phrases
+    if excluded and not only_exclusions:
+        rest = _EXCLUDED.sub(" ", rest)
+    else:
+        excluded = []
+    prefixes = [m[1] for m in _PREFIX.finditer(rest)]
+    rest = _PREFIX.sub(" ", rest)
+    return replace(
+        query,
+        text=rest.strip(),
+        phrases=tuple(p for minus, p in phrases if not minus),
+        excluded=(*excluded, *(p for minus, p in phrases if minus)),
+        prefixes=tuple(prefixes),
+    )
+
+
+def _moment(value: str) -> int | None:
+    """`2026-01-15`, `2026-01`, `today`, `yesterday`, `7d` (ago) as Unix ms in local time."""
+    now = datetime.datetime.now().astimezone()
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    if value == "today":
+        moment = midnight
+    elif value == "yesterday":
+        moment = midnight - datetime.timedelta(days=1)
+    elif match := re.fullmatch(r"(\d{1,5})([dwh])", value):
+        hours = {"h": 1, "d": 24, "w": 168}[match[2]] * int(match[1])
+        moment = now - datetime.timedelta(hours=min(hours, 876_000))
+    else:
+        try:
+            moment = datetime.datetime.fromisoformat(f"{value}-01" if re.fullmatch(r"\d{4}-\d\d", value) else value)
+        except ValueError:
+            return None
+    try:
+        return int(moment.timestamp() * 1000)
+    except (OverflowError, OSError, ValueError):  # years that the platform's clock does not know
+        return None
+
+
+def terms(text: str) -> list[str]:
+    """The words to look up: lower case, without stop words unless nothing is left, with the pieces and the joined
+    form of identifiers and of words that stand side by side (`login schema` → `loginschema`), at most 32."""
+    words: dict[str, None] = {}
+    joined: dict[str, None] = {}
+    tokens = TOKEN.findall(text[:MAX_TEXT])
+    for token in tokens:
+        parts = pieces(token)
+        words.update(dict.fromkeys(w.lower() for w in WORD.findall(token)))
+        if len(parts) > 1:
+            words.update(dict.fromkeys(parts))
+            joined["".join(parts)] = None
+    plain = [t.lower() for t in tokens if t.isalnum()]
+    if len(plain) == len(tokens) <= JOINED:
+        joined["".join(plain)] = None
+        joined.update(dict.fromkeys(a + b for a, b in itertools.pairwise(plain)))
+    kept = [w for w in words if w not in STOP_WORDS] or list(words)
+    return list(dict.fromkeys([*kept[:MAX_TERMS], *(j for j in joined if j)]))[:MAX_TERMS]
+
+
+def looks_like_identifier(text: str) -> bool:
+    tokens = text.split()
+    return len(tokens) == 1 or (0 < len(tokens) <= 3 and any(_IDENTIFIER.fullmatch(t) for t in tokens))

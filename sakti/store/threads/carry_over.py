@@ -1,0 +1,71 @@
+"""What a new thread begins with of earlier work, kept as where each piece comes from.
+
+It is told as it stood when the thread began, so that a prompt's prefix stays, but for what was removed since: a thread
+or a task that is deleted, a line that is forgotten or corrected. `text` is raw SQL: every window is made with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal, TypeAlias
+
+from sakti.store import rows
+from sakti.store.connection import Database
+from sakti.store.log import replaced
+from sakti.store.models import CarryOverRow
+from sakti.store.text_registry import entering
+from sakti.store.threads import threads
+
+Kind: TypeAlias = Literal["thread", "line", "task"]
+KEY = "carry_over"  # of a thread's metadata: what stands above the pieces; there where it was looked for some
+LINE = "* "
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One line of the block, and the thread, the line of a log or the task that it tells of."""
+
+    kind: Kind
+    source_id: str
+    text: str
+
+
+def keep(db: Database, thread_id: str, head: str, pieces: Sequence[Piece]) -> None:
+    """Store what a thread begins with: `head` above the pieces; without any, that there is nothing."""
+    threads.update_metadata(db, thread_id, {KEY: head})
+    values = [{"thread_id": thread_id, "position": n, **asdict(piece)} for n, piece in enumerate(pieces)]
+    if values:
+        CarryOverRow.replace_many(values).execute(db)
+
+
+def copy(db: Database, thread_id: str, new: str) -> None:
+    """A fork begins with what its thread began with."""
+    rows.copy(db, CarryOverRow, {"thread_id": thread_id}, thread_id=new)
+
+
+_TOLD = (
+    "SELECT c.kind, c.text, coalesce(o.edited, o.content), json_extract(own.metadata, '$.carry_over')"
+    " FROM carry_over c JOIN threads own ON own.id = c.thread_id"
+    " LEFT JOIN observations o ON c.kind = 'line' AND o.id = c.source_id"
+    " LEFT JOIN threads t ON t.id = CASE c.kind WHEN 'line' THEN o.thread_id WHEN 'thread' THEN c.source_id END"
+    " LEFT JOIN tasks k ON c.kind = 'task' AND k.id = c.source_id"
+    " WHERE c.thread_id = ? AND CASE c.kind WHEN 'task' THEN k.id IS NOT NULL AND k.deleted_at IS NULL"
+    " ELSE t.id IS NOT NULL AND t.deleted_at IS NULL AND coalesce(o.forgotten, 0) = 0 END ORDER BY c.position"
+)
+
+
+def text(db: Database, thread_id: str) -> str:
+    """The block as it is told now; empty where there is none, or nothing of it is left."""
+    found = db.execute_sql(_TOLD, (thread_id,)).fetchall()
+    if not found:
+        return ""
+    return "\n".join([str(found[0][3] or ""), *(_told(kind, then, now) for kind, then, now, _ in found)]).strip()
+
+
+def _told(kind: str, then: str, now: str | None) -> str:
+    """A line that was corrected since is told as it is now."""
+    if kind != "line" or now is None:
+        return then
+    now = entering("carry_over", "text", now)
+    return then if replaced.unmarked(now) in replaced.unmarked(then) else f"{LINE}{now}"

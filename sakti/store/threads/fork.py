@@ -1,0 +1,226 @@
+"""A fork: a new thread that begins with the messages of another one up to some message.
+
+Its memory is its own record. What the other's log says of those messages is carried over, so that nothing is observed
+twice; where a reflection reaches beyond the last message, what it was made from stands in its place. From the end of
+what was carried over on, the messages are unobserved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from peewee import fn
+
+from sakti.core.errors import StoreError
+from sakti.core.ids import Ids
+from sakti.core.types import Thread
+from sakti.store import memory, rows
+from sakti.store.connection import Database
+from sakti.store.memory import Group
+from sakti.store.memory.group_rows import GROUP
+from sakti.store.models import GroupRow, MemoryRecordRow, MessageRow, ObservationRow, SearchDocRow, WorkingMemoryRow
+from sakti.store.search import reindexing
+from sakti.store.threads import carry_over, threads
+
+_OF_THREAD = ("active_task_id", threads.HOLD, threads.HOLD_LIMITED)
+_LOG = ("away",)  # when a reflection that is not carried over stood in a group's place
+
+
+def fork(
+    db: Database, thread_id: str, *, id: str, ids: Ids, now: int, upto: int | None = None, title: str = ""
+) -> Thread:
+    """Make the thread `id` of the messages of another one up to index `upto` (all where None), with their log and
+    search rows; what was paid for them stays with the other. The messages of a turn that is not accepted yet are
+    left out. Raises `StoreError` where there is no such thread, or no message."""
+    parent = threads.get(db, thread_id)
+    if parent is None:
+        raise StoreError("There is no such thread: it was removed for good.", code="gone")
+    last = _last(db, thread_id, upto)
+    if last is None:
+        raise StoreError("There is no message to begin the fork with.")
+    kept = {k: v for k, v in parent.metadata.items() if k not in _OF_THREAD}
+    if (kept.get("task_index") or -1) > last:  # what came later said what is being worked on
+        kept = {k: v for k, v in kept.items() if k not in ("current_task", "suggested_response", "task_index")}
+    past = [[t, min(end, last)] for t, end in parent.metadata.get("lineage", ())]
+    made = threads.create(
+        db,
+        Thread(
+            id,
+            parent.resource_id,
+            title or f"{parent.title} (fork)".strip(),
+            now,
+            now,
+            title_pinned=bool(title) or parent.title_pinned,
+            mode=parent.mode,
+            metadata={**kept, "forked_from": thread_id, "forked_at": last, "lineage": [*past, [thread_id, last]]},
+        ),
+    )
+    new_ids = _copy_messages(db, thread_id, made, last, ids)
+    reindexing.note_fork(db, thread_id, made.id)
+    record = MemoryRecordRow
+    keys = f"thread:{thread_id}", f"resource:{parent.resource_id}"
+    records = record.select(record.id, record.lookup_key).where(record.lookup_key.in_(keys)).tuples()
+    for record_id, key in records.execute(db):
+        if key == f"thread:{thread_id}":
+            _copy_memory(db, record_id, made, last, new_ids, ids)
+        else:
+            _covered_already(db, record_id, thread_id, made, last, ids)
+    _copy_page(db, thread_id, made, ids)
+    carry_over.copy(db, thread_id, made.id)
+    return made
+
+
+def _last(db: Database, thread_id: str, upto: int | None) -> int | None:
+    row = MessageRow
+    here = row.thread_id == thread_id
+    query = row.select(fn.MAX(row.message_index)).where(here)
+    if upto is not None:
+        query = query.where(row.message_index <= upto)
+    waiting = row.select(fn.MIN(row.message_index)).where(here, row.state == "provisional").scalar(db)
+    return query.where(row.message_index < waiting).scalar(db) if waiting is not None else query.scalar(db)
+
+
+# --- messages ---------------------------------------------------------------------------------------------
+
+
+def _copy_messages(db: Database, thread_id: str, made: Thread, last: int, ids: Ids) -> dict[str, str]:
+    """Returns the new id of each message."""
+    row = MessageRow
+    copied = row.select(row.id).where(row.thread_id == thread_id, row.message_index <= last)
+    new_ids = {old: ids.new() for (old,) in copied.order_by(row.message_index).tuples().execute(db)}
+    for old, new in new_ids.items():
+        rows.copy(db, MessageRow, {"id": old}, id=new, thread_id=made.id, task_id=None)
+        _copy_doc(db, "message", old, new, made.id)
+    return new_ids
+
+
+def _copy_doc(db: Database, kind: str, old: str, new: str, thread_id: str) -> None:
+    rows.copy(db, SearchDocRow, {"kind": kind, "doc_id": old}, doc_id=new, thread_id=thread_id, task_id=None)
+
+
+# --- memory -----------------------------------------------------------------------------------------------
+
+
+def _covered_already(db: Database, record_id: str, thread_id: str, made: Thread, last: int, ids: Ids) -> None:
+    """The log of the whole workspace has the observed messages already: a group without text stands for them."""
+    end = min(memory.cursor(db, record_id, thread_id), last)
+    if end >= 0:
+        rows.insert(
+            db,
+            GroupRow,
+            id=ids.new(),
+            record_id=record_id,
+            thread_id=made.id,
+            kind="observation",
+            state="active",
+            first_index=0,
+            last_index=end,
+            text="",
+            metadata={"forked": True},
+            created_at=made.created_at,
+            activated_at=made.created_at,
+        )
+
+
+def _copy_memory(db: Database, record_id: str, made: Thread, last: int, new_ids: dict[str, str], ids: Ids) -> None:
+    """The log as far as it stands for messages up to `last`, in a record of its own."""
+    known = {
+        g.id: g for state in ("superseded", "active", "buffered") for g in memory.groups(db, record_id, state)
+    }  # a reflection's sources are among them
+    log = [
+        part
+        for group in known.values()
+        if group.state == "active"
+        for part in up_to(group, last, known)
+        if part.last_index is not None
+    ]
+    ready = [
+        g for g in known.values() if g.state == "buffered" and g.kind == "observation" and (g.last_index or 0) <= last
+    ]
+    record = ids.new()
+    _copy_record(db, record_id, record, made, log)
+    new_group: dict[str, str] = {}
+    states = {g.id: "active" for g in log} | {g.id: "buffered" for g in ready}
+    for group in _with_sources([*log, *ready], known):
+        new_group[group.id] = ids.new()
+        state = states.get(group.id, "superseded")
+        copy = replace(
+            group,
+            id=new_group[group.id],
+            record_id=record,
+            thread_id=made.id,
+            state=state,
+            first_message_id=new_ids.get(group.first_message_id or ""),
+            last_message_id=new_ids.get(group.last_message_id or ""),
+            message_ids=tuple(new_ids[m] for m in group.message_ids if m in new_ids),
+            merged_group_ids=tuple(new_group[m] for m in group.merged_group_ids),
+            metadata={k: v for k, v in group.metadata.items() if k not in _LOG},
+            superseded_at=group.superseded_at if state == "superseded" else None,
+        )
+        rows.insert(db, GroupRow, **GROUP.values(copy))
+        _copy_lines(db, group, copy, ids)
+
+
+def up_to(group: Group, last: int, known: dict[str, Group]) -> list[Group]:
+    """`group` where it stands for messages up to index `last` alone, else those of its sources that do. Pure."""
+    if group.last_index is None or group.last_index <= last:
+        return [group]
+    return [part for i in group.merged_group_ids if i in known for part in up_to(known[i], last, known)]
+
+
+def _with_sources(groups: Iterable[Group], known: dict[str, Group]) -> list[Group]:
+    """The groups and what they were made from, sources first."""
+    wanted: set[str] = set()
+
+    def add(group: Group) -> None:
+        wanted.add(group.id)
+        for source in group.merged_group_ids:
+            if source in known:
+                add(known[source])
+
+    for group in groups:
+        add(group)
+    return sorted((known[i] for i in wanted), key=lambda g: (g.kind == "reflection", g.generation, g.first_index or 0))
+
+
+def _copy_record(db: Database, old: str, new: str, made: Thread, log: Sequence[Group]) -> None:
+    parent: Any = MemoryRecordRow.select().where(MemoryRecordRow.id == old).get(db)
+    generation = max((g.generation for g in log if g.kind == "reflection"), default=0)
+    rows.insert(
+        db,
+        MemoryRecordRow,
+        id=new,
+        lookup_key=f"thread:{made.id}",
+        scope="thread",
+        thread_id=made.id,
+        resource_id=made.resource_id,
+        origin_type="reflection" if generation else "observation" if log else "initialization",
+        generation_count=generation,
+        last_observed_at=parent.last_observed_at if log else None,
+        last_reflection_at=parent.last_reflection_at if generation else None,
+        total_tokens_observed=sum(g.message_tokens for g in log if g.kind == "observation"),
+        observation_token_count=sum(g.observation_tokens for g in log),
+        observed_timezone=parent.observed_timezone,
+        metadata={k: v for k, v in parent.metadata.items() if k in ("actor", "corrections", "paused")},
+        created_at=made.created_at,
+        updated_at=made.created_at,
+    )
+
+
+def _copy_lines(db: Database, old: Group, new: Group, ids: Ids) -> None:
+    row = ObservationRow
+    for (line_id,) in row.select(row.id).where(row.group_id == old.id).order_by(row.pk).tuples().execute(db):
+        copied = ids.new()
+        rows.copy(db, row, {"id": line_id}, id=copied, group_id=new.id, thread_id=new.thread_id)
+        _copy_doc(db, old.kind, line_id, copied, new.thread_id)
+
+
+def _copy_page(db: Database, thread_id: str, made: Thread, ids: Ids) -> None:
+    """The newest version of the thread's own page of working memory, if it has one."""
+    row = WorkingMemoryRow
+    pages = row.select(row.id).where(row.scope == "thread", row.owner_id == thread_id).order_by(row.version.desc())
+    if newest := pages.limit(1).scalar(db):
+        rows.copy(db, row, {"id": newest}, id=ids.new(), owner_id=made.id, version=1, created_at=made.created_at)
+        _copy_doc(db, "working_memory", f"thread:{thread_id}", f"thread:{made.id}", made.id)

@@ -1,0 +1,148 @@
+"""Deleting single messages: what was said goes for good, that something was said there stays.
+
+A message keeps its place, so that indexes and what was observed of its neighbours hold; its words leave the thread,
+search, exports, the sources of the log, what is sent, and the prompt history. Lines of the log that were made of it
+stay: they are forgotten one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from peewee import fn
+
+from sakti.core.errors import SaktiError, StoreError
+from sakti.core.types import MarkerPart, Message
+from sakti.store import leases, rows
+from sakti.store.connection import Database
+from sakti.store.models import (
+    GroupRow,
+    MessageRow,
+    ObservationRow,
+    PromptRow,
+    RequestBlockRow,
+    TaskMessageRow,
+    ThreadRow,
+    UnsentRow,
+)
+from sakti.store.search import index as search_index
+from sakti.store.threads import messages, threads
+
+MARK = MarkerPart("deleted", "This message was deleted.")
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What went: the messages, and how many lines of logs were made of a range with them in it."""
+
+    thread_id: str
+    message_ids: tuple[str, ...]
+    lines: int
+
+
+def is_deleted(message: Message) -> bool:
+    return message.state == "withheld" and any(isinstance(p, MarkerPart) and p.kind == MARK.kind for p in message.parts)
+
+
+def delete(db: Database, message_id: str, now: int) -> Deleted:
+    """Delete a message, with a call its result and with a result its call. Raises `StoreError` where there is none,
+    `SaktiError` (thread_busy) while a turn is under way in its thread."""
+    message = messages.get(db, message_id)
+    if message is None or is_deleted(message):
+        raise StoreError(f"There is no message {message_id}.", code="not_found")
+    leases.clear_dead(db, message.thread_id)
+    if any(lease.kind == "turn" for lease in leases.held(db, message.thread_id, now)):
+        raise SaktiError(
+            "The agent is at work in this thread, perhaps in another window: stop it there, then delete the message.",
+            title="Thread in use",
+            code="thread_busy",
+        )
+    unit = _with_its_other_half(db, message)
+    for one in unit:
+        _empty(db, one)
+    first, last = unit[0].index, unit[-1].index
+    _drop_summaries(db, message.thread_id, first, last)
+    rows.delete(db, RequestBlockRow, thread_id=message.thread_id)  # they may quote it
+    _index_behind(db, message.thread_id, last)
+    line, group = ObservationRow, GroupRow
+    made_of = (group.thread_id == message.thread_id) & group.state.in_(("active", "buffered"))
+    made_of &= (group.first_index <= last) & (group.last_index >= first)
+    kept = line.select(fn.COUNT(line.pk)).join(group, on=group.id == line.group_id).where(made_of, line.forgotten == 0)
+    return Deleted(message.thread_id, tuple(m.id for m in unit), kept.scalar(db))
+
+
+def _with_its_other_half(db: Database, message: Message) -> list[Message]:
+    around = messages.between(db, message.thread_id, message.index - 1, message.index + 1)
+    unit = [message]
+    for other in around:
+        if message.tool_calls and other.index == message.index + 1 and other.role == "tool":
+            unit.append(other)
+        elif message.role == "tool" and other.index == message.index - 1 and other.tool_calls:
+            unit.insert(0, other)
+    return unit
+
+
+def _empty(db: Database, message: Message) -> None:
+    shell = message.metadata.get("shell")
+    typed = f"!{shell}" if isinstance(shell, str) else message.text
+    if message.role == "user" and typed:
+        rows.delete(db, PromptRow, resource_id=message.resource_id, text=typed)
+        rows.delete(db, UnsentRow, resource_id=message.resource_id, draft=typed)
+    _untitle(db, message)
+    search_index.remove(db, "message", message.id)
+    rows.delete(db, TaskMessageRow, message_id=message.id)
+    rows.update(
+        db,
+        MessageRow,
+        message.id,
+        state="withheld",
+        parts=(MARK,),
+        raw_content="",
+        search_text=None,
+        summary=None,
+        injection_text=None,
+        paths=(),
+        metadata={},
+        token_count=0,
+        part_tokens=(0,),
+        task_id=None,
+    )
+
+
+def _untitle(db: Database, message: Message) -> None:
+    """A thread is called by its first words until it has a title of its own."""
+    thread = threads.get(db, message.thread_id)
+    words = thread.title.removesuffix("…").strip() if thread and not thread.title_pinned else ""
+    shell = message.metadata.get("shell")
+    said = " ".join((f"!{shell}" if isinstance(shell, str) else message.text).split())
+    if message.role == "user" and words and said.startswith(words):
+        rows.update(db, ThreadRow, message.thread_id, title="")
+
+
+def _drop_summaries(db: Database, thread_id: str, first: int, last: int) -> None:
+    """What stands for messages with these among them: the others are sent as they are again."""
+    row = MessageRow
+    ends = fn.json_extract(row.metadata, "$.summary.last").coerce(False)
+    row.update(injection_text=None, metadata=fn.json_remove(row.metadata, "$.summary")).where(
+        row.thread_id == thread_id, row.injection_text.is_null(False), row.message_index <= last, ends >= first
+    ).execute(db)
+
+
+def _index_behind(db: Database, thread_id: str, last: int) -> None:
+    """The next message is also found by what was said before it: by another message from now on."""
+    row = MessageRow
+    saved = (row.thread_id == thread_id) & (row.state == "saved")
+    behind = row.select(row.id, row.message_index).where(saved, row.message_index > last).order_by(row.message_index)
+    found = rows.first(db, behind)
+    if found is None:
+        return
+    message_id, index = found
+    text = fn.COALESCE(row.search_text, row.raw_content)
+    before = row.select(text).where(saved, row.message_index < index).order_by(row.message_index.desc()).limit(1)
+    search_index.set_previous(db, "message", message_id, before.scalar(db) or "")
+
+
+def without(found: Sequence[Message]) -> list[Message]:
+    """The messages that were not deleted."""
+    return [m for m in found if not is_deleted(m)]

@@ -1,0 +1,241 @@
+"""Messages: appended once, found for ever. Their text is never changed or deleted by memory.
+
+What every step of a turn asks or writes is raw SQL (a message appended, the pages that are read, seals): building the
+query costs more than running it. The rest is peewee's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from peewee import fn
+
+from sakti.core.errors import StoreError
+from sakti.core.types import Json, MarkerPart, Message, Usage, plain_text
+from sakti.store.connection import Database
+from sakti.store.models import MessageRow, StepRow
+from sakti.store.rows import Shape, first, insert
+from sakti.store.search import index as search_index
+from sakti.store.tasks import links
+from sakti.store.threads import codec, requests
+
+MESSAGE = Shape(MessageRow, Message, index="message_index", tokens="token_count")
+_SELECT = f"SELECT {MESSAGE.columns} FROM messages WHERE"
+_PLACE = (
+    "SELECT coalesce(max(message_index), -1) + 1, EXISTS (SELECT 1 FROM threads WHERE id = ?) FROM messages"
+    " WHERE thread_id = ?"
+)
+_TOUCH = "UPDATE threads SET updated_at = ? WHERE id = ?"
+_SAID_BEFORE = (
+    "SELECT coalesce(search_text, raw_content) FROM messages"
+    " WHERE thread_id = ? AND message_index < ? AND state = 'saved' ORDER BY message_index DESC LIMIT 1"
+)
+
+
+def append(db: Database, message: Message, *, index_text: str | None = None, paths: Sequence[str] = ()) -> Message:
+    """Put `message` at the end of its thread and into the search index; returns it with its index.
+
+    A provisional message is stored but not indexed until `confirm`. `index_text` replaces the plain text in the index
+    where it had to be redacted. Raises `StoreError` (gone) where there is no such thread.
+    """
+    raw = plain_text(message.parts)
+    index, known = db.execute_sql(_PLACE, (message.thread_id, message.thread_id)).fetchone()
+    if not known:
+        raise StoreError("This thread was removed in another window.", code="gone")
+    values = MESSAGE.values(message) | {"message_index": index, "sealed_at": None}
+    rest = {"format": codec.FORMAT, "raw_content": raw, "search_text": index_text, "paths": paths}
+    insert(db, MessageRow, **values, **rest)
+    db.execute_sql(_TOUCH, (message.created_at, message.thread_id))
+    if message.task_id is not None:
+        links.add(db, message.task_id, message.id, "output", message.created_at)
+    if message.state == "saved":
+        _index(db, message, index, raw if index_text is None else index_text, paths)
+    return dataclasses.replace(message, index=index)
+
+
+def add_context(db: Database, message: Message) -> bool:
+    """Keep the parts and tokens of `message`, which is told something more that is nobody's words; False where it is
+    being observed already, and so may not change."""
+    changed = (
+        MessageRow.update(parts=message.parts, part_tokens=message.part_tokens, token_count=message.tokens)
+        .where(MessageRow.id == message.id, MessageRow.sealed_at.is_null())
+        .execute(db)
+    )
+    return bool(changed)
+
+
+def confirm(db: Database, message_ids: Sequence[str]) -> None:
+    """Provisional messages have passed: they become saved and searchable."""
+    for message in get_many(db, message_ids):
+        if message.state != "provisional":
+            continue
+        MessageRow.update(state="saved").where(MessageRow.id == message.id).execute(db)
+        row = MessageRow
+        columns = row.select(row.raw_content, row.search_text, row.paths)
+        raw, text, paths = first(db, columns.where(row.id == message.id))
+        _index(db, message, message.index, raw if text is None else text, paths)
+
+
+def withhold(db: Database, message_ids: Sequence[str], reason: str) -> None:
+    """A guardrail stopped the turn: the text of its messages goes, the reason stays."""
+    for message_id in message_ids:
+        MessageRow.update(
+            state="withheld",
+            parts=[MarkerPart("withheld", reason)],
+            raw_content="",
+            search_text=None,
+            token_count=0,
+            part_tokens=[0],
+        ).where(MessageRow.id == message_id).execute(db)
+
+
+def _index(db: Database, message: Message, index: int, text: str, paths: Sequence[str]) -> None:
+    if not text.strip():
+        return
+    row = db.execute_sql(_SAID_BEFORE, (message.thread_id, index)).fetchone()
+    search_index.put(
+        db,
+        kind="message",
+        doc_id=message.id,
+        resource_id=message.resource_id,
+        thread_id=message.thread_id,
+        task_id=message.task_id,
+        role=message.role,
+        position=index,
+        created_at=message.created_at,
+        text=text,
+        prev=row[0] if row else "",
+        paths=paths,
+    )
+
+
+def page(db: Database, thread_id: str, *, before: int | None = None, limit: int = 200) -> list[Message]:
+    """The `limit` newest messages of a thread whose index is below `before`, oldest first."""
+    found = db.execute_sql(
+        f"{_SELECT} thread_id = ? AND message_index < ? ORDER BY message_index DESC LIMIT ?",
+        (thread_id, 1 << 62 if before is None else before, limit),
+    ).fetchall()
+    return [MESSAGE.of(r) for r in reversed(found)]
+
+
+def version(db: Database) -> int:
+    """A number that another connection's commits change, be it of this process or of another one."""
+    return db.execute_sql("PRAGMA data_version").fetchone()[0]
+
+
+def after(db: Database, thread_id: str, index: int, *, limit: int = 1 << 30) -> list[Message]:
+    """Messages of a thread with an index above `index`, oldest first."""
+    found = db.execute_sql(
+        f"{_SELECT} thread_id = ? AND message_index > ? ORDER BY message_index LIMIT ?", (thread_id, index, limit)
+    ).fetchall()
+    return [MESSAGE.of(r) for r in found]
+
+
+def states_after(db: Database, thread_id: str, index: int) -> list[tuple[str, int, str]]:
+    """(id, index, state) of the messages behind an index that were not withheld, oldest first."""
+    return db.execute_sql(
+        "SELECT id, message_index, state FROM messages WHERE thread_id = ? AND message_index > ?"
+        " AND state != 'withheld' ORDER BY message_index",
+        (thread_id, index),
+    ).fetchall()
+
+
+def between(db: Database, thread_id: str, first: int, last: int) -> list[Message]:
+    here = (MessageRow.thread_id == thread_id) & MessageRow.message_index.between(first, last)
+    return list(MESSAGE.select().where(here).order_by(MessageRow.message_index).execute(db))
+
+
+def get(db: Database, message_id: str) -> Message | None:
+    found = get_many(db, [message_id])
+    return found[0] if found else None
+
+
+def get_many(db: Database, ids: Sequence[str]) -> list[Message]:
+    """Those of `ids` that exist, in the order of their threads and indexes."""
+    found: list[Any] = []
+    for start in range(0, len(ids), 500):
+        some = list(ids[start : start + 500])
+        marks = ",".join("?" * len(some))
+        found += db.execute_sql(f"{_SELECT} id IN ({marks}) ORDER BY thread_id, message_index", some).fetchall()
+    return [MESSAGE.of(r) for r in found]
+
+
+def count(db: Database, thread_id: str) -> int:
+    return MessageRow.select(fn.COUNT(MessageRow.pk)).where(MessageRow.thread_id == thread_id).scalar(db)
+
+
+def last_of_user(db: Database, thread_id: str) -> Message | None:
+    here = (MessageRow.thread_id == thread_id) & (MessageRow.role == "user")
+    return MESSAGE.select().where(here).order_by(MessageRow.message_index.desc()).limit(1).get_or_none(db)
+
+
+def seal(db: Database, ids: Sequence[str], now: int) -> None:
+    """Messages that a buffering is about to read: from here on they never change."""
+    for start in range(0, len(ids), 500):
+        some = ids[start : start + 500]
+        marks = ",".join("?" * len(some))
+        db.execute_sql(f"UPDATE messages SET sealed_at = ? WHERE id IN ({marks}) AND sealed_at IS NULL", (now, *some))
+
+
+def add_metadata(db: Database, message_id: str, changes: Json) -> None:
+    """Merge `changes` into a message's metadata."""
+    message = get(db, message_id)
+    if message is not None:
+        MessageRow.update(metadata={**message.metadata, **changes}).where(MessageRow.id == message_id).execute(db)
+
+
+# --- model calls ------------------------------------------------------------------------------------------
+
+
+def add_step(
+    db: Database,
+    *,
+    id: str,
+    thread_id: str,
+    purpose: str,
+    model: str,
+    usage: Usage,
+    now: int,
+    message_id: str | None = None,
+    counted_tokens: int = 0,
+    duration_ms: int = 0,
+    stop_reason: str = "",
+    sent: requests.Sent | None = None,
+) -> None:
+    """Record one model call: its tokens as the provider reported them, beside our own count of the input, and what was
+    sent."""
+    if sent is not None:
+        requests.keep(db, thread_id, sent.texts)
+    insert(
+        db,
+        StepRow,
+        id=id,
+        thread_id=thread_id,
+        message_id=message_id,
+        purpose=purpose,
+        model=model,
+        counted_tokens=counted_tokens,
+        input_tokens=usage.input_tokens,
+        cached_tokens=usage.cached_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        output_tokens=usage.output_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        cost_usd=usage.cost_usd,
+        duration_ms=duration_ms,
+        stop_reason=stop_reason,
+        created_at=now,
+        request=sent.described if sent is not None else None,
+    )
+
+
+def usage_of(db: Database, thread_id: str, *, purpose: str | None = None) -> Usage:
+    """What a thread has used so far, all purposes together or one of them."""
+    row = db.execute_sql(
+        "SELECT coalesce(sum(input_tokens), 0), coalesce(sum(cached_tokens), 0), coalesce(sum(cache_write_tokens), 0),"
+        " coalesce(sum(output_tokens), 0), coalesce(sum(reasoning_tokens), 0), sum(cost_usd)"
+        " FROM steps WHERE thread_id = ?" + (" AND purpose = ?" if purpose else ""),
+        (thread_id, purpose) if purpose else (thread_id,),
+    ).fetchone()
+    return Usage(*row)

@@ -1,0 +1,127 @@
+"""Deleting threads: out of sight, with everything kept.
+
+A deleted thread is in no list and no search (a trigger keeps what is still written to it out of the index). What the
+log that a workspace shares took from it stays in that log until it is purged (`purging`). The counts of `contents` are
+raw SQL: they are asked for each thread of a list.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from sakti.core.errors import SaktiError, StoreError
+from sakti.core.types import Json, Thread
+from sakti.store import leases
+from sakti.store.connection import Database
+from sakti.store.models import ThreadRow
+from sakti.store.search import reindexing
+from sakti.store.threads import threads
+
+_OWN = f"SELECT count(*){reindexing.OWN_LINES} AND g.state = 'active'"
+_SHARED = (
+    "SELECT count(*) FROM observations o JOIN observation_groups g ON g.id = o.group_id"
+    " JOIN observational_memory r ON r.id = g.record_id"
+    " WHERE g.thread_id = ? AND r.scope = 'resource' AND g.state = 'active'"
+)
+PURGED = "purged"  # of a thread's metadata: what it held is going
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a thread holds: `tokens` are those of its messages, `lines` those of its own log, `shared_lines` what a log
+    of the whole workspace says of it."""
+
+    thread: Thread
+    messages: int
+    tokens: int
+    lines: int
+    shared_lines: int
+    deleted_at: int | None = None
+
+    def in_words(self) -> str:
+        """`'fix login': 12 messages (3,400 tokens) and 5 observations`, as they go out of sight."""
+        lines = "1 line stays" if self.shared_lines == 1 else f"{self.shared_lines} lines stay"
+        shared = f"; {lines} in the log that the workspace shares until the thread is purged"
+        return self._own() + (shared if self.shared_lines else "")
+
+    def purged_in_words(self) -> str:
+        """The same for good: with what goes from the workspace's log."""
+        lines = f"{self.shared_lines} line{'s' * (self.shared_lines != 1)}"
+        return self._own() + (f"; {lines} of the log that the workspace shares" if self.shared_lines else "")
+
+    def _own(self) -> str:
+        text = f"{self.thread.title or 'untitled'!r}: {self.messages} message{'s' * (self.messages != 1)}"
+        return f"{text} ({self.tokens:,} tokens) and {self.lines} observation{'s' * (self.lines != 1)}"
+
+    def as_json(self) -> Json:
+        return asdict(self)
+
+
+def state_of(db: Database, thread_id: str) -> tuple[Thread, int | None]:
+    """A thread, and when it was deleted (Unix ms). Raises `StoreError` where there is none."""
+    thread = threads.get(db, thread_id)
+    if thread is None:
+        raise StoreError("There is no such thread: it was removed for good.", code="gone")
+    return thread, ThreadRow.select(ThreadRow.deleted_at).where(ThreadRow.id == thread_id).scalar(db)
+
+
+def contents(db: Database, thread_id: str) -> Contents:
+    """Raises `StoreError` where there is no such thread, deleted or not."""
+    thread, deleted_at = state_of(db, thread_id)
+    messages, tokens = db.execute_sql(threads.SIZE, (thread_id,)).fetchone()
+    (own,) = db.execute_sql(_OWN, (thread_id,)).fetchone()
+    (shared,) = db.execute_sql(_SHARED, (thread_id,)).fetchone()
+    return Contents(thread, messages, tokens, own, shared, deleted_at)
+
+
+def delete(db: Database, thread_id: str, now: int) -> Thread:
+    """Take a thread out of every list and search at once; its rows in search go behind it (`upkeep.reindex`). Raises
+    `StoreError` where there is none, `SaktiError` (thread_busy) while a turn is under way in it."""
+    thread, deleted_at = state_of(db, thread_id)
+    if deleted_at is not None:
+        raise StoreError(f"The thread {thread.title!r} is deleted already.")
+    leases.clear_dead(db, thread_id)
+    if any(lease.kind == "turn" for lease in leases.held(db, thread_id, now)):
+        raise SaktiError(
+            "The agent is at work in this thread, perhaps in another window: stop it there, then delete the thread.",
+            title="Thread in use",
+            code="thread_busy",
+        )
+    ThreadRow.update(deleted_at=now).where(ThreadRow.id == thread_id).execute(db)
+    reindexing.note(db, thread_id)
+    return thread
+
+
+def restore(db: Database, thread_id: str) -> Thread:
+    """Bring a deleted thread back, as it was; search finds it again as its rows come back behind it
+    (`upkeep.reindex`). Raises `StoreError` where there is none, or it is not deleted."""
+    thread, deleted_at = state_of(db, thread_id)
+    if deleted_at is None:
+        raise StoreError(f"The thread {thread.title!r} is not deleted.")
+    if thread.metadata.get(PURGED):
+        raise StoreError("This thread is being removed for good: `sakti db purge` goes on with it.")
+    ThreadRow.update(deleted_at=None).where(ThreadRow.id == thread_id).execute(db)
+    reindexing.note(db, thread_id)
+    return thread
+
+
+def deleted(db: Database, resource_id: str | None = None, *, before: int | None = None) -> list[Contents]:
+    """The deleted threads (of one workspace), the last deleted first; with `before`, those deleted by then (Unix
+    ms)."""
+    row = ThreadRow
+    query = row.select(row.id).where(row.deleted_at.is_null(False))
+    if resource_id is not None:
+        query = query.where(row.resource_id == resource_id)
+    if before is not None:
+        query = query.where(row.deleted_at <= before)
+    found = query.order_by(row.deleted_at.desc(), row.pk.desc()).tuples().execute(db)
+    return [contents(db, i) for (i,) in found]
+
+
+def find_deleted(db: Database, resource_id: str, text: str) -> list[Thread]:
+    """Deleted threads of a workspace whose id is or ends with `text`, or whose title contains it."""
+    return [
+        c.thread
+        for c in deleted(db, resource_id)
+        if c.thread.id.endswith(text) or text.lower() in c.thread.title.lower()
+    ]

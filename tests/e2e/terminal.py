@@ -13,7 +13,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -24,10 +24,16 @@ _UNKNOWN_TO_PYTE = re.compile(rb"\x1b\[[<>=?][0-9;]*[umqn]|\x1b\[\?[0-9;]*\$p")
 
 
 class Terminal:
-    """`Terminal(folder, env, *arguments)` starts `sakti` there; a context manager, it never outlives its test."""
+    """`Terminal(folder, env, *arguments)` starts `sakti` there, or another `program`; a context manager, it never
+    outlives its test."""
 
     def __init__(
-        self, folder: Path, env: Mapping[str, str], *arguments: str, size: tuple[int, int] = (140, 44)
+        self,
+        folder: Path,
+        env: Mapping[str, str],
+        *arguments: str,
+        size: tuple[int, int] = (140, 44),
+        program: Sequence[str] = (sys.executable, "-m", "sakti"),
     ) -> None:
         self.columns, self.lines = size
         self.screen = pyte.Screen(self.columns, self.lines)
@@ -36,7 +42,7 @@ class Terminal:
         self._fd, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", self.lines, self.columns, 0, 0))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "sakti", *arguments],
+            [*program, *arguments],
             cwd=folder,
             env=dict(env),
             stdin=slave,
@@ -65,6 +71,11 @@ class Terminal:
     @property
     def text(self) -> str:
         return "\n".join(line.rstrip() for line in self.screen.display)
+
+    @property
+    def line(self) -> str:
+        """The line that the cursor is in."""
+        return self.screen.display[self.screen.cursor.y].rstrip()
 
     def read(self, seconds: float) -> bool:
         """What comes within `seconds` goes to the screen; false at the end of the output."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 
 import pyte
+from pyte.screens import wcwidth
 
 BOUND = 60.0  # seconds that anything on the screen may take, on a machine that does other things as well
 _UNKNOWN_TO_PYTE = re.compile(rb"\x1b\[[<>=?][0-9;]*[umqn]|\x1b\[\?[0-9;]*\$p")
@@ -38,6 +39,7 @@ class Terminal:
         self.columns, self.lines = size
         self.screen = pyte.Screen(self.columns, self.lines)
         self._stream = pyte.ByteStream(self.screen)
+        self._shown = [""] * self.lines
         self.raw = b""
         self._fd, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", self.lines, self.columns, 0, 0))
@@ -70,12 +72,26 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        return "\n".join(line.rstrip() for line in self.screen.display)
+        """The screen. Only lines that were written to are read again: all of them, at each look, took longer than what
+        is tested."""
+        for y in self.screen.dirty:
+            self._shown[y] = self._read_line(y)
+        self.screen.dirty.clear()
+        return "\n".join(self._shown)
+
+    def _read_line(self, y: int) -> str:
+        """As `Screen.display` does: behind a wide character there is a column without one."""
+        cells, out, x = self.screen.buffer[y], [], 0
+        while x < self.columns:
+            data = cells[x].data
+            out.append(data)
+            x += 1 if data.isascii() or wcwidth(data[0]) != 2 else 2
+        return "".join(out).rstrip()
 
     @property
     def line(self) -> str:
         """The line that the cursor is in."""
-        return self.screen.display[self.screen.cursor.y].rstrip()
+        return self._read_line(self.screen.cursor.y)
 
     def read(self, seconds: float) -> bool:
         """What comes within `seconds` goes to the screen; false at the end of the output."""

@@ -8,15 +8,29 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import apsw
+import hypothesis
 import pytest
 
+from sakti.core.clock import Clock
 from sakti.core.ids import TimeIds
+from sakti.store import migrate, opening
 from sakti.store.database import Store
 from tests.fakes.clock import FakeClock
 from tests.fakes.statements import Product
 from tests.fakes.walks import WALKS
 
+# How long an example takes to make says how busy the machine is.
+hypothesis.settings.register_profile("sakti", suppress_health_check=[hypothesis.HealthCheck.too_slow], deadline=None)
+hypothesis.settings.load_profile("sakti")
+
 _connect = socket.socket.connect
+
+
+def pytest_xdist_auto_num_workers() -> int | None:
+    """One more than there are processors: many tests wait for a program or for a screen that is drawn."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    return (os.cpu_count() or 1) + 1
 
 
 def _loopback_only(self: socket.socket, address: object) -> object:
@@ -46,6 +60,27 @@ def _statements() -> Iterator[Product]:
     apsw.connection_hooks.append(trace)
     yield product
     apsw.connection_hooks.remove(trace)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _empty_databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A new database is a copy of the first one that was made in the same way: its migrations take ten times as long
+    as all else at its opening. Whatever a test puts in the place of a migration makes one anew."""
+    folder, made = tmp_path_factory.mktemp("empty"), dict[object, Path]()
+    build = opening.build
+
+    def copied(path: Path, clock: Clock, *, wal: bool) -> None:
+        key = (wal, migrate.LATEST, migrate.upgrade, tuple(sorted(migrate._files().items())))
+        if key not in made:
+            build(folder / f"{len(made)}.db", clock, wal=wal)
+            made[key] = folder / f"{len(made)}.db"
+        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        with os.fdopen(file, "wb") as out:
+            out.write(made[key].read_bytes())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opening, "build", copied)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sakti.actions.scope import Scope
 
 
-@action(arg("name", "Only settings that begin so.", default=""), shell="config")
+@action(arg("name", "Only settings that begin so.", default="", offers="setting names"), shell="config")
 async def config(scope: Scope, name: str) -> Value:
     """Show each setting, its value and where it comes from."""
     from sakti.core import resources

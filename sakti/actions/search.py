@@ -21,8 +21,14 @@ WHAT = "says the message with its neighbours"
 
 @action(
     arg("query", 'Words, "phrases", -word, word*, path: role: kind: before: after:', many=True),
-    option("--kind", many=True, metavar="KIND", help="message, observation, reflection or task; may be repeated."),
-    option("--thread", metavar="THREAD", help="Only this thread (id)."),
+    option(
+        "--kind",
+        many=True,
+        metavar="KIND",
+        help="message, observation, reflection or task; may be repeated.",
+        offers=("message", "observation", "reflection", "task"),
+    ),
+    option("--thread", metavar="THREAD", help="Only this thread (id).", offers="thread ids"),
     flag("--all-workspaces", help="Not only this workspace."),
     option("--since", metavar="TIME", help="2026-01-15, yesterday, 7d …"),
     limit(10, 200),

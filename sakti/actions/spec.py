@@ -24,7 +24,8 @@ class Arg(NamedTuple):
 
     Without `flags` it is positional. `many`: may be repeated, the value is a list. `optional`: an option that may
     stand alone, its value is then "". `said`: in the chat the option's value is written without its flag, behind the
-    positional arguments.
+    positional arguments. `choices` are all that it takes; `offers` are what a shell completes it to where that is not
+    the same: words, or the name of what is looked up (`sakti.cli.offers`).
     """
 
     name: str
@@ -37,6 +38,7 @@ class Arg(NamedTuple):
     optional: bool = False
     metavar: str = ""
     choices: tuple[str, ...] = ()
+    offers: str | tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
     said: bool = False
@@ -128,4 +130,5 @@ def limit(default: int, high: int | None = None) -> Arg:
 
 
 JSON = flag("--json", help="One JSON object on standard output.")
-SET = option("-o", "--set", metavar="NAME=VALUE", many=True, help="Set any setting for this run.", name="overrides")
+SET = option("-o", "--set", metavar="NAME=VALUE", many=True, help="Set any setting for this run.", name="overrides",
+             offers="settings")  # fmt: skip

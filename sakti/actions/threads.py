@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 GROUP = Group("threads", "The conversations of this workspace.", CHAT)
 SHORTEST = 6  # signs of a message's id
-WHICH = arg("thread", "Id, the end of it, or part of the title.")
+WHICH = arg("thread", "Id, the end of it, or part of the title.", offers="threads")
 WHAT = "goes on with a thread; /threads rename, fork, delete, restore, export act on one"
 
 
@@ -176,7 +176,8 @@ async def delete_message(scope: Scope, message: str) -> Value:
     return Done(text, json=asdict(gone))
 
 
-@action(arg("thread", "Id, the end of it, or part of the title; the one deleted last by default.", default=""),
+@action(arg("thread", "Id, the end of it, or part of the title; the one deleted last by default.", default="",
+            offers="deleted threads"),
         shell="threads restore", chat="threads restore", needs="store")  # fmt: skip
 async def restore(scope: Scope, thread: str) -> Value:
     """Bring a deleted thread back, as it was."""
@@ -199,7 +200,15 @@ async def restore(scope: Scope, thread: str) -> Value:
 
 @action(
     WHICH,
-    option("--format", name="form", default="md", metavar="FORMAT", said=True, help="md, json or html."),
+    option(
+        "--format",
+        name="form",
+        default="md",
+        metavar="FORMAT",
+        said=True,
+        help="md, json or html.",
+        offers=("md", "json", "html"),
+    ),
     option("-o", "--output", kind="path", metavar="FILE", help="A new file; standard output without."),
     shell="threads export",
     chat="threads export",

@@ -28,6 +28,11 @@ def run_cli(argv: Sequence[str]) -> None:
 
 
 def _run(argv: Sequence[str]) -> None:
+    if argv and argv[0] == "--complete":
+        from sakti.cli import complete
+
+        complete.answer(argv[1:])
+        return
     from sakti.cli import common, shell
     from sakti.cli.route import Command, UsageError, route
 

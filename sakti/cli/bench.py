@@ -265,13 +265,13 @@ async def tui(scope: Scope) -> None:
 
 @action(
     option("-m", "--model", metavar="NAME", help="Who repairs; chosen as by `sakti run` if not given."),
-    option("--only", many=True, metavar="NAME", help="One repair; may be repeated."),
+    option("--only", many=True, metavar="NAME", help="One repair; may be repeated.", offers="repairs"),
     flag("--list", name="listed", help="Name the repairs and run none."),
     option("--max-steps", kind="whole", low=1, default=60, metavar="N", help="Model calls a repair may take."),
     option("--max-seconds", kind="whole", low=1, default=900, metavar="N", help="Time a repair may take."),
     option("--log", kind="path", metavar="FILE", help="Results so far; in sakti's state folder if left out."),
     flag("--again", help="Run those that the log has, too."),
-    option("-o", name="overrides", many=True, metavar="KEY=VALUE",
+    option("-o", name="overrides", many=True, metavar="KEY=VALUE", offers="settings",
            help="A setting, as agent.max_usd=1 for a limit of price."),
     shell="bench repair",
 )  # fmt: skip

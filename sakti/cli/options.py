@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from sakti.actions.spec import SET, flag, option
 
-MODEL = option("-m", "--model", metavar="PROVIDER/NAME", help="Model to use.")
-APPROVAL = option("--approval", metavar="MODE", help="plan, ask, edits or auto.")
-MODE = option("--mode", metavar="MODE", help="What the Observer looks for: default, debugging, …")
+SHELLS = ("bash", "zsh", "fish")  # those that sakti can complete in
+
+MODEL = option("-m", "--model", metavar="PROVIDER/NAME", help="Model to use.", offers="providers")
+APPROVAL = option("--approval", metavar="MODE", help="plan, ask, edits or auto.",
+                  offers=("plan", "ask", "edits", "auto"))  # fmt: skip
+MODE = option("--mode", metavar="MODE", help="What the Observer looks for: default, debugging, …", offers="modes")
 CONTINUE = flag("-c", "--continue", name="continue_last", help="Go on with the last thread.")
 NO_SAVE = flag(
     "--no-save", help="Keep nothing of this: what was said before is read, the database stays as it is."
@@ -14,7 +17,14 @@ NO_SAVE = flag(
 DEBUG = flag("--debug", help="Write every decision to the log file.")
 CHAT = (
     CONTINUE,
-    option("-r", "--resume", optional=True, metavar="THREAD", help="Resume a thread; without a name, pick one."),
+    option(
+        "-r",
+        "--resume",
+        optional=True,
+        metavar="THREAD",
+        help="Resume a thread; without a name, pick one.",
+        offers="threads",
+    ),
     MODEL,
     APPROVAL,
     MODE,
@@ -24,6 +34,10 @@ CHAT = (
     DEBUG,
 )
 PRINT = option("-p", "--print", metavar="PROMPT", help="The same as `sakti run PROMPT`.")
+INSTALL = option("--install-completion", optional=True, metavar="SHELL", choices=SHELLS,
+                 help="Complete commands with Tab in this shell, or in bash, zsh or fish.")  # fmt: skip
+SHOW = option("--show-completion", optional=True, metavar="SHELL", choices=SHELLS,
+              help="Print the script that does that.")  # fmt: skip
 ABOUT = (
     "A coding agent for the terminal whose memory you can see.\n\n"
     '`sakti` opens the chat in the current workspace; `sakti "PROMPT"` starts with a prompt.'

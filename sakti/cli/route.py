@@ -11,7 +11,7 @@ from typing import Any
 
 from sakti.actions import reader
 from sakti.actions.reader import UsageError
-from sakti.cli.options import CHAT, PRINT
+from sakti.cli.options import CHAT, INSTALL, PRINT, SHOW
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class Chat:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command and its arguments, or a call for help."""
+    """A command and its arguments, or a call for help or completion."""
 
     argv: list[str]
 
@@ -53,6 +53,8 @@ def route(argv: Sequence[str], is_command: Callable[[str], object]) -> Chat | Co
             break
         if word in reader.HELP:
             return Command([word])
+        if (name := word.partition("=")[0]) in (*INSTALL.flags, *SHOW.flags):
+            return Command([name, *([word[len(name) + 1 :]] if "=" in word else []), *argv[i + 1 :]])
         if word in PRINT.flags:
             return Command(["run", *argv[:i], *argv[i + 1 :]])
         if word.startswith("-") and len(word) > 1:

@@ -60,6 +60,10 @@ def run(argv: Sequence[str]) -> None:
 
 def _find(argv: Sequence[str]) -> tuple[Action, Sequence[str]]:
     word, rest = argv[0], argv[1:]
+    if word.startswith("--") and word not in reader.HELP:
+        from sakti.cli import completion
+
+        return completion.ACTIONS[word], rest
     found = subject(word)
     if found is None:
         if word not in reader.HELP:
@@ -78,15 +82,20 @@ def _find(argv: Sequence[str]) -> tuple[Action, Sequence[str]]:
     return commands[rest[0]], rest[1:]
 
 
-def _say_help() -> NoReturn:
-    from sakti.cli import help, options
-
-    listed: list[tuple[str, str, str]] = []
+def listed() -> list[tuple[str, str, str]]:
+    """Panel, name and help of every command, by name."""
+    out: list[tuple[str, str, str]] = []
     for name in words():
         if found := subject(name):
             about = found.group or next(a for a in found.actions if a.shell == name)
-            listed.append((about.panel, name, about.help))
-    common.say(help.of_all(options.ABOUT, (*options.CHAT, options.PRINT), listed))
+            out.append((about.panel, name, about.help))
+    return out
+
+
+def _say_help() -> NoReturn:
+    from sakti.cli import help, options
+
+    common.say(help.of_all(options.ABOUT, (*options.CHAT, options.PRINT, options.INSTALL, options.SHOW), listed()))
     raise SystemExit(common.OK)
 
 

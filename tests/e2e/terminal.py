@@ -13,30 +13,38 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
 import pyte
+from pyte.screens import wcwidth
 
 BOUND = 60.0  # seconds that anything on the screen may take, on a machine that does other things as well
 _UNKNOWN_TO_PYTE = re.compile(rb"\x1b\[[<>=?][0-9;]*[umqn]|\x1b\[\?[0-9;]*\$p")
 
 
 class Terminal:
-    """`Terminal(folder, env, *arguments)` starts `sakti` there; a context manager, it never outlives its test."""
+    """`Terminal(folder, env, *arguments)` starts `sakti` there, or another `program`; a context manager, it never
+    outlives its test."""
 
     def __init__(
-        self, folder: Path, env: Mapping[str, str], *arguments: str, size: tuple[int, int] = (140, 44)
+        self,
+        folder: Path,
+        env: Mapping[str, str],
+        *arguments: str,
+        size: tuple[int, int] = (140, 44),
+        program: Sequence[str] = (sys.executable, "-m", "sakti"),
     ) -> None:
         self.columns, self.lines = size
         self.screen = pyte.Screen(self.columns, self.lines)
         self._stream = pyte.ByteStream(self.screen)
+        self._shown = [""] * self.lines
         self.raw = b""
         self._fd, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", self.lines, self.columns, 0, 0))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "sakti", *arguments],
+            [*program, *arguments],
             cwd=folder,
             env=dict(env),
             stdin=slave,
@@ -64,7 +72,26 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        return "\n".join(line.rstrip() for line in self.screen.display)
+        """The screen. Only lines that were written to are read again: all of them, at each look, took longer than what
+        is tested."""
+        for y in self.screen.dirty:
+            self._shown[y] = self._read_line(y)
+        self.screen.dirty.clear()
+        return "\n".join(self._shown)
+
+    def _read_line(self, y: int) -> str:
+        """As `Screen.display` does: behind a wide character there is a column without one."""
+        cells, out, x = self.screen.buffer[y], [], 0
+        while x < self.columns:
+            data = cells[x].data
+            out.append(data)
+            x += 1 if data.isascii() or wcwidth(data[0]) != 2 else 2
+        return "".join(out).rstrip()
+
+    @property
+    def line(self) -> str:
+        """The line that the cursor is in."""
+        return self._read_line(self.screen.cursor.y)
 
     def read(self, seconds: float) -> bool:
         """What comes within `seconds` goes to the screen; false at the end of the output."""

@@ -10,12 +10,13 @@ No statistics (ANALYZE) are made: a planner that knows nothing of the data is wh
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import apsw
 
@@ -152,10 +153,19 @@ def _asked_by() -> str | None:
     """The function of the package that a statement is from; None where that is a test, or a migration."""
     frame = sys._getframe(2)
     while frame is not None:
-        name, file = Path(frame.f_code.co_filename).name, frame.f_code.co_filename
-        if file.startswith(_TESTS) or name in _OUTSIDE:
+        name, kind = _kind_of(frame.f_code.co_filename)
+        if kind == "no":
             return None
-        if file.startswith(_SAKTI) and name not in _BETWEEN:
+        if kind == "yes":
             return f"{name}:{frame.f_code.co_name}"
         frame = frame.f_back
     return None
+
+
+@functools.cache
+def _kind_of(file: str) -> tuple[str, Literal["yes", "no", "between"]]:
+    """A file's name, and whether what it asks counts; "between": that is for its caller to say."""
+    name = Path(file).name
+    if file.startswith(_TESTS) or name in _OUTSIDE:
+        return name, "no"
+    return name, "yes" if file.startswith(_SAKTI) and name not in _BETWEEN else "between"

@@ -27,8 +27,9 @@ def test_a_question_about_tasks_costs_no_more_than_its_answer(tmp_path: Path, mo
     monkeypatch.setenv("SAKTI_DB", str(tmp_path / "x.db"))
     monkeypatch.chdir(tmp_path)
     subprocess.run([sys.executable, "-m", "sakti", "tasks", "create", "one"], check=True)
-    for command in ("ready", "list", "board", "explain t", "show t", "search one"):
-        loaded = loaded_after(f"from sakti.cli import run_cli\nrun_cli(['tasks', *'{command}'.split()])")
+    asked = [f"tasks {x}" for x in ("ready", "list", "board", "explain t", "show t", "search one")]
+    for command in (*asked, "--complete zsh tasks show t", "--complete zsh threads show t"):
+        loaded = loaded_after(f"from sakti.cli import run_cli\nrun_cli('{command}'.split())")
         assert loaded & (SDKS | SCREEN | {"peewee", "asyncio", "argparse", "rich", "logging"}) == set(), command
 
 

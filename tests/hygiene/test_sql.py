@@ -38,6 +38,7 @@ RAW: dict[str, str] = {
     "tasks/deadlocks.py": _GRAPH,
     "tasks/graph.py": _GRAPH,
     "tasks/questions.py": _PLAIN,
+    "thread_names.py": _PLAIN,
     "tasks/rows.py": _HOT,
     "tasks/claims.py": _HOT,
     "threads/carry_over.py": _HOT,

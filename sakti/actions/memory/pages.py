@@ -21,7 +21,7 @@ STATES = ("active", "buffered", "superseded", "discarded")
 @action(
     option("--update", metavar="TEXT", help="Sections to put in; - reads standard input."),
     flag("--replace", help="Put TEXT in place of the whole page."),
-    option("--thread", metavar="THREAD", help="That thread's own page instead of the workspace's."),
+    option("--thread", metavar="THREAD", help="That thread's own page instead of the workspace's.", offers="threads"),
     SET,
     shell="memory working",
     needs="store",
@@ -78,7 +78,7 @@ async def export(scope: Scope, **where: Any) -> Value:
 
 
 @action(
-    arg("file", "A new file; - is standard output.", default=None),
+    arg("file", "A new file; - is standard output.", default=None, offers="files"),
     flag("--blank", help="No text at all: each becomes filler of as many tokens."),
     *WHERE,
     shell="memory capture",

@@ -92,7 +92,12 @@ async def reflect(scope: Scope, **where: Any) -> Value:
 
 
 @action(
-    arg("what", "What was done last of its kind.", metavar="observation|reflection"),
+    arg(
+        "what",
+        "What was done last of its kind.",
+        metavar="observation|reflection",
+        offers=("observation", "reflection"),
+    ),
     option("--generation", kind="whole", metavar="N", help="This reflection; the newest by default."),
     *WHERE,
     shell="memory undo",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sakti.actions.spec import action, arg, flag, option
-from sakti.actions.tasks.arguments import AS, FORCE, META, TASK, TYPE_HELP, line
+from sakti.actions.tasks.arguments import AS, FORCE, META, TASK, TYPE_HELP, TYPES, line
 from sakti.actions.values import USAGE, Done, Refused, Value
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ def claimed(found: tuple[Task, str | None]) -> Done:
     option("-d", "--description", default="", metavar="TEXT"),
     option("-p", "--priority", kind="whole", low=0, high=4, default=2, metavar="N",
            help="0, most urgent, to 4; 2."),
-    option("-t", "--type", default="task", metavar="TYPE", help=TYPE_HELP),
-    option("--parent", metavar="TASK", help="The task that this one is a part of."),
-    option("--depends-on", many=True, metavar="TASK", help="Waits for this one; may be repeated."),
+    option("-t", "--type", default="task", metavar="TYPE", help=TYPE_HELP, offers=TYPES),
+    option("--parent", metavar="TASK", help="The task that this one is a part of.", offers="tasks"),
+    option("--depends-on", many=True, metavar="TASK", help="Waits for this one; may be repeated.", offers="tasks"),
     option("-l", "--label", many=True, metavar="LABEL", help="May be repeated."),
     option("--assignee", metavar="NAME"),
     META,
@@ -80,7 +80,13 @@ async def release(scope: Scope, task: str, force: bool, as_: str | None) -> Valu
 @action(
     TASK,
     option("-s", "--summary", required=True, said=True, metavar="SUMMARY", help="What was done, and in which files."),
-    option("--reason", default="completed", metavar="REASON", help="completed, wontfix or duplicate."),
+    option(
+        "--reason",
+        default="completed",
+        metavar="REASON",
+        help="completed, wontfix or duplicate.",
+        offers=("completed", "wontfix", "duplicate"),
+    ),
     flag("--force", help="Although something blocks it, a child is open, or somebody else has claimed it."),
     AS,
     shell="tasks close",
@@ -108,7 +114,7 @@ async def reopen(scope: Scope, task: str, as_: str | None) -> Value:
     option("--title", metavar="TEXT"),
     option("-d", "--description", metavar="TEXT"),
     option("-p", "--priority", kind="whole", low=0, high=4, metavar="N", help="0, most urgent, to 4."),
-    option("-t", "--type", metavar="TYPE", help=TYPE_HELP),
+    option("-t", "--type", metavar="TYPE", help=TYPE_HELP, offers=TYPES),
     option("--assignee", metavar="NAME"),
     META,
     FORCE,
@@ -132,8 +138,8 @@ async def update(
 
 @action(
     TASK,
-    arg("on", "The task that it waits for."),
-    option("--type", metavar="TYPE",
+    arg("on", "The task that it waits for.", offers="tasks"),
+    option("--type", metavar="TYPE", offers=("blocks", "parent-child", "related", "discovered-from"),
            help="blocks, parent-child (TASK is the child), related or discovered-from; blocks."),
     flag("--remove", help="Take the dependency away, whatever its type where none is given."),
     FORCE,

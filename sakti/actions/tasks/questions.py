@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sakti.actions.spec import action, arg, flag, limit, option
-from sakti.actions.tasks.arguments import AS, TASK, TYPE_HELP, line, notes
+from sakti.actions.tasks.arguments import AS, TASK, TYPE_HELP, TYPES, line, notes
 from sakti.actions.tasks.changes import claimed
 from sakti.actions.values import Open, Rows, Text, Value
 from sakti.core.errors import TaskError
@@ -37,7 +37,7 @@ def _listed(found: Json, *more: str) -> Text:
 
 @action(
     option("--status", choices=STATUSES, metavar=f"[{'|'.join(STATUSES)}]", help="Not closed, where none is given."),
-    option("-t", "--type", metavar="TYPE", help=TYPE_HELP),
+    option("-t", "--type", metavar="TYPE", help=TYPE_HELP, offers=TYPES),
     option("-l", "--label", metavar="LABEL"),
     option("--assignee", metavar="NAME"),
     flag("--all", help="Closed ones too."),

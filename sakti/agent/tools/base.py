@@ -9,6 +9,7 @@ The first parameter is what the call runs with; the others are the model's argum
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import re
@@ -166,8 +167,7 @@ class Tool:
         return self.paths(arguments)
 
     def spec(self) -> ToolSpec:
-        schema = self.arguments.model_json_schema()
-        return ToolSpec(self.name, self.description, _plain_schema(schema, schema.get("$defs", {})))
+        return ToolSpec(self.name, self.description, _schema_of(self.arguments))
 
     async def __call__(self, run: ToolRun, arguments: Json) -> Outcome:
         """Validate and run. Raises `ToolError` with a sentence for the model where the arguments do not fit and the
@@ -230,6 +230,13 @@ def tool(
         )
 
     return make
+
+
+@functools.cache
+def _schema_of(arguments: type[pydantic.BaseModel]) -> Json:
+    """The schema of a tool's arguments, made once: pydantic takes some milliseconds for each."""
+    schema = arguments.model_json_schema()
+    return _plain_schema(schema, schema.get("$defs", {}))
 
 
 def _plain_schema(schema: Any, shared: Mapping[str, Any]) -> Any:

@@ -61,7 +61,7 @@ class Contents:
 
 
 def state_of(db: Database, thread_id: str) -> tuple[Thread, int | None]:
-    """A thread, and when it was deleted (Unix ms). Raises `StoreError` where there is none."""
+    """Return a thread, and when it was deleted (Unix ms). Raises `StoreError` where there is none."""
     thread = threads.get(db, thread_id)
     if thread is None:
         raise StoreError("There is no such thread: it was removed for good.", code="gone")
@@ -69,7 +69,7 @@ def state_of(db: Database, thread_id: str) -> tuple[Thread, int | None]:
 
 
 def contents(db: Database, thread_id: str) -> Contents:
-    """Raises `StoreError` where there is no such thread, deleted or not."""
+    """Count what a thread holds. Raises `StoreError` where there is no such thread, deleted or not."""
     thread, deleted_at = state_of(db, thread_id)
     messages, tokens = db.execute_sql(threads.SIZE, (thread_id,)).fetchone()
     (own,) = db.execute_sql(_OWN, (thread_id,)).fetchone()

@@ -62,9 +62,10 @@ def folders(kind: str) -> Iterator[Path]:
 
 @lru_cache(maxsize=256)
 def read_prompt(name: str) -> str:
-    """Return the text of `prompts/<file>.md`, or for `file#part` of what stands below `<!-- part -->` in it, stripped.
+    """Return the text of `prompts/<file>.md`, or of its part below `<!-- part -->` for `file#part`, stripped.
 
-    A file of the user's wins with the parts that it has. Raises FileNotFoundError for a name that is nowhere."""
+    A part in the user's own file overrides the installed one. Raises FileNotFoundError for an unknown name.
+    """
     file, _, part = name.partition("#")
     for folder in folders("prompts"):
         if part in (found := _parts(folder / f"{file}.md")):

@@ -21,7 +21,7 @@ class Way:
         return bool(self.flags & apsw.SQLITE_OPEN_READWRITE)
 
     def connect(self) -> apsw.Connection:
-        """A new connection; the file must be there."""
+        """Open a new connection; the file must exist."""
         return apsw.Connection(self.filename, flags=self.flags)
 
     def remove(self) -> None:

@@ -1,1 +1,1 @@
-"""Commands that check sakti itself: vectors of pure functions, replayed conversations."""
+"""Check sakti itself: vectors of pure functions, replayed conversations, benchmarks."""

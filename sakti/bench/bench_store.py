@@ -1,7 +1,7 @@
-"""A store that answers in its caller's thread, late by chance, whose commits are watched, and which can die: after that
-nothing is written any more, as after a kill.
+"""Run a store in its caller's thread, with random delays, watched commits and simulated crashes.
 
-One thread, so that the same seed plays the same run and a step's time has the database's in it.
+After a crash nothing is written any more, as after a kill. One thread, so that the same seed plays the same run and a
+step's time includes the database's.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ PASSES = (0, 0, 0, 1, 2, 7)  # of the loop by which an answer may be late, at ea
 
 
 class Killed(BaseException):
-    """The process died at a failpoint."""
+    """Simulated end of the process at a failpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What is being done, in which window; `number` grows."""
+    """Action under way, and its window; `number` grows."""
 
     window: int
     name: str
@@ -54,8 +54,11 @@ class _SameThread(ThreadPoolExecutor):
 
 
 class BenchStore(Store):
-    """`late`: by how much each answer is late (None: not at all). `committed` is called after every transaction of an
-    act. `running`: what was not answered yet. `apart`: seconds of thread time of what is nobody's step."""
+    """Store of the replay.
+
+    `late`: source of the random delay of each answer (None: no delay). `committed` is called after every transaction
+    of an action. `running`: unanswered calls. `apart`: seconds of thread time that no step is charged with.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)  # pyright: ignore[reportUnknownMemberType]
@@ -68,7 +71,7 @@ class BenchStore(Store):
         self.apart = 0.0
 
     def die(self) -> None:
-        """Nothing is written from here on."""
+        """Write nothing from now on."""
         self.dead = True
 
     async def write(self, fn: Callable[Concatenate[Database, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -80,7 +83,7 @@ class BenchStore(Store):
         return await self._watched(super().read(fn, *args, **kwargs))
 
     async def aside(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Compute something beside the acts: nothing goes on until it is done."""
+        """Compute something beside the actions: nothing continues until it is done."""
         return await self._watched(asyncio.to_thread(fn, *args, **kwargs))
 
     def _check(self) -> None:
@@ -121,11 +124,11 @@ class BenchStore(Store):
 
 
 def _nobody(db: Database, act: Act) -> None:
-    """Where nobody watches."""
+    """Do nothing: the callback of an unwatched store."""
 
 
 class BenchClock:
-    """Moves only when it is told to, or when something sleeps. Starts on 2026-01-15 12:00 UTC."""
+    """Clock that moves only when it is told to, or when something sleeps. Starts on 2026-01-15 12:00 UTC."""
 
     def __init__(self) -> None:
         self.time = 1_768_478_400_000
@@ -160,7 +163,7 @@ class BenchIds:
 
 
 class TimedCounter:
-    """o200k, with the seconds of thread time that counting took in `cpu`."""
+    """o200k counter that adds up the seconds of thread time spent counting in `cpu`."""
 
     name = O200k.name
     approximate = False
@@ -178,7 +181,7 @@ class TimedCounter:
 
 
 class KnownCounter:
-    """o200k, each text counted once: for checks, which see the same ones at every step."""
+    """o200k counter with a cache, for checks, which count the same texts at every step."""
 
     name = O200k.name
     approximate = False

@@ -1,4 +1,4 @@
-"""What the user does to memory by hand, and what must have come of it."""
+"""Carry out the user's manual operations on memory, and check their results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ THERE_AND_BACK: tuple[tuple[CommandName, CommandName], ...] = (
 
 
 class Player(Protocol):
-    """A replay, as far as commands by hand act on it."""
+    """Part of a replay that manual operations use."""
 
     script: Script
     run: Run
@@ -51,7 +51,7 @@ class Player(Protocol):
 
 
 def work(player: Player, window: Window, command: Command) -> asyncio.Task[Any] | None:
-    """Begin it; None where there is nothing to do it to."""
+    """Start a manual operation; None where there is nothing to do it to."""
     engine = window.engine
     match command.name:
         case "compact":
@@ -77,7 +77,7 @@ def work(player: Player, window: Window, command: Command) -> asyncio.Task[Any] 
 
 
 async def observe(player: Player, window: Window) -> bool:
-    """The provider found a request too long: observe, or send less for the rest of the turn."""
+    """React to a request that the provider found too long: observe, or send less for the rest of the turn."""
     eye = player.checker.eyes[window.number]
     before = window.engine.status().messages.tokens
     smaller = await window.engine.observe_now()
@@ -118,13 +118,13 @@ def _correct(player: Player, window: Window, command: Command) -> asyncio.Task[A
 
 
 def _lines(now: Snapshot) -> list[LineRow]:
-    """The lines that can be corrected: of groups in the log or on the way into it."""
+    """Return the lines that can be corrected: of active and buffered groups."""
     used = [g for g in now.groups.values() if g.state in ("active", "buffered")]
     return [line for g in used for line in now.lines[g.id] if line.shown]
 
 
 async def do(player: Player, window: Window, command: Command) -> Any:
-    """Do one thing and look at what has come of it. None where it was refused, or there was nothing to do."""
+    """Carry out one operation and check its result; None where it was refused or had nothing to do."""
     record, thread = window.engine.record_id, window.thread.id
     before = player.checker.at[record]
     fresh = window.newest == player.stage.ledger.newest(thread)
@@ -153,7 +153,7 @@ async def do(player: Player, window: Window, command: Command) -> Any:
 
 
 def _shown(window: Window, now: Snapshot, ledger: Ledger) -> Iterator[Finding]:
-    """11: after a change by hand the window shows the log as it is."""
+    """Check 11: after a manual change the window shows the log as it is."""
     blocks = request_checks.log_blocks(window.engine.preview())
     shown = Counter(oracle.words("\n".join(b.text for b in blocks), ledger.words))
     due = Counter(w for g in now.active for w in now.words(g, ledger))
@@ -168,7 +168,7 @@ def _shown(window: Window, now: Snapshot, ledger: Ledger) -> Iterator[Finding]:
 def _compacted(
     player: Player, window: Window, told: CompactionFinished, before: Snapshot, after: Snapshot
 ) -> Iterator[Finding]:
-    """11: /compact observes everything but the last exchange, and says what it did."""
+    """Check 11: /compact observes everything but the last exchange, and reports what it did."""
     thread, ledger = window.thread.id, player.stage.ledger
     gone = [m for m in ledger.between(thread, before.cursor(thread) + 1, after.cursor(thread)) if m.state != "withheld"]
     if told.messages != len(gone):
@@ -185,8 +185,10 @@ def _compacted(
 
 
 def _may_compact(now: Snapshot, thread: str, ledger: Ledger, threshold: int) -> list[Message]:
-    """What /compact may observe: what is said before the newest prompt; where nothing is and much is pending, all but
-    the last exchange."""
+    """Return what /compact may observe.
+
+    What precedes the newest prompt; if nothing does and much is pending, all but the last exchange.
+    """
     pending = [m for m in ledger.after(thread, now.cursor(thread)) if m.state == "saved"]
     messages = oracle.complete(pending)
     prompt = next((i for i in range(len(messages) - 1, -1, -1) if messages[i].role == "user"), 0)
@@ -201,7 +203,7 @@ def _may_compact(now: Snapshot, thread: str, ledger: Ledger, threshold: int) -> 
 
 
 async def roundtrips(player: Player, window: Window) -> None:
-    """11: a compaction, a reflection and an edit that are taken back leave no trace in log and window."""
+    """Check 11: an undone compaction, reflection or edit leaves no trace in log and window."""
     if player.stage.gate.stopped or any(w.busy for w in player.windows.values()):
         return
     player.stage.gate.release()
@@ -229,8 +231,10 @@ async def roundtrips(player: Player, window: Window) -> None:
 
 
 def _stale(window: Window, now: Snapshot, ledger: Ledger, *, held: bool) -> bool:
-    """Whether others have done something since the window's last turn, which it does not show yet. `held`: a compaction
-    was undone, in whatever window."""
+    """Return whether the window does not show yet what others did since its last turn.
+
+    `held`: a compaction was undone, in any window.
+    """
     thread, status = window.thread.id, window.engine.status()
     told = status.buffered_observations
     ready = [g.message_tokens for g in now.ready(thread, ledger)]
@@ -264,12 +268,12 @@ def _buffered(now: Snapshot) -> set[str]:
 
 
 def _lasting(prepared: Prepared) -> list[Block]:
-    """The blocks that are not read anew with each turn."""
+    """Return the blocks that are not reloaded with each turn."""
     return [b for b in prepared.blocks if b.kind != "other_threads"]
 
 
 def compare(number: int, when: str, before: Prepared, after: Prepared, cursor: int = -1) -> Iterator[Finding]:
-    """Whether a window is the same as it was. A prompt that is observed (up to `cursor`) is of its own turn only."""
+    """Check that a window is unchanged; a prompt that is observed (up to `cursor`) belongs to its own turn only."""
     same = {
         "the log": [b.text for b in _lasting(before)] == [b.text for b in _lasting(after)],
         "the messages": [m.id for m in before.messages if not 0 <= m.index <= cursor]

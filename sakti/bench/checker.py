@@ -1,4 +1,4 @@
-"""Watches every commit of every window, and every question to memory's models, and finds what must not be."""
+"""Watch every commit of every window, and every question to memory's models, and report violations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KEPT = 60  # answers of Reflectors that are remembered
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """After an undo: nothing may be observed by itself below `least` pending tokens, and need not be below `most`."""
+    """Wait after an undo: no automatic observation below `least` pending tokens, none required below `most`."""
 
     least: int
     most: int
@@ -36,7 +36,10 @@ class Hold:
 
 
 class Checker:
-    """`find` takes what was found. `at` gives the newest snapshot of a record, `history` all of this turn's."""
+    """Checker of a replay.
+
+    `find` takes findings. `at` holds the newest snapshot of a record, `history` all of this turn's.
+    """
 
     def __init__(
         self,
@@ -67,7 +70,7 @@ class Checker:
     # --- commits ------------------------------------------------------------------------------------------
 
     def committed(self, db: Database, act: Act) -> None:
-        """A transaction of an act was committed."""
+        """Check the state after a transaction of an action."""
         try:
             for record_id in list(self.at):
                 self.look(db, record_id, act)
@@ -75,7 +78,7 @@ class Checker:
             self.fault = self.fault or e
 
     def look(self, db: Database, record_id: str, act: Act | None = None) -> None:
-        """See what has become of a memory, and whether it may."""
+        """Take a snapshot of a memory, and check the changes since the last one."""
         before = self.at.get(record_id)
         by_hand = act is None or act.name not in OF_A_TURN
         after = snapshot.take(db, record_id, before, window=act.window if act else None, whole=by_hand)
@@ -97,7 +100,7 @@ class Checker:
         self._known[record_id] = wrong
 
     def at_the_end(self, db: Database, record_id: str) -> None:
-        """Look at everything once more, and at what search knows of it."""
+        """Check everything once more, and what search knows of it."""
         self.look(db, record_id)
         self.find(invariants.searchable(self.at[record_id], raw_rows.searched(db, record_id), self.ledger))
 
@@ -124,7 +127,7 @@ class Checker:
             yield from self._held(record_id, before, [*observed, *entered], act)
 
     def _undo(self, record_id: str, before: Snapshot, after: Snapshot, act: Act) -> Undo:
-        """What is taken back by this commit."""
+        """Return what this commit undoes."""
         if act.name == "unreflect":
             self._condensed_from[record_id] = _stored_tokens(after)
             return Undo(reflection=True)
@@ -138,7 +141,7 @@ class Checker:
     def _own(
         self, act: Act, observed: list[GroupRow], entered: list[GroupRow], before: Snapshot, after: Snapshot
     ) -> None:
-        """Remember what each compaction is made of."""
+        """Note the groups that each compaction made."""
         if act.name != "compact":
             return
         made, ready = self._made.setdefault(act.number, (set(), set()))
@@ -158,7 +161,7 @@ class Checker:
             yield 2, f"messages {loose[:6]} were observed and may still change: they are not sealed"
 
     def _entered(self, before: Snapshot, entered: list[GroupRow], act: Act) -> Iterator[Finding]:
-        """4 and 5: what enters the log by itself is due, and as much as was projected."""
+        """Check 4 and 5: groups activated automatically are due, and as large as projected."""
         for group in entered:
             if group.kind == "reflection" and act.name in OF_A_TURN:
                 _, most = self.sizes.bounds(before)
@@ -192,7 +195,7 @@ class Checker:
     # --- what waits after an undo ---------------------------------------------------------------------------
 
     def _hold(self, act: Act, record_id: str, thread_id: str, now: Snapshot) -> None:
-        """A compaction was taken back: nothing is observed by itself until one more interval is pending."""
+        """Note that a compaction was undone: nothing is observed automatically until one more interval is pending."""
         some = [oracle.numbers(self.settings, 0, budget) for budget in (None, self.eyes[act.window].budget)]
         pending = now.pending(thread_id, self.ledger)
         least = pending + min(n.interval or 0 for n in some)
@@ -211,19 +214,19 @@ class Checker:
                 self._holds.pop((record_id, group.thread_id), None)
 
     def held(self, record_id: str, thread_id: str) -> bool:
-        """Whether so little is pending that a window may hold; one that has seen more before need not."""
+        """Return whether so little is pending that a window may hold; one that has seen more before need not."""
         hold = self._holds.get((record_id, thread_id))
         return hold is not None and self.at[record_id].pending(thread_id, self.ledger) < hold.most
 
     def let_go(self, record_id: str, thread_id: str) -> None:
-        """A step finds so much pending that the undo's wait is over."""
+        """End the wait after an undo if a step finds enough pending."""
         hold = self._holds.get((record_id, thread_id))
         if hold is not None and self.at[record_id].pending(thread_id, self.ledger) >= hold.least:
             # memory may observe now, and what it does lowers what is pending
             self._holds[record_id, thread_id] = dataclasses.replace(hold, least=0)
 
     def _condensed_again(self, record_id: str, before: Snapshot, act: Act) -> Iterator[Finding]:
-        """11: nothing is condensed by itself right after a reflection was taken back."""
+        """Check 11: nothing is condensed automatically right after a reflection was undone."""
         least = self._condensed_from.get(record_id)
         if least is None:
             return
@@ -234,7 +237,7 @@ class Checker:
     # --- windows --------------------------------------------------------------------------------------------
 
     def opened(self, db: Database, window: int, engine: MemoryEngine, thread_id: str) -> None:
-        """A window shows a thread."""
+        """Note that a window shows a thread."""
         self.look(db, engine.record_id)
         eye = Eye(window, engine, thread_id, engine.record_id, None)
         self.eyes[window] = eye
@@ -245,17 +248,17 @@ class Checker:
         eye.catching_up = now.pending(thread_id, self.ledger) > oracle.BACKLOG * block
 
     def forget(self, record_id: str) -> None:
-        """Begin anew with a memory, as it is when it is looked at next."""
+        """Drop the history of a memory; the next look begins anew."""
         self.at.pop(record_id, None)
         self.history.pop(record_id, None)
 
     def closed(self, window: int) -> None:
-        """Nothing that a window had not stored is waited for any more."""
+        """Drop what a closed window had not stored."""
         self.eyes[window].answered.clear()
         self.eyes[window].operations.clear()
 
     def forbid(self, word: str, what: str) -> None:
-        """A word that may be in no question to an Observer, and in no block of a request."""
+        """Forbid a word in questions to an Observer, and in blocks of a request."""
         self.forbidden[word] = what
 
     def allow(self, word: str) -> None:
@@ -304,7 +307,7 @@ class Checker:
                 self.find([(6, "an observation began in the background, which the settings forbid")])
 
     def may_catch_up(self, eye: Eye, ends: oracle.Numbers) -> bool:
-        """Whether so much is pending that what failed, or was held, is done in the background."""
+        """Return whether so much is pending that failed or held work is done in the background."""
         held = (eye.record_id, eye.thread_id) in self._holds
         pending = self.at[eye.record_id].pending(eye.thread_id, self.ledger)
         return bool(eye.failures or held) and pending > oracle.BACKLOG * ends.block_after
@@ -320,8 +323,7 @@ class Checker:
     # --- memory's models ------------------------------------------------------------------------------------
 
     def asked(self, window: int, request: ObserveInput, prompt: str) -> None:
-        """3 and 12: an Observer is asked about what nobody has observed, knows the log before it, and is told nothing
-        of our own."""
+        """Check 3 and 12: an Observer gets unobserved messages, the log before them, and nothing of our own."""
         eye = self.eyes[window]
         now = eye.asked = self.at[eye.record_id]
         first, last = request.messages[0].index, request.messages[-1].index
@@ -363,7 +365,7 @@ class Checker:
             yield 3, "the Observer was not shown the end of the log"
 
     def answered(self, window: int, request: ObserveInput) -> None:
-        """An Observer has answered: what it said must be stored."""
+        """Note that an Observer has answered: its observations must be stored."""
         self.eyes[window].answered.append((request.thread_id, request.messages[0].index, request.messages[-1].index))
 
     def _stored(self, window: int, group: GroupRow) -> None:
@@ -373,7 +375,7 @@ class Checker:
             eye.answered = [(t, a, b) for t, a, b in eye.answered if t != group.thread_id or a < first or b > last]
 
     def condensed(self, request: ReflectInput, text: str) -> None:
-        """A Reflector has answered."""
+        """Note a Reflector's answer."""
         self._answers = [*self._answers, Answer(dict(request.groups), text)][-KEPT:]
 
 
@@ -386,7 +388,7 @@ def _stored_tokens(now: Snapshot) -> int:
 
 
 def _beginnings(message: Message) -> list[str]:
-    """How the texts of a message begin."""
+    """Return the beginnings of a message's texts."""
     texts = [
         p.text if isinstance(p, TextPart) else p.content
         for p in message.parts

@@ -1,4 +1,4 @@
-"""What the user does to single lines of a log, and what the lines must be after it."""
+"""Correct single lines of a log as the user does, and check the lines afterwards."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ ACTS: tuple[CommandName, ...] = ("pin", "unpin", "edit", "forget", "uncorrect")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The correction that a window was told to make."""
+    """Correction that a window was told to make."""
 
     line_id: str
     text: str = ""
 
 
 class Corrections:
-    """Knows every correction of a replay, to take them back in its own mind."""
+    """History of all corrections of a replay, with its own undo."""
 
     def __init__(self) -> None:
         self.wanted: dict[int, Wanted] = {}
         self._done: list[dict[str, LineRow]] = []  # what the lines of each were before
 
     def check(self, window: int, name: str, before: Snapshot, after: Snapshot) -> Iterator[Finding]:
-        """11: a commit changes the lines that it should, and no other; a commit of no correction changes none."""
+        """Check 11: a commit changes the lines that it should, and no other; other commits change none."""
         old, new = _lines(before), _lines(after)
         changed = {i: row for i, row in new.items() if i in old and old[i] != row}
         if name not in ACTS:
@@ -57,7 +57,7 @@ class Corrections:
         return made
 
     def _taken_back(self, before: Snapshot) -> dict[str, LineRow]:
-        """The newest correction of what is still in the log, or waits to enter it."""
+        """Undo the newest correction of active or buffered lines; return the lines as they must be."""
         usable = {r.id for g, rows in before.lines.items() for r in rows if _in_use(before, g)}
         for number in reversed(range(len(self._done))):
             if usable & self._done[number].keys():

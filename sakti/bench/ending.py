@@ -1,4 +1,4 @@
-"""What can only be said of a replay as a whole: everything is stored as it was said, and found by its words."""
+"""Check a whole replay: every message is stored unchanged and found by its words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEARCHED = 25  # messages of a thread that are looked for by search
 
 
 async def texts(store: Store, ledger: Ledger) -> list[Finding]:
-    """10: what was said is stored as it was and found by its words."""
+    """Check 10: messages are stored unchanged and found by their words."""
     out: list[Finding] = []
     for thread in ledger.threads():
         said = [m for m in ledger.said(thread) if m.state == "saved"]

@@ -1,4 +1,4 @@
-"""What the checker knows of one window, from its events and requests and from what it was told to do."""
+"""Track what the checker knows of one window, from events, requests and commands."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ LONGEST_BACKOFF = 8  # minutes, and intervals, after which what failed must have
 
 @dataclass(slots=True)
 class Eye:
-    """`since`: the number of the snapshot from which on its requests must show the log. `ready` and `was_running` as
-    the step found them; `claimed`: the status said that an observation runs, and no event has yet; `told`: the last one
-    that an event was of; `asked`: the memory when its Observer was asked last; `answered`: what its Observer has
-    answered and nobody has stored yet; `room`: what a request may hold since one was too long."""
+    """Knowledge about a window.
+
+    `since`: the number of the first snapshot whose log its requests must show. `ready` and `was_running` as the step
+    found them; `claimed`: the status reported a running observation before any event of it; `told`: the last
+    observation with an event; `asked`: the memory when its Observer was last asked; `answered`: answers of its
+    Observer that are not stored yet; `room`: the limit of a request since one was too long.
+    """
 
     number: int
     engine: MemoryEngine
@@ -52,7 +55,7 @@ class Eye:
     removed: tuple[int, int] | None = None
 
     def running(self, type_: str = "observation", operation: str = "") -> list[str]:
-        """The operations under way, by what they are of and for."""
+        """Return the running operations, by type and purpose."""
         return [
             c
             for c, o in self.operations.items()
@@ -61,23 +64,23 @@ class Eye:
 
 
 def log_tokens(prepared: Prepared, counter: Counter) -> int:
-    """Tokens of the log as the actor sees it in a request."""
+    """Return the tokens of the log in a request."""
     return sum(counter.count(b.text) for b in request_checks.log_blocks(prepared))
 
 
 def numbers(eye: Eye, settings: MemorySettings, counter: Counter, prepared: Prepared | None = None) -> Numbers:
-    """The numbers in force in a window, at the size of the log that its request has, or would have now."""
+    """Return the thresholds in force in a window, at the size of the log in its request or now."""
     tokens = log_tokens(prepared or eye.engine.preview(), counter)
     return oracle.numbers(settings, tokens, eye.budget)
 
 
 def may_observe(now: Snapshot, thread_id: str, ledger: Ledger) -> bool:
-    """Whether something could be observed: more than the last exchange, which always stays."""
+    """Return whether something could be observed: more than the last exchange, which always stays."""
     return len(oracle.exchanges(now.uncovered(thread_id, ledger))) >= 2
 
 
 class Sizes:
-    """How many tokens groups have in a request: as they were seen there, else between two bounds."""
+    """Tokens of groups in a request: as seen there, else between two bounds."""
 
     SLACK = 24  # what the distance of a date, and a gap before it, may add
     FRAME = 60  # what a tag and dates add at most
@@ -96,7 +99,7 @@ class Sizes:
             }
 
     def bounds(self, now: Snapshot) -> tuple[int, int]:
-        """Tokens of the log, at least and at most."""
+        """Return the tokens of the log, at least and at most."""
         low = high = 0
         for group in now.active:
             text = "".join(now.shown(group))

@@ -1,7 +1,7 @@
-"""Golden vectors: pure functions whose results are fixed from outside, and scripts of task operations.
+"""Run golden vectors: pure functions with externally fixed results, and scripts of task operations.
 
-A file is `{"cases": [{"id", "fn", "args", "output"}]}`; one whose cases have `ops` holds task scripts. Strings
-are JavaScript strings, dates ISO, `{"$undefined": true}` is an absent value, `{"$throws": …}` an error.
+A file is `{"cases": [{"id", "fn", "args", "output"}]}`; one whose cases have `ops` holds task scripts. Strings are
+JavaScript strings, dates ISO, `{"$undefined": true}` is an absent value, `{"$throws": …}` an error.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _PARSED = ("observations", "currentTask", "suggestedContinuation", "threadTitle"
 
 
 class UnknownFunction(Exception):
-    """A vector names a function that sakti does not have."""
+    """Error for a vector of a function that sakti does not have."""
 
 
 @dataclass(slots=True)
 class FunctionResult:
-    """How the vectors of one function in one file went; `failed_ids` are their ids."""
+    """Results of the vectors of one function in one file; `failed_ids` are their ids."""
 
     file: str
     fn: str
@@ -66,7 +66,7 @@ class Report:
 
 
 def files(paths: Iterable[Path]) -> list[Path]:
-    """Every JSON file that the paths name or hold, in order."""
+    """List every JSON file that the paths name or contain, in order."""
     out: dict[Path, None] = {}
     for path in paths:
         found = sorted(path.rglob("*.json")) if path.is_dir() else [path] if path.is_file() else []
@@ -75,7 +75,7 @@ def files(paths: Iterable[Path]) -> list[Path]:
 
 
 def cases(path: Path) -> list[Json]:
-    """The cases of a file; none where it is not a file of vectors."""
+    """Return the cases of a file; none where it is not a file of vectors."""
     try:
         data: Any = json.loads(path.read_text("utf-8"))
     except (ValueError, OSError):
@@ -128,14 +128,16 @@ def _good(case: Json, report: Report) -> bool:
 
 
 def passes(case: Json) -> bool:
-    """Whether a function gives what its vector says. Raises `UnknownFunction`, and whatever the function
-    raises that is not wanted."""
+    """Return whether a function gives what its vector says.
+
+    Raises `UnknownFunction`, and whatever the function raises that is not expected.
+    """
     got, want = outcome(case)
     return got == want
 
 
 def outcome(case: Json) -> tuple[Any, Any]:
-    """(what the function gives, what is wanted of it), in a form that can be compared."""
+    """Return (result, expected result) in a comparable form."""
     fn, args = str(case["fn"]), case["args"]
     fields = _fields(case["output"])
     if "$throws" in fields:

@@ -1,4 +1,4 @@
-"""Scripts of task operations: what is ready, what is blocked and why, which operations are refused."""
+"""Run scripts of task operations: what is ready, what is blocked and why, which operations are refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from sakti.tasks.service import Actor
 
 
 async def passes(store: Store, workspace: str, case: Json) -> bool:
-    """Whether a script ends as its `sakti` says. `workspace` must be its own: ids repeat between scripts."""
+    """Return whether a script ends as its `sakti` says.
+
+    `workspace` must be its own: ids repeat between scripts.
+    """
     try:
         return await outcome(store, workspace, case) == wanted(case)
     except Exception:  # an operation that the script does not expect to fail in this way
@@ -35,7 +38,7 @@ def wanted(case: Json) -> Json:
 
 
 async def outcome(store: Store, workspace: str, case: Json) -> Json:
-    """The same of the task graph. Raises KeyError for an operation that there is not."""
+    """Return the state of the task graph after a script. Raises KeyError for an unknown operation."""
     actor = Actor(workspace, "s1", store.clock.now())
     errors: list[tuple[int, str, list[str] | None]] = []
     with_path = {e["op"] for e in case["sakti"]["errors"] if "path" in e}
@@ -63,7 +66,7 @@ async def outcome(store: Store, workspace: str, case: Json) -> Json:
 
 
 def _play(db: Database, actor: Actor, op: Json, prefix: str) -> None:
-    """Play one operation. Only claims name their actor: what follows is done by who holds the task."""
+    """Play one operation; only claims name their actor, other operations are done by the task's holder."""
     if op["op"] not in ("create", "claim"):
         task = questions.get(db, f"{prefix}{op.get('task') or op.get('id')}")
         actor = replace(actor, session_id=task.session_id) if task is not None and task.session_id else actor

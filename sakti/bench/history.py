@@ -1,4 +1,4 @@
-"""A thread that was talked in for long before a replay begins: observed and condensed."""
+"""Prepare a long thread before a replay begins: observed and condensed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What must hold of memory in the database: of one state of it, and from one commit to the next.
+"""Check the invariants of memory in the database: of one state, and from one commit to the next.
 
-Each check gives its number in the specification and a sentence. Pure: `Snapshot` is what the database says,
-`Ledger` what was really said.
+Each check gives its number in the specification and a sentence. Pure: `Snapshot` is what the database says, `Ledger`
+what was really said.
 """
 
 from __future__ import annotations
@@ -42,8 +42,11 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """What the user takes back: a compaction (`made`: the groups that are its own, `ready`: those it only put into the
-    log), a reflection, or `anything` where nobody has watched."""
+    """Undone operation.
+
+    A compaction (`made`: the groups that are its own, `ready`: those it only activated), a reflection, or `anything`
+    where it was not watched.
+    """
 
     made: frozenset[str] = frozenset()
     ready: frozenset[str] = frozenset()
@@ -59,7 +62,7 @@ NOTHING = Undo()
 
 
 def coverage(now: Snapshot, ledger: Ledger) -> Iterator[Finding]:
-    """1 and 3: behind the cursor every message is in the log once, before it none is."""
+    """Check 1 and 3: up to the cursor every message is in the log once, after it none is."""
     for thread in ledger.threads():
         spans = sorted((g.first_index or 0, g.last_index or 0) for g in now.live if g.thread_id == thread)
         cursor, expected = now.cursor(thread), 0
@@ -76,14 +79,14 @@ def coverage(now: Snapshot, ledger: Ledger) -> Iterator[Finding]:
 
 
 def stale_inputs(now: Snapshot) -> Iterator[Finding]:
-    """8 and 11: what waits to replace lines of the log is made of lines that are in it."""
+    """Check 8 and 11: a buffered reflection is made of lines that are in the log."""
     for group in now.waiting_reflections():
         if now.stale(group):
             yield 11, f"the reflection {group.id[-8:]} waits, which was made of what is not in the log any more"
 
 
 def figures(now: Snapshot) -> Iterator[Finding]:
-    """2: the record's figures are those of its groups."""
+    """Check 2: the record's figures are those of its groups."""
     generations = sum(g.kind == "reflection" and g.state in ("active", "superseded") for g in now.groups.values())
     if now.record.generation_count != generations:
         yield 2, f"the record counts {now.record.generation_count} generations, there are {generations}"
@@ -93,7 +96,7 @@ def figures(now: Snapshot) -> Iterator[Finding]:
 
 
 def searchable(now: Snapshot, searched: Mapping[str, str], ledger: Ledger) -> Iterator[Finding]:
-    """10: a line is found by what it says now, as long as nobody has taken it out of the log."""
+    """Check 10: a line is found by its present text, as long as it is not removed from the log."""
     for group in now.groups.values():
         for line in now.lines[group.id]:
             due = "" if group.state == "discarded" else line.shown
@@ -106,7 +109,7 @@ def searchable(now: Snapshot, searched: Mapping[str, str], ledger: Ledger) -> It
 
 
 def moves(before: Snapshot, after: Snapshot, undo: Undo = NOTHING) -> Iterator[Finding]:
-    """2, 3 and 11: what was there stays, goes one way, and comes back only where the user takes something back."""
+    """Check 2, 3 and 11: rows stay, states move one way, and only an undo moves them back."""
     for old in before.groups.values():
         new = after.groups.get(old.id)
         if new is None:
@@ -141,8 +144,10 @@ def _may_move(old: GroupRow, new: GroupRow, after: Snapshot, undo: Undo) -> bool
 def observation(
     new: GroupRow, before: Snapshot | None, after: Snapshot, ledger: Ledger, asked: Snapshot | None = None
 ) -> Iterator[Finding]:
-    """1, 2, 3, 7 and 12: a new group of observations, with what its messages are and what they say. `asked`: as the
-    memory was when its Observer was asked; what came back since then by an undo is observed later."""
+    """Check 1, 2, 3, 7 and 12: a new group of observations, its messages and its text.
+
+    `asked`: the memory when its Observer was asked; messages that an undo returned since are observed later.
+    """
     first, last, thread = new.first_index, new.last_index, new.thread_id
     if first is None or last is None or not ledger.knows(thread, first):
         return
@@ -178,7 +183,7 @@ def observation(
 
 
 def observable(message: Message) -> bool:
-    """Whether a message may be told to an Observer."""
+    """Return whether an Observer may read a message."""
     return message.role != "system" and message.state == "saved" and "synthetic" not in message.metadata
 
 
@@ -203,7 +208,7 @@ def _overlap(one: GroupRow, other: GroupRow) -> bool:
 def reflection(
     new: GroupRow, after: Snapshot, ledger: Ledger, answers: Sequence[Answer], count: Callable[[str], int]
 ) -> Iterator[Finding]:
-    """8: a new reflection is smaller than what it merges, made of the log as it is now, with the pinned lines in it."""
+    """Check 8: a new reflection is smaller than its input, made of the present log, and keeps the pinned lines."""
     if new.observation_tokens != count(new.text):
         yield 8, f"a reflection counts {new.observation_tokens} tokens, it has {count(new.text)}"
     merged = [after.groups[i] for i in new.merged_group_ids if i in after.groups]

@@ -1,8 +1,8 @@
-"""`sakti bench memory`: what is still known after many generations of a log.
+"""Measure for `sakti bench memory` what is still known after many generations of a log.
 
 Generated coding sessions (see `planted`) tell facts, some of which they replace or take back later. Each session runs
-through the real engine; after each generation, and at the end, every fact told so far is asked for: in what the
-model would see, then in what the search finds. Beside it stand plain summarising, at the same budget, and no memory,
+through the real engine; after each generation, and at the end, every fact told so far is asked for: in what the model
+would see, then in what the search finds. For comparison, plain summarising at the same budget, and no memory, are
 asked after the same turns as the scripted Observer.
 """
 
@@ -51,7 +51,7 @@ OUTCOMES = ("log", "search", "lost", "wrong", "contradicted")
 
 
 class HonestObserver:
-    """Writes down each planted sentence as it was said, and one small line for each result of a tool."""
+    """Observer that writes each planted sentence verbatim, and one short line for each result of a tool."""
 
     name = "scripted"
 
@@ -72,7 +72,7 @@ class HonestObserver:
 
 
 class HonestReflector:
-    """Drops what a newer line replaces and the small lines; what was stated stays word for word."""
+    """Reflector that drops replaced and short lines; statements stay word for word."""
 
     name = "scripted"
 
@@ -94,7 +94,7 @@ class HonestReflector:
 
 @dataclass(slots=True)
 class Tally:
-    """The answers of one way to remember; `whole` and `kept` are the tokens that went in and that stand for them."""
+    """Results of one kind of memory; `whole` and `kept` are the tokens of its input and of its log."""
 
     name: str
     categories: dict[str, dict[str, int]] = field(
@@ -106,16 +106,18 @@ class Tally:
     mistaken: int = 0
 
     def judge_marks(self, fact: Fact, log: str) -> None:
-        """Count whether a fact that still holds is marked as if it did not."""
+        """Count whether a fact that still holds is marked as replaced."""
         mistaken = fact.mistaken(log)
         self.valid += mistaken is not None
         self.mistaken += mistaken is True
 
     def as_json(self) -> Json:
-        """`retention`: share of the questions that what the model sees answers; `compression`: how many tokens one
-        token of the log stands for (0 where there is none); `contradicted`: share of what was replaced, and is
-        answered, that stands in the log unmarked beside its replacement; `wrongly_marked`: share of what still holds,
-        and is in the log, that is marked as if it did not."""
+        """Return the results as JSON.
+
+        `retention`: share of the questions that the visible text answers; `compression`: tokens per token of the log
+        (0 without one); `contradicted`: share of the answered replaced facts whose old value stands unmarked beside
+        the new one; `wrongly_marked`: share of the facts in the log that still hold and are marked as replaced.
+        """
         asked = sum(sum(c.values()) for c in self.categories.values())
         seen = sum(c["log"] for c in self.categories.values())
         replaced = [self.categories[c] for c in ("updated", "retracted")]
@@ -132,32 +134,34 @@ class Tally:
 
 
 class Memory(Protocol):
-    """A way to remember, as far as one session goes."""
+    """Kind of memory, for one session."""
 
     async def add(self, role: Role, *parts: Part) -> None:
-        """A message was said."""
+        """Add a message."""
         ...
 
     async def turn_ends(self, last: bool) -> bool:
-        """Whether it is time to ask: memory was condensed, or this was the last turn."""
+        """Return whether to ask now: memory was condensed, or this was the last turn."""
         ...
 
     def sees(self) -> str:
-        """What the model would see."""
+        """Return what the model would see."""
         ...
 
     def log(self) -> str:
-        """What of that stands for what the model does not see any more."""
+        """Return the part of that which stands for messages the model no longer sees."""
         ...
 
     async def search(self, question: str) -> str:
-        """What a search for the question finds."""
+        """Return what a search for the question finds."""
         ...
 
 
 async def ask(session: Session, memory: Memory, tally: Tally, at: Collection[int] | None = None) -> list[int]:
-    """Play a session into a memory and ask it for the facts told so far: each time that it says, or after the turns
-    `at`. Returns the turns after which it was asked."""
+    """Play a session into a memory and ask for the facts told so far; return the turns after which it was asked.
+
+    It is asked whenever it says so, or after the turns `at`.
+    """
     asked: list[int] = []
     for number, turn in enumerate(session.turns):
         await memory.add("user", TextPart(turn.user))
@@ -177,9 +181,11 @@ async def ask(session: Session, memory: Memory, tally: Tally, at: Collection[int
 
 
 async def outcome(fact: Fact, seen: str, memory: Memory) -> str:
-    """log: what the model sees holds the answer; contradicted: the log holds what was true before beside it, as if it
-    still were; wrong: it holds only what was true before; search: a search for the question finds it; lost: nothing
-    does."""
+    """Judge one question.
+
+    log: the visible text holds the answer; contradicted: the log also holds the former value as if it were true;
+    wrong: it holds only the former value; search: a search for the question finds the answer; lost: nothing does.
+    """
     if fact.answered(seen):
         return "contradicted" if fact.contradicted(memory.log()) else "log"
     if fact.misled(seen):
@@ -191,7 +197,7 @@ async def outcome(fact: Fact, seen: str, memory: Memory) -> str:
 
 
 class Observed:
-    """The engine of memory itself, on a database of its own."""
+    """Memory under test: the real engine, on a database of its own."""
 
     def __init__(
         self,
@@ -202,7 +208,7 @@ class Observed:
         reflector: Reflector,
         limits: tuple[int, int] = (WINDOW, LOG),
     ) -> None:
-        """`limits`: tokens of messages, and of the log, at which memory moves."""
+        """Set up the engine; `limits`: the thresholds of messages and of the log, in tokens."""
         self._store, self._clock, self._counter = store, clock, counter
         self._step, self._asked = 0, 0
         self.engine = MemoryEngine(
@@ -216,7 +222,7 @@ class Observed:
         )  # fmt: skip
 
     async def open(self) -> None:
-        """Begin the session's thread."""
+        """Open the session's thread."""
         now = self._clock.now()
         await self.engine.open(await self._store.write(threads.create, Thread("t", WORKSPACE, "", now, now)))
 
@@ -251,7 +257,7 @@ class Observed:
 
 
 class Plain:
-    """The newest messages that fit, and nothing else: no memory."""
+    """Baseline without memory: the newest messages that fit."""
 
     def __init__(self, counter: Counter) -> None:
         self.counter = counter
@@ -279,8 +285,10 @@ class Plain:
 
 
 class Summarised(Plain):
-    """The conversation so far in one text, written anew each time that the window is full: by a model, else from the
-    first sentence of each message, thinned out evenly until it fits the same budget as a log."""
+    """Baseline that summarises the conversation whenever the window is full.
+
+    By a model, else by the first sentence of each message, thinned out evenly to the budget of a log.
+    """
 
     def __init__(self, counter: Counter, asker: Asker | None = None) -> None:
         super().__init__(counter)
@@ -308,7 +316,7 @@ class Summarised(Plain):
 
 
 def said(id: str, time: int, role: Role, parts: tuple[Part, ...], counter: Counter) -> Message:
-    """A message of the session, counted."""
+    """Make a message of the session, with its tokens."""
     counted = count_parts(counter, parts)
     return Message(
         id, "t", WORKSPACE, role, parts, time, tokens=message_tokens(counted), part_tokens=counted,
@@ -320,8 +328,10 @@ def said(id: str, time: int, role: Role, parts: tuple[Part, ...], counter: Count
 
 
 async def run(seeds: Iterable[int], counter: Counter, model: tuple[Provider, str] | None = None) -> list[Json]:
-    """One row for each way to remember. `model`: a provider and the name of its model, to observe, reflect and
-    summarise as well."""
+    """Return one row for each kind of memory.
+
+    `model`: a provider and a model's name, to observe, reflect and summarise as well.
+    """
     asker = None
     if model is not None:
         asker = Asker(*model, counter, SystemClock(), settings=ModelSettings(0.0, MAX_OUTPUT_TOKENS))

@@ -1,4 +1,4 @@
-"""What memory should come to, computed a second time: thresholds from the settings, boundaries, exchanges, words.
+"""Compute a second time what memory should do: thresholds, boundaries, exchanges, words.
 
 Nothing here is shared with `sakti.memory`: a number that both get wrong must be got wrong twice. Pure.
 """
@@ -26,8 +26,12 @@ OTHER_TTL = ("anthropic", "google", "gemini", "openai", "deepseek", "groq")  # k
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Tokens: the message threshold, the interval of background observation (None: there is none), pending above which
-    a step waits, raw messages that stay; and the log's threshold, its share for the background, its own wait."""
+    """Thresholds in tokens.
+
+    The message threshold, the interval of background observation (None: there is none), pending tokens above which a
+    step waits, raw messages that stay; and the log's threshold, its share for the background, its own limit for
+    waiting.
+    """
 
     threshold: int
     interval: int | None
@@ -39,8 +43,7 @@ class Numbers:
 
 
 def numbers(settings: MemorySettings, log_tokens: int, budget: int | None) -> Numbers:
-    """The numbers in force at a size of the log, for a model whose window leaves `budget` tokens to log and messages
-    (None: enough)."""
+    """Return the thresholds at a size of the log, for a model whose window leaves `budget` tokens (None: enough)."""
     observation, reflection = settings.observation, settings.reflection
     messages, log = observation.message_tokens, reflection.observation_tokens
     if budget is not None:
@@ -90,8 +93,10 @@ def _half_up(value: int, factor: float) -> int:
 
 
 def idle_after(settings: MemorySettings, provider: str) -> float | None:
-    """Milliseconds after which a prompt is no longer cached; infinite where nothing is activated for it, None where it
-    is not for this oracle to say."""
+    """Return the milliseconds after which a prompt is no longer cached.
+
+    Infinite where idle time activates nothing, None where this oracle cannot tell.
+    """
     value = settings.activate_after_idle
     if value is False:
         return float("inf")
@@ -101,7 +106,7 @@ def idle_after(settings: MemorySettings, provider: str) -> float | None:
 
 
 def boundary(groups: Sequence[int], floor: float, pending: int) -> int:
-    """How many groups of so many tokens, oldest first, go into the log to leave about `floor` of `pending` raw."""
+    """Return how many groups, oldest first, are activated to leave about `floor` of `pending` raw."""
     target = pending - floor
     if target <= 0:
         return 0
@@ -119,8 +124,10 @@ def boundary(groups: Sequence[int], floor: float, pending: int) -> int:
 
 
 def exchanges(messages: Sequence[Message]) -> list[list[Message]]:
-    """Messages that belong together: calls with the results behind them; every other message is alone. Calls that
-    nothing answers are over where something else is said."""
+    """Group messages into exchanges: calls with their results; every other message is alone.
+
+    Unanswered calls are over where another message follows.
+    """
     out: list[list[Message]] = []
     waiting: set[str] = set()
     for message in messages:
@@ -136,7 +143,7 @@ def exchanges(messages: Sequence[Message]) -> list[list[Message]]:
 
 
 def complete(messages: Sequence[Message]) -> list[Message]:
-    """The messages without a last exchange whose calls still run."""
+    """Return the messages without a last exchange whose calls still run."""
     found = exchanges(messages)
     if found and (calls := {c.id for m in found[-1] for c in m.tool_calls}):
         answered = {r.call_id for m in found[-1] for r in m.tool_results}
@@ -153,7 +160,7 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def word(*facts: object) -> str:
-    """A word that only these facts give, and that nobody says by chance."""
+    """Make a word that only these facts give, and that does not occur by chance."""
     number = int.from_bytes(hashlib.sha256("/".join(map(str, facts)).encode("utf-8", "surrogatepass")).digest()[:8])
     out = ""
     for _ in range(6):
@@ -163,11 +170,13 @@ def word(*facts: object) -> str:
 
 
 def tag(message: Message) -> str:
-    """The word that an observation of this message has in it."""
+    """Return the word that an observation of this message contains."""
     return word(message.thread_id, message.index, message.role, plain_text(message.parts))
 
 
 def words(text: str, known: Collection[str]) -> list[str]:
-    """The words of `known` in a text, in order; what a line repeats of an older one, to say that it replaces it, is not
-    said anew."""
+    """Return the words of `known` in a text, in order.
+
+    Quotations of older lines in notes on what a line replaces do not count.
+    """
     return [w for w in _WORD.findall(_REPEATED.sub("", text)) if w in known]

@@ -1,7 +1,7 @@
-"""Functions that the golden vectors name and sakti itself does not need, for the vectors alone.
+"""Implement functions that only the golden vectors need.
 
-Its cursor is an index, not a time; an absolute number of tokens to keep stays one; the ranges of a reflection are kept
-beside its text, not in it.
+Their cursor is an index, not a time; an absolute number of tokens to keep stays one; the ranges of a reflection are
+kept beside its text, not in it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sakti.memory.log.utf16 import BOL, EOL
 
 
 def activation_ratio(activation: float, threshold: float) -> float:
-    """The share of the threshold that an activation takes away."""
+    """Return the share of the threshold that an activation removes."""
     return max(0, min(1, 1 - activation / threshold if activation >= 1000 else activation))
 
 
@@ -27,8 +27,11 @@ def activation_ratio(activation: float, threshold: float) -> float:
 
 
 def safe_buffer_prefix(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The messages, oldest first, that no running tool call touches, for a cursor that is a time: a call without a
-    result runs while nothing newer stands behind it, and a cut lies between messages more than a millisecond apart."""
+    """Return the oldest messages that no running tool call touches, for a cursor that is a time.
+
+    A call without a result runs while nothing newer follows it, and a cut lies between messages more than a
+    millisecond apart.
+    """
     if not messages:
         return ()
     waiting, newest = policy.open_calls(messages), messages[-1].created_at
@@ -45,7 +48,7 @@ _ANCHOR = re.compile(r"\[(O[0-9]+(?:-N[0-9]+)?)\]")
 
 
 def anchor_id(line: str) -> str | None:
-    """The anchor at the beginning of a line, without its brackets."""
+    """Return the anchor at the beginning of a line, without its brackets."""
     match = _ANCHOR.match(line)
     return match[1] if match else None
 
@@ -54,7 +57,7 @@ def anchor_id(line: str) -> str | None:
 
 
 def reflector_output(text: str, source: str, new_id: str) -> parse.Parsed:
-    """What a Reflector answered, with what it kept of the groups of `source` in groups with their ranges."""
+    """Parse a Reflector's answer, with what it kept of the groups of `source` in groups with their ranges."""
     parsed = parse.parse_reflector_output(text)
     if parsed.degenerate or not source:
         return parsed
@@ -68,8 +71,11 @@ _RANGE_LINE = re.compile(r"^_range: `[^`]*`_$")
 
 
 def regroup(text: str, source: str, new_id: str) -> str:
-    """The Reflector's text as groups: what stands under a `## Group` heading keeps the ranges of the source
-    groups whose lines it repeats (else of the group at its place), a text without headings gets the union."""
+    """Regroup a Reflector's text.
+
+    The text under a `## Group` heading gets the ranges of the source groups whose lines it repeats (else of the group
+    at its position), a text without headings gets the union.
+    """
     groups = [(dict(_ATTRIBUTE.findall(m[1])).get("range", ""), _lines(m[2])) for m in _GROUP.finditer(source)]
     if not groups or not utf16.trim(text):
         return text

@@ -1,7 +1,7 @@
-"""Generated coding sessions with facts planted in them, some replaced or taken back later, in many wordings.
+"""Generate coding sessions with planted facts, some replaced or taken back later, in many wordings.
 
 Values have many shapes (names, numbers, hosts, people, paths), and each kind of fact is said in many ways, long and
-short, careful and careless: an Observer that is made of rules must not get by with the wording of one author.
+short, careful and careless: a rule-based Observer must not succeed by knowing one author's wording.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ _SENTENCE = re.compile(r"\n|(?<=[.!?])\s+(?=[A-Z`])|(?<!\[earlier); ")
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One sentence that a fact is told with: in which turn, by whom."""
+    """Sentence that tells a fact: its turn and speaker."""
 
     turn: int
     role: str
@@ -143,8 +143,11 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """`value` is what a right answer holds; `stale` what a wrong one does, where something was replaced. Of a
-    retracted fact a right answer says that it no longer holds."""
+    """Planted fact.
+
+    `value` is in a right answer; `stale` in a wrong one, where something was replaced. For a retracted fact a right
+    answer says that it no longer holds.
+    """
 
     category: str
     question: str
@@ -153,17 +156,17 @@ class Fact:
     stale: str = ""
 
     def answered(self, text: str) -> bool:
-        """Whether the answer can be read from `text`."""
+        """Return whether `text` gives the answer."""
         if self.category != "retracted":
             return self.value.casefold() in text.casefold()
         return any(any(word in sentence for word in _OVER) for sentence in _holding(text, self.value))
 
     def misled(self, text: str) -> bool:
-        """Whether `text`, which does not hold the answer, holds what was true before."""
+        """Return whether `text`, which lacks the answer, has the former value."""
         return bool(self.stale) and any(_holding(text, self.stale))
 
     def contradicted(self, log: str) -> bool:
-        """Whether a log that holds the answer says what was true before as well, as if it still were."""
+        """Return whether a log with the answer also has the former value, as if it were true."""
         return bool(self.stale) and self.answered(log) and any(self._still(s) for s in unmarked(log, self.stale))
 
     def _still(self, sentence: str) -> bool:
@@ -172,15 +175,16 @@ class Fact:
         return self.value.casefold() not in sentence
 
     def mistaken(self, log: str) -> bool | None:
-        """Whether a log marks the answer, which is still true, as one that holds no more; None where it is not in it,
-        or is that something holds no more."""
+        """Return whether a log marks the answer, which is still true, as replaced.
+
+        None where the log lacks it, or where the answer is that something no longer holds.
+        """
         said = [] if self.category == "retracted" else list(_holding(NOTE.sub("", log), self.value))
         return any(_is_marked(s, self.value) for s in said) or bool(_noted(log, self.value)) if said else None
 
 
 def unmarked(log: str, value: str) -> Iterator[str]:
-    """The sentences of a log that hold a value, in lower case, but for those that are marked as earlier or that a newer
-    line says it replaces."""
+    """Yield the sentences of a log with a value, in lower case, unless marked or noted as replaced."""
     noted = _noted(log, value)
     for sentence in _holding(NOTE.sub("", log), value):
         if not _is_marked(sentence, value) and not any(words in sentence for words in noted):
@@ -188,20 +192,20 @@ def unmarked(log: str, value: str) -> Iterator[str]:
 
 
 def _noted(log: str, value: str) -> list[str]:
-    """What newer lines say they replace, where the value is in it."""
+    """Return the quotations with the value in notes on what newer lines replace."""
     found = (match["text"].rstrip("…").casefold() for match in NOTE.finditer(log))
     return [words for words in found if value.casefold() in words]
 
 
 def _is_marked(sentence: str, value: str) -> bool:
-    """Whether the part of a sentence in which the value stands is marked as earlier."""
+    """Return whether the part of a sentence with the value is marked as earlier."""
     behind = sentence[sentence.casefold().find(value.casefold()) + len(value) :]
     found = MARK.search(behind)
     return found is not None and _NEXT_PART.search(behind, 0, found.start()) is None
 
 
 def _holding(text: str, value: str) -> Iterator[str]:
-    """The sentences that hold a value, in lower case; not within a longer word."""
+    """Return the sentences with a value, in lower case; not within a longer word."""
     held = re.compile(rf"(?<!\w){re.escape(value.casefold())}(?!\w)")
     return (low for sentence in _SENTENCE.split(text) if held.search(low := sentence.casefold()))
 
@@ -219,7 +223,7 @@ class Talk:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What is said, and what can be asked of it."""
+    """Generated session: its turns, and the facts to ask for."""
 
     seed: int
     facts: tuple[Fact, ...]
@@ -227,7 +231,7 @@ class Session:
 
 
 def generate(seed: int) -> Session:
-    """The session of a seed: two facts of every category, told in the first two thirds of it."""
+    """Generate the session of a seed: two facts of every category, told in its first two thirds."""
     source = random.Random(seed)
     topics = source.sample(_TOPICS, 6)
     parts, things, events = source.sample(_PARTS, 2), source.sample(_THINGS, 2), source.sample(_EVENTS, 2)
@@ -261,7 +265,7 @@ def _name(source: random.Random) -> str:
 
 
 def _values(source: random.Random) -> Iterator[str]:
-    """Values of many shapes, none twice."""
+    """Yield values of many shapes, none twice."""
     seen: set[str] = set()
     people = iter(source.sample(_PEOPLE, len(_PEOPLE)))
     while True:

@@ -1,6 +1,6 @@
-"""Plays a conversation in one or more windows, step by step, and shows every step to the checker.
+"""Play a conversation in one or more windows, step by step, and show every step to the checker.
 
-Nothing waits for real: where all work stands still a model of memory answers, chosen by chance.
+Nothing waits in real time: where all work is blocked a model of memory answers, chosen at random.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ TRIES = 3  # of a step that memory ends
 
 @dataclass(slots=True)
 class Playing:
-    """A turn and where it is played."""
+    """Turn and the window it is played in."""
 
     window: Window
     turn: Turn
@@ -65,7 +65,7 @@ class Playing:
 
 
 class Player:
-    """One replay."""
+    """Player of one replay."""
 
     def __init__(self, script: Script, counter: O200k, path: Path, kill_at: str) -> None:
         self.script = script
@@ -117,7 +117,7 @@ class Player:
             await first.show("main")
 
     async def window(self, number: int, thread: str = "") -> Window:
-        """The window of that number, opened where it was not, on `thread` if one is named."""
+        """Return the window of that number, opening it if needed, on `thread` if given."""
         found = self.windows.get(number)
         if found is None:
             found = self.windows[number] = Window(number, self.stage)
@@ -128,7 +128,7 @@ class Player:
         return found
 
     async def revive(self, window: Window) -> None:
-        """A process that died begins again, in the turn that it was in."""
+        """Restart a process that died, in the same turn."""
         self.run.kills += 1
         busy = window.busy
         await window.die()
@@ -137,7 +137,7 @@ class Player:
             await window.go_on()
 
     async def restart(self, window: Window) -> None:
-        """End a process in good order, without waiting for anything, and begin it again: all is as it was."""
+        """End a process properly, without waiting for anything, and start it again: all must be the same."""
         eye = self.checker.eyes[window.number]
         alone = len(self.windows) == 1 and not window.engine.tasks() and self.script.budget is None
         before = window.engine.preview() if alone and not eye.catching_up else None
@@ -150,7 +150,7 @@ class Player:
             self.find(by_hand.compare(9, "after a restart", before, window.engine.preview(), cursor))
 
     async def advance(self, ms: int) -> None:
-        """Time passes; processes that run go on to say so."""
+        """Advance the clock; running processes renew their leases."""
         self.stage.clock.advance(ms)
         alive = [w for n, w in self.windows.items() if n not in self.stage.gate.stopped]
         owners = [o for w in alive for o in w.owners]
@@ -197,13 +197,13 @@ class Player:
         await self._take_in(one)
 
     async def _take_in(self, one: Playing) -> None:
-        """What memory's first step of the turn finds."""
+        """Note what memory's first step of the turn finds."""
         prompts, model = one.window.prompts, one.turn.model or "scripted/demo"
         read = one.window.store.read
         await read(self.steps.begins, one.window.number, model, prompts, self.script.budget)
 
     async def _round(self, playing: list[Playing], index: int) -> None:
-        """The next step of each turn, one after the other or at the same time."""
+        """Play the next step of each turn, one after the other or at the same time."""
         for one in playing:
             if one.turn.steps[index].steer:
                 await self.say(one.window, "user", TextPart(one.turn.steps[index].steer), state=one.state)
@@ -214,7 +214,7 @@ class Player:
                 await self._answer(one, one.turn.steps[index])
 
     async def _steps(self, playing: list[Playing], index: int) -> None:
-        """Prepare the requests of these turns' steps at the same time, and look at them."""
+        """Prepare the requests of these turns' steps at the same time, and check them."""
         left = list(playing)
         for attempt in range(TRIES * 3):
             started, alone = self._cpu(), len(left) == 1
@@ -242,7 +242,7 @@ class Player:
                 return
 
     async def _prepared(self, one: Playing, work: Work) -> Prepared | None:
-        """The request of a step; None where its process died, or memory ended it."""
+        """Return the request of a step; None where its process died, or memory ended it."""
         try:
             return await work.task
         except Killed:
@@ -272,7 +272,7 @@ class Player:
         await window.store.read(self.steps.request, window.number, prepared, set(window.prompts))
 
     async def _too_long(self, one: Playing) -> Prepared | None:
-        """The provider found the request too long: memory makes it smaller, and it is prepared once more."""
+        """Let the provider find the request too long: memory shrinks it, and it is prepared once more."""
         window = one.window
         work = Work(window, window.act("observe", by_hand.observe(self, window)))
         await self.settle([work])
@@ -325,7 +325,7 @@ class Player:
         self.run.conversation_tokens += window.tokens - before
 
     async def safely(self, window: Window, work: Callable[[], Awaitable[T]]) -> T:
-        """Do something to the store; where the process dies over it, begin again and do it then."""
+        """Use the store; if the process dies meanwhile, restart it and repeat."""
         while True:
             if window.store.dead:
                 await self.revive(window)
@@ -351,7 +351,7 @@ class Player:
     # --- by hand ------------------------------------------------------------------------------------------
 
     async def command(self, command: Command) -> None:
-        """What the user does between two turns."""
+        """Carry out what the user does between two turns."""
         window = await self.window(command.window)
         match command.name:
             case "restart":
@@ -371,7 +371,7 @@ class Player:
         await self.quiet()
 
     async def _meanwhile(self, command: Command, playing: list[Playing]) -> list[Work]:
-        """What the user does in another window while these steps are prepared."""
+        """Start what the user does in another window while these steps are prepared."""
         window = await self.window(command.window)
         if any(one.window is window for one in playing):
             return []
@@ -394,12 +394,12 @@ class Player:
     # --- waiting ------------------------------------------------------------------------------------------
 
     async def settle(self, works: list[Work]) -> None:
-        """Until all of it is done."""
+        """Wait until all works are done."""
         self.run.blocked_steps += await self._settling.settle(works)
         self._raise_fault()
 
     async def quiet(self) -> None:
-        """Until nothing moves any more."""
+        """Wait until nothing runs any more."""
         await self._settling.quiet()
         self._raise_fault()
 
@@ -408,14 +408,14 @@ class Player:
             raise self.checker.fault
 
     def _cpu(self) -> float:
-        """Seconds of thread time of memory and its database: all but models, counting and checks."""
+        """Return the seconds of thread time of memory and its database, without models, counting and checks."""
         models = sum(w.observer.cpu + w.reflector.cpu + w.store.apart for w in self.windows.values())
         return time.thread_time() - models - self.stage.counter.cpu - self._settling.apart
 
     # --- the end ------------------------------------------------------------------------------------------
 
     async def finish(self) -> None:
-        """What can only be said of the whole: everything was seen, everything is found."""
+        """Check the whole replay: everything was observed, everything is found."""
         self.stage.gate.stopped.clear()
         self.stage.gate.release()
         self.place = (len(self.script.turns), 0)

@@ -1,7 +1,7 @@
-"""The share of input that a prompt cache would serve, computed on rendered requests.
+"""Compute the share of input that a prompt cache would serve, on rendered requests.
 
-A request may read the longest prefix that is equal to one which an earlier request wrote: prefixes are written
-at its breakpoints, and looked up at its own breakpoints and up to twenty blocks before each. Nothing expires.
+A request may read the longest prefix that is equal to one which an earlier request wrote: prefixes are written at its
+breakpoints, and looked up at its own breakpoints and up to twenty blocks before each. Nothing expires.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LOOKBACK = 20
 
 
 class PromptCache:
-    """`share` over all requests but the first."""
+    """Simulated prompt cache; `share` is over all requests but the first."""
 
     def __init__(self, counter: Counter) -> None:
         self._counter = counter
@@ -30,7 +30,7 @@ class PromptCache:
         return self._cached / self._input if self._input else 0.0
 
     def add(self, request: Request) -> None:
-        """Account for one request, and put its prefixes into the cache."""
+        """Count one request, and add its prefixes to the cache."""
         prefix = hashlib.sha256()
         hashes: list[bytes] = []
         totals: list[int] = []

@@ -1,8 +1,8 @@
-"""`sakti bench replay`: plays a conversation against the real engine on a real database, and checks at every commit,
-every request and every question to memory's models what must hold.
+"""Replay conversations for `sakti bench replay` against the real engine on a real database.
 
-The clock is moved by the conversation, the models of memory are scripted (`scripted`), a crash is a failpoint
-behind which nothing is written any more, and a new start on the same file.
+Every commit, every request and every question to memory's models is checked. The clock is moved by the conversation,
+the models of memory are scripted (`scripted`), a crash is a failpoint after which nothing is written any more, and a
+new start on the same file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Run", "replay"]
 
 
 async def replay(script: Script, counter: O200k, *, kill_at: str = "", history_messages: int = 0) -> Run:
-    """Play one conversation. `kill_at` names a failpoint at which the process dies, more than once."""
+    """Replay one conversation; `kill_at` names a failpoint at which the process dies, more than once."""
     asyncio.get_running_loop().set_exception_handler(_quiet_about_kills)
     with tempfile.TemporaryDirectory(prefix="sakti-replay-") as folder:
         player = Player(script, counter, Path(folder) / "replay.db", kill_at)

@@ -1,4 +1,4 @@
-"""What must hold of one request, and of the status that goes with it. Pure."""
+"""Check one request, and the status that goes with it. Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ LOG = ("observations", "reflection")  # the blocks that are the log
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The circumstances of a request: the thread, the turn's prompts, the tokens that the model's window leaves (None:
-    enough), and what else may keep messages out (`room`: tokens for messages; None: nothing does)."""
+    """Circumstances of a request.
+
+    The thread, the turn's prompts, the tokens that the model's window leaves (None: enough), and another limit on
+    messages (`room`: tokens; None: none).
+    """
 
     thread_id: str
     prompts: Collection[str]
@@ -35,12 +38,12 @@ def log_blocks(prepared: Prepared) -> list[Block]:
 
 
 def sent(prepared: Prepared) -> list[Message]:
-    """The messages of a request that are in the store."""
+    """Return the messages of a request that are in the store."""
     return [m for m in prepared.messages if m.index >= 0]
 
 
 def check(prepared: Prepared, now: Snapshot, ledger: Ledger, asked: Asked) -> Iterator[Finding]:
-    """1, 5 and 7: everything that was said is there, raw or in the log, once and whole."""
+    """Check 1, 5 and 7: every message is there, raw or in the log, once and whole."""
     messages = sent(prepared)
     indexes = [m.index for m in messages]
     if indexes != sorted(set(indexes)):
@@ -84,7 +87,7 @@ def _raw(prepared: Prepared, pending: Sequence[Message], ids: set[str], asked: A
 
 
 def _fits(prepared: Prepared, asked: Asked) -> Iterator[Finding]:
-    """5: no request above the window, but for what no request can be without."""
+    """Check 5: no request exceeds the window, except by what no request can be without."""
     if asked.budget is None:
         return
     blocks = sum(b.tokens for b in prepared.blocks)
@@ -124,7 +127,7 @@ def _log(prepared: Prepared, now: Snapshot, ledger: Ledger) -> Iterator[Finding]
 
 
 def status(prepared: Prepared, now: Snapshot, ledger: Ledger, asked: Asked) -> Iterator[Finding]:
-    """2.2 and 4: the status shows the numbers of this request, and what an activation would take."""
+    """Check 2.2 and 4: the status shows the numbers of this request, and what an activation would remove."""
     told, numbers = prepared.status, asked.numbers
     ready = now.ready(asked.thread_id, ledger)
     sizes = [g.message_tokens for g in ready]
@@ -156,8 +159,10 @@ def status(prepared: Prepared, now: Snapshot, ledger: Ledger, asked: Asked) -> I
 
 
 def foreign(prepared: Prepared, forbidden: Mapping[str, str]) -> Iterator[Finding]:
-    """12: nothing that was withheld, or is nobody's words, comes back in a block. `forbidden`: what it is, by a word
-    that only it has."""
+    """Check 12: nothing that was withheld, or is synthetic, reappears in a block.
+
+    `forbidden` names it by a word that only it has.
+    """
     for block in prepared.blocks:
         for name in {forbidden[w] for w in oracle.words(block.text, forbidden)}:
             yield 12, f"{name} is in the request's block of {block.kind}"

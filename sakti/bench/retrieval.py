@@ -1,4 +1,4 @@
-"""How well search finds: recorded messages go through the store, questions with known answers through search.
+"""Measure the quality of search: recorded messages are stored, questions with known answers are searched.
 
 A folder holds sets: `NAME.HALF.messages.jsonl` (`{id, corpus, session, role, ts, text}` a line) and
 `NAME.HALF.queries.jsonl` (`{corpus, query, gold, gold_sessions, category}`). Each corpus is a database of its own,
@@ -32,8 +32,11 @@ Row = dict[str, Any]
 
 
 async def run(data: Path, half: str, workdir: Path, say: Callable[[Row], None] | None = None) -> dict[str, Any]:
-    """Measure every set under `data`: `rows` (a set), `categories` (a kind of question in it), metrics 0 to 1,
-    milliseconds of wall time, `missing`: the sets that lack a file. Databases are made in `workdir`."""
+    """Measure every set under `data`.
+
+    `rows` (a set), `categories` (a kind of question in it), metrics 0 to 1, milliseconds of wall time, `missing`: the
+    sets that lack a file. Databases are made in `workdir`.
+    """
     names = sorted({p.name.split(".")[0] for h in _halves(half) for p in data.glob(f"*.{h}.*.jsonl")})
     said: dict[str, list[Row]] = {}
     asked: dict[str, list[Row]] = {}
@@ -59,8 +62,11 @@ async def run(data: Path, half: str, workdir: Path, say: Callable[[Row], None] |
 
 
 def score(ranked: Sequence[str], gold: Iterable[str]) -> dict[str, float]:
-    """R@k share of the gold within the first k, H@k whether any is, MRR 1 / rank of the first, nDCG binary at 10
-    (Järvelin and Kekäläinen 2002); all 0 to 1."""
+    """Compute the metrics of one ranking, all 0 to 1.
+
+    R@k share of the gold within the first k, H@k whether any is, MRR 1 / rank of the first, nDCG binary at 10
+    (Järvelin and Kekäläinen 2002).
+    """
     wanted = set(gold)
     out: dict[str, float] = {}
     for k in CUTS:
@@ -162,7 +168,7 @@ def _mean(scores: Sequence[Row]) -> Row:
 
 
 async def _ingest(store: Store, said: Sequence[Row]) -> dict[str, str]:
-    """Store `said`; returns their ids by the ids they have in the store."""
+    """Store the messages; return their ids by their ids in the store."""
     ids = {f"message-{i:08d}": m["id"] for i, m in enumerate(said)}
     known: set[str] = set()
     for start in range(0, len(said), BATCH):

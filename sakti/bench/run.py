@@ -1,4 +1,4 @@
-"""The figures of one replay."""
+"""Collect the figures of one replay."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from sakti.bench.invariants import Violation
 
 @dataclass(slots=True)
 class Run:
-    """The figures of one conversation. `cpu`: milliseconds of thread time of each step, from when memory is asked
-    for the request until it gives it, with the database's; without counting, without checking and without what is
-    computed in another thread meanwhile (marks and claims of new lines)."""
+    """Figures of one conversation.
+
+    `cpu`: milliseconds of thread time of each step, from the request to memory until its answer, with the database's;
+    without counting, checking and what another thread computes meanwhile (marks and claims of new lines).
+    """
 
     name: str
     seed: int | None
@@ -43,7 +45,7 @@ class Run:
 
 
 def percentiles(values: Sequence[float]) -> dict[str, float]:
-    """p50, p95 and max of some milliseconds."""
+    """Return p50, p95 and max of some milliseconds."""
     ordered = sorted(values) or [0.0]
     at = [ordered[min(len(ordered) - 1, int(len(ordered) * share))] for share in (0.5, 0.95)]
     return {"p50": round(at[0], 3), "p95": round(at[1], 3), "max": round(ordered[-1], 3)}

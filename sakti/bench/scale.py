@@ -1,4 +1,4 @@
-"""How fast search and appending stay as the store grows: generated messages, the real store, CPU time."""
+"""Measure search and appending as the store grows: generated messages, the real store, CPU time."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ COMMON = (
 
 
 async def run(sizes: Sequence[int], workdir: Path, *, appends: int = APPENDS, queries: int = QUERIES) -> dict[str, Any]:
-    """One database that grows to each of `sizes` messages in turn; so many appends and queries are timed at each.
-    `append_ms` is wall time of one durable write, `search_cpu_ms` CPU time of the reading thread."""
+    """Grow one database to each of `sizes` messages in turn, and time appends and queries at each.
+
+    `append_ms` is wall time of one durable write, `search_cpu_ms` CPU time of the reading thread.
+    """
     out: list[dict[str, Any]] = []
     path = workdir / "scale.db"
     writer = _Writer(random.Random(7))
@@ -79,7 +81,7 @@ def _spread(values: Sequence[float]) -> dict[str, float]:
 
 
 class _Writer:
-    """Messages of words whose frequencies fall as in Zipf's law, with identifiers and paths."""
+    """Writer of messages with Zipf-distributed words, identifiers and paths."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng

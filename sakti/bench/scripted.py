@@ -1,7 +1,7 @@
-"""Observer and Reflector that answer by rule, when they are told to: the models of a replay.
+"""Answer by rule as Observer and Reflector, when told to: the models of a replay.
 
-The line of a message has a word in it that only this message gives (`oracle.tag`): whoever reads a log knows which
-messages it speaks of.
+The line of a message contains a word that only this message gives (`oracle.tag`): so a reader of the log knows which
+messages it is about.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BROKEN = ProviderError("rate limit exceeded", code="rate_limit")
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """A model of memory that could answer. `window`: whose."""
+    """Model of memory that could answer, of a window."""
 
     window: int
     role: ModelRole
@@ -45,8 +45,10 @@ class Waiting:
 
 
 class Gate:
-    """Holds back what memory's models answer until `delay` further calls of the actor's model were made. Windows in
-    `stopped` get no answer at all."""
+    """Gate that delays the answers of memory's models until `delay` further calls of the actor's model.
+
+    Windows in `stopped` get no answer at all.
+    """
 
     def __init__(self, delay: int) -> None:
         self.delay = delay
@@ -55,7 +57,7 @@ class Gate:
         self._waiting: list[Waiting] = []
 
     def waiting(self, window: int | None = None) -> list[Waiting]:
-        """What could be released, of one window or of all that are not stopped."""
+        """Return what could be released, of one window or of all that are not stopped."""
         self._waiting = [w for w in self._waiting if not w.answer.done()]
         return [w for w in self._waiting if (w.window not in self.stopped if window is None else w.window == window)]
 
@@ -65,20 +67,23 @@ class Gate:
         await answer
 
     def call_made(self) -> None:
-        """The actor's model was called: whoever has waited long enough may answer."""
+        """Count a call of the actor's model; those that waited long enough may answer."""
         self.calls += 1
         self.release([w for w in self.waiting() if w.due < self.calls])
 
     def release(self, chosen: Collection[Waiting] | None = None) -> None:
-        """These may answer now, or everything that waits."""
+        """Let these answer now, or all that wait."""
         for waiting in self.waiting() if chosen is None else chosen:
             if not waiting.answer.done():
                 waiting.answer.set_result(None)
 
 
 class ScriptedObserver:
-    """One line a message of about a tenth of its tokens, naming its paths and identifiers; a tool's below that of its
-    call. `cpu` is the seconds of thread time that it took, `input_tokens` the whole prompts without instructions."""
+    """Observer that writes one line per message, of about a tenth of its tokens, with its paths and identifiers.
+
+    A tool's line is nested under that of its call. `cpu` is the seconds of thread time that it took, `input_tokens`
+    the whole prompts without instructions.
+    """
 
     name = "scripted"
 
@@ -143,7 +148,7 @@ class ScriptedObserver:
 
 
 class ScriptedReflector:
-    """Half of its input's lines; all of them when it is incompressible."""
+    """Reflector that keeps half of its input's lines; all of them when it is incompressible."""
 
     name = "scripted"
 

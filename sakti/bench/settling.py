@@ -1,6 +1,6 @@
-"""Letting work go on until it is done, in a replay: nothing waits for real.
+"""Let work in a replay continue until it is done, without waiting in real time.
 
-Where everything stands still, work waits for a model of memory, and one answers, chosen by chance.
+Where everything is blocked, work waits for a model of memory, and one answers, chosen at random.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STUCK = 50  # times that everything stands still and no model waits
 
 @dataclass(slots=True)
 class Work:
-    """Something of a window that goes on; `step`: its waiting is a step's."""
+    """Running work of a window; `step`: a step waits for it."""
 
     window: Window
     task: asyncio.Task[Any]
@@ -28,14 +28,14 @@ class Work:
 
 
 class Settling:
-    """`apart`: seconds of thread time that its own looking took."""
+    """Scheduler of a replay; `apart`: seconds of thread time that its own checks took."""
 
     def __init__(self, windows: Mapping[int, Window], stage: Stage, find: Callable[[Iterable[Finding]], None]) -> None:
         self._windows, self._stage, self._find = windows, stage, find
         self.apart = 0.0
 
     async def settle(self, works: list[Work]) -> int:
-        """Until all of it is done. Returns how many steps had to wait for a model."""
+        """Wait until all works are done; return how many steps had to wait for a model."""
         idle, waited = 0, set[int]()
         while await self._stands_still([w.task for w in works]):
             waited |= self._waiting(works)
@@ -49,7 +49,7 @@ class Settling:
         return len(waited)
 
     def _waiting(self, works: list[Work]) -> set[int]:
-        """The windows whose steps wait for a model, and a look at whether they may."""
+        """Return the windows whose steps wait for a model, and check whether they may."""
         started = time.thread_time()
         found = {
             w.window.number
@@ -74,14 +74,17 @@ class Settling:
         return True
 
     async def quiet(self) -> None:
-        """Until background work is done, or waits for a model that has not answered yet."""
+        """Wait until background work is done, or blocked by a model that has not answered yet."""
         while tasks := [t for w in self._windows.values() for t in w.engine.tasks()]:
             if await self._stands_still(tasks):
                 break
 
     async def _stands_still(self, tasks: list[asyncio.Task[Any]]) -> bool:
-        """True once nothing moves any more and some of `tasks` are not done: the database has answered everything, and
-        what waited for an answer has had more passes of the loop than it needs to go on."""
+        """Return whether everything is blocked and some of `tasks` are not done.
+
+        The database has answered everything, and what waited for an answer has had more passes of the loop than it
+        needs to continue.
+        """
         passes = 0
         while not all(t.done() for t in tasks) and passes < TURNS_OF:
             await asyncio.sleep(0)

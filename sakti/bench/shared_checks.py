@@ -1,4 +1,4 @@
-"""What must hold of a log that threads share: each line is told and condensed as its own thread's. Pure."""
+"""Check a log that threads share: each line is observed and condensed as its own thread's. Pure."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ _BLOCK = re.compile(r"<observation-group([^>]*)>(.*?)</observation-group>", re.D
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a Reflector was given, by group (in a log that threads share by part of one: `ID/NUMBER`), and what it
-    answered."""
+    """Reflector's input by group (in a shared log by part of one: `ID/NUMBER`), and its answer."""
 
     inputs: Mapping[str, str]
     text: str
 
 
 def own_words(group: GroupRow, now: Snapshot, ledger: Ledger, thread_id: str) -> list[str]:
-    """The words of a group that a thread's Observer is shown: in a log that threads share its own alone."""
+    """Return the words of a group that a thread's Observer gets: in a shared log only its own."""
     if now.record.scope != "resource":
         return now.words(group, ledger)
     own = [words for words, spans in now.parts(group, ledger) if {t for t, _, _ in spans} == {thread_id}]
@@ -34,7 +33,7 @@ def own_words(group: GroupRow, now: Snapshot, ledger: Ledger, thread_id: str) ->
 
 
 def named(shown: str, ledger: Ledger) -> Iterator[Finding]:
-    """3: each line of the log stands in a block that names its thread."""
+    """Check 3: each line of the log stands in a block that names its thread."""
     for attributes, text in _BLOCK.findall(shown):
         threads = {t for t, _ in _said_in(oracle.words(text, ledger.words), ledger)}
         if strange := sorted(t for t in threads if hashlib.sha256(t.encode()).hexdigest()[:8] not in attributes):
@@ -52,8 +51,10 @@ def reflection(
     answers: Sequence[Answer],
     count: Callable[[str], int],
 ) -> Iterator[Finding]:
-    """3 and 8: each section of a reflection is what a Reflector made of its threads' lines, or those lines as they
-    were; it stands for all that was merged, and its lines are of what it stands for."""
+    """Check 3 and 8: sections of a reflection are a Reflector's answers, or the lines as they were.
+
+    It covers all that was merged, and its lines are of the messages it covers.
+    """
     if _whole(new, after, ledger) != _whole_of(merged, after, ledger):
         yield 3, "a reflection does not stand for the messages of what it merges"
     pieces = {f"{g.id}/{n}": words for g in merged for n, (words, _) in enumerate(after.parts(g, ledger)) if words}
@@ -103,7 +104,7 @@ def _joined(found: Iterator[Sequence[tuple[str, int, int]]]) -> dict[str, tuple[
 
 
 def _said_in(words: Sequence[str], ledger: Ledger) -> list[tuple[str, int]]:
-    """(thread, index) of the messages that words stand for; what people wrote into the log is of none."""
+    """Return (thread, index) of the messages that words stand for; the user's own corrections have none."""
     found = (ledger.words[w].rpartition(" ") for w in words)
     return [(thread, int(index)) for thread, _, index in found if index.isdecimal()]
 

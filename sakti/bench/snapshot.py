@@ -1,4 +1,4 @@
-"""A memory at one moment, as the database has it, and what was said in its threads, as whoever said it knows."""
+"""Represent a memory at one moment, as stored, and what was really said in its threads."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ Spans: TypeAlias = tuple[tuple[str, int, int], ...]  # (thread, first, last inde
 
 
 class Ledger:
-    """What was said, by thread. `words`: what each word stands for that a line of
-    the log may have in it."""
+    """Record of what was said, by thread.
+
+    `words`: the meaning of each word that a line of the log may contain.
+    """
 
     def __init__(self) -> None:
         self._said: dict[str, list[Message]] = {}
@@ -28,7 +30,7 @@ class Ledger:
         self.words: dict[str, str] = {}
 
     def begin(self, thread_id: str, first: int = 0) -> None:
-        """A thread that this ledger follows from index `first` on."""
+        """Follow a thread from index `first` on."""
         self._said.setdefault(thread_id, [])
         self._first.setdefault(thread_id, first)
 
@@ -41,7 +43,7 @@ class Ledger:
         self.words[oracle.tag(message)] = f"{message.thread_id} {message.index}"
 
     def change(self, thread_id: str, ids: set[str], **values: object) -> None:
-        """Some messages are no longer what they were: another state, other parts."""
+        """Change some messages: another state, other parts."""
         said = self._said[thread_id]
         said[:] = [dataclasses.replace(m, **values) if m.id in ids else m for m in said]  # pyright: ignore[reportArgumentType]
 
@@ -55,7 +57,7 @@ class Ledger:
         return self._first[thread_id] + len(self._said[thread_id]) - 1
 
     def after(self, thread_id: str, index: int) -> Sequence[Message]:
-        """The messages behind an index; those before this ledger begins are left out."""
+        """Return the messages after an index; those before this ledger begins are left out."""
         return self._said[thread_id][max(0, index + 1 - self._first[thread_id]) :]
 
     def between(self, thread_id: str, first: int, last: int) -> Sequence[Message]:
@@ -63,7 +65,7 @@ class Ledger:
         return self._said[thread_id][max(0, first - start) : max(0, last + 1 - start)]
 
     def missing(self, thread_id: str, first: int, last: int) -> list[int]:
-        """Of a range the indexes of messages that somebody has to answer for: all that were not withheld."""
+        """Return the indexes in a range that must be covered: all that were not withheld."""
         before = range(first, min(last + 1, self._first.get(thread_id, 0)))
         return [*before, *(m.index for m in self.between(thread_id, first, last) if m.state != "withheld")]
 
@@ -71,14 +73,17 @@ class Ledger:
         return self._results.get(call_id)
 
     def knows(self, thread_id: str, first: int) -> bool:
-        """Whether a range that begins there is all in this ledger."""
+        """Return whether a range that begins there is all in this ledger."""
         return first >= self._first.get(thread_id, 0)
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One record of memory. `groups` and `lines` in the order they were made. `window` wrote it last; `log` is the
-    number of the newest snapshot in which log or cursors differ from the one before."""
+    """One record of memory; `groups` and `lines` in the order of creation.
+
+    `window` wrote it last; `log` is the number of the newest snapshot in which log or cursors differ from the one
+    before.
+    """
 
     number: int
     record: RecordRow
@@ -96,7 +101,7 @@ class Snapshot:
         return sorted(found, key=lambda g: g.kind == "observation")
 
     def buffered(self, thread_id: str) -> list[GroupRow]:
-        """Observations of a thread that wait to enter the log, by their place in it."""
+        """Return the buffered observations of a thread, by position."""
         found = [
             g
             for g in self.groups.values()
@@ -108,17 +113,17 @@ class Snapshot:
         return [g for g in self.groups.values() if g.kind == "reflection" and g.state == "buffered"]
 
     def stale(self, reflection: GroupRow) -> bool:
-        """Whether something that it was made of is no longer in the log."""
+        """Return whether a source of the reflection is no longer in the log."""
         return any(i not in self.groups or self.groups[i].state != "active" for i in reflection.merged_group_ids)
 
     @cached_property
     def live(self) -> list[GroupRow]:
-        """The observations that the log stands for: in it, or merged into what is."""
+        """Return the observations that the log covers: in it, or merged into what is."""
         return [g for g in self.standing if g.kind == "observation"]
 
     @cached_property
     def standing(self) -> list[GroupRow]:
-        """The groups in the log, and all that were merged into them."""
+        """Return the groups in the log, and all that were merged into them."""
         return [g for one in self.active for g in self._merged(one)]
 
     def _merged(self, group: GroupRow) -> Iterator[GroupRow]:
@@ -131,11 +136,11 @@ class Snapshot:
         return self.cursors.get(thread_id, -1)
 
     def shown(self, group: GroupRow) -> list[str]:
-        """The lines of a group as people have left them."""
+        """Return the lines of a group with corrections."""
         return [line.shown for line in self.lines[group.id] if line.shown]
 
     def words(self, group: GroupRow, ledger: Ledger) -> list[str]:
-        """The words of a group as the log has it now, in order."""
+        """Return the words of a group as the log has it now, in order."""
         found = self.known_words.get(group.id)
         if found is None:
             text = "\n".join(self.shown(group)) if group.id in self.lines else group.text
@@ -143,7 +148,7 @@ class Snapshot:
         return found
 
     def parts(self, group: GroupRow, ledger: Ledger) -> list[tuple[list[str], Spans]]:
-        """The words of each section of a group as the log has it now, with the messages that it stands for."""
+        """Return the words of each section of a group as the log has it now, with the messages that it covers."""
         if not group.sections:
             there = group.first_index is not None and group.last_index is not None
             own = ((group.thread_id, group.first_index or 0, group.last_index or 0),) if there else ()
@@ -158,11 +163,11 @@ class Snapshot:
         return out
 
     def pending(self, thread_id: str, ledger: Ledger) -> int:
-        """Tokens of the messages that are not observed, or whose observation is not in the log."""
+        """Return the tokens of the messages after the cursor that were not withheld."""
         return sum(m.tokens for m in ledger.after(thread_id, self.cursor(thread_id)) if m.state != "withheld")
 
     def ready(self, thread_id: str, ledger: Ledger) -> list[GroupRow]:
-        """The groups that could enter the log now: right behind the cursor, none left out."""
+        """Return the groups that could be activated now: right behind the cursor, without a gap."""
         out: list[GroupRow] = []
         last = self.cursor(thread_id)
         for group in self.buffered(thread_id):
@@ -174,7 +179,7 @@ class Snapshot:
         return out
 
     def uncovered(self, thread_id: str, ledger: Ledger) -> list[Message]:
-        """The first messages that no group stands for, up to one that may not be observed yet."""
+        """Return the first messages that no group covers, up to one that may not be observed yet."""
         ready = self.ready(thread_id, ledger)
         last = (ready[-1].last_index or 0) if ready else self.cursor(thread_id)
         following = next((g.first_index or 0 for g in self.buffered(thread_id)[len(ready) :]), None)
@@ -190,8 +195,10 @@ class Snapshot:
 def take(
     db: Database, record_id: str, before: Snapshot | None = None, *, window: int | None = None, whole: bool = True
 ) -> Snapshot | None:
-    """The memory as it stands; `before` itself where nothing has changed since, None where there is no such memory.
-    Not `whole`: only groups that are new, or in another state, are read."""
+    """Take a snapshot; return `before` itself where nothing has changed, None where there is no such memory.
+
+    Not `whole`: only new groups and those in another state are read.
+    """
     record = raw_rows.record(db, record_id)
     if record is None:
         return None

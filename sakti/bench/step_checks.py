@@ -1,4 +1,4 @@
-"""What must hold of a step: when it may wait and when it must, what its request shows, what began with it."""
+"""Check a step: when it may wait and when it must, what its request shows, what it started."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RESTS = ("held", "paused", "catching up", "backing off")  # phases in which a re
 
 
 class StepChecks:
-    """The checks of `checker`'s windows, step by step."""
+    """Checks of `checker`'s windows, step by step."""
 
     def __init__(self, checker: Checker) -> None:
         self._all = checker
@@ -29,7 +29,7 @@ class StepChecks:
     # --- before -------------------------------------------------------------------------------------------
 
     def begins(self, db: Database, window: int, actor: str, prompts: set[str], budget: int | None) -> None:
-        """A turn begins: memory takes in what others did, and activates early where the cache is cold."""
+        """Note the begin of a turn: memory loads others' changes, and activates early where the cache is cold."""
         eye = self._all.eyes[window]
         self._all.look(db, eye.record_id)
         now = self._all.at[eye.record_id]
@@ -57,7 +57,7 @@ class StepChecks:
         eye.actor, eye.budget = actor, budget
 
     def step_begins(self, window: int) -> None:
-        """A step begins: how it finds memory."""
+        """Note the begin of a step and the state of memory."""
         eye = self._all.eyes[window]
         now = self._all.at[eye.record_id]
         if eye.due_early:
@@ -79,7 +79,7 @@ class StepChecks:
     # --- while it waits -----------------------------------------------------------------------------------
 
     def waits(self, window: int) -> bool:
-        """6: a step stands still until a model of memory answers. True the first time it waits for this."""
+        """Check 6: a step is blocked until a model of memory answers. True the first time it waits for this."""
         eye = self._all.eyes[window]
         operations = {*eye.running(), *eye.running("reflection")}
         if not operations - eye.checked:
@@ -107,7 +107,7 @@ class StepChecks:
     # --- after it -----------------------------------------------------------------------------------------
 
     def request(self, db: Database, window: int, prepared: Prepared, prompts: set[str]) -> None:
-        """1, 4, 5, 7 and 12: what one request shows."""
+        """Check 1, 4, 5, 7 and 12: what one request shows."""
         eye = self._all.eyes[window]
         now = self._all.at[eye.record_id]
         ends, size = numbers(eye, self._settings, self._counter, prepared), log_tokens(prepared, self._counter)
@@ -149,7 +149,7 @@ class StepChecks:
     def _after(
         self, excused: str, eye: Eye, now: Snapshot, prepared: Prepared, ends: Numbers, pending: int
     ) -> Iterator[Finding]:
-        """5 and 6: a step that goes on with much pending may, and says why."""
+        """Check 5 and 6: a step that continues with much pending may do so, and says why."""
         ready = [g.id for g in now.ready(eye.thread_id, self._ledger)]
         # an observation that was just begun is announced when it has the record to itself
         said = prepared.status.buffered_observations.status == "running"
@@ -174,7 +174,7 @@ class StepChecks:
     def _background(
         self, eye: Eye, now: Snapshot, prepared: Prepared, ends: Numbers, excused: str
     ) -> Iterator[Finding]:
-        """2.4: an interval's worth that can be observed is not left lying."""
+        """Check 2.4: an interval's worth of observable messages is observed."""
         said = prepared.status.buffered_observations.status == "running"
         begun = eye.was_running or said or eye.running() or any(o.operation_type == "observation" for o in eye.begun)
         if ends.interval is None or excused or begun:
@@ -188,7 +188,7 @@ class StepChecks:
             yield 6, f"{tokens} tokens, an interval of {ends.interval}, could be observed in the background and are not"
 
     def _excused(self, db: Database, eye: Eye) -> Literal["", "undone", "failed", "others"]:
-        """Why memory need not have done what it could have."""
+        """Return why memory may leave undone what it could have done."""
         if self._all.held(eye.record_id, eye.thread_id):
             return "undone"
         if eye.failures:
@@ -198,7 +198,7 @@ class StepChecks:
         return "others" if self._others_work(db, eye) else ""
 
     def _others_work(self, db: Database, eye: Eye) -> bool:
-        """Whether another window, or one that is gone, has memory's work of this record in its hands."""
+        """Return whether another window, or an ended one, holds a lease of this record."""
         mine = f"-{eye.number}-"
         held = raw_rows.under_way(db, eye.record_id, self._all.clock.now())
         return any(mine not in owner for owner in held.values())

@@ -1,4 +1,4 @@
-"""Conversations made up from a seed: settings, sizes, who talks where, and what is done in between. Pure."""
+"""Generate conversations from a seed: settings, sizes, who talks where, and what happens in between. Pure."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _NOTES: tuple[tuple[Note, ...], ...] = ((), (), (), (), ("system",), ("synthetic
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Who talks where: windows, threads, and how often somebody does something by hand between two turns."""
+    """Windows, threads, and the frequency of manual operations between two turns."""
 
     windows: int
     threads: int
@@ -85,7 +85,7 @@ _PLACES = (
 
 
 def generate(seed: int) -> Script:
-    """A conversation of its own for every seed; every eighth is of the same kind."""
+    """Generate the conversation of a seed; every eighth is of the same kind."""
     source = random.Random(seed)
     places = _PLACES[seed % len(_PLACES)]
     settings = _settings(source, places)
@@ -169,8 +169,10 @@ def _turns(source: random.Random, threshold: int, places: _Places) -> Iterator[T
 
 
 def _regret(source: random.Random, threshold: int, before: Turn) -> Iterator[Turn]:
-    """A compaction, a turn of which something is observed in the background, and the compaction taken back: what was
-    observed later waits for what was observed before it."""
+    """Yield a compaction, a turn observed in the background, and the undo of the compaction.
+
+    What was observed later then waits for what was observed before it.
+    """
     idle = Command("idle", before.window)
     little = dataclasses.replace(before, notes=(), guard="", commands=(), beside=None, gap_ms=20_000)
     for _ in range(2):  # too little for the background: the compaction has to observe it
@@ -233,7 +235,7 @@ def _commands(source: random.Random, places: _Places) -> Iterator[Command]:
 
 
 def _size(source: random.Random, threshold: int) -> int:
-    """Tokens of a text, about: mostly small, now and then above the threshold."""
+    """Return the approximate tokens of a text: mostly small, now and then above the threshold."""
     draw = source.random()
     if draw < 0.03:
         return int(threshold * source.choice((1.1, 1.6, 2.5)))

@@ -1,4 +1,4 @@
-"""How fast the task graph answers: workspaces of many tasks with two dependencies a task."""
+"""Measure the task graph: workspaces of many tasks with two dependencies a task."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ MEASURED = ("ready", "list", "search", "board", "show", "explain", "refusal", "c
 
 
 def lines(count: int, seed: int = 1) -> Iterator[Json]:
-    """Tasks of which a third is closed and one in twenty is an epic, each with two edges to older ones: two in three
-    wait for a task, or for an epic from before the last `WINDOW`; one in six is a part of a newer epic. So no task
-    waits for an epic that could still get a part which waits for it."""
+    """Yield tasks of which a third is closed and one in twenty is an epic, each with two edges to older ones.
+
+    Two in three wait for a task, or for an epic from before the last `WINDOW`; one in six is a part of a newer epic.
+    So no task waits for an epic that could still get a part which waits for it.
+    """
     chance = random.Random(seed)
     for n in range(count):
         edges: dict[tuple[str, str], None] = {}
@@ -57,7 +59,7 @@ def lines(count: int, seed: int = 1) -> Iterator[Json]:
 
 
 async def measure(count: int, folder: Path, rounds: int = ROUNDS) -> Json:
-    """One size: CPU milliseconds in process, and of `sakti tasks ready` as a whole process."""
+    """Measure one size: CPU milliseconds in process, and of `sakti tasks ready` as a whole process."""
     workspace = folder / "workspace"
     workspace.mkdir()
     store = await Store.open(folder / "bench.db")
@@ -130,7 +132,7 @@ def _timed(db: Database, fn: Callable[[Database, int], Any], n: int) -> float:
 
 
 def _whole_process(folder: Path, workspace: Path, runs: int = 5) -> float:
-    """Wall milliseconds of `sakti tasks ready`, the median of some runs."""
+    """Return the wall milliseconds of `sakti tasks ready`, the median of some runs."""
     env = {**os.environ, "SAKTI_DB": str(folder / "bench.db"), "SAKTI_STORE__PATH": str(folder / "bench.db")}
     times: list[float] = []
     for _ in range(runs):
@@ -147,7 +149,7 @@ def _whole_process(folder: Path, workspace: Path, runs: int = 5) -> float:
 
 
 def percentiles(values: Sequence[float]) -> Json:
-    """p50 and p95."""
+    """Return p50 and p95."""
     ordered = sorted(values)
     return {
         "p50": round(ordered[len(ordered) // 2], 3),
@@ -156,7 +158,7 @@ def percentiles(values: Sequence[float]) -> Json:
 
 
 async def run(sizes: Sequence[int] = SIZES, rounds: int = ROUNDS) -> list[Json]:
-    """Every size in a folder of its own that is gone afterwards."""
+    """Measure every size in a temporary folder."""
     out: list[Json] = []
     for count in sizes:
         with tempfile.TemporaryDirectory(prefix="sakti-bench-") as folder:

@@ -1,7 +1,7 @@
-"""How fast the terminal feels: the installed program in a pseudo-terminal, a model that streams, a clock outside.
+"""Measure the speed of the terminal interface: the installed program in a pseudo-terminal, a streaming model.
 
-Seconds and milliseconds are of the clock on the wall, but for `tokens_20k_cpu_s` and `scroll_ms`, which are CPU; memory
-in megabytes.
+Seconds and milliseconds are wall time, measured from outside, except for `tokens_20k_cpu_s` and `scroll_ms`, which
+are CPU; memory in megabytes.
 """
 
 from __future__ import annotations
@@ -29,8 +29,11 @@ RATE = 200  # tokens a second under which keys are pressed
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is measured: `tokens` of the long answer, launches, short answers, keys, `messages` of the long thread
-    and `pages` up in it; seconds to `rest` after a launch, and `between` what is done to it."""
+    """Extent of the measurement.
+
+    `tokens` of the long answer, launches, short answers, keys, `messages` of the long thread and `pages` up in it;
+    seconds to `rest` after a launch, and `between` actions.
+    """
 
     tokens: int = 20_000
     launches: int = 3
@@ -43,7 +46,7 @@ class Size:
 
 
 async def run(size: Size | None = None) -> dict[str, Any]:
-    """Measure; raises `SaktiError` where something is never painted."""
+    """Measure everything; raises `SaktiError` where something is never painted."""
     size = size or Size()
     with tempfile.TemporaryDirectory(prefix="sakti-bench-", ignore_cleanup_errors=True) as folder:
         async with FakeModel() as model:
@@ -86,7 +89,7 @@ async def run(size: Size | None = None) -> dict[str, Any]:
 
 
 class _Place:
-    """A home and a workspace of the benchmark's own."""
+    """Home and workspace of the benchmark."""
 
     def __init__(self, folder: Path, url: str) -> None:
         self.work = folder / "work"
@@ -108,7 +111,7 @@ class _Place:
 
     @asynccontextmanager
     async def program(self, rest: float = 0.0) -> AsyncGenerator[tuple[Terminal, float]]:
-        """The program, painted, and the seconds that took; then `rest` seconds in which it settles."""
+        """Run the program; yield it once painted and the seconds that took, after `rest` seconds to settle."""
         argv = [sys.executable, "-m", "sakti", "--model", "openai/bench"]
         async with Terminal(argv, self._env, self.work) as terminal:
             took = await terminal.until(PAINTED) - terminal.began
@@ -117,7 +120,7 @@ class _Place:
 
 
 async def _ask(terminal: Terminal, text: str, between: float) -> float:
-    """Type a question and send it; gives the time of Enter."""
+    """Type a question and send it; return the time of Enter."""
     terminal.keys(text)
     await terminal.until(text)
     await asyncio.sleep(between)
@@ -135,7 +138,7 @@ async def _first_token(terminal: Terminal, mark: str, between: float) -> float:
 
 
 async def _long_answer(terminal: Terminal, tokens: int, between: float) -> tuple[float, float]:
-    """Seconds from Enter to the last token of a long answer, and CPU seconds of the program until it is at rest."""
+    """Return the seconds from Enter to the last token of a long answer, and the CPU seconds until rest."""
     before = terminal.cpu_s()
     at = await _ask(terminal, question("long", tokens), between)
     took = await terminal.until(end("long")) - at
@@ -150,7 +153,7 @@ async def _long_answer(terminal: Terminal, tokens: int, between: float) -> tuple
 
 
 async def _open(terminal: Terminal, between: float) -> float:
-    """Seconds from Enter behind the name of a long thread to its newest message."""
+    """Return the seconds from Enter after the name of a long thread to its newest message."""
     await _ask(terminal, "h", between)  # the first key loads what an answer needs, as it does for anybody
     await terminal.until("ok")
     at = await _ask(terminal, f"/resume {tui_thread.TITLE}", between)
@@ -160,7 +163,7 @@ async def _open(terminal: Terminal, between: float) -> float:
 
 
 async def _page_up(terminal: Terminal, between: float) -> float:
-    """CPU seconds of a page up, with what it loads and draws."""
+    """Return the CPU seconds of a page up, with what it loads and draws."""
     before = terminal.run_s()
     terminal.keys("\x1b[5~")
     await terminal.until(tui_thread.EVERYWHERE)
@@ -169,7 +172,7 @@ async def _page_up(terminal: Terminal, between: float) -> float:
 
 
 async def _echo(terminal: Terminal, keys: int, between: float) -> list[float]:
-    """Seconds from a key to its letter in the prompt while an answer streams."""
+    """Return the seconds from a key to its letter in the prompt while an answer streams."""
     await _ask(terminal, question("echo", int(RATE * (4 + keys * (between + 0.1))), RATE), between)
     await terminal.until(begin("echo"))
     await asyncio.sleep(3 * between)

@@ -1,4 +1,4 @@
-"""A model that streams what it is told to, on loopback: Chat Completions over SSE, one event a token."""
+"""Serve a model on loopback that streams what it is told to: Chat Completions over SSE, one event a token."""
 
 from __future__ import annotations
 
@@ -42,8 +42,10 @@ NOTES = (
 
 
 def question(mark: str, tokens: int, rate: int = 0) -> str:
-    """What to say for an answer of so many tokens, `rate` of them a second (0: as fast as it goes), that stands
-    between `begin(mark)` and `end(mark)`."""
+    """Return the prompt for an answer of `tokens`, `rate` of them a second (0: as fast as possible).
+
+    The answer stands between `begin(mark)` and `end(mark)`.
+    """
     return f"BENCH {mark} {tokens} {rate}"
 
 
@@ -56,7 +58,7 @@ def end(mark: str) -> str:
 
 
 def answer(mark: str, tokens: int) -> list[str]:
-    """Markdown in `tokens` pieces."""
+    """Return Markdown in `tokens` pieces."""
     pieces = [begin(mark), "\n\n"]
     number = 0
     while len(pieces) < tokens - 2:
@@ -68,7 +70,7 @@ def answer(mark: str, tokens: int) -> list[str]:
 
 
 class FakeModel:
-    """An async context manager; `url` is its base."""
+    """Server as an async context manager; `url` is its base."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -129,7 +131,7 @@ def _chunk(writer: asyncio.StreamWriter, data: bytes) -> None:
 
 
 def _reply(body: dict[str, Any]) -> tuple[list[str], int]:
-    """The pieces of the answer, and how many a second. A request without tools is one of memory's."""
+    """Return the pieces of the answer, and how many a second. A request without tools is one of memory's."""
     if not body.get("tools"):
         return [NOTES], 0
     said = [json.dumps(m["content"]) for m in body["messages"] if m["role"] == "user"]

@@ -1,4 +1,4 @@
-"""A program in a pseudo-terminal, measured from outside: what it paints, when, and what it costs."""
+"""Run a program in a pseudo-terminal and measure what it paints, when, and what it costs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CONTROL = re.compile(
 
 
 class Terminal:
-    """`async with Terminal(argv, env, cwd)`: the program runs in it and ends with it."""
+    """Terminal with a program: `async with Terminal(argv, env, cwd)` runs it and ends it."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> None:
         self._argv, self._env, self._cwd = argv, env, cwd
@@ -102,13 +102,15 @@ class Terminal:
         self._came.set()
 
     def keys(self, text: str) -> None:
-        """Press keys; what was painted before is not looked at any more."""
+        """Press keys; earlier output is ignored from then on."""
         self._text = ""
         os.write(self._fd, text.encode())
 
     async def until(self, wanted: str) -> float:
-        """Wait until `wanted` is painted; gives the time of `time.perf_counter()`. Raises `SaktiError` where it is
-        not, or the program ends."""
+        """Wait until `wanted` is painted; return the time of `time.perf_counter()`.
+
+        Raises `SaktiError` where it is not, or the program ends.
+        """
         limit = time.perf_counter() + BOUND
         while wanted not in self._text:
             if self._ended or time.perf_counter() > limit:
@@ -121,7 +123,7 @@ class Terminal:
         return time.perf_counter()
 
     def cpu_s(self) -> float:
-        """CPU seconds, of user and system, that the program has used."""
+        """Return the CPU seconds, user and system, that the program has used."""
         with contextlib.suppress(OSError):
             fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
             return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -131,15 +133,14 @@ class Terminal:
         return seconds
 
     def run_s(self) -> float:
-        """CPU seconds as `cpu_s`, to the microsecond where the system says so."""
+        """Return the CPU seconds as `cpu_s`, to the microsecond where the system provides it."""
         with contextlib.suppress(OSError, ValueError):
             tasks = Path(f"/proc/{self.pid}/task").iterdir()
             return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
         return self.cpu_s()
 
     def mb(self) -> float:
-        """Megabytes of memory that are its own and its share of what it shares (PSS); where the system does not say
-        that, all that it has in memory (RSS)."""
+        """Return the megabytes of memory with its share of shared pages (PSS), else all resident ones (RSS)."""
         with contextlib.suppress(OSError):
             found = re.search(r"(?m)^Pss: *(\d+)", Path(f"/proc/{self.pid}/smaps_rollup").read_text())
             if found:

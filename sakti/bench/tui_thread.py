@@ -1,4 +1,4 @@
-"""A thread of thousands of messages for the terminal benchmark: questions, tool calls, long answers in Markdown."""
+"""Write a thread of thousands of messages for the terminal benchmark: questions, tool calls, long answers."""
 
 from __future__ import annotations
 

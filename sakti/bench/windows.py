@@ -1,5 +1,7 @@
-"""A window of a replay: one process with its connection to the database, its memory of one thread and its models,
-driven as the agent's session drives them."""
+"""Run a window of a replay: one process with its database connection, memory of one thread and models.
+
+It is driven as the agent's session drives them.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ NOBODY = 4_999_999  # above the largest process id there is: who held a lease be
 
 @dataclass(slots=True)
 class Stage:
-    """What all windows of a replay share."""
+    """State shared by all windows of a replay."""
 
     script: Script
     path: Path
@@ -69,7 +71,7 @@ class Stage:
 
 
 class Window:
-    """One process. `events` since they were last looked at, `prompts` what the user said in this turn."""
+    """One process; `events` since they were last checked, `prompts` of the user in this turn."""
 
     def __init__(self, number: int, stage: Stage) -> None:
         self.number, self.stage = number, stage
@@ -110,7 +112,7 @@ class Window:
     # --- process and thread -------------------------------------------------------------------------------
 
     async def start(self, thread_id: str = "main") -> None:
-        """A new process on the file: what another of this number held is nobody's any more."""
+        """Start a new process on the file; leases of an earlier one of this number lose their owner."""
         store = await BenchStore.open(self.stage.path, clock=self.stage.clock, ids=self.stage.ids, synchronous="NORMAL")
         assert isinstance(store, BenchStore)
         self.store = store
@@ -127,7 +129,7 @@ class Window:
         await self.open(thread_id)
 
     async def open(self, thread_id: str) -> None:
-        """Open a thread in a process that has none open; one that is not there yet is begun."""
+        """Open a thread in a process that has none open, creating it if needed."""
         found = await self.store.read(threads.get, thread_id)
         if found is None:
             now = self.stage.clock.now()
@@ -137,7 +139,7 @@ class Window:
         await self._load()
 
     async def _load(self) -> None:
-        """The thread's memory as the database has it now."""
+        """Load the thread's memory from the database."""
         await self._answer_open_calls()
         newest = await self.store.read(messages.page, self.thread.id, limit=1)
         self.newest = newest[-1].index if newest else -1
@@ -184,7 +186,7 @@ class Window:
             raise Killed(name)
 
     def act(self, name: str, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Begin a piece of work; all that comes of it, in the background too, is done for `name`."""
+        """Start some work; all its effects, also in the background, are attributed to `name`."""
         token = ACT.set(Act(self.number, name, next(self.stage.acts)))
         try:
             return asyncio.ensure_future(work)
@@ -194,7 +196,7 @@ class Window:
     # --- a turn -------------------------------------------------------------------------------------------
 
     async def begin(self) -> None:
-        """Take the thread for a turn, and in what other windows have said there."""
+        """Take the thread's turn lease, and load what other windows said there."""
         self._lease = TurnLease(self.store, self._owner("turn"), self.thread.id)
         await self._lease.take()
         await self._answer_open_calls()
@@ -208,7 +210,7 @@ class Window:
         self._anew = False
 
     async def go_on(self) -> None:
-        """Take the thread again after a crash: of the prompts only the newest is known as one."""
+        """Take the turn lease again after a crash; of the prompts only the newest is known as one."""
         self._lease = TurnLease(self.store, self._owner("turn"), self.thread.id)
         await self._lease.take()
         said = [m for m in self.turn if m.id in self.prompts]
@@ -227,7 +229,7 @@ class Window:
     async def say(
         self, role: Role, *parts: Part, state: MessageState = "saved", metadata: Json | None = None
     ) -> Message:
-        """Make a message durable, and tell memory. What no Observer may hear has a word of its own in it."""
+        """Store a message and add it to memory; what no Observer may read contains a word of its own."""
         stage = self.stage
         identifier = stage.ids.new()
         if state != "saved" or role == "system" or metadata:
@@ -263,7 +265,7 @@ class Window:
         return saved
 
     async def judge(self, passes: bool) -> None:
-        """What the guardrail says of this turn's messages."""
+        """Apply the guardrail's decision on this turn's messages."""
         guarded = [m for m in self.turn if m.state == "provisional"]
         ids, stage = {m.id for m in guarded}, self.stage
         if passes:
@@ -278,7 +280,7 @@ class Window:
         self.prompts -= ids
 
     def prepare(self, step: int, model: str = "") -> asyncio.Task[Prepared]:
-        """The work of one step, up to its request."""
+        """Start the work of one step, up to its request."""
 
         async def work() -> Prepared:
             if step == 0:
@@ -303,7 +305,7 @@ class Window:
         self.stage.checker.closed(self.number)
 
     async def die(self) -> None:
-        """The process is gone: nothing it does is written any more, its leases stay."""
+        """Simulate a crash: nothing it does is written any more, its leases stay."""
         self.store.die()
         tasks = self.engine.tasks()
         for task in tasks:

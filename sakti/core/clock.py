@@ -1,4 +1,4 @@
-"""Time, injected: everything that asks what time it is asks a `Clock`, so tests can move it."""
+"""Define the injected clock: whatever needs the time asks a `Clock`, so tests can move it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Protocol
 
 class Clock(Protocol):
     def now(self) -> int:
-        """Wall time as Unix milliseconds. It may jump; order never depends on it alone."""
+        """Return wall time as Unix milliseconds. It may jump; order never depends on it alone."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never go back, for durations and timeouts."""
+        """Return seconds that never go backwards, for durations and timeouts."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...

@@ -1,4 +1,4 @@
-"""Errors as people meet them: a title, one sentence that says what to do, and whether trying again can help."""
+"""Define the errors shown to users: a title, one sentence that says what to do, whether a retry can help."""
 
 from __future__ import annotations
 
@@ -41,12 +41,14 @@ class StoreError(SaktiError):
 
 
 class ProviderError(SaktiError):
-    """A model call that failed. `code` is one of: authentication, invalid_request, context_too_long,
-    output_too_long, not_found, rate_limit, overloaded, server, connection, unreachable, unknown_host, certificate,
-    not_a_model, unreadable, timeout, stream_cut, empty, endless, refused.
+    """Failed model call.
 
-    `retry_after` is what the provider asked for, in seconds. In tokens, where it said so: `output_limit` is what this
-    answer may have, `max_output` what the model can write at most, `window` its window.
+    `code` is one of: authentication, invalid_request, context_too_long, output_too_long, not_found, rate_limit,
+    overloaded, server, connection, unreachable, unknown_host, certificate, not_a_model, unreadable, timeout,
+    stream_cut, empty, endless, refused.
+
+    `retry_after` is the provider's Retry-After, in seconds. Limits in tokens, where the provider reported them:
+    `output_limit` for this answer, `max_output` for any answer of the model, `window` for its context window.
     """
 
     title = "The model did not answer"
@@ -86,7 +88,7 @@ class TaskError(SaktiError):
 
 
 class ToolError(SaktiError):
-    """What a tool tells the model when it cannot do what was asked; never ends the turn."""
+    """Error that a tool reports to the model; it never ends the turn."""
 
     title = "Tool"
     code = "tool"

@@ -1,4 +1,4 @@
-"""The one union of events that leaves the core. The TUI, headless output, the log and tests consume it.
+"""Define the one union of events that leaves the core, for the TUI, headless output, the log and tests.
 
 `to_json` gives the form of `--output stream-json`: `type` is the event's name, fields are snake_case.
 """
@@ -29,7 +29,7 @@ class TurnStarted:
 
 @dataclass(frozen=True, slots=True)
 class StepStarted:
-    """A model call begins. `step` counts from 1; `request_tokens` is our own count of its input."""
+    """Start of a model call; `step` counts from 1, `request_tokens` is our own count of its input."""
 
     step: int
     model: str
@@ -48,7 +48,7 @@ class ThinkingDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallDelta:
-    """The model is still writing this call's arguments."""
+    """Next piece of a tool call's arguments, which the model is still writing."""
 
     call_id: str
     name: str
@@ -62,7 +62,7 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """A piece of what a running tool prints."""
+    """Next piece of a running tool's output."""
 
     call_id: str
     text: str
@@ -76,7 +76,7 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class MessageSaved:
-    """`message` is durable. An answer's text has been streamed before as deltas."""
+    """Durable message; an answer's text was streamed before as deltas."""
 
     message: Message
 
@@ -90,7 +90,7 @@ class StepFinished:
 
 @dataclass(frozen=True, slots=True)
 class StepDiscarded:
-    """What was streamed of this step is void: it is played again (a retry) or was withheld by a processor."""
+    """Streamed output of this step is void: the step is retried or a processor withheld it."""
 
     step: int
     reason: str
@@ -98,7 +98,7 @@ class StepDiscarded:
 
 @dataclass(frozen=True, slots=True)
 class RetryScheduled:
-    """The provider failed and is asked again in `delay` seconds; Esc gives up waiting."""
+    """Provider failure that is retried in `delay` seconds; Esc cancels the wait."""
 
     attempt: int
     max_attempts: int
@@ -108,8 +108,10 @@ class RetryScheduled:
 
 @dataclass(frozen=True, slots=True)
 class TurnFinished:
-    """`text` is the final answer. `error` is a sentence for people where status is not "answered";
-    `error_code` its stable name."""
+    """End of a turn; `text` is the final answer.
+
+    Where status is not "answered", `error` is a sentence for people and `error_code` its stable name.
+    """
 
     thread_id: str
     status: TurnStatus
@@ -126,8 +128,11 @@ class TurnFinished:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequested:
-    """A tool call waits for the user. `reason` says why it asks, `target` what will run or change, `diff` is
-    a unified diff for edits, `rule` what "always" would save."""
+    """Tool call that waits for the user's approval.
+
+    `reason` says why it asks, `target` what will run or change, `diff` is a unified diff for edits, `rule` the rule
+    that "always" would save.
+    """
 
     id: str
     tool: str
@@ -147,7 +152,7 @@ class ApprovalResolved:
 
 @dataclass(frozen=True, slots=True)
 class QueueChanged:
-    """Messages typed while the agent works, oldest first; they go in at the next step."""
+    """Queue of messages typed while the agent works, oldest first; they are sent at the next step."""
 
     queued: tuple[str, ...]
 
@@ -159,7 +164,7 @@ class ThreadChanged:
 
 @dataclass(frozen=True, slots=True)
 class ModelChanged:
-    """`model` is "provider/name", None when there is none; `reason` says in a few words why this one."""
+    """Choice of another model: "provider/name", or None when there is none; `reason` is a few words."""
 
     model: str | None
     reason: str
@@ -173,8 +178,7 @@ class TasksChanged:
 
 @dataclass(frozen=True, slots=True)
 class StoreWaiting:
-    """Another process writes to the database, and what is to be saved here has waited for it for `seconds`; None: it
-    waits no longer."""
+    """Write that has waited `seconds` for another process's write lock; None: the wait is over."""
 
     seconds: float | None
 
@@ -215,8 +219,10 @@ class BufferedReflection:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What is still to be observed in the background: tokens of messages, model calls, an estimate of their cost in US
-    dollars (None: no price is known)."""
+    """Work that observation still has to do in the background.
+
+    Tokens of messages, model calls, and the estimated cost in US dollars (None: the price is unknown).
+    """
 
     tokens: int
     calls: int
@@ -226,9 +232,11 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class MemoryStatus:
-    """The windows, once a step and whenever background work starts or ends. `reason`: why this Observer. `retry_at`:
-    when an observation that failed is tried again at the latest (Unix ms), sooner when more is said. `phase`: what
-    observation does now (`sakti.memory.state.Phase`)."""
+    """State of the memory windows, sent once a step and whenever background work starts or ends.
+
+    `reason`: why this Observer was chosen. `retry_at`: latest time at which a failed observation is tried again (Unix
+    ms); new messages bring it forward. `phase`: what observation does now (`sakti.memory.state.Phase`).
+    """
 
     name = "data-om-status"
     record_id: str
@@ -252,8 +260,10 @@ class MemoryStatus:
 
 @dataclass(frozen=True, slots=True)
 class StaleLeases:
-    """Work on memory that was under way when its window ended; it is done anew when it is due. `kinds` of the leases
-    that were cleared; `owner` is host:pid; `started_at` in Unix ms."""
+    """Background work on memory that ended with its window and is repeated when it is due.
+
+    `kinds` are those of the leases that were cleared; `owner` is host:pid; `started_at` in Unix ms.
+    """
 
     name = "data-om-stale"
     record_id: str
@@ -265,8 +275,10 @@ class StaleLeases:
 
 @dataclass(frozen=True, slots=True)
 class MemoryOperation:
-    """What every event of an observation, a reflection or a buffering carries. `kind` is the event's last
-    part: start, end or failed; `fields` are those the specification names for it."""
+    """Common data of every event of an observation, a reflection or a buffering.
+
+    `kind` is the event's last part (start, end, failed); `fields` are those the specification names for it.
+    """
 
     operation: Literal["observation", "buffering"]
     kind: Literal["start", "end", "failed"]
@@ -298,9 +310,12 @@ class MemoryActivation:
 
 @dataclass(frozen=True, slots=True)
 class CompactionFinished:
-    """The result card of /compact. Tokens are of raw messages and log together, `gone_tokens` of the messages that
-    went, `kept_tokens` of those that stay raw; `pinned` lines of the log, and `doubtful` new ones, which claim what
-    their source does not have. `undone` after an undo."""
+    """Result card of /compact.
+
+    Token counts before and after cover raw messages and log together. `gone_tokens` are of the messages that were
+    removed, `kept_tokens` of those that stay raw, `pinned` counts lines of the log, `doubtful` new lines that claim
+    what their source does not have. `undone` after an undo.
+    """
 
     record_id: str
     messages: int
@@ -347,7 +362,7 @@ Event: TypeAlias = (
 
 
 def event_name(event: Event) -> str:
-    """`text_delta` for TextDelta; the memory events have names of their own (`data-om-…`)."""
+    """Return an event's public name: `text_delta` for TextDelta, `data-om-…` for the events of memory."""
     match event:
         case MemoryOperation(operation=operation, kind=kind):
             return f"data-om-{operation}-{kind}"
@@ -358,7 +373,7 @@ def event_name(event: Event) -> str:
 
 
 def to_json(event: Event) -> Json:
-    """The event as one JSON object, `type` first."""
+    """Convert an event to one JSON object, `type` first."""
     out: Json = {"type": event_name(event)}
     match event:
         case MemoryStatus():

@@ -1,4 +1,4 @@
-"""Ids: UUIDv7 (RFC 9562 section 5.7), which sort by the time they were made."""
+"""Make ids: UUIDv7 (RFC 9562 section 5.7), which sort by the time they were made."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ class TimeIds:
 
 
 def short(identifier: str) -> str:
-    """The eight last characters: what people see and type of an id (its start is only the time)."""
+    """Return the last eight characters, as users see and type an id (its start is only the time)."""
     return identifier[-8:]

@@ -1,4 +1,4 @@
-"""Images that models are sent: what a file is by its content, how large it may be. Pure."""
+"""Read what an image file is from its content, and what size models accept. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ _JPEG_SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # start-of-fram
 
 
 def look(data: bytes) -> tuple[str, int, int] | None:
-    """Media type, width and height in pixels (0 where they cannot be read) of an image that models take, from its
-    first bytes; None for anything else."""
+    """Read media type, width and height of an image that models take from its first bytes.
+
+    Pixels; 0 where they cannot be read. None for anything else.
+    """
     if data.startswith(_PNG):
         return ("image/png", *_numbers(">II", data, 16))
     if data[:6] in (b"GIF87a", b"GIF89a"):
@@ -34,7 +36,7 @@ def _numbers(form: str, data: bytes, at: int) -> tuple[int, int]:
 
 
 def _webp(data: bytes) -> tuple[int, int]:
-    """RFC 9649: the three forms of a first chunk."""
+    """Read width and height of a WebP image: the three forms of a first chunk (RFC 9649)."""
     match data[12:16]:
         case b"VP8X" if len(data) >= 30:
             return 1 + int.from_bytes(data[24:27], "little"), 1 + int.from_bytes(data[27:30], "little")
@@ -49,7 +51,7 @@ def _webp(data: bytes) -> tuple[int, int]:
 
 
 def _jpeg(data: bytes) -> tuple[int, int]:
-    """From the first start-of-frame segment; the segments before it are skipped by their lengths."""
+    """Read width and height from the first start-of-frame segment, skipping the segments before it."""
     at = 2
     while at + 4 <= len(data):
         if data[at] != 0xFF:
@@ -66,7 +68,7 @@ def _jpeg(data: bytes) -> tuple[int, int]:
 
 
 def in_words(size: int) -> str:
-    """`34 kB`, `1.2 MB`: a file's size in decimal units, as file managers show it."""
+    """Format a file size in decimal units, as file managers do: `34 kB`, `1.2 MB`."""
     if size < 1000:
         return f"{size} bytes"
     return f"{round(size / 1000)} kB" if size < 999_500 else f"{size / 1e6:.1f} MB"

@@ -1,7 +1,7 @@
-"""Where the programs are that sakti starts by itself: never in the workspace, which anyone may have written.
+"""Find the programs that sakti starts on its own, never inside the workspace: its files are not trusted.
 
-A PATH with `.`, with an empty entry or with a folder of the workspace is the user's to have, and commands get it whole.
-But what runs unasked, in every mode, must not be found there.
+A PATH with `.`, with an empty entry or with a folder of the workspace is the user's choice, and commands get it
+whole. A program that runs without being asked for, in every mode, must not be found there.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ _ENDS = ("", ".exe") if os.name == "nt" else ("",)
 
 
 def search_path(workspace: Path, path: str | None = None) -> str:
-    """`path` (the process's own PATH if None) without what is relative, and without the workspace and all below."""
+    """Return `path` without relative entries and without the workspace and its folders.
+
+    `path` is the process's own PATH if None.
+    """
     whole = path if path is not None else os.environ.get("PATH", os.defpath)
     return os.pathsep.join(e for e in whole.split(os.pathsep) if _outside(e, workspace))
 
 
 def find_program(name: str, workspace: Path, path: str | None = None) -> str | None:
-    """The absolute path of the program that `name` means; None where it is nowhere but in the workspace."""
+    """Return the absolute path of a program; None where only the workspace has one of that name."""
     for folder in search_path(workspace, path).split(os.pathsep):
         for end in _ENDS if folder else ():
             found = shutil.which(os.path.join(folder, name + end))  # noqa: PTH118 - a folder keeps its spelling
@@ -33,7 +36,7 @@ def find_program(name: str, workspace: Path, path: str | None = None) -> str | N
 
 
 def safe_environment(env: Mapping[str, str], workspace: Path) -> dict[str, str]:
-    """`env` for a program that looks for others itself."""
+    """Return `env` with a safe PATH, for a program that looks up others itself."""
     # an empty PATH means the current folder to the C library
     return {**env, "PATH": search_path(workspace, env.get("PATH", os.defpath)) or os.defpath}
 
@@ -51,7 +54,7 @@ def _outside(folder: str, workspace: Path) -> bool:
 
 
 def _above(folder: Path) -> Iterator[os.stat_result]:
-    """`folder` and all above it, as files rather than names: a name may have several spellings."""
+    """Yield the stat of `folder` and of every folder above it: a name may have several spellings, a file has one."""
     for place in (folder, *folder.parents):
         try:
             yield place.stat()

@@ -1,4 +1,4 @@
-"""Where prompts and themes are: the user's folder, then what was installed, then the repository."""
+"""Find prompts and themes: in the user's folder, then the installed data, then the repository."""
 
 from __future__ import annotations
 
@@ -15,25 +15,31 @@ _PART = re.compile(r"^<!-- ([a-z0-9_-]+) -->$", re.MULTILINE)
 
 
 def config_home() -> Path:
-    """Return the folder of settings, prompts and themes of the user's own: `$XDG_CONFIG_HOME/sakti` or
-    `~/.config/sakti`, on macOS and Windows the platform's."""
+    """Return the folder of settings and of the user's own prompts and themes.
+
+    `$XDG_CONFIG_HOME/sakti` or `~/.config/sakti`; on macOS and Windows the platform's.
+    """
     return _home("XDG_CONFIG_HOME", ".config", "config")
 
 
 def data_home() -> Path:
-    """Return the folder of the database and of models: `$XDG_DATA_HOME/sakti` or `~/.local/share/sakti`, on macOS and
-    Windows the platform's."""
+    """Return the folder of the database and of local models.
+
+    `$XDG_DATA_HOME/sakti` or `~/.local/share/sakti`; on macOS and Windows the platform's.
+    """
     return _home("XDG_DATA_HOME", ".local/share", "data")
 
 
 def state_home() -> Path:
-    """Return the folder of logs and long outputs: `$XDG_STATE_HOME/sakti` or `~/.local/state/sakti`, on macOS and
-    Windows the platform's."""
+    """Return the folder of logs and long outputs.
+
+    `$XDG_STATE_HOME/sakti` or `~/.local/state/sakti`; on macOS and Windows the platform's.
+    """
     return _home("XDG_STATE_HOME", ".local/state", "state")
 
 
 def _home(variable: str, usual: str, kind: str) -> Path:
-    """A folder that is there by the rules of XDG goes on being used on every platform."""
+    """Return a folder by the rules of XDG where it exists already, else by the platform's."""
     found = Path(os.environ.get(variable) or Path.home() / usual) / "sakti"
     if sys.platform not in ("darwin", "win32") or os.environ.get(variable) or found.is_dir():
         return found
@@ -48,7 +54,7 @@ def _home(variable: str, usual: str, kind: str) -> Path:
 
 
 def folders(kind: str) -> Iterator[Path]:
-    """The folders that hold `kind` ("prompts" or "themes") and exist, the first to win first."""
+    """Yield the existing folders that hold `kind` ("prompts" or "themes"), the one with precedence first."""
     for folder in (config_home() / kind, PACKAGE / "resources" / kind, PACKAGE.parent / kind):
         if folder.is_dir():
             yield folder
@@ -56,9 +62,10 @@ def folders(kind: str) -> Iterator[Path]:
 
 @lru_cache(maxsize=256)
 def read_prompt(name: str) -> str:
-    """Return the text of `prompts/<file>.md`, or for `file#part` of what stands below `<!-- part -->` in it, stripped.
+    """Return the text of `prompts/<file>.md`, or of its part below `<!-- part -->` for `file#part`, stripped.
 
-    A file of the user's wins with the parts that it has. Raises FileNotFoundError for a name that is nowhere."""
+    A part in the user's own file overrides the installed one. Raises FileNotFoundError for an unknown name.
+    """
     file, _, part = name.partition("#")
     for folder in folders("prompts"):
         if part in (found := _parts(folder / f"{file}.md")):
@@ -78,7 +85,7 @@ def fill_prompt(name: str, **values: str) -> str:
 
 
 def _parts(path: Path) -> dict[str, str]:
-    """The parts of a prompt file by name, what stands before the first as ""; empty where there is no such file."""
+    """Split a prompt file into its parts by name; text before the first marker is "". Empty without a file."""
     if not path.is_file():
         return {}
     head, *rest = _PART.split(path.read_text("utf-8"))

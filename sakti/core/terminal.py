@@ -1,4 +1,4 @@
-"""The terminal as a thing that can go away."""
+"""Watch for the terminal being closed, and say when a write has to wait."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ WAIT_SAID_AFTER = 2.0  # seconds that something waits for another process before
 
 
 def when_gone(call: Callable[[], object], fd: int = 0) -> None:
-    """Run `call`, in a thread, when the other side of the terminal is closed. Not every closed terminal sends SIGHUP,
-    and writing to one fails for good: what is written from then on goes nowhere."""
+    """Run `call`, in a thread, when the other side of the terminal is closed.
+
+    Not every closed terminal sends SIGHUP, and writing to one fails for good: from then on output goes to the null
+    device.
+    """
     if not hasattr(select, "poll") or not os.isatty(fd):
         return
 
@@ -31,7 +34,7 @@ def when_gone(call: Callable[[], object], fd: int = 0) -> None:
 
 
 def is_gone(fd: int = 0) -> bool:
-    """Whether what was a terminal is one no longer, or its other side is closed."""
+    """Return whether `fd` is no longer a terminal, or its other side is closed."""
     if not os.isatty(fd) or not hasattr(select, "poll"):
         return not os.isatty(fd)
     poll = select.poll()
@@ -40,20 +43,22 @@ def is_gone(fd: int = 0) -> bool:
 
 
 def end_of_interrupts() -> None:
-    """From here on ctrl+c is not heard: the program ends by itself, and a traceback would be all that came of it."""
+    """Ignore ctrl+c from here on: the program is about to end, and an interrupt would only print a traceback."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class Waits:
-    """Says on standard error, once for each wait, that another window writes to the database. `limit`: seconds after
-    which who waits gives up."""
+    """Notice on standard error, once per wait, that another window writes to the database.
+
+    `limit`: seconds after which the writer gives up.
+    """
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
         self._said = False
 
     def hear(self, seconds: float | None) -> None:
-        """`seconds` were waited so far; None: it is over."""
+        """Take the seconds waited so far; None: the wait is over."""
         if seconds is None:
             self._said = False
         elif seconds >= WAIT_SAID_AFTER and not self._said:

@@ -1,7 +1,7 @@
-"""Text from outside, made safe to show: nothing that a terminal would obey survives.
+"""Make text from outside safe to show: no control sequence reaches the terminal.
 
-Models, tools, files, titles, branch names and errors all pass through `sanitise` before a widget or a print.
-Control characters become visible signs, so what was there can still be seen: ESC is shown as ␛.
+Models, tools, files, titles, branch names and errors all pass through `sanitise` before a widget or a print. Control
+characters become visible signs, so what was there can still be seen: ESC is shown as ␛.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _visible(match: re.Match[str]) -> str:
 
 
 def sanitise(text: str) -> str:
-    """`text` with line ends as \\n and every control character made harmless; tabs and newlines stay."""
+    r"""Return `text` with \n as line ends and every control character made visible; tabs and newlines stay."""
     if "\r" in text:
         text = _CARRIAGE.sub("\n", text)
     return _CONTROL.sub(_visible, text) if _CONTROL.search(text) else text
@@ -39,26 +39,30 @@ _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\ud800-\udfff\u2028\u2029]")
 
 
 def json_line(value: object) -> str:
-    """`value` as JSON on one line that a terminal may show: what a terminal would obey, or no encoding can carry,
-    stands escaped inside its strings."""
+    """Encode `value` as JSON on one line that is safe to print.
+
+    Control characters and what no encoding can carry are escaped inside its strings.
+    """
     text = json.dumps(value, ensure_ascii=False)  # escapes C0 by itself
     return _UNSAFE_IN_JSON.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
 
 
 def one_line(text: str, limit: int = 80) -> str:
-    """The first `limit` characters of `text` on one safe line, with … where something was cut."""
+    """Return the first `limit` characters of `text` on one safe line, with … where something was cut."""
     flat = " ".join(sanitise(text[: limit * 4]).split())
     return flat if len(flat) <= limit and len(text) <= limit * 4 else flat[: limit - 1].rstrip() + "…"
 
 
 def clean_surrogates(text: str) -> str:
-    """`text` as it can be stored and sent as UTF-8: lone surrogates become U+FFFD, NUL stays as it is shown."""
+    """Make `text` storable as UTF-8: lone surrogates become U+FFFD, NUL becomes its visible sign."""
     return text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "\u2400")
 
 
 def whole_characters(text: str) -> str:
-    """`text` with the halves of surrogate pairs put together, as servers that cut a text in the middle of an emoji send
-    it; a half that stands alone becomes U+FFFD."""
+    """Join the halves of surrogate pairs; a lone half becomes U+FFFD.
+
+    Servers that cut a text inside an emoji send such halves.
+    """
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -67,12 +71,12 @@ def whole_characters(text: str) -> str:
 
 
 def phrase(text: str) -> re.Pattern[str]:
-    """Finds `text` itself, in either case, with any white space where it has some."""
+    """Compile a pattern that finds `text` in either case, with any white space where it has some."""
     return re.compile(r"\s+".join(map(re.escape, text.split())), re.IGNORECASE)
 
 
 def head_and_tail(text: str, limit: int) -> tuple[str, int]:
-    """`text` cut to about `limit` characters, from the middle, and how many characters were left out."""
+    """Cut `text` in the middle to about `limit` characters; return it and how many were left out."""
     if len(text) <= limit:
         return text, 0
     head = limit * 2 // 3
@@ -81,7 +85,7 @@ def head_and_tail(text: str, limit: int) -> tuple[str, int]:
 
 
 def count_k(tokens: int) -> str:
-    """840 → "840", 21_400 → "21.4k", 1_250_000 → "1.25M": how panes write token numbers."""
+    """Format a token count for panes: 840 → "840", 21_400 → "21.4k", 1_250_000 → "1.25M"."""
     if tokens < 1000:
         return str(tokens)
     if tokens < 1_000_000:
@@ -90,5 +94,5 @@ def count_k(tokens: int) -> str:
 
 
 def counted(count: int, one: str, many: str = "") -> str:
-    """`1 row`, `1,000 rows`; `many` where it is not `one` with an s."""
+    """Format a count with its noun: `1 row`, `1,000 rows`; `many` where the plural is not `one` with an s."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -1,7 +1,7 @@
-"""Counting tokens, offline. Every part is counted once, when its message is made, and the number is stored.
+"""Count tokens, offline. Every part is counted once, when its message is made, and the number is stored.
 
-The counter of a text is o200k_base by tiktoken, built from the rank file that ships with the package (tiktoken
-itself would download it). Where it cannot be built the estimator stands in and `approximate` says so.
+The counter of a text is o200k_base by tiktoken, built from the rank file that ships with the package (tiktoken itself
+would download it). Where it cannot be built the estimator replaces it and sets `approximate`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ O200K_PATTERN = "|".join(
 
 
 class Counter(Protocol):
-    """`name` goes into the store beside every number; `approximate` puts ≈ before figures on the screen."""
+    """Token counter; `name` is stored beside every number, `approximate` puts ≈ before figures on the screen."""
 
     name: str
     approximate: bool
@@ -73,8 +73,11 @@ class Counter(Protocol):
 
 
 class O200k:
-    """o200k_base. Loading takes about 0.3 s and 60 MB, so it happens at the first count or at `warm`. Where it cannot
-    be had (the rank file or tiktoken is damaged) the estimator counts, and `name` and `approximate` say so."""
+    """Counter by the o200k_base encoding.
+
+    Loading takes about 0.3 s and 60 MB, so it happens at the first count or at `warm`. Where it cannot be loaded (the
+    rank file or tiktoken is damaged) the estimator counts, and `name` and `approximate` say so.
+    """
 
     name: str = "o200k_base"
     approximate: bool = False
@@ -104,7 +107,7 @@ class O200k:
 
 
 def _o200k() -> Callable[[str], list[int]]:
-    """The encoder. Raises ImportError, OSError or ValueError where it cannot be built."""
+    """Build the encoder. Raises ImportError, OSError or ValueError where it cannot be built."""
     import tiktoken
 
     data = resources.files("sakti.core.data").joinpath("o200k_base.tiktoken").read_bytes()
@@ -129,7 +132,7 @@ def _o200k() -> Callable[[str], list[int]]:
 
 
 class Estimator:
-    """Estimates by scripts and character classes; the numbers are those of the golden vectors."""
+    """Counter that estimates by scripts and character classes; the golden vectors fix its numbers."""
 
     name = "estimate"
     approximate = True
@@ -155,8 +158,11 @@ _CHARS_PER_TOKEN = 6.0
 
 
 def estimate_tokens(text: str) -> int:
-    """Tokens of `text` without an encoding: short words and numbers one each, punctuation half a character
-    each, CJK one a character, other words by the language's mean length of a token."""
+    """Estimate the tokens of `text` without an encoding.
+
+    A short word or number counts one, a punctuation character a half, a CJK character one; other words are divided by
+    the language's mean length of a token.
+    """
     return sum(_known_segment(s) if len(s) <= _WORD else _estimate_segment(s) for s in _SEGMENT.split(text) if s)
 
 
@@ -185,7 +191,10 @@ _known_segment = functools.lru_cache(1 << 14)(_estimate_segment)
 
 
 def count_part(counter: Counter, part: Part, rule: ImageRule = "") -> int:
-    """Tokens of one part as it is sent; a marker is never sent and costs nothing. `rule`: whose way to count images."""
+    """Count the tokens of one part as it is sent; a marker is never sent and costs nothing.
+
+    `rule` selects the provider's formula for images.
+    """
     match part:
         case TextPart(text) | ThinkingPart(text):
             return counter.count(text)
@@ -209,7 +218,7 @@ def count_parts(counter: Counter, parts: Sequence[Part], rule: ImageRule = "") -
 
 
 def message_tokens(part_tokens: Sequence[int]) -> int:
-    """A message's tokens: its parts and its overhead; nothing for a message of which nothing is sent."""
+    """Add up a message's tokens: its parts and its overhead; 0 for a message of which nothing is sent."""
     total = sum(part_tokens)
     return total + MESSAGE_OVERHEAD if total else 0
 
@@ -225,8 +234,10 @@ def count_tools(counter: Counter, tools: Sequence[ToolSpec]) -> int:
 
 
 def image_tokens(width: int, height: int, rule: ImageRule = "") -> int:
-    """What an image of that size in pixels costs by a provider's formula; without one the larger of what OpenAI and
-    Anthropic charge. A size that is not known costs as much as a usual one."""
+    """Return the tokens of an image by a provider's formula; `width` and `height` in pixels.
+
+    Without a formula the larger of OpenAI's and Anthropic's; an unknown size costs as much as a usual one.
+    """
     if width <= 0 or height <= 0:
         return GEMINI_TILE_TOKENS * 4 if rule == "gemini" else IMAGE_UNKNOWN
     match rule:

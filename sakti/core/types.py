@@ -1,4 +1,4 @@
-"""The values that everything else passes round: messages and their parts, threads, usage, model requests."""
+"""Define the values shared by all layers: messages and their parts, threads, usage, model requests."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ class TextPart:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingPart:
-    """Reasoning of a model. `opaque` is what its provider needs back unchanged: a signature,
-    an encrypted reasoning item. `provider` and `model` say whose it is; no other model is sent it. An empty model is
-    that of a message from before it was noted."""
+    """Reasoning of a model.
+
+    `opaque` is what its provider needs back unchanged: a signature, an encrypted reasoning item. `provider` and
+    `model` say whose it is; no other model is sent it. The model is empty in messages that are older than this field.
+    """
 
     text: str
     provider: str = ""
@@ -39,8 +41,11 @@ class ThinkingPart:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallPart:
-    """`arguments` is None where the model's JSON could not be read, or cannot be stored and sent again (half of a
-    surrogate pair, too deep a nesting); `raw` is then what it wrote."""
+    """Tool call of a model.
+
+    `arguments` is None where the model's JSON cannot be parsed, or cannot be stored and sent again (half of a
+    surrogate pair, nesting too deep); `raw` is then what the model wrote.
+    """
 
     id: str
     name: str
@@ -56,8 +61,10 @@ class ToolCallPart:
 
 
 def storable(value: Any, depth: int = DEEPEST) -> bool:
-    """Whether a JSON value can be kept and sent again: it is not nested deeper than `depth`, and each text is one in
-    UTF-8."""
+    """Return whether a JSON value can be stored and sent again.
+
+    It must not be nested deeper than `depth`, and its texts must be valid UTF-8.
+    """
     match value:
         case str():
             return value.isascii() or _encodes(value)
@@ -87,8 +94,11 @@ def _written(value: Json) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ToolResultPart:
-    """`content` is what the model is told, already bounded. `details` is for the screen only: a diff,
-    an exit code, a duration in ms, the path of the whole output."""
+    """Result of a tool call.
+
+    `content` is what the model gets, already bounded. `details` is for the screen only: a diff, an exit code, a
+    duration in ms, the path of the whole output.
+    """
 
     call_id: str
     name: str
@@ -99,7 +109,7 @@ class ToolResultPart:
 
 @dataclass(frozen=True, slots=True)
 class ImagePart:
-    """`data` is base64; `width` and `height` in pixels, 0 when unknown."""
+    """Image; `data` is base64, `width` and `height` are pixels, 0 when unknown."""
 
     media_type: str
     data: str
@@ -110,7 +120,7 @@ class ImagePart:
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """A file that the user mentioned, with the text that was read at that moment."""
+    """File that the user mentioned, with its text at that moment."""
 
     path: str
     text: str
@@ -118,7 +128,7 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class MarkerPart:
-    """Something that happened, for people (`interrupted`, `model_changed`, …): not sent, not counted."""
+    """Event in a thread, shown to people (`interrupted`, `model_changed`, …): not sent, not counted."""
 
     kind: str
     text: str = ""
@@ -126,8 +136,11 @@ class MarkerPart:
 
 @dataclass(frozen=True, slots=True)
 class ContextPart:
-    """Moving facts that the model is told along with a message (the time, the folder, git, the task), by name: sent
-    with it for as long as it is in the window, byte for byte. Nobody's words: not shown, not searched, not observed."""
+    """Volatile facts sent along with a message (time, folder, git, task), by name.
+
+    They are sent with it byte for byte for as long as it is in the window. Not shown, not searched, not observed:
+    neither the user nor the model wrote them.
+    """
 
     facts: Mapping[str, str]
 
@@ -143,8 +156,11 @@ Part: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One entry of a thread. `part_tokens[i]` are the tokens of `parts[i]` as sent, counted once when the
-    message was made; `tokens` is their sum and the message's own overhead."""
+    """One entry of a thread.
+
+    `part_tokens[i]` are the tokens of `parts[i]` as sent, counted once when the message was made; `tokens` is their
+    sum and the message's own overhead.
+    """
 
     id: str
     thread_id: str
@@ -191,8 +207,10 @@ class Thread:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one model call as the provider reported them. `input_tokens` includes what was read from
-    the cache and what was written to it. `cost_usd` is None where no price is known."""
+    """Tokens of one model call as the provider reported them.
+
+    `input_tokens` includes cache reads and cache writes. `cost_usd` is None where no price is known.
+    """
 
     input_tokens: int = 0
     cached_tokens: int = 0
@@ -215,7 +233,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as a model is shown it; `parameters` is a JSON Schema object."""
+    """Tool as it is described to a model; `parameters` is a JSON Schema object."""
 
     name: str
     description: str
@@ -224,8 +242,11 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A piece of the system prompt. `kind` names it for the inspector (system, instructions, working_memory,
-    carry_over, reflection, observations, …); `edge` marks a stable end, where a prompt cache may break."""
+    """Part of the system prompt.
+
+    `kind` names it for the inspector (system, instructions, working_memory, carry_over, reflection, observations, …);
+    `edge` marks a stable end, where a prompt cache may break.
+    """
 
     kind: str
     text: str
@@ -235,10 +256,13 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One model call. `model` is the provider's own name. `tail` holds for this call only and is not stored (why an
-    answer was not accepted, where one was cut): it stands at the end of the last message, or behind the answer that is
-    to go on. `effort` is how much a model that thinks shall think, `thinking_tokens` its budget where it has one.
-    `schema` asks for an answer of that JSON Schema where the provider can; `extra` goes into the body as it stands."""
+    """One model call.
+
+    `model` is the provider's own name. `tail` is text for this call only and is not stored (why an answer was not
+    accepted, where one was cut): it goes to the end of the last message, or after the answer that is to be continued.
+    `effort` is the reasoning effort, `thinking_tokens` the budget where the model has one. `schema` asks for an
+    answer of that JSON Schema where the provider can; `extra` goes into the body unchanged.
+    """
 
     model: str
     system: tuple[Block, ...] = ()
@@ -256,10 +280,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What is known of a model. `context_window` and `max_output` in tokens (None: unknown; `assumed`: nobody told the
-    window, it is taken to be so small), prices in US dollars a million tokens, `cache_ttl` in ms. `tokens`: how many of
-    the model's own tokens one of our count makes at most. `observes`: whether it is fit to observe, None where nobody
-    measured it. `small` marks one that is fit for questions and simple edits only."""
+    """Facts about a model.
+
+    `context_window` and `max_output` in tokens (None: unknown; `assumed`: the window is a cautious guess), prices in
+    US dollars per million tokens, `cache_ttl` in ms. `tokens`: the model's own tokens for one token of our count, at
+    most. `observes`: whether it is good enough to observe, None where not measured. `small` marks a model that is
+    good for questions and simple edits only.
+    """
 
     name: str
     provider: str
@@ -282,12 +309,12 @@ class ModelInfo:
 
     @property
     def brief(self) -> bool:
-        """Whether it gets a short prompt and at most six tools: more would fill too much of its window."""
+        """Return whether it gets a short prompt and at most six tools: more would fill too much of its window."""
         return self.small or (self.context_window is not None and self.context_window < BRIEF_BELOW)
 
 
 def plain_text(parts: Sequence[Part]) -> str:
-    """Everything in `parts` that a person could search for, as plain text; thinking is left out."""
+    """Join everything in `parts` that a user could search for as plain text; thinking is left out."""
     out: list[str] = []
     for part in parts:
         match part:

@@ -1,4 +1,4 @@
-"""What a long or late-enabled thread has still to observe: how much, in how many calls, at what price; its pause."""
+"""Estimate the backlog of a thread: tokens still to be observed, model calls, cost; and pause it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ USUAL_SHARE = 0.1  # what an observation comes to, as a share of its messages, u
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """US dollars a token."""
+    """Prices in US dollars per token."""
 
     input: float
     output: float
 
 
 async def rates(observer: str) -> Rates | None:
-    """What `observer` (provider/model) costs, None where no price is known; without a model nothing."""
+    """Return the price of `observer` (provider/model), None where unknown; 0 without a model."""
     provider, slash, model = observer.partition("/")
     if not slash:
         return Rates(0.0, 0.0)
@@ -36,8 +36,11 @@ async def rates(observer: str) -> Rates | None:
 
 
 def left(state: MemoryState, observer: str, rates: Rates | None) -> Backlog | None:
-    """What is still to be observed in the background; None where the thread is up to date and not paused. The cost is
-    an estimate: what is left and the end of the log with each call in, as much out as observations took so far."""
+    """Return what is still to be observed in the background; None where the thread is up to date and not paused.
+
+    The cost is an estimate: the input is what is left, plus the end of the log per call; the output is in proportion
+    to former observations.
+    """
     if not (state.paused or state.phase is Phase.CATCHING_UP):
         return None
     numbers = state.numbers()
@@ -56,8 +59,10 @@ def left(state: MemoryState, observer: str, rates: Rates | None) -> Backlog | No
 
 
 async def mark(state: MemoryState, *, paused: bool) -> None:
-    """Ask nothing more of a model in the background, on this record, in whatever window, until it is unmarked; what
-    runs comes to the end of its slice. The newest messages that fit are sent meanwhile."""
+    """Pause or resume model calls in the background for this record, in every window.
+
+    Running work finishes its slice. While paused, the newest messages that fit are sent.
+    """
     record = state.window.record.id
     await state.write(
         lambda db: memory_store.set_record_metadata(db, record, {memory_store.PAUSED: paused or None}), "edit"

@@ -1,7 +1,8 @@
-"""A thread as a file that `sakti bench replay` plays: what was said and when, under which settings, without secrets.
+"""Export a thread as a file that `sakti bench replay` plays: messages, times, settings, without secrets.
 
 One JSON object a line: a `config` line, then a line a turn. A step is one text or tool call of the agent with its
-result; several calls of one answer become steps of their own. Thinking, images and what a guardrail withheld stay out.
+result; several calls of one answer become steps of their own. Thinking, images and what a guardrail withheld stay
+out.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ WORD = "word"  # one token, as is each " word" behind it, in o200k_base
 
 
 class Redactor:
-    """Masks keys, tokens and passwords, and the user's home folder; `counter`: texts are blanked, to as many tokens.
-    `found` counts the secrets."""
+    """Masks keys, tokens, passwords and the user's home folder.
+
+    With `counter`, texts are replaced by blanks of as many tokens. `found` counts the secrets.
+    """
 
     def __init__(self, counter: Counter | None = None, home: str = "") -> None:
         self._counter, self._home = counter, home.rstrip("/")
@@ -36,7 +39,7 @@ class Redactor:
         return clean.replace(self._home, "~") if self._home else clean
 
     def value(self, value: Any, name: str = "") -> Any:
-        """A tool's argument; `name` tells a password from other texts."""
+        """Redact a tool's argument; its `name` tells a password from other texts."""
         if isinstance(value, dict):
             return {k: self.value(v, k) for k, v in cast("Json", value).items()}
         if isinstance(value, list):
@@ -50,7 +53,10 @@ class Redactor:
 def bundle(
     messages: Sequence[Message], actors: Sequence[tuple[int, str]], settings: MemorySettings, redactor: Redactor
 ) -> Iterator[Json]:
-    """The lines of the file. `actors`: (time, model) of the agent's calls. `settings` as they are in force."""
+    """Yield the lines of the file.
+
+    `actors`: (time, model) of the agent's calls. `settings` as they are in force.
+    """
     yield {"type": "config", "config": config(settings)}
     said = [m for m in messages if m.state == "saved" and m.role in ("user", "assistant")]
     results = {r.call_id: r for m in messages if m.state == "saved" for r in m.tool_results}
@@ -90,7 +96,7 @@ def _steps(message: Message, results: Mapping[str, ToolResultPart], redactor: Re
 
 
 def config(settings: MemorySettings) -> Json:
-    """The settings that the engine goes by, as the recorded format names them."""
+    """Convert the engine's settings to the names of the recorded format."""
 
     def camel(name: str) -> str:
         head, *rest = name.split("_")

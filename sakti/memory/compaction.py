@@ -1,4 +1,4 @@
-"""Compact a thread by hand: observe what is pending, all but the last exchange; and undo that."""
+"""Compact a thread on request: observe what is pending except the last exchange; and undo that."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ USUAL_SHARE = 0.1
 
 
 def to_compact(state: MemoryState, *, whole_turn: bool = True) -> list[Message]:
-    """The pending messages before the last exchange: before the newest prompt, or, where nothing stands
-    before it (or a turn is under way), before the last step."""
+    """Return the pending messages before the last exchange.
+
+    Those before the newest prompt; where there are none (or a turn runs), those before the last step.
+    """
     messages = policy.select_safe_buffer_prefix([m for m in state.window.messages if m.state == "saved"])
     if whole_turn:
         last = next((i for i in range(len(messages) - 1, -1, -1) if messages[i].role == "user"), 0)
@@ -36,9 +38,11 @@ def to_compact(state: MemoryState, *, whole_turn: bool = True) -> list[Message]:
 
 
 async def observe_all(observation: Observation, focus: str, own: list[Group], *, whole_turn: bool) -> list[Message]:
-    """Activate what is ready of `to_compact` and observe the rest of it now; returns what was meant to go. `own` gets
-    the groups that this put into the log. A ready group that begins in it goes whole, also where it reaches into the
-    last exchange: groups are never cut."""
+    """Activate what is buffered of `to_compact` and observe the rest now; return those messages.
+
+    `own` gets the activated groups. Groups are never split: one that begins in the range goes whole, even where it
+    reaches into the last exchange.
+    """
     state = observation.state
     found = to_compact(state, whole_turn=whole_turn)
     if not found:
@@ -57,7 +61,7 @@ async def _join(observation: Observation) -> None:
 
 
 async def _finishes(work: Coroutine[Any, Any, object]) -> bool:
-    """False where the caller was cancelled meanwhile, which is then no longer so."""
+    """Await `work`; return False if the caller was cancelled meanwhile, and clear the cancellation."""
     try:
         await work
         return True
@@ -68,8 +72,10 @@ async def _finishes(work: Coroutine[Any, Any, object]) -> bool:
 
 
 async def compact(observation: Observation, focus: str) -> CompactionFinished:
-    """Cancelled while a model works, it ends with what was done by then, as any compaction: recorded, to be undone,
-    and `warnings` says what stays. What it owns is exactly what it put into the log itself."""
+    """Compact the thread; a cancelled run ends with what was done by then, recorded so that it can be undone.
+
+    `warnings` says what stays. The record covers exactly what this run activated itself.
+    """
     state = observation.state
     stopped = not await _finishes(_join(observation))
     tokens_before = state.window.pending + state.observation_tokens()
@@ -133,8 +139,10 @@ def _record(
 
 
 async def undo(observation: Observation) -> CompactionFinished | None:
-    """Undo the thread's last compaction; None where there is none, or where undoing it would change anything else
-    (a Notice says what)."""
+    """Undo the thread's last compaction; None where there is none or the undo would change anything else.
+
+    A Notice gives the reason.
+    """
     await _join(observation)
     state = observation.state
     done = await state.store.read(compactions.last_compaction, state.window.thread.id)
@@ -158,7 +166,7 @@ async def undo(observation: Observation) -> CompactionFinished | None:
 
 
 def preview(state: MemoryState) -> tuple[int, int, int]:
-    """(messages that /compact would observe, tokens now, an estimate of them after)."""
+    """Return (messages that /compact would observe, tokens now, estimated tokens after)."""
     found = to_compact(state)
     before = state.window.pending + state.observation_tokens()
     if not found:
@@ -173,8 +181,11 @@ def preview(state: MemoryState) -> tuple[int, int, int]:
 
 
 def _snapshot(state: MemoryState) -> Json:
-    """What only an undo needs: which groups were ready, the record's last times, the thread's task,
-    whether not all that is pending was sent."""
+    """Return what only an undo needs.
+
+    The buffered groups, the record's last times, the thread's task, and whether only a part of the pending messages
+    was sent.
+    """
     window, metadata = state.window, state.window.thread.metadata
     return {
         "buffered": [g.id for g in window.buffered],

@@ -1,7 +1,7 @@
-"""What the model is shown of memory, in a fixed order: working memory, carry-over, reflections, observations.
+"""Build the memory part of a request: working memory, carry-over, reflections, observations, in this order.
 
-Every group is a block of its own and nothing in a block moves within a day, so the prompt's prefix stays
-cached. What moves goes into the tail.
+Every group is a block of its own and nothing in a block changes within a day, so the prompt's prefix stays cached.
+Volatile facts go into the tail.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class ContextBuilder:
         self._thread: Thread | None = None
 
     def share(self, thread: Thread) -> None:
-        """From now on the log is one of several threads, shown to this one: each block names its own."""
+        """Treat the log as one of several threads from now on; `thread` is the one it is shown to."""
         self._thread = thread
         self._cache, self._made = {}, ([], 0, (), 0)
 
     def log(self, active: Sequence[Group], now: int) -> tuple[Block, ...]:
-        """One block for each group, in order; `now` is noon of the day. Empty without observations."""
+        """Return one block per group, in order; `now` is noon of the day. Empty without observations."""
         return self._render(active, now)[2]
 
     def tokens(self, active: Sequence[Group], now: int) -> int:
-        """Tokens of the log as the model sees it, without the instructions round it."""
+        """Return the tokens of the log as it is sent, without the instructions around it."""
         return self._render(active, now)[3]
 
     def _render(self, active: Sequence[Group], now: int) -> tuple[Sequence[Group], int, tuple[Block, ...], int]:
@@ -97,7 +97,7 @@ class ContextBuilder:
         return "\n\n".join(p for p in parts if p)
 
     def reminder(self, thread_id: str, resource_id: str) -> Message:
-        """The message that stands where raw messages have left: never stored, shown, searched or observed."""
+        """Return the message that replaces removed raw messages: never stored, shown, searched or observed."""
         words = read_prompt("memory#reminder")
         if self._thread is not None:
             words = fill_prompt("memory#reminder-shared", thread=shared.obscured(self._thread.id))
@@ -118,7 +118,7 @@ class ContextBuilder:
 
 
 def tail(current_task: str | None, suggested_response: str | None, gap_ms: int) -> dict[str, str]:
-    """What changes from step to step, by name: a gap in time before the newest prompt, task, suggested response."""
+    """Return what changes from step to step: a pause before the newest prompt, task, suggested response."""
     out: dict[str, str] = {}
     if gap := dates.format_temporal_gap(gap_ms):
         out["gap"] = f"[{gap}]"
@@ -130,8 +130,10 @@ def tail(current_task: str | None, suggested_response: str | None, gap_ms: int) 
 
 
 def carried_over(earlier: CarryOver, head: str, counter: Counter, limit: int) -> list[Piece]:
-    """The lines below `head` that a new thread starts with, at most `limit` tokens together: what does not fit is left
-    out, the newest and pinned lines first in."""
+    """Return the lines below `head` that a new thread starts with, at most `limit` tokens in total.
+
+    Newest threads and pinned lines come first; what does not fit is left out.
+    """
     pieces: list[Piece] = []
     if earlier.title:
         pieces.append(Piece("thread", earlier.thread_id, f"Last thread: {one_line(earlier.title)}"))

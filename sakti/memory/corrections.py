@@ -1,4 +1,4 @@
-"""What people change in the log, and the log at other times."""
+"""Correct lines of the log, and compare it with former states."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 async def correct(state: MemoryState, line: str, action: Action, text: str = "") -> Corrected:
-    """Change a line of the log, named by its id or the end of it. The window follows at once. Raises
-    `MemoryFailure`: not_found, ambiguous, empty, unchanged."""
+    """Correct a line of the log, named by its id or the end of it; the window is updated at once.
+
+    Raises `MemoryFailure`: not_found, ambiguous, empty, unchanged.
+    """
 
     def store(db: Database) -> Corrected:
         record = state.window.record.id
@@ -33,7 +35,7 @@ async def correct(state: MemoryState, line: str, action: Action, text: str = "")
 
 
 async def undo(state: MemoryState, line: str | None = None) -> Corrected:
-    """Take back the newest correction of a line, or of the whole log. Raises `MemoryFailure` (not_found)."""
+    """Undo the newest correction of a line, or of the whole log. Raises `MemoryFailure` (not_found)."""
 
     def store(db: Database) -> Corrected:
         record = state.window.record.id
@@ -46,8 +48,10 @@ async def undo(state: MemoryState, line: str | None = None) -> Corrected:
 
 
 def parse_time(text: str, now: int, timezone: str) -> int | None:
-    """ "now", "yesterday", "90m" or "2d ago", a date, a date with a time, or Unix ms; None for anything else. A
-    date alone is its beginning, in `timezone`."""
+    """Parse "now", "yesterday", "90m" or "2d ago", a date, a date with a time, or Unix ms; None for anything else.
+
+    A date alone is its beginning, in `timezone`.
+    """
     text, zone = text.strip(), ZoneInfo(timezone)
     if text == "now":
         return now
@@ -68,7 +72,10 @@ def parse_time(text: str, now: int, timezone: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class LogDiff:
-    """Two states of a log: lines of the newer only, of the older only, and pairs (older, newer) of one line."""
+    """Difference of two states of a log.
+
+    Lines of the newer only, of the older only, and pairs (older, newer) of a changed line.
+    """
 
     added: tuple[LogLine, ...]
     removed: tuple[LogLine, ...]
@@ -76,7 +83,7 @@ class LogDiff:
 
 
 def diff(older: Sequence[LogLine], newer: Sequence[LogLine]) -> LogDiff:
-    """What happened between two states. Pure."""
+    """Compare two states of a log. Pure."""
     before, after = {x.id: x for x in older}, {x.id: x for x in newer}
     return LogDiff(
         tuple(x for x in newer if x.id not in before),

@@ -1,8 +1,8 @@
-"""Observational memory as the agent uses it: messages go in, the window of the next request comes out.
+"""Offer observational memory to the agent: messages go in, the window of the next request comes out.
 
-A turn is `begin_turn`, then `prepare` before every model call, then `end_turn`; `add` follows every message
-that was made durable. Below the thresholds nothing is read from the disk between the calls of one turn, nothing is
-written unless memory changes, and a failure of memory never ends a turn.
+A turn is `begin_turn`, then `prepare` before every model call, then `end_turn`; `add` follows every message that was
+made durable. Below the thresholds nothing is read from the disk between the calls of one turn, nothing is written
+unless memory changes, and a failure of memory never ends a turn.
 """
 
 from __future__ import annotations
@@ -69,8 +69,10 @@ NO_WINDOW = 1 << 60  # where nothing is observed no message is in the way of its
 
 @dataclass(frozen=True)
 class Prepared:
-    """What memory contributes to one request. `tail` is what moves from step to step, as it is now: a request has it
-    from the message that it was told with."""
+    """Memory's part of one request.
+
+    `tail` are the volatile facts as of now; in a request they follow the message they were sent with.
+    """
 
     blocks: tuple[Block, ...]
     messages: tuple[Message, ...]
@@ -79,8 +81,11 @@ class Prepared:
 
 
 class MemoryEngine:
-    """The memory of one open thread. `owner` names this engine in the leases; `reason` says why this Observer;
-    `patience`: seconds that a step waits for what another window observes."""
+    """Memory of one open thread.
+
+    `owner` names this engine in leases; `reason` says why this Observer was chosen; `patience`: seconds that a step
+    waits for another window's observation.
+    """
 
     def __init__(
         self,
@@ -147,24 +152,24 @@ class MemoryEngine:
 
     @property
     def window_ids(self) -> set[str]:
-        """Ids of the messages that the model sees whole."""
+        """Return the ids of the messages that are sent in full."""
         return {m.id for m in self._state.window.messages} if self._state else set()
 
     @property
     def state(self) -> MemoryState:
-        """The state of the open thread's memory: to be read, never changed."""
+        """Return the memory state of the open thread, read-only for callers."""
         if self._state is None:
             raise RuntimeError("the engine has no thread: await open() first")
         return self._state
 
     @property
     def observation(self) -> Observation:
-        """The observations of the open thread: to be read, never changed."""
+        """Return the observation job of the open thread, read-only for callers."""
         return self._observation
 
     @property
     def reflection(self) -> Reflection:
-        """The reflections of the open thread: to be read, never changed."""
+        """Return the reflection job of the open thread, read-only for callers."""
         return self._reflection
 
     @property
@@ -176,8 +181,10 @@ class MemoryEngine:
         return self._settings.enabled and self._writes
 
     async def open(self, thread: Thread) -> None:
-        """Load the thread's record, cursor, log and unobserved messages; clear what a crash left and mend what an older
-        version damaged, and say so."""
+        """Load the thread's record, cursor, log and unobserved messages.
+
+        Stale leases of a crash are cleared and states that an older version damaged are repaired; events report both.
+        """
         if self._state is not None:
             await self.close()
             self._closed = False
@@ -223,18 +230,18 @@ class MemoryEngine:
         self._carried = await self._store.read(carry_over.text, thread.id)
 
     def _count_failures(self, state: MemoryState) -> None:
-        """The Observer's failures in this log are counted over all processes."""
+        """Let the Observer's failures in this log count across processes."""
         if isinstance(self._worker.observer, FallbackObserver) and self._observes:
             keep = functools.partial(self._write_quietly, state)
             self._worker.observer.remember(state.window.record.metadata, keep)
 
     async def _find_rates(self) -> None:
-        """What the Observer costs: the list of prices is slow to load, so nobody waits for it."""
+        """Look up the Observer's price; the price list is slow to load, so nothing waits for it."""
         self._rates = await backlog.rates(self._worker.observer.name)
         self._announce()
 
     async def _record(self, thread: Thread) -> tuple[Record, list[leases.Lease], str]:
-        """The record, the leases of windows that are gone, and what had to be mended."""
+        """Return the record, the leases of ended processes that were cleared, and what was repaired."""
         scope = self._settings.scope
         key = f"thread:{thread.id}" if scope == "thread" else f"resource:{thread.resource_id}"
         zone, now, new_id = self._timezone or "UTC", self._clock.now(), self._ids.new()
@@ -271,7 +278,7 @@ class MemoryEngine:
         return Window(window.thread, window.record, messages=newest)
 
     async def _find_prompt(self, state: MemoryState) -> None:
-        """The newest prompt, so that a turn which goes on after a crash has it in every request."""
+        """Find the newest prompt, so that a turn continued after a crash has it in every request."""
         window = state.window
         prompt = next((m for m in reversed(window.messages) if m.role == "user"), None)
         if prompt is None and window.cursor >= 0:
@@ -280,7 +287,7 @@ class MemoryEngine:
         state.prompts = [prompt] if prompt else []
 
     async def _carry_over(self, state: MemoryState) -> None:
-        """What a new thread starts with, made at its first turn and frozen from then on."""
+        """Build the carry-over of a new thread at its first turn; it stays unchanged from then on."""
         self._new_thread = False
         thread = state.window.thread
         if carry_over.KEY in thread.metadata or not self._settings.carry_over or thread.parent_id:
@@ -298,9 +305,11 @@ class MemoryEngine:
     # --- a turn -----------------------------------------------------------------------------------------
 
     async def begin_turn(self, *, provider: str, model: str, cache_ttl: int = DEFAULT_CACHE_TTL) -> None:
-        """Take in what other processes changed; activate early when the prompt cache is cold anyway: after
-        idle time (`cache_ttl`: how long the model's cache stays warm, in ms), or because another provider or model is
-        asked now."""
+        """Load what other processes changed; activate early when the prompt cache is cold anyway.
+
+        It is cold after idle time (`cache_ttl`: lifetime of the model's cache in ms) or after a change of provider or
+        model.
+        """
         state = self.state
         if self._new_thread and self._settings.enabled:
             await self._carry_over(state)
@@ -330,7 +339,7 @@ class MemoryEngine:
         self._actor = actor
 
     async def _read_elsewhere(self, state: MemoryState) -> None:
-        """With one log for the workspace: once a turn, so that the requests of a turn begin alike."""
+        """Load what other threads of a shared log said, once per turn, so that its requests share a prefix."""
         window = state.window
         if not self._settings.enabled or window.record.scope != "resource":
             return
@@ -341,7 +350,7 @@ class MemoryEngine:
         self._elsewhere = other_threads.text(found, self._counter, limit, state.timezone) if found else ""
 
     def add(self, message: Message) -> None:
-        """A message that was just made durable enters the window."""
+        """Add a message that was just made durable to the window."""
         state = self.state
         if message.role == "user":
             if self._step == 0:
@@ -352,28 +361,30 @@ class MemoryEngine:
         self._last_message_at = message.created_at
 
     def forget(self, message_ids: list[str]) -> None:
-        """These messages were withheld by a guardrail: they leave the window."""
+        """Remove messages that a guardrail withheld from the window."""
         self.state.window.forget(set(message_ids))
         self._step = 0
 
     def observe_with(self, observer: Observer, reflector: Reflector) -> None:
-        """Ask these from now on: more is known of their model."""
+        """Replace Observer and Reflector: more is known of their model now."""
         self._worker.observer, self._worker.reflector = observer, reflector
         if self._state is not None:
             self._count_failures(self._state)
         self._chosen = observer.name
 
     def expect(self, budget: int) -> None:
-        """Tell before the first request what the model's window will leave, so that the thresholds shown hold."""
+        """Set what the model's window will leave before the first request, so that thresholds are shown right."""
         self.state.budget = budget
 
     async def prepare(
         self, *, step: int, budget: int | None = None, facts: Mapping[str, str] | None = None
     ) -> Prepared:
-        """The window for the next model call. `budget`: tokens that the model's window leaves for memory and
-        messages (None: not known). `facts` that move are told along with the newest message, with memory's own, as far
-        as they changed (None: nothing is told). Waits for a model only above `block_after`, or at the threshold when
-        nothing is buffered and nothing is running."""
+        """Return the window for the next model call.
+
+        `budget`: tokens that the model's window leaves for memory and messages (None: not known). Changed `facts` are
+        sent along with the newest message, with memory's own (None: nothing is sent). Waits for a model only above
+        `block_after`, or at the threshold when nothing is buffered and nothing is running.
+        """
         state = self.state
         self._step, state.budget = step, budget
         if self._observes:
@@ -385,12 +396,12 @@ class MemoryEngine:
         return Prepared(self._blocks(state), self._messages(state), tuple(self._tail(state).values()), now)
 
     def preview(self) -> Prepared:
-        """The window as it would be sent now; nothing is moved, written or told."""
+        """Return the window as it would be sent now, without changing or writing anything."""
         state = self.state
         return Prepared(self._blocks(state), self._messages(state), tuple(self._tail(state).values()), self.status())
 
     async def _move(self, state: MemoryState, facts: Mapping[str, str] | None) -> None:
-        """Before a request: activate what is due, begin what is due, wait where it must be."""
+        """Activate and start what is due before a request; wait where it must."""
         state.settle()
         if not state.held:
             if state.full():  # what another window has made ready is activated before anything is asked or waited for
@@ -407,8 +418,7 @@ class MemoryEngine:
         await self._wait_for_messages(state)  # what was running may have ended while the log was waited for
 
     async def _tell(self, state: MemoryState, facts: Mapping[str, str]) -> None:
-        """Send the newest message with the facts that changed, from now on; a store that does not take that leaves it
-        as it is."""
+        """Attach the changed facts to the newest message, from now on; if the store fails it stays as it is."""
         sent = self._messages(state)
         last = sent[-1] if sent else None
         told = told_facts.due(sent, {**facts, **self._tail(state)}, self._clock.now(), begins=self._step == 1)
@@ -429,8 +439,11 @@ class MemoryEngine:
             state.prompts = [amended if m.id == amended.id else m for m in state.prompts]
 
     async def _wait_for_messages(self, state: MemoryState) -> None:
-        """Wait above `block_after`, or at the threshold when nothing is ready and nothing runs, until that is over or
-        nothing more can be done. Whoever waits first activates what is ready, here or in another window."""
+        """Wait while pending messages exceed `block_after`, or the threshold with nothing buffered or running.
+
+        Ends when that is over or nothing more can be done. The first waiter activates what is buffered, here or in
+        another window.
+        """
         patient = True
         while state.phase not in NEVER_WAITS:
             numbers, window = state.numbers(), state.window
@@ -458,7 +471,7 @@ class MemoryEngine:
                 return
 
     async def end_turn(self) -> None:
-        """The turn is saved. What is pending may be buffered; never waits for a model."""
+        """End a saved turn: pending messages may be buffered. Never waits for a model."""
         state = self.state
         self._step = 0
         self._room = None
@@ -516,7 +529,7 @@ class MemoryEngine:
         return context.tail(metadata.get("current_task"), response, self._gap)
 
     def status(self) -> MemoryStatus:
-        """The windows as they are now; the same numbers as in the request."""
+        """Return the windows as they are now, with the same numbers as in the request."""
         observer = self._worker.observer.name
         return status.status(
             self.state,
@@ -536,14 +549,17 @@ class MemoryEngine:
     # --- by hand ----------------------------------------------------------------------------------------
 
     def _must_write(self) -> None:
-        """Raises `MemoryFailure` (read_only) where memory is only read."""
+        """Raise `MemoryFailure` (read_only) where memory is read-only."""
         if not self._writes:
             raise MemoryFailure(self._store.read_only_reason or READ_ONLY, code="read_only")
 
     @contextlib.asynccontextmanager
     async def _by_hand(self) -> AsyncGenerator[MemoryState]:
-        """The door of everything that people do to memory: nobody else is at work in the thread, and what others did is
-        in the window. Raises `MemoryFailure` (busy, read_only)."""
+        """Guard every change of memory that the user requests.
+
+        The thread's turn lease is held and other windows' changes are loaded. Raises `MemoryFailure` (busy,
+        read_only).
+        """
         state = self.state
         self._must_write()
         async with self._leases.turn(state.window.thread.id):
@@ -551,13 +567,15 @@ class MemoryEngine:
             yield state
 
     async def refresh(self) -> None:
-        """Take in what other windows did to this memory."""
+        """Load what other windows changed in this memory."""
         await self.state.refresh()
 
     async def observe_now(self, focus: str = "") -> bool:
-        """The provider found the request too long: put what is ready into the log, observe all but the last
-        exchange, and where even that is not to be had, send less of it. False when nothing can be made
-        smaller."""
+        """Shrink the window after the provider found the request too long; False when nothing can be made smaller.
+
+        Buffered groups are activated and all but the last exchange is observed; where even that fails, less of it is
+        sent.
+        """
         state = self.state
         await state.refresh()  # what another window has observed meanwhile is no part of the next request
         before = state.window.pending
@@ -574,8 +592,11 @@ class MemoryEngine:
         return True
 
     async def compact(self, focus: str = "") -> CompactionFinished:
-        """Observe everything pending but the last exchange; joins what runs. Nothing pending: `messages` is
-        0 and no model is asked. Raises `MemoryFailure` (busy) while another window is at work in the thread."""
+        """Observe everything pending except the last exchange, after running work.
+
+        Nothing pending: `messages` is 0 and no model is called. Raises `MemoryFailure` (busy) while another window
+        runs a turn in the thread.
+        """
         async with self._by_hand():
             done = await compaction.compact(self._observation, focus)
         if not self._closed:  # else another thread is on the screen
@@ -584,9 +605,10 @@ class MemoryEngine:
         return done
 
     async def undo_compaction(self) -> CompactionFinished | None:
-        """Log and window exactly as before the last compaction; None when there is none, or when undoing it would
-        change anything else (a Notice says so). Automatic observation then waits for one more interval. Raises
-        `MemoryFailure` (busy)."""
+        """Restore log and window as before the last compaction; None where that is impossible (a Notice says why).
+
+        Automatic observation then waits for one more interval. Raises `MemoryFailure` (busy).
+        """
         async with self._by_hand():
             done = await compaction.undo(self._observation)
         if done is not None:
@@ -594,8 +616,10 @@ class MemoryEngine:
         return done
 
     async def correct(self, line: str, action: Action, text: str = "") -> Corrected:
-        """Pin, unpin, edit or forget a line of the log, named by its id or the end of it. Raises
-        `MemoryFailure`: not_found, ambiguous, empty, unchanged, busy."""
+        """Pin, unpin, edit or forget a line of the log, named by its id or the end of it.
+
+        Raises `MemoryFailure`: not_found, ambiguous, empty, unchanged, busy.
+        """
         async with self._by_hand() as state:
             return await corrections.correct(state, line, action, text)
 
@@ -605,8 +629,11 @@ class MemoryEngine:
             return await corrections.undo(state, line)
 
     async def reflect_now(self) -> bool:
-        """Condense the whole log now; waits for the Reflector. False when there is nothing to condense, or
-        nothing came of it (`status().note` says why). Raises `MemoryFailure` (busy)."""
+        """Condense the whole log now and wait for the Reflector.
+
+        False when there is nothing to condense, or it failed (`status().note` says why). Raises `MemoryFailure`
+        (busy).
+        """
         async with self._by_hand() as state:
             await self._observation.join()
             await self._reflection.join()
@@ -619,31 +646,35 @@ class MemoryEngine:
             return state.window.record.generation_count > before
 
     async def undo_reflection(self, generation: int | None = None) -> ReflectionUndone:
-        """The log as before a reflection (the newest by default), with what was observed since behind it; then
-        nothing is condensed by itself until the log has grown by one more interval. Raises `MemoryFailure`:
-        not_found, conflict (a newer reflection was made from it), busy."""
+        """Undo a reflection (the newest by default); later observations stay.
+
+        Nothing is condensed automatically until the log has grown by one more interval. Raises `MemoryFailure`:
+        not_found, conflict (a newer reflection was made from it), busy.
+        """
         async with self._by_hand():
             return await self._reflection.undo(generation)
 
     async def observe_left(self) -> bool:
-        """Put everything that may be observed into the log, when the user leaves; False when nothing came of it."""
+        """Observe everything that may be observed, on exit; False when nothing came of it."""
         async with self._by_hand():
             return await exit_work.observe_left(self._observation)
 
     def left(self) -> int:
-        """Tokens that `observe_left` would observe; 0 where nothing is observed by itself."""
+        """Return the tokens that `observe_left` would observe; 0 where automatic observation is off."""
         return exit_work.left(self.state) if self._observes and self.state.phase is not Phase.PAUSED else 0
 
     async def pause(self) -> None:
-        """Ask no model in the background, for this memory, until `resume`, in other windows and after a restart too;
-        the newest messages that fit are sent meanwhile. By hand (`compact`, `reflect_now`) everything goes."""
+        """Stop model calls in the background for this memory until `resume`, in all windows and after restarts.
+
+        Meanwhile the newest messages that fit are sent; manual operations (`compact`, `reflect_now`) still work.
+        """
         self._must_write()
         await backlog.mark(self.state, paused=True)
         if self._pricing is None:
             self._pricing = asyncio.create_task(self._find_rates())
 
     async def resume(self, *, start: bool = True) -> None:
-        """Go on where `pause` stopped: oldest first, in the background, at once or (not `start`) with the next turn."""
+        """Continue where `pause` stopped, oldest first in the background; at once or with the next turn."""
         self._must_write()
         if not self._settings.enabled:
             raise MemoryFailure("Memory is off here: there is nothing to resume.", code="off")
@@ -652,22 +683,21 @@ class MemoryEngine:
             self._observation.start()
 
     def compact_preview(self) -> tuple[int, int, int]:
-        """(messages that /compact would observe, tokens of messages and log now, an estimate of them
-        after)."""
+        """Return (messages that /compact would observe, tokens of messages and log now, estimated tokens after)."""
         return compaction.preview(self.state)
 
     def tasks(self) -> list[asyncio.Task[Any]]:
-        """All background work that goes on."""
+        """Return all running background work."""
         work = (self._observation.running(), self._reflection.running())
         return [*(t for t in work if t is not None), *self._levels.running()]
 
     async def wait_idle(self) -> None:
-        """Until no background work runs."""
+        """Wait until no background work runs."""
         while tasks := self.tasks():
             await asyncio.wait(tasks)
 
     async def close(self) -> None:
-        """Give up background work; never waits for a model."""
+        """Cancel background work; never waits for a model."""
         self._closed = True
         if self._state is None:
             return

@@ -1,4 +1,4 @@
-"""Which Observer and Reflector a session gets."""
+"""Choose the Observer and the Reflector of a session."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ EXTRACTIVE = "extractive"
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A model that may work for memory; no provider: code does. `up_to`: tokens of the inputs that it is for, `window`
-    its own, None where they are not known."""
+    """Model that may work for memory; without a provider, the extractive implementation.
+
+    `up_to`: largest input in tokens, `window`: its context window, None where unknown.
+    """
 
     provider: Provider | None
     model: str | None
@@ -45,11 +47,12 @@ def build_observers(
     window: int | None = None,
     max_output: int | None = None,
 ) -> tuple[Observer, Reflector]:
-    """Observer and Reflector on `model_name` of `provider` (the Reflector on its own pair where one is
-    given), or extractive ones where there is no model, it is not fit to observe, or the settings say
-    "extractive".
+    """Return Observer and Reflector on `model_name` of `provider`.
 
-    `window` and `max_output` are the model's, in tokens, None where they are not known.
+    The Reflector may have its own pair. They are extractive where there is no model, it is not fit to observe, or the
+    settings say "extractive".
+
+    `window` and `max_output` are the model's, in tokens, None where unknown.
     """
     wanted = settings.model or settings.observation.model
     observes = provider is not None and bool(model_name) and fit and wanted != EXTRACTIVE
@@ -72,8 +75,7 @@ def build(
     clock: Clock,
     max_output: int | None = None,
 ) -> tuple[Observer, Reflector]:
-    """Observer and Reflector of the candidates, each tried in order; extractive ones behind the last and where there
-    are none."""
+    """Return Observer and Reflector of the candidates, each tried in order, extractive ones last."""
     extractive = ExtractiveObserver(counter), ExtractiveReflector(counter)
 
     def asker(one: Candidate, *, observes: bool) -> Asker:

@@ -1,11 +1,11 @@
-"""Where a process can die in the middle of memory's work: the commit boundaries, each with a name.
+"""Name the points at which a process may die in the middle of memory's work: the commit boundaries.
 
-Whoever drives an engine may inject a hook that is called at each of them (the bench and the tests let it end
-the engine there). Without one nothing happens.
+Whoever drives an engine may inject a hook that is called at each of them (the bench and the tests let it end the
+engine there). Without one nothing happens.
 
-`begin`: the work is announced and what it reads is sealed. `asked`: the model has answered, nothing of it is
-stored. `written`: inside the transaction, which has not committed. `committed`: stored, the window in memory has
-not followed yet. `observed`: what a compaction observed is in the log, the compaction is not recorded yet.
+`begin`: the work is announced and what it reads is sealed. `asked`: the model has answered, nothing of it is stored.
+`written`: inside the transaction, which has not committed. `committed`: stored, the window in memory is not updated
+yet. `observed`: what a compaction observed is in the log, the compaction is not recorded yet.
 """
 
 from __future__ import annotations
@@ -43,4 +43,4 @@ NAMES: tuple[str, ...] = (
 
 
 def nothing(name: str) -> None:
-    """The hook where nobody listens."""
+    """Do nothing: the default hook."""

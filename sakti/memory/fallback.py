@@ -1,4 +1,4 @@
-"""A model first, code when it fails for good: memory never ends in a dead end."""
+"""Fall back to the extractive implementation when a model fails for good."""
 
 from __future__ import annotations
 
@@ -33,16 +33,18 @@ REST_MS = 60 * 60_000  # so long a model that failed again and again is not aske
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """How often in a row a model could not observe, and when it last could not (Unix ms)."""
+    """Consecutive failures of a model, and the time of the last (Unix ms)."""
 
     count: int = 0
     time: int = 0
 
 
 class FallbackObserver:
-    """Asks `model`. Three failures in a row, in whatever process, and `extractive` takes over: for this thread's life
-    after malformed answers or where the model cannot be had, else for an hour. A single failure that passes is left to
-    the engine's own backoff."""
+    """Observer that calls `model` and falls back to `extractive` after three failures in a row.
+
+    Failures count across processes. The fallback lasts for the thread's life after malformed answers or where the
+    model is unavailable, else for an hour. Single failures are left to the engine's backoff.
+    """
 
     def __init__(self, model: Observer, extractive: Observer, clock: Clock) -> None:
         self._model, self._extractive, self._clock = model, extractive, clock
@@ -56,7 +58,7 @@ class FallbackObserver:
         return self._extractive.name if self._switched or self._rests() else self._model.name
 
     def remember(self, metadata: Mapping[str, Any], keep: Callable[[Json], Awaitable[None]]) -> None:
-        """Count from what a record's metadata says of this model's failures, and `keep` there what comes."""
+        """Load this model's failures from a record's metadata, and `keep` later ones there."""
         known: Any = metadata.get(KEY)
         if isinstance(known, dict) and known.get("model") == self._model.name:  # pyright: ignore[reportUnknownMemberType]
             said = cast("Json", known)
@@ -106,8 +108,7 @@ class FallbackObserver:
 
 
 class FallbackReflector:
-    """A reflection that a model cannot give is made by code; after three malformed ones in a row the model is not asked
-    again in this thread's life."""
+    """Reflector that falls back to the extractive one; after three malformed answers in a row for the thread's life."""
 
     def __init__(self, model: Reflector, extractive: Reflector) -> None:
         self._model, self._extractive = model, extractive

@@ -1,4 +1,4 @@
-"""One question to a model for memory: streamed, timed, transient failures waited out."""
+"""Ask a model one question for memory: streamed, timed, with retries of transient failures."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ log = logging.getLogger(__name__)
 
 
 class Asker:
-    """A model that memory asks. `full_name` is provider/name.
+    """Model for memory's questions; `full_name` is provider/name.
 
-    `max_output`: tokens that an answer may have where its model or window is known to allow less than the settings; a
-    limit that nobody has narrowed is not sent, because APIs refuse one above their model's own. `left_out` names the
-    settings that the model does not take.
+    `max_output`: largest answer in tokens where the model or its window is known to allow less than the settings;
+    otherwise no limit is sent, because APIs refuse one above the model's own. `left_out` names the settings that the
+    model rejects.
     """
 
     def __init__(
@@ -55,9 +55,11 @@ class Asker:
         return f"{self.provider.name}/{self.model}"
 
     async def ask(self, system: str, prompt: str, images: Sequence[ImagePart] = ()) -> tuple[str, ModelCall]:
-        """The model's whole text. `images` go with the prompt, each under its number, as far as the model takes any:
-        one that refuses them is asked without, from then on. Raises `ProviderError` when it stays away, or for what
-        waiting cannot mend."""
+        """Return the model's whole answer and its figures.
+
+        `images` go with the prompt, each under its number; a model that refuses them gets none from then on. Raises
+        `ProviderError` when it stays unavailable, or for a failure that a retry cannot help.
+        """
         if images and self._images:
             try:
                 return await self._ask(system, prompt, images)

@@ -1,4 +1,4 @@
-"""Several models for one task of memory: the first that takes an input of that size, the next when it fails."""
+"""Choose among several models for one task of memory: the first that takes the input, the next when it fails."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Worker = TypeVar("Worker")
 
 @dataclass(frozen=True, slots=True)
 class Choice(Generic[Worker]):
-    """`worker` is asked for inputs of at most `up_to` tokens, None: for all."""
+    """Model with its largest input, `up_to` tokens (None: no limit)."""
 
     worker: Worker
     up_to: int | None = None
 
 
 def fitting(choices: Sequence[Choice[Worker]], size: int) -> list[Worker]:
-    """Who is asked about `size` tokens, in order; where that is more than anyone is meant for, who takes most."""
+    """Return the workers for `size` tokens, in order; if all are too small, the largest."""
     found = [c.worker for c in choices if c.up_to is None or size <= c.up_to]
     return found or [max(choices, key=lambda c: c.up_to or 0).worker]
 
@@ -37,7 +37,7 @@ class ChosenObserver:
         return self._choices[0].worker.name
 
     async def observe(self, request: ObserveInput) -> ObserveResult:
-        """What the first of them observes. Raises as the last one does."""
+        """Return the first successful worker's observations. Raises as the last one does."""
         *first, last = fitting(self._choices, sum(m.tokens for m in request.messages))
         for observer in first:
             try:
@@ -56,7 +56,7 @@ class ChosenReflector:
         return self._choices[0].worker.name
 
     async def reflect(self, request: ReflectInput) -> ReflectResult:
-        """What the first of them makes of it. Raises as the last one does."""
+        """Return the first successful worker's reflection. Raises as the last one does."""
         *first, last = fitting(self._choices, sum(self._count(text) for _, text in request.groups))
         for reflector in first:
             try:

@@ -1,4 +1,4 @@
-"""Read what a mode is for memory: `prompts/modes/<mode>.md`, with its numbers as front matter and a part a purpose."""
+"""Read a mode's settings for memory: `prompts/modes/<mode>.md`, with numbers as front matter and named parts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class ModeNumbers:
-    """Tokens at which to observe, reflect and buffer, and how many messages are sent when memory is off."""
+    """Thresholds in tokens for observing, reflecting and buffering, and the messages sent when memory is off."""
 
     message_tokens: int = 30_000
     observation_tokens: int = 40_000
@@ -32,7 +32,7 @@ def numbers(mode: str) -> ModeNumbers:
 
 
 def prompt(mode: str, name: str) -> str:
-    """Return a part of a mode's prompts, the default mode's where it has none, empty where that has none either."""
+    """Return a part of a mode's prompts, else the default mode's, else an empty text."""
     for each in (mode, DEFAULT):
         if has_prompt(f"modes/{each}#{name}"):
             return read_prompt(f"modes/{each}#{name}")
@@ -41,12 +41,12 @@ def prompt(mode: str, name: str) -> str:
 
 @lru_cache(maxsize=64)
 def sections(mode: str) -> tuple[str, ...]:
-    """The names of the sections that a mode asks its Observer for beside the observations: the tags in its `output`."""
+    """Return the sections that a mode's Observer writes beside the observations: the tags in its `output`."""
     return tuple(dict.fromkeys(re.findall(r"^<([a-z][a-z-]*)>", prompt(mode, "output"), re.MULTILINE)))
 
 
 def settings_for(settings: MemorySettings, mode: str) -> MemorySettings:
-    """The settings with the mode's numbers in place of those that stand at their defaults."""
+    """Return the settings with the mode's numbers in place of those left at their defaults."""
     if mode == DEFAULT:
         return settings
     row, observation, reflection = numbers(mode), settings.observation, settings.reflection

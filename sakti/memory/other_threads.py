@@ -1,4 +1,4 @@
-"""With one memory for a workspace: what is said in its other threads and not observed yet. Pure."""
+"""Show unobserved messages of the workspace's other threads when they share one memory. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _ROLES = {"user": "User", "assistant": "Assistant", "tool": "Tool result"}
 
 
 def text(said: Sequence[Said], counter: Counter, limit: int, timezone: str) -> str:
-    """A delimited block of the newest messages that fit `limit` tokens, by thread, the thread that was last
-    talked in last; empty where nothing fits."""
+    """Return a delimited block of the newest messages that fit `limit` tokens, by thread.
+
+    The thread used last comes last; empty where nothing fits.
+    """
     head = read_prompt("memory#other-threads")
     used = counter.count(head) + 20
     kept: dict[str, list[str]] = {}

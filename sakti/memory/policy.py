@@ -1,7 +1,7 @@
-"""Decisions on numbers, without state: thresholds, boundaries, intervals, what may be buffered.
+"""Decide on numbers, without state: thresholds, boundaries, intervals, what may be buffered.
 
-The functions that the golden vectors name give the same values, IEEE doubles included. They let odd settings
-pass through: those are refused when the configuration is read.
+The functions that the golden vectors name give the same values, IEEE doubles included. They accept odd settings,
+which are refused when the configuration is read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class SharedThreshold:
-    """A message threshold with a shared budget: `max` tokens while the log is empty, never below `min`."""
+    """Message threshold with a shared budget: `max` tokens while the log is empty, never below `min`."""
 
     min: int
     max: int
@@ -36,16 +36,20 @@ def get_max_threshold(threshold: Threshold) -> int | float:
 
 
 def calculate_dynamic_threshold(threshold: Threshold, observation_tokens: float) -> int | float:
-    """The message threshold at this size of the log: the shared budget less the log, rounded half up, at
-    least the minimum."""
+    """Return the message threshold at this size of the log.
+
+    The shared budget less the log, rounded half up, at least the minimum.
+    """
     if not isinstance(threshold, SharedThreshold):
         return threshold
     return math.floor(max(threshold.max - observation_tokens, threshold.min) + 0.5)
 
 
 def resolve_buffer_tokens(buffer: float | bool | None, threshold: Threshold) -> int | float | None:
-    """Tokens between two background observations; None: no buffering. A fraction is of the (total)
-    threshold."""
+    """Return the tokens between two background observations; None: no buffering.
+
+    A fraction is of the (total) threshold.
+    """
     if buffer is None or buffer is False:
         return None
     if 0 < buffer < 1:
@@ -54,7 +58,7 @@ def resolve_buffer_tokens(buffer: float | bool | None, threshold: Threshold) -> 
 
 
 def resolve_block_after(block_after: float | None, threshold: Threshold) -> int | float | None:
-    """Pending tokens above which a step waits; 1 ≤ x < 100 multiplies the threshold."""
+    """Return the pending tokens above which a step waits; 1 ≤ x < 100 multiplies the threshold."""
     if block_after is None:
         return None
     if 1 <= block_after < 100:
@@ -63,7 +67,7 @@ def resolve_block_after(block_after: float | None, threshold: Threshold) -> int 
 
 
 def resolve_retention_floor(activation: float, threshold: float) -> float:
-    """Raw message tokens that stay after an activation."""
+    """Return the tokens of raw messages that stay after an activation."""
     if activation >= 1000:
         return activation
     return threshold * (1 - max(0, min(1, activation)))
@@ -74,11 +78,10 @@ SMALLEST_REST = 1000
 
 
 def choose_boundary(chunk_tokens: Sequence[int], activation: float, threshold: float, pending: float) -> int:
-    """How many buffered groups, oldest first, an activation takes.
+    """Return how many buffered groups, oldest first, an activation takes.
 
-    The boundary that just reaches or passes `pending` − floor, unless it overshoots by more than 95 % of the
-    floor or leaves less than min(1000, floor): then the nearest below it, or it all the same if there is
-    none.
+    The boundary that just reaches or passes `pending` − floor, unless it overshoots by more than 95 % of the floor or
+    leaves less than min(1000, floor): then the nearest below it, or it all the same if there is none.
     """
     floor = resolve_retention_floor(activation, threshold)
     target = max(0.0, pending - floor)
@@ -105,15 +108,15 @@ def choose_boundary(chunk_tokens: Sequence[int], activation: float, threshold: f
 def calculate_projected_message_removal(
     chunk_tokens: Sequence[int], activation: float, threshold: float, pending: float
 ) -> int:
-    """Message tokens that the next activation removes: the same choice, added up."""
+    """Return the message tokens that the next activation removes, by the same choice."""
     return sum(chunk_tokens[: choose_boundary(chunk_tokens, activation, threshold, pending)])
 
 
 def interval_crossed(tokens: float, last_boundary: float, buffer: float, threshold: float) -> bool:
-    """Whether background observation is due: a multiple of `buffer` lies between the last boundary and now.
+    """Return whether background observation is due: a multiple of `buffer` lies between the last boundary and now.
 
-    Near the threshold the interval is halved, so that something is ready when it is reached; a boundary above
-    the context (which has shrunk since) counts as none.
+    Near the threshold the interval is halved, so that something is buffered when it is reached; a boundary above the
+    context (which has shrunk since) counts as none.
     """
     if buffer <= 0:
         return False
@@ -130,15 +133,17 @@ LONGEST_RETRY = 8  # times the interval and the time of the first retry
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """When what failed `failures` times in a row is tried again: at `tokens` pending, at the latest at `time` (Unix
-    ms). The distance doubles with each failure."""
+    """Next attempt after `failures` in a row: at `tokens` pending, at the latest at `time` (Unix ms).
+
+    The distance doubles with each failure.
+    """
 
     failures: int = 0
     tokens: int = 0
     time: int = 0
 
     def after(self, pending: int, now: int, interval: int) -> Backoff:
-        """One more failure, with so much pending."""
+        """Return the backoff after one more failure at `pending` tokens."""
         step = min(LONGEST_RETRY, 2**self.failures)
         return Backoff(self.failures + 1, pending + interval * step, now + RETRY_AFTER_MS * step)
 
@@ -157,7 +162,7 @@ _UNITS = {"ms": 1, "mi": MINUTE, "m": MINUTE, "s": 1000, "h": HOUR}
 
 
 def parse_activation_ttl(value: str | float | bool | None, name: str) -> float | Literal["auto"] | None:
-    """Milliseconds of `value` (a number of them, "5m", "1.5 h", "auto"); None when switched off.
+    """Parse a duration to milliseconds (a number of them, "5m", "1.5 h", "auto"); None when switched off.
 
     Raises `ConfigError` for anything else.
     """
@@ -178,14 +183,17 @@ def parse_activation_ttl(value: str | float | bool | None, name: str) -> float |
 
 
 def open_calls(messages: Sequence[Message]) -> set[str]:
-    """Ids of tool calls in `messages` that have no result among them."""
+    """Return the ids of tool calls in `messages` that have no result among them."""
     calls = {c.id for m in messages for c in m.tool_calls}
     return calls - {r.call_id for m in messages for r in m.tool_results}
 
 
 def select_safe_buffer_prefix(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The messages, oldest first, that no running tool call touches: a call without a result keeps its message and
-    what follows out as long as nothing but results stands behind it. Once something else does, it is over."""
+    """Return the oldest messages that no running tool call touches.
+
+    A call without a result excludes its message and those after it as long as only results follow. Once anything else
+    follows, the call is over.
+    """
     waiting = open_calls(messages)
     for number, message in enumerate(messages):
         if any(c.id in waiting for c in message.tool_calls) and all(m.role == "tool" for m in messages[number + 1 :]):
@@ -194,8 +202,10 @@ def select_safe_buffer_prefix(messages: Sequence[Message]) -> tuple[Message, ...
 
 
 def safe_cuts(messages: Sequence[Message]) -> list[int]:
-    """Every length of a prefix of `messages` that separates no call from its result, ascending from 0. Calls
-    that were never answered are over at the next message that is no result."""
+    """Return every length of a prefix of `messages` that separates no call from its result, ascending from 0.
+
+    Unanswered calls are over at the next message that is not a result.
+    """
     cuts = [0]
     waiting: set[str] = set()
     for number, message in enumerate(messages, 1):
@@ -215,8 +225,10 @@ def safe_cuts(messages: Sequence[Message]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The settings as they are in force for one model and one size of the log. All in tokens; `buffer` and
-    `reflect_from` are None where nothing is done in the background. `why` says what made them smaller."""
+    """Settings in force for one model and one size of the log, all in tokens.
+
+    `buffer` and `reflect_from` are None without background work. `why` says what made them smaller.
+    """
 
     threshold: int
     buffer: int | None
@@ -229,9 +241,9 @@ class Numbers:
 
 
 def effective_numbers(settings: MemorySettings, observation_tokens: int, budget: int | None) -> Numbers:
-    """Thresholds for a model whose window leaves `budget` tokens for log and messages (None: no limit known).
+    """Return the thresholds for a model whose window leaves `budget` tokens for log and messages.
 
-    Where the budget is smaller than both thresholds together it is split 3 : 4 between messages and log.
+    None: no limit is known. A budget smaller than both thresholds together is split 3 : 4 between messages and log.
     """
     observation, reflection = settings.observation, settings.reflection
     messages, log, why = observation.message_tokens, reflection.observation_tokens, ""

@@ -1,4 +1,4 @@
-"""What an Observer and a Reflector are: two small protocols, filled by a model or by code."""
+"""Define the protocols of Observer and Reflector, implemented by a model or extractively."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sakti.core.types import Message, Usage
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """One model call that memory made; `counted_tokens` is our own count of its input."""
+    """One model call of memory; `counted_tokens` is our own count of its input."""
 
     model: str
     usage: Usage
@@ -22,9 +22,11 @@ class ModelCall:
 
 @dataclass(frozen=True, slots=True)
 class ObserveInput:
-    """Messages to observe and what the Observer may know of before: the log (its tail is shown), task and
-    suggested response as they stand, the user's `focus`, a sub-agent's `goal`. Times are in `timezone`; `zone_before`
-    is that of the newest lines before, empty where there are none."""
+    """Messages to observe and their context.
+
+    The log (its end is shown), the current task and suggested response, the user's `focus`, a sub-agent's `goal`.
+    Times are in `timezone`; `zone_before` is that of the newest earlier lines, empty where there are none.
+    """
 
     thread_id: str
     messages: tuple[Message, ...]
@@ -41,8 +43,11 @@ class ObserveInput:
 
 @dataclass(frozen=True, slots=True)
 class ObserveResult:
-    """`text` is a cleaned log; empty where nothing was worth a line. `note` is for the user. `categories`: the section
-    of the mode that a line stands in, by the line's content."""
+    """Observations.
+
+    `text` is a cleaned log, empty where nothing was worth a line. `note` is for the user. `categories`: the section
+    of the mode that a line belongs to, by the line's content.
+    """
 
     text: str
     current_task: str | None = None
@@ -57,10 +62,12 @@ class ObserveResult:
 
 @dataclass(frozen=True, slots=True)
 class ReflectInput:
-    """Log texts to condense, oldest first, each with its group's id; `pinned` lines must survive word for
-    word. `target_tokens` is what to come down to, `limit_tokens` what the result may hold at most before the log is too
-    long again (None: not known), `start_level` how hard to try first (0–4). `labels`: in a log of several threads whose
-    lines a group's are, by its id."""
+    """Log texts to condense, oldest first, each with its group's id.
+
+    `pinned` lines must survive word for word. `target_tokens` is the goal, `limit_tokens` the most that the result
+    may hold before the log is too long again (None: unknown), `start_level` the first compression level (0–4).
+    `labels`: in a log of several threads a group's thread, by its id.
+    """
 
     thread_id: str
     groups: tuple[tuple[str, str], ...]
@@ -86,8 +93,7 @@ class ReflectResult:
 
 
 class Observer(Protocol):
-    """Turns messages into lines of the log. `observe` raises `MemoryFailure` or `ProviderError` when it
-    cannot."""
+    """Converts messages to lines of the log; `observe` raises `MemoryFailure` or `ProviderError`."""
 
     @property
     def name(self) -> str: ...
@@ -96,7 +102,7 @@ class Observer(Protocol):
 
 
 class Reflector(Protocol):
-    """Condenses a log. `reflect` raises `MemoryFailure` (not_smaller) when all it can do is not smaller."""
+    """Condenses a log; `reflect` raises `MemoryFailure` (not_smaller) when it cannot."""
 
     @property
     def name(self) -> str: ...

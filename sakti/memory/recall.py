@@ -1,5 +1,4 @@
-"""Recall: page through raw messages from an observation group or a message on. What the log stands for is
-kept."""
+"""Recall raw messages: page from an observation group or a message on. Observed messages stay stored."""
 
 from __future__ import annotations
 
@@ -48,11 +47,14 @@ async def recall(
     char_offset: int = 0,
     limit_tokens: int = PAGE_TOKENS,
 ) -> Json:
-    """Messages from the place that `id` names (a group's or a message's id, its short form, or THREAD/FIRST-LAST as
-    tags of a shared log have it): page 0 begins there, 1, 2 … follow, -1, -2 … come before. Of a group that stands for
-    several threads the open one's are shown, else the last one's, and the others are named. Low detail cuts texts and
-    names parts by index; high detail gives whole parts, one of them with `part_index`, from `char_offset` on. Raises
-    `MemoryFailure` (not_found, bad_request)."""
+    """Return a page of messages at the place that `id` names.
+
+    `id` is a group's or a message's id, its short form, or THREAD/FIRST-LAST as in the tags of a shared log. Page 0
+    begins there, 1, 2 … follow, -1, -2 … come before. Of a group that covers several threads the open one's messages
+    are returned, else the last one's, and the others are named. Low detail cuts texts and names parts by index; high
+    detail gives whole parts, one of them with `part_index`, from `char_offset` on. Raises `MemoryFailure` (not_found,
+    bad_request).
+    """
     if not id.strip():
         raise MemoryFailure("Say what to recall: the id of an observation group or of a message.", code="bad_request")
     (thread, first, last), others = await _place(store, resource_id, thread_id, id.strip())
@@ -102,7 +104,7 @@ _RANGE = re.compile(r"([0-9a-f]{8})/(\d+)(?:-(\d+))?")
 
 
 async def _place(store: Store, resource_id: str, thread_id: str, text: str) -> tuple[tuple[str, int, int], list[str]]:
-    """(thread, first and last index) of what is meant, and how other threads of the same group are recalled."""
+    """Resolve a place to (thread, first and last index), and to the places of the group's other threads."""
     if named := _RANGE.fullmatch(text):
         threads = await store.read(memory_log.thread_ids, resource_id)
         thread = next((t for t in threads if obscured(t) == named[1]), None)
@@ -141,7 +143,7 @@ def _row(message: Message, detail: str, counter: Counter) -> Json:
 
 
 def _text(part: Part) -> tuple[str, str]:
-    """(kind, text) of a part; an empty kind for what is not recalled."""
+    """Return (kind, text) of a part; the kind is empty for what is not recalled."""
     match part:
         case TextPart(text):
             return "text", text

@@ -1,8 +1,7 @@
-"""One log for the threads of a workspace: what its groups say of themselves, and whose work a thread may go on with.
-Pure.
+"""Support one log for the threads of a workspace: tags of groups, and which messages are a thread's own. Pure.
 
-Which thread a line is from is the store's to say, never the model's: names are put round the text when it is rendered
-and into the Reflector's input, and are never stored with it.
+The store decides which thread a line is from, never the model: names are put around the text when it is rendered and
+into the Reflector's input, and are never stored with it.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ _UNSAFE = re.compile(r'["<>]')
 
 
 def obscured(thread_id: str) -> str:
-    """A name for a thread that is always the same and leads nowhere."""
+    """Return a stable name for a thread that does not reveal its id."""
     return hashlib.sha256(thread_id.encode()).hexdigest()[:8]
 
 
 def safe_title(title: str) -> str:
-    """A thread's title as it may stand in a tag."""
+    """Return a thread's title as it may stand in a tag."""
     return _UNSAFE.sub("'", one_line(title, _TITLE))
 
 
 def tag(group: Group, found: Sequence[Span], *, ranges: bool) -> str:
-    """The tag that opens a block. With `ranges` it says what to recall."""
+    """Return the opening tag of a block; `ranges` adds what recall needs."""
     values = {"id": short(group.id)} if ranges else {}
     values["kind"] = group.kind
     if len(found) == 1:
@@ -52,7 +51,7 @@ def tag(group: Group, found: Sequence[Span], *, ranges: bool) -> str:
 
 
 def label(found: Sequence[Span]) -> str:
-    """How the Reflector is told whose lines follow."""
+    """Return the heading that tells the Reflector which thread the following lines are of."""
     named = [f"{obscured(x.thread_id)} {safe_title(x.title)}".strip() for x in found]
     return f"Thread{'s' * (len(named) > 1)} {'; '.join(named)}" if named else ""
 
@@ -62,7 +61,7 @@ _LABEL = re.compile(rf"^#+ (?:Threads? [0-9a-f]{{8}}\b|{NOBODYS}).*\n?", re.MULT
 
 
 def without_labels(text: str) -> str:
-    """What a Reflector answered, without the headings that it was given."""
+    """Remove the headings that a Reflector was given from its answer."""
     return _LABEL.sub("", text)
 
 
@@ -70,8 +69,10 @@ def without_labels(text: str) -> str:
 
 
 def lineage(thread: Thread) -> Mapping[str, int | None]:
-    """The threads whose notes are this one's own past: itself, whole (None), and those that it was forked from, up to
-    an index."""
+    """Return the threads whose notes are this one's own past: itself, and those it was forked from.
+
+    The value is the last index that belongs to it; None: all.
+    """
     metadata = thread.metadata
     past: dict[str, int | None] = dict(metadata.get("lineage", ()))
     if not past and "forked_from" in metadata:
@@ -80,7 +81,7 @@ def lineage(thread: Thread) -> Mapping[str, int | None]:
 
 
 def is_own(found: Sequence[Span], own: Mapping[str, int | None]) -> bool:
-    """Whether all these messages are of a thread's own past; not so where there are none."""
+    """Return whether all these messages are of a thread's own past; False for none."""
 
     def mine(span: Span) -> bool:
         last = own.get(span.thread_id, -1)
@@ -90,12 +91,12 @@ def is_own(found: Sequence[Span], own: Mapping[str, int | None]) -> bool:
 
 
 def own_text(group: Group, own: Mapping[str, int | None]) -> str:
-    """What of a group's text is of a thread's own past."""
+    """Return the parts of a group's text that are of a thread's own past."""
     return "\n".join(text for text, found in pieces(group) if is_own(found, own))
 
 
 def told(thread: Thread, *, recall: bool) -> str:
-    """What the model is told of a log that it shares. It never changes for a thread."""
+    """Return the instructions on a shared log; they never change for a thread."""
     forked = "".join(
         f" It was forked from thread {obscured(parent)}: what is noted of that one's messages up to {last} is its own."
         for parent, last in lineage(thread).items()
@@ -109,7 +110,7 @@ def told(thread: Thread, *, recall: bool) -> str:
 
 
 def pieces(group: Group) -> list[tuple[str, tuple[Span, ...]]]:
-    """A group's text in sections, each with what it stands for."""
+    """Split a group's text into sections, each with the messages it covers."""
     found = sections(group)
     if not found:
         return [(group.text, spans(group))]
@@ -122,7 +123,7 @@ def pieces(group: Group) -> list[tuple[str, tuple[Span, ...]]]:
 
 
 def joined(texts: Sequence[tuple[str, tuple[Span, ...]]]) -> tuple[str, tuple[Section, ...]]:
-    """One text of several, and its sections."""
+    """Join texts to one, with its sections."""
     out = [
         Section(text.count("\n") + 1 if text else 0, sum(1 for _ in lines.rows(text)), found) for text, found in texts
     ]
@@ -130,8 +131,7 @@ def joined(texts: Sequence[tuple[str, tuple[Span, ...]]]) -> tuple[str, tuple[Se
 
 
 def corrected(group: Group, changes: Mapping[int, str | None]) -> Group:
-    """A group with some of its lines changed, by their number: each section by itself, so that none runs into the
-    next."""
+    """Apply corrections (line number → text) to a group, section by section so that none runs into the next."""
     found = sections(group)
     if not found:
         return dataclasses.replace(group, text=lines.corrected(group.text, changes))
@@ -147,7 +147,7 @@ def corrected(group: Group, changes: Mapping[int, str | None]) -> Group:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is condensed in one go: texts with an id and the Reflector's label of each, and all that they stand for."""
+    """Unit of condensing: texts with id and label each, and all messages they cover."""
 
     groups: tuple[tuple[str, str], ...]
     labels: Mapping[str, str]
@@ -156,9 +156,11 @@ class Part:
 
 
 def parts(groups: Sequence[Group], count: Callable[[str], int]) -> list[Part]:
-    """Groups by thread, so that no reflection mixes what two of them do, the thread with the newest notes last. Those
-    that have little are one part together: each part is a call of the Reflector. What has no text (it stands for
-    messages that are noted elsewhere) is a part without groups where its thread has none."""
+    """Split groups by thread, so that no reflection mixes threads; the one with the newest notes comes last.
+
+    Threads with little text share one part: each part is a call of the Reflector. A group without text (it covers
+    messages that are noted elsewhere) is a part without groups where its thread has none.
+    """
     named = [
         (f"{group.id}/{number}", text, found, count(text) if text else 0)
         for group in groups

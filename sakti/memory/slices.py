@@ -1,5 +1,4 @@
-"""Work that only computes: beside the program's own thread, or on it in slices, between which the screen and the
-model's answer go on."""
+"""Run pure computation beside the event loop, or on it in slices that leave time for the screen and the model."""
 
 from __future__ import annotations
 
@@ -15,14 +14,16 @@ SLICE = 0.005  # seconds
 
 
 class Aside(Protocol):
-    """Runs a function beside the program's own thread, as `asyncio.to_thread` does."""
+    """Runs a function in another thread, as `asyncio.to_thread` does."""
 
     async def __call__(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
 
 
 async def sliced(work: Generator[None, None, T], now: Callable[[], float] = time.thread_time) -> T:
-    """What `work` returns; it yields between its steps, each of which should take much less than a slice. `now` gives
-    seconds."""
+    """Return the result of `work`, giving way to the event loop after each slice.
+
+    `work` yields between its steps, each of which should take much less than a slice. `now` gives seconds.
+    """
     begun = now()
     while True:
         try:
@@ -35,7 +36,7 @@ async def sliced(work: Generator[None, None, T], now: Callable[[], float] = time
 
 
 def at_once(work: Generator[None, None, T]) -> T:
-    """What `work` returns, in one go."""
+    """Return the result of `work`, in one go."""
     while True:
         try:
             next(work)

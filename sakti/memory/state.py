@@ -1,12 +1,12 @@
-"""The state machine of memory: its phases, what leads from one to the next, and the state of one open thread.
+"""Define the state machine of memory: its phases and transitions, and the state of one open thread.
 
-A thread's observation is in one `Phase`, the condensing of its log in one `ReflectionPhase`; `TRANSITIONS` and
-`REFLECTION_TRANSITIONS` are all that can happen to them. What is stored (paused, held after an undo, a reflection that
-is ready) is followed by `MemoryState.settle` after every load, so that every window of a thread is in the phase that
-the database calls for.
+A thread's observation is in one `Phase`, the reflection on its log in one `ReflectionPhase`; `TRANSITIONS` and
+`REFLECTION_TRANSITIONS` are all that can happen to them. `MemoryState.settle` follows what is stored (paused, held
+after an undo, a buffered reflection) after every load, so that every window of a thread is in the phase that the
+database implies.
 
-Memory itself moves in the store alone (`sakti.store.memory.advance`): `MemoryState.move` commits one move and loads the
-window anew. There is no second copy of a transition here.
+Memory itself changes in the store alone (`sakti.store.memory.advance`): `MemoryState.move` commits one move and
+reloads the window. There is no second copy of a transition here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Trigger: TypeAlias = Literal["threshold", "idle", "provider_change"]
 
 
 class Phase(StrEnum):
-    """What a thread's observation does now."""
+    """Phase of a thread's observation."""
 
     IDLE = "idle"  # nothing runs; crossing an interval begins a background observation
     BUFFERING = "buffering"  # a background observation runs, the chat goes on
@@ -123,7 +123,7 @@ LIMITED = NEVER_WAITS - {Phase.HELD}
 
 
 class ReflectionPhase(StrEnum):
-    """What the condensing of the log does now."""
+    """Phase of the reflection on the log."""
 
     IDLE = "idle"  # from its share of the threshold on a background reflection begins
     RUNNING = "running"  # a reflection is being made
@@ -173,8 +173,10 @@ BACKLOG_FACTOR = 2
 
 
 class MemoryState:
-    """One open thread's memory: its window, as the store last gave it, and its phases. `changed` is called after every
-    change, for the status. `prompts` are the user's messages of the turn under way."""
+    """Memory of one open thread: its window, as last loaded, and its phases.
+
+    `changed` is called after every change, for the status. `prompts` are the user's messages of the running turn.
+    """
 
     def __init__(
         self,
@@ -226,22 +228,22 @@ class MemoryState:
 
     @property
     def paused(self) -> bool:
-        """Whether the user paused this memory, in whatever window."""
+        """Return whether the user paused this memory, in any window."""
         return memory_store.PAUSED in self.window.record.metadata
 
     @property
     def held(self) -> bool:
-        """Whether a compaction was undone and less than one more interval is pending since, paused or not."""
+        """Return whether a compaction was undone and less than one more interval is pending since, paused or not."""
         hold = self.window.thread.metadata.get(threads.HOLD)
         return hold is not None and self.window.pending < hold
 
     def full(self) -> bool:
-        """Whether messages or log have reached their threshold, so that something is due."""
+        """Return whether messages or log have reached their threshold."""
         numbers = self.numbers()
         return self.window.pending >= numbers.threshold or self.observation_tokens() >= numbers.reflect_at
 
     def room(self) -> int | None:
-        """Message tokens that a request takes at most while memory is behind; None where all of them go."""
+        """Return the most message tokens per request while memory is behind; None for no limit."""
         limited = self.phase in LIMITED
         if self.phase is Phase.HELD:
             limited = bool(self.window.thread.metadata.get(threads.HOLD_LIMITED))
@@ -256,7 +258,7 @@ class MemoryState:
         self.reflection_phase = REFLECTION_TRANSITIONS[self.reflection_phase][signal]
 
     def settle(self) -> None:
-        """Follow what is stored and what is pending; what somebody waits for goes on first."""
+        """Update the phases to what is stored and pending; a running wait takes precedence."""
         self._settle_reflection()
         if self.phase is Phase.WAITING:
             return
@@ -279,7 +281,10 @@ class MemoryState:
             self.overflow()
 
     def overflow(self) -> None:
-        """A thread that is opened, resumed, tried again or no longer held with so much pending is caught up with."""
+        """Start catching up if far more is pending than a request takes.
+
+        Checked when a thread is opened, resumed, retried or no longer held.
+        """
         if self.phase is Phase.IDLE and self.window.pending > BACKLOG_FACTOR * self.numbers().block_after:
             self.signal(Signal.OVERFLOW)
 
@@ -301,14 +306,16 @@ class MemoryState:
     # --- the store ----------------------------------------------------------------------------------------
 
     async def move(self, move: Move, point: str, trigger: Trigger | None = None) -> Advanced:
-        """Commit one move and load the window anew. `point` names its failpoints; with a `trigger` it is told as an
-        activation. Raises `MemoryFailure` where the store refuses, with the window as it is there now, and
-        `StoreError` where it cannot write."""
+        """Commit one move and reload the window.
+
+        `point` names its failpoints; with a `trigger` it is reported as an activation. Raises `MemoryFailure` where
+        the store refuses, with the window reloaded, and `StoreError` where it cannot write.
+        """
         async with self._lock:
             return await self._move(move, point, trigger)
 
     async def try_move(self, move: Move, point: str, trigger: Trigger | None = None) -> Advanced | None:
-        """As `move`, but a refusal is only told: memory never ends a turn."""
+        """Commit a move as `move` does, but only report a failure: memory never ends a turn."""
         try:
             return await self.move(move, point, trigger)
         except MemoryFailure:
@@ -341,7 +348,7 @@ class MemoryState:
         return done
 
     async def write(self, work: Callable[[Database], T], point: str) -> T:
-        """Commit what people changed in the log, and load it anew."""
+        """Commit the user's changes of the log and reload it."""
         async with self._lock:
             done = await self.store.write(work)
             self.failpoint(f"{point}.committed")
@@ -350,12 +357,12 @@ class MemoryState:
         return done
 
     async def read(self, work: Callable[[Database], T]) -> T:
-        """Ask the store while no move of this window is under way, so that answer and window are of one moment."""
+        """Read from the store while no move of this window is running, so that answer and window are consistent."""
         async with self._lock:
             return await self.store.read(work)
 
     async def refresh(self) -> None:
-        """Take in what other windows did; where the database cannot be read the window stays as it is."""
+        """Load what other windows changed; if the database cannot be read the window stays as it is."""
         async with self._lock:
             window = self.window
             try:
@@ -404,7 +411,7 @@ class MemoryState:
     # --- activation ---------------------------------------------------------------------------------------
 
     async def activate_due(self, trigger: Trigger = "threshold") -> bool:
-        """Put what is ready into the log as long as its threshold is reached; without a model call."""
+        """Activate what is buffered while its threshold is reached; calls no model."""
         done = False
         while True:
             async with self._lock:  # what is chosen here is what goes, whatever is buffered meanwhile
@@ -432,7 +439,7 @@ class MemoryState:
         return bool(moved.groups or moved.reflection)
 
     def _due(self, trigger: Trigger) -> Activate | None:
-        """The groups whose time has come, and whether the waiting reflection's has; nothing while an undo holds."""
+        """Return the groups to activate now, and whether to activate the reflection; None after an undo."""
         if self.held:
             return None
         numbers, window = self.numbers(), self.window
@@ -448,8 +455,10 @@ class MemoryState:
         return Activate(tuple(g.id for g in ready[:count]), condense, window.record.revision)
 
     async def activate_ready(self, upto: int | None = None, into: list[Group] | None = None) -> None:
-        """Put every ready group that begins up to index `upto` into the log, by hand or for somebody who waits; `into`
-        gets those that this did."""
+        """Activate every buffered group that begins up to index `upto`, for a caller that waits.
+
+        `into` gets the groups activated.
+        """
         ready = [g for g in self.window.ready() if upto is None or (g.first_index or 0) <= upto]
 
         async def activate() -> None:
@@ -463,7 +472,7 @@ class MemoryState:
     # --- telling ------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Json:
-        """The settings in force, as every event of an operation carries them."""
+        """Return the settings in force, for the events of an operation."""
         numbers = self.numbers()
         return {
             "message_tokens": numbers.threshold,
@@ -477,7 +486,7 @@ class MemoryState:
 
 
 async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
-    """A commit that has begun is finished and followed before its caller is cancelled."""
+    """Finish a commit that has begun, with its follow-up, before the caller is cancelled."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)

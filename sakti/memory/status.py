@@ -1,4 +1,4 @@
-"""The windows in numbers: the same ones as in the request."""
+"""Report the windows in numbers: the same as in the request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def status(
     reason: str = "",
     left: Backlog | None = None,
 ) -> MemoryStatus:
-    """What the panes show. `running`: an observation goes on in this window."""
+    """Return what the panes show; `running`: this process is observing."""
     window, numbers = state.window, state.numbers()
     ready = window.ready()
     chunks = [g.message_tokens for g in ready]
@@ -65,7 +65,7 @@ _REFLECTION: dict[ReflectionPhase, Literal["running", "complete"]] = {
 
 
 def _held_up(state: MemoryState, numbers: policy.Numbers, *, waits: bool) -> str:
-    """Why so much is pending although nothing is ready or under way; empty where that is not so."""
+    """Explain why much is pending although nothing is buffered or running; empty where that is not so."""
     window = state.window
     if state.settings.read_only:
         return "memory is read-only: nothing is observed"
@@ -89,7 +89,7 @@ def _held_up(state: MemoryState, numbers: policy.Numbers, *, waits: bool) -> str
 
 
 def next_boundary(pending: int, last: int, numbers: policy.Numbers) -> int | None:
-    """Pending tokens at which the next background observation begins."""
+    """Return the pending tokens at which the next background observation starts."""
     if numbers.buffer is None:
         return None
     step = numbers.buffer / 2 if pending >= numbers.threshold - numbers.buffer * 1.1 else numbers.buffer

@@ -1,9 +1,10 @@
-"""Older messages by tens: a summary that search knows too, and that stands for them where nothing is observed.
+"""Summarise older messages ten at a time, for search, and for requests where nothing is observed.
 
-When a thread has thirty messages the oldest ten get one of two or three sentences with the lines of code that matter
-(level 1), at ninety a shorter one (level 2), and so on by tens. No model is asked: every sentence, path and line of
-code is one of the messages' own. With observational memory this only adds to what search looks at, for messages that
-have left the window; without it, ten messages of more than 2,000 tokens are sent as one block from the next turn on.
+When a thread has thirty messages the oldest ten get a summary of two or three sentences with the lines of code that
+matter (level 1), at ninety a shorter one (level 2), and so on by tens. No model is called: every sentence, path and
+line of code is one of the messages' own. With observational memory this only adds to what search indexes, for
+messages that have left the window; without it, ten messages of more than 2,000 tokens are sent as one block from the
+next turn on.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ READ = 4_000  # characters of one text that are looked at
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much a level keeps: items of each kind and their characters, files, lines of code."""
+    """Limits of a level: items of each kind and their characters, files, lines of code."""
 
     items: int
     characters: int
@@ -80,7 +81,7 @@ _CODE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """`text` of the whole; `taken`: message id → what of it is that message's own."""
+    """Summary: the whole `text`, and `taken`: message id → what of it is from that message."""
 
     text: str
     taken: dict[str, str]
@@ -88,7 +89,7 @@ class Summary:
 
 @dataclass
 class _Found:
-    """What the messages say, in order: kind → (message id, sentence)."""
+    """Extracts of the messages, in order: kind → (message id, sentence)."""
 
     said: dict[str, list[tuple[str, str]]] = field(default_factory=dict[str, list[tuple[str, str]]])
     files: dict[str, str] = field(default_factory=dict[str, str])  # path → the message that named it first
@@ -100,7 +101,7 @@ class _Found:
 
 
 def summarise(messages: Sequence[Message], level: int) -> Summary:
-    """What was built, decided, preferred, what blocks and is open, files, and at level 1 key lines of code. Pure."""
+    """Summarise what was built, decided, preferred, what blocks and is open, files, and code at level 1. Pure."""
     size, found = SIZES[level - 1], _Found()
     for message in messages:
         _look(message, found)
@@ -203,7 +204,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 def next_ten(messages: Sequence[Message], first: int) -> list[Message]:
-    """Ten messages from index `first` on, and the tool results that belong to the last of them."""
+    """Return ten messages from index `first` on, and the tool results that belong to the last of them."""
     out = [m for m in messages if m.index >= first]
     end = TEN
     while end < len(out) and out[end].role == "tool":
@@ -212,8 +213,10 @@ def next_ten(messages: Sequence[Message], first: int) -> list[Message]:
 
 
 def due(marks: tuple[int, int], count: int, seen: int) -> int:
-    """The level that a thread of `count` messages can go on with (0: none); messages from index `seen` on still stand
-    in the window."""
+    """Return the level to summarise next in a thread of `count` messages (0: none).
+
+    Messages from index `seen` on are still in the window.
+    """
     for level, mark, begin in ((1, marks[0], BEGIN[0]), (2, marks[1], BEGIN[1])):
         below = seen if level == 1 else marks[0]
         if mark + begin <= count and mark + TEN <= below:
@@ -223,8 +226,10 @@ def due(marks: tuple[int, int], count: int, seen: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The next ten messages of a thread that get a level, and what they come to. `before` and `after`: how far the
-    thread is summarised now and then."""
+    """Next ten messages of a thread for a level, and their summary.
+
+    `before` and `after`: how far the thread is summarised now and then.
+    """
 
     level: int
     messages: list[Message]
@@ -234,7 +239,7 @@ class Due:
 
 
 def next_due(db: Database, thread_id: str, seen: int) -> Due | None:
-    """What is to be summarised next; read and made without holding up a write."""
+    """Return what is to be summarised next; runs as a read, so that no write is delayed."""
     thread = threads.get(db, thread_id)
     marks = level_store.done(thread.metadata if thread else {})
     level = due(marks, level_store.count(db, thread_id), seen)
@@ -249,7 +254,7 @@ def next_due(db: Database, thread_id: str, seen: int) -> Due | None:
 
 
 def store_due(db: Database, found: Due) -> bool:
-    """Keep a summary; False when another process has summarised these messages meanwhile."""
+    """Store a summary; False when another process has summarised these messages meanwhile."""
     thread = threads.get(db, found.messages[0].thread_id)
     if thread is None or level_store.done(thread.metadata) != found.before:
         return False
@@ -258,7 +263,7 @@ def store_due(db: Database, found: Due) -> bool:
 
 
 class Levels:
-    """Keeps one open thread's levels up; `shown` is what stands for its older messages in this turn."""
+    """Summaries of one open thread; `shown` are those sent in place of older messages in this turn."""
 
     def __init__(self, store: Store, counter: Counter) -> None:
         self._store, self._counter = store, counter
@@ -270,13 +275,13 @@ class Levels:
         return [self.task] if self.task is not None and not self.task.done() else []
 
     async def load(self, thread: Thread) -> None:
-        """What is sent in place of older messages from now on: between two turns only, so that a prefix stays."""
+        """Load the summaries that replace older messages, between two turns only, so that the prefix stays."""
         found = await self._store.read(level_store.summaries, thread.id, above=WORTH_TOKENS, limit=SENT)
         if found != self.shown:
             self.shown, self.blocks = found, [self._block(s, thread) for s in found]
 
     def start(self, window: Window, seen: int) -> None:
-        """After a turn: summarise what is due, in the background."""
+        """Summarise what is due after a turn, in the background."""
         count = window.messages[-1].index + 1 if window.messages else window.cursor + 1
         if not self.running() and due(level_store.done(window.thread.metadata), count, seen):
             self.task = asyncio.create_task(self._work(window, seen))
@@ -291,7 +296,7 @@ class Levels:
                 window.thread = dataclasses.replace(window.thread, metadata=changed)
 
     def uncovered(self, messages: Sequence[Message], keep: Sequence[Message]) -> list[Message]:
-        """The messages that no block stands for, and those of `keep`."""
+        """Return the messages that no block replaces, and those of `keep`."""
         kept = {m.id for m in keep}
         covered = {i for s in self.shown for i in range(s.first, s.last + 1)}
         return [m for m in messages if m.index not in covered or m.id in kept]

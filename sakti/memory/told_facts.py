@@ -1,7 +1,7 @@
-"""What a model is told along with a message: facts that move. Pure.
+"""Decide which volatile facts go along with a message. Pure.
 
-They are told once, with the turn's prompt, and again with a result only where they changed: so a request's prefix stays
-as it was, and the newest user message is the user's.
+They are sent once, with the turn's prompt, and again with a result only where they changed: so a request's prefix
+stays as it was, and the newest user message is the user's.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ STALE_MS = 10 * 60_000  # so old the time may be within a turn
 
 
 def due(messages: Sequence[Message], facts: Mapping[str, str], now: int, *, begins: bool) -> dict[str, str]:
-    """The facts that the last of `messages` is to be sent with. `begins`: it begins a turn, so that all are told;
-    else those that are not what was told last. None behind an answer, which nobody is told anything with."""
+    """Return the facts to send with the last of `messages`.
+
+    `begins`: it begins a turn, so that all are sent; else those that changed since they were sent last. Empty after
+    an answer, which takes no facts.
+    """
     last = messages[-1] if messages else None
     if last is None or last.role == "assistant":
         return {}

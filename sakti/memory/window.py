@@ -1,4 +1,4 @@
-"""The window of an open thread, as the store gives it: raw messages, the log, what is ready to go in."""
+"""Represent the window of an open thread: raw messages, the log, buffered groups."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from sakti.store.threads import threads
 
 
 class Window:
-    """`messages` are those behind the cursor, in order; `pending` their tokens. `active` is the log,
-    `buffered` the finished groups of this thread that are not in it yet, `reflection` a finished one that waits,
-    `corrections` how often people had changed the log when it was read. Of all this only `messages` change between two
-    loads: by what was just made durable."""
+    """Window of an open thread.
+
+    `messages` are those behind the cursor, in order; `pending` their tokens. `active` is the log, `buffered` the
+    finished groups of this thread that are not in it yet, `reflection` a buffered one, `corrections` the number of
+    corrections of the log when it was read. Between two loads only `messages` change: by what was just made durable.
+    """
 
     def __init__(
         self,
@@ -50,13 +52,13 @@ class Window:
 
     @property
     def revision(self) -> tuple[int, int] | None:
-        """What `memory.revision` gives as long as this is all; None where messages may be settled meanwhile."""
+        """Return what `memory.revision` gives while this is current; None while messages are provisional."""
         if any(m.state == "provisional" for m in self.messages):
             return None
         return self.record.revision, self.messages[-1].index if self.messages else self.cursor
 
     def add(self, message: Message) -> bool:
-        """A message that was just made durable; False for one that is known already."""
+        """Add a message that was just made durable; False for a known one."""
         if message.index <= self.cursor or (self.messages and message.index <= self.messages[-1].index):
             return False
         self.messages.append(message)
@@ -64,19 +66,19 @@ class Window:
         return True
 
     def amend(self, message: Message) -> None:
-        """A message that is told something more takes its own place."""
+        """Replace a message by its version with more context."""
         at = next((i for i, m in enumerate(self.messages) if m.id == message.id), None)
         if at is not None:
             self.pending += message.tokens - self.messages[at].tokens
             self.messages[at] = message
 
     def forget(self, ids: set[str]) -> None:
-        """Messages that a guardrail withheld leave."""
+        """Remove messages that a guardrail withheld."""
         self.messages = [m for m in self.messages if m.id not in ids]
         self.pending = sum(m.tokens for m in self.messages)
 
     def ready(self) -> list[Group]:
-        """Buffered groups that can be activated: from the cursor on without a hole."""
+        """Return buffered groups that can be activated: from the cursor on without a gap."""
         out: list[Group] = []
         position = 0
         for group in self.buffered:
@@ -88,8 +90,7 @@ class Window:
         return out
 
     def uncovered(self) -> list[Message]:
-        """The first run of messages that no buffered group covers, up to the first that may not be observed
-        yet."""
+        """Return the first run of messages that no buffered group covers, up to the first not observable yet."""
         ready = self.ready()
         start = ready[-1].last_index if ready else self.cursor
         following = next((g.first_index for g in self.buffered[len(ready) :]), None)
@@ -103,8 +104,7 @@ class Window:
         return out
 
     def observable(self) -> list[Message]:
-        """What a background observation may read now: no running tool call, not the prompt that was just
-        asked."""
+        """Return what a background observation may read now: no running tool call, not the prompt just asked."""
         messages = list(policy.select_safe_buffer_prefix(self.uncovered()))
         while messages and messages[-1].role == "user" and messages[-1].index == self.messages[-1].index:
             messages.pop()
@@ -112,8 +112,7 @@ class Window:
 
 
 def load(db: Database, old: Window) -> Window:
-    """The window as the database has it now. What cannot have changed since `old` is not read again: a message in the
-    same state, a group in the same state."""
+    """Load the window from the database; unchanged messages and groups of `old` are not read again."""
     record = memory_store.get_record(db, old.record.lookup_key) or old.record
     thread = threads.get(db, old.thread.id) or old.thread
     cursor = memory_store.cursor(db, record.id, thread.id)
@@ -152,7 +151,7 @@ def _with_corrections(db: Database, record_id: str, groups: Sequence[Group], old
 
 
 def slices(messages: Sequence[Message], limit: int) -> list[list[Message]]:
-    """Consecutive pieces of at most `limit` tokens each; an exchange that is larger stays one piece."""
+    """Split messages into consecutive pieces of at most `limit` tokens; a larger exchange stays one piece."""
     cuts = policy.safe_cuts(messages)
     if cuts[-1] != len(messages):
         cuts.append(len(messages))
@@ -171,9 +170,11 @@ def slices(messages: Sequence[Message], limit: int) -> list[list[Message]]:
 
 
 def sync_cut(messages: Sequence[Message], threshold: int, floor: float) -> int:
-    """How many of `messages` a step that has to wait observes: as many as leave the newest `floor` tokens
-    raw, or, where that is not enough to come below the threshold, as few as are. The last exchange always
-    stays."""
+    """Return how many of `messages` a step that has to wait observes.
+
+    As many as leave the newest `floor` tokens raw, or, where that is not enough to come below the threshold, as few
+    as are. The last exchange always stays.
+    """
     cuts = [c for c in policy.safe_cuts(messages) if c < len(messages)]
     if len(cuts) < 2:
         return 0
@@ -186,8 +187,10 @@ def sync_cut(messages: Sequence[Message], threshold: int, floor: float) -> int:
 
 
 def newest_that_fit(messages: Sequence[Message], room: int, keep: Sequence[Message]) -> list[Message]:
-    """The newest whole exchanges of at most `room` tokens. The last exchange and the messages of `keep` stay
-    whatever they cost: a request without them would be no answer."""
+    """Return the newest whole exchanges of at most `room` tokens.
+
+    The last exchange and the messages of `keep` stay at any cost: a request without them could not be answered.
+    """
     kept = {m.id for m in keep}
     room -= sum(m.tokens for m in keep)
     cuts = [c for c in policy.safe_cuts(messages) if c < len(messages)]
@@ -197,7 +200,7 @@ def newest_that_fit(messages: Sequence[Message], room: int, keep: Sequence[Messa
 
 
 def newest_messages(messages: Sequence[Message], count: int, keep: Sequence[Message]) -> list[Message]:
-    """The newest `count` messages, a little more where a tool exchange would be cut; the prompt always."""
+    """Return the newest `count` messages, a few more where a tool exchange would be cut; the prompt always."""
     start = max(0, len(messages) - count)
     start = max((c for c in policy.safe_cuts(messages) if c <= start), default=0)
     kept = {m.id for m in keep}

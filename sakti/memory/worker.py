@@ -1,4 +1,4 @@
-"""Ask the Observer or the Reflector, and make a group with its lines of the answer."""
+"""Call the Observer or the Reflector, and make a group with its lines from the answer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from sakti.store.threads import messages
 
 
 class Worker:
-    """Observer and Reflector of one engine."""
+    """Caller of Observer and Reflector of one engine."""
 
     def __init__(
         self,
@@ -57,9 +57,11 @@ class Worker:
         cycle_id: str,
         before: Sequence[memory_log.LogLine],
     ) -> tuple[Group, list[NewLine]]:
-        """Ask the Observer; the group is not stored yet, and its range is the caller's to say. `before`: the log
-        that its lines may replace something of. Where nothing was worth a line its text is empty: the messages count as
-        observed all the same."""
+        """Call the Observer and return an unstored group, whose range the caller sets, with its lines.
+
+        `before`: the log lines that the new ones may replace. Where nothing was worth a line its text is empty: the
+        messages count as observed all the same.
+        """
         result = await self.observer.observe(request)
         await self._record_calls(request.thread_id, "observer", result.calls)
         if result.note:
@@ -84,7 +86,7 @@ class Worker:
         return group, rows
 
     def empty_group(self, record: Record, request: ObserveInput, held: Held, cycle_id: str) -> Group:
-        """A group that says nothing."""
+        """Return a group without text."""
         return Group(
             id=self.ids.new(),
             record_id=record.id,
@@ -107,8 +109,10 @@ class Worker:
         held: Held,
         cycle_id: str,
     ) -> tuple[Group, list[NewLine]]:
-        """Ask the Reflector; raises `MemoryFailure` (not_smaller) unless the answer is smaller than its
-        input."""
+        """Call the Reflector and return an unstored group with its lines.
+
+        Raises `MemoryFailure` (not_smaller) unless the answer is smaller than its input.
+        """
         merged = [g.id for g in groups]
         sections, lines_before = await self.store.read(_sections_and_log, record.id, merged)
         replaced = marking.known(lines_before)
@@ -190,9 +194,11 @@ class Worker:
         categories: Mapping[str, str],
         more: Mapping[int, Json] | None = None,
     ) -> list[NewLine]:
-        """The lines of a log of one or several parts, each marked with what it claims that its source does not have,
-        and with the section of its mode that it stands in (`categories`, by content); `more` goes into their metadata,
-        by number."""
+        """Return the lines of a log, flagged with claims that the source lacks, and with their sections.
+
+        `texts` are its parts; `categories` gives the section of the mode by content; `more` is metadata by line
+        number.
+        """
         found = [r for text in texts for r in lines.rows(text)]
         claimed = await self._aside(_flags, [unmarked(r.content) for r in found], source)
         sections = {unmarked(content): name for content, name in categories.items()}
@@ -239,19 +245,19 @@ def _flags(contents: Sequence[str], source: Source) -> list[tuple[str, ...]]:
 
 
 def log(db: Database, record_id: str) -> list[memory_log.LogLine]:
-    """The lines that new ones may replace something of: of the log, and of what waits to enter it."""
+    """Return the lines that new ones may replace: of the log, and of buffered groups."""
     return memory_log.log_lines(db, record_id, states=("active", "buffered"))
 
 
 def _sections_and_log(
     db: Database, record_id: str, merged: Sequence[str]
 ) -> tuple[Mapping[str, str], list[memory_log.LogLine]]:
-    """The sections that lines of some groups stand in, and the log, by one question."""
+    """Return the sections of some groups' lines, and the log, in one read."""
     return memory_store.categories(db, merged), log(db, record_id)
 
 
 def source_of(request: ObserveInput) -> Source:
-    """What an observation may draw on: the messages whole, and the log before them."""
+    """Return what an observation may draw on: the whole messages, and the log before them."""
     texts = [plain_text(m.parts) for m in request.messages]
     zones = f"{request.timezone} {request.zone_before}"
     aims = [request.current_task or "", request.goal, request.focus]
@@ -267,8 +273,7 @@ def source_of(request: ObserveInput) -> Source:
 
 
 def with_zone(text: str, request: ObserveInput) -> str:
-    """A log that begins by saying that its times are in another zone than those before it, where that is so: what was
-    written before stays as it is."""
+    """Begin a log with a note if its time zone differs from the lines before; those stay as they are."""
     if not text or request.zone_before in ("", request.timezone):
         return text
     time = dates.clock_text(request.messages[0].created_at, request.timezone)
@@ -278,6 +283,5 @@ def with_zone(text: str, request: ObserveInput) -> str:
 
 
 def observable(message: Message) -> bool:
-    """Whether a message may be told to an Observer: nothing of our own, nothing that a guardrail holds
-    back."""
+    """Return whether an Observer may read a message: not a synthetic, provisional or withheld one."""
     return message.role != "system" and message.state == "saved" and "synthetic" not in message.metadata

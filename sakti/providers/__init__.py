@@ -1,1 +1,1 @@
-"""Where models answer: one protocol, its implementations, and how one of them is chosen."""
+"""Call model providers: one protocol, its implementations, and how one of them is chosen."""

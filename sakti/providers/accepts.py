@@ -1,4 +1,4 @@
-"""Which settings of a request a provider and its model take; the rest is left out rather than refused by the API."""
+"""Leave out of a request the settings that a provider or model does not take, rather than be refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ANTHROPIC_LEAST_THINKING = 1_024
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What may be sent; `left_out` says for the user what is not, and why."""
+    """Settings that may be sent; `left_out` tells the user which are not, and why."""
 
     temperature: float | None
     thinking_tokens: int | None
@@ -29,7 +29,7 @@ class Accepted:
 
 
 def accepted(provider: str, model: str, temperature: float | None, thinking_tokens: int | None) -> Accepted:
-    """The settings that `model` of `provider` takes. Imports no SDK."""
+    """Return the settings that `model` of `provider` takes. Imports no SDK."""
     found = facts.family(provider, model)
     no_temperature = no_thinking = ""
     if provider == "anthropic":
@@ -67,7 +67,7 @@ _UNKNOWN = re.compile(
 
 
 def refused(body: Json, error: ProviderError) -> str:
-    """The part of `body` that a server says it does not know, empty where it is none that can be left out."""
+    """Return the part of `body` that a server rejects as unknown, empty where it cannot be left out."""
     if error.code != "invalid_request" or error.status not in (400, 422) or not _UNKNOWN.search(error.message):
         return ""
     named = [k for k in body if re.search(rf"(?<![\w.]){k}(?!\w)", error.message)]
@@ -76,13 +76,13 @@ def refused(body: Json, error: ProviderError) -> str:
 
 
 def without(body: Json, names: Collection[str]) -> Json:
-    """`body` without what its server does not know; a limit of the answer goes by its other name."""
+    """Return `body` without what its server does not know; a limit of the answer gets its other name."""
     out = {k: v for k, v in body.items() if k not in names}
     return out | {_RENAMED[k]: body[k] for k in names if k in _RENAMED and k in body}
 
 
 class Taken:
-    """What each model's server has refused by name: it is asked again without, and not sent it later."""
+    """Parameters that each model's server has refused by name: retried without, and not sent again."""
 
     def __init__(self) -> None:
         self._refused: dict[str, set[str]] = {}
@@ -90,7 +90,10 @@ class Taken:
     async def stream(
         self, model: str, body: Json, once: Callable[[Json], AsyncGenerator[StreamEvent]]
     ) -> AsyncGenerator[StreamEvent]:
-        """The answer to `body`; `once` asks for it. A refusal comes before anything of an answer does."""
+        """Stream the answer to `body`, retrying without refused parameters; `once` sends one request.
+
+        A refusal comes before anything of an answer does.
+        """
         known = self._refused.setdefault(model, set())
         while True:
             sent = without(body, known)

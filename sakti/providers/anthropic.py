@@ -1,4 +1,4 @@
-"""Anthropic's Messages API and the gateways that speak it."""
+"""Call Anthropic's Messages API and compatible gateways."""
 
 from __future__ import annotations
 
@@ -40,8 +40,11 @@ _STOPS: dict[str, StopReason] = {
 
 
 class AnthropicProvider:
-    """`key` may be None where the server asks for none; `timeout` is the longest silence in seconds. `elsewhere`: the
-    server is not the provider's own; `extra` goes into every body."""
+    """Provider for the Messages API.
+
+    `key` may be None where the server needs none; `timeout` is the longest silence in seconds. `elsewhere`: the
+    server is not the provider's own; `extra` goes into every body.
+    """
 
     def __init__(
         self,
@@ -66,7 +69,7 @@ class AnthropicProvider:
         self._taken = Taken()
 
     def _open(self) -> Any:
-        """The SDK's client, made on first use: importing the SDK takes seconds on a slow machine."""
+        """Return the SDK's client, made on first use: importing the SDK takes seconds on a slow machine."""
         if self._client is None:
             import httpx2
             from anthropic import AsyncAnthropic
@@ -125,7 +128,7 @@ class AnthropicProvider:
         return [facts.known(self.name, name, own, serving.from_listing({"data": [row]}, name)) for name, row in rows]
 
     async def served(self, model: str) -> Served | None:
-        """What the server says of `model`; None where it does not answer."""
+        """Return what the server says about `model`; None where it does not answer."""
         key = self._key or "none"
         headers = {"x-api-key": key, "Authorization": f"Bearer {key}", "anthropic-version": GATEWAY_VERSION}
         return await serving.served(f"{self._base_url}/v1", model, headers, elsewhere=self.elsewhere)
@@ -148,7 +151,7 @@ def _import() -> None:
 
 
 def _as_events(whole: Json) -> list[Json]:
-    """An answer that came in one piece, as the events of a stream. Nothing of what is no answer."""
+    """Convert an answer that came in one piece to the events of a stream; empty for anything else."""
     content = cast("list[Json]", whole.get("content") or [])
     if whole.get("type") != "message":
         return []
@@ -159,7 +162,7 @@ def _as_events(whole: Json) -> list[Json]:
 
 @dataclass(slots=True)
 class _Block:
-    """A content block while it is written; `pieces` are joined once, at the end."""
+    """Content block being received; `pieces` are joined once, at the end."""
 
     kind: str
     call_id: str = ""
@@ -174,7 +177,7 @@ class _Block:
 
 
 class _Answer:
-    """Puts the events of one stream together."""
+    """Collects the events of one stream into an answer."""
 
     def __init__(self, provider: str, asked: str, ids: CallIds, where: Where) -> None:
         self.done = False
@@ -253,7 +256,7 @@ class _Answer:
             self._usage.update({k: v for k, v in cast("Json", usage).items() if v is not None})
 
     def usage(self) -> Usage:
-        """The API counts cache reads and writes beside `input_tokens`; ours includes them."""
+        """Return the usage; the API counts cache reads and writes beside `input_tokens`, ours includes them."""
         u = self._usage
         read, written = tokens(u.get("cache_read_input_tokens")), tokens(u.get("cache_creation_input_tokens"))
         details = table(u.get("output_tokens_details"))

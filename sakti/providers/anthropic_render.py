@@ -1,8 +1,7 @@
-"""A request as the body of Anthropic's Messages API. Pure, so that prompt caching can be measured on it.
+"""Render a request as the body of Anthropic's Messages API. Pure, so that prompt caching can be measured on it.
 
-The cache breaks at up to four places: stable edges of the system prompt (the first covers the tools), the
-last block of what is stored, and one every fifteen blocks before it, because a lookup goes back twenty blocks
-only.
+There are up to four cache breakpoints: stable edges of the system prompt (the first covers the tools), the last block
+of what is stored, and one every fifteen blocks before it, because a lookup goes back twenty blocks only.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _CACHEABLE = frozenset({"text", "image", "tool_use", "tool_result"})
 
 
 def render(request: Request, provider: str = "anthropic") -> Json:
-    """The JSON body of `request`, without `stream`."""
+    """Render the JSON body of `request`, without `stream`."""
     messages = _messages(request.messages, provider, request.model)
     system = [_text(b.text) for b in request.system if b.text.strip()]
     tools: list[Json] = [
@@ -108,7 +107,7 @@ def _object_schema(schema: Json) -> Json:
 
 
 def _edges(blocks: Sequence[Block]) -> list[int]:
-    """Where the system prompt breaks: its stable edges, of more than three the first and the last two."""
+    """Return the cache breakpoints in the system prompt: its stable edges, at most the first and the last two."""
     edges = [i for i, b in enumerate(blocks) if b.edge]
     return edges if len(edges) < BREAKPOINTS else [edges[0], *edges[-2:]]
 
@@ -135,13 +134,16 @@ def _append_tail(messages: list[Json], tail: str) -> None:
 
 
 def default_max_tokens(model: str, provider: str = "anthropic") -> int:
-    """Output tokens asked for when the request names no limit: 32,000, or the model's own maximum where it is less."""
+    """Return the output limit of a request that names none: 32,000 tokens, or the model's maximum if it is less."""
     return min(facts.family(provider, model).max_output or LEAST_MAXIMUM, USUAL_MAXIMUM)
 
 
 def _thinking(request: Request, found: Family, output: int) -> Json:
-    """Newer models decide themselves how much they think, by effort; those before them get a budget, which the API
-    counts into `max_tokens`: half of that is left for the answer."""
+    """Return the thinking parameters.
+
+    Newer models take an effort; older ones a budget, which the API counts into `max_tokens`: half of that is left for
+    the answer.
+    """
     asked = request.effort or (facts.effort_of(request.thinking_tokens) if request.thinking_tokens else "off")
     kind = found.thinking if found is not facts.UNKNOWN else "budget" if request.thinking_tokens else ""
     if asked == "off":

@@ -1,7 +1,7 @@
-"""What went wrong in a model call, as one of our own errors. The only place that knows the SDKs' exceptions.
+"""Convert failures of a model call to our own errors; the only place that knows the SDKs' exceptions.
 
-They are told apart by class name and status, so that nothing has to be imported to catch them: an SDK that
-raised is loaded, one that is not loaded cannot raise.
+They are told apart by class name and status, so that nothing has to be imported to catch them: an SDK that raised is
+loaded, one that is not loaded cannot raise.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _UNREACHABLE = frozenset({"APIConnectionError", "HTTPError", "InvalidURL", "OSEr
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Who was called, for the sentence that a person reads. `secret` is never let into it."""
+    """Called server, for error messages; `secret` is removed from them."""
 
     provider: str
     base_url: str = ""
@@ -56,7 +56,7 @@ class Where:
 
 @contextmanager
 def boundary(where: Where) -> Generator[None]:
-    """Everything that an SDK raises inside leaves as a ProviderError; cancellation passes through."""
+    """Convert everything that an SDK raises inside to a ProviderError; cancellation passes through."""
     try:
         yield
     except ProviderError:
@@ -66,7 +66,7 @@ def boundary(where: Where) -> Generator[None]:
 
 
 def from_exception(error: Exception, where: Where) -> ProviderError:
-    """The ProviderError for whatever an SDK or its HTTP client raised."""
+    """Convert whatever an SDK or its HTTP client raised to a ProviderError."""
     status: Any = getattr(error, "status_code", None)
     if isinstance(status, int):
         response: Any = getattr(error, "response", None)
@@ -89,7 +89,7 @@ def from_exception(error: Exception, where: Where) -> ProviderError:
 
 
 def _unreachable(error: Exception, where: Where) -> ProviderError:
-    """No connection came about: told apart by the first cause, because most of them no waiting mends."""
+    """Convert a failed connection, by its first cause: most of them cannot be helped by waiting."""
     chain = list(_causes(error))
     names = {c.__name__ for cause in chain for c in type(cause).__mro__}
     text = " ".join(str(cause) for cause in chain)
@@ -122,7 +122,7 @@ def _unreachable(error: Exception, where: Where) -> ProviderError:
 
 
 def _proxy(url: str) -> str:
-    """The host of the proxy that the environment names for `url`, empty where there is none."""
+    """Return the host of the proxy that the environment names for `url`, empty where there is none."""
     import urllib.request
     from urllib.parse import urlsplit
 
@@ -138,7 +138,10 @@ def _proxy(url: str) -> str:
 
 
 def not_a_model(where: Where, kind: str, body: str) -> ProviderError:
-    """A success that is no answer of a model: a proxy's page, a login, anything. It is quoted; trying again is vain."""
+    """Build the error for a success that is not a model's answer: a proxy's page, a login; not retryable.
+
+    The message quotes it.
+    """
     quoted = _clean(re.sub(r"<(script|style).*?</\1>|<[^>]*>", " ", body, flags=re.S | re.I), where)
     return _error(
         "not_a_model",
@@ -148,8 +151,10 @@ def not_a_model(where: Where, kind: str, body: str) -> ProviderError:
 
 
 def in_success(body: Any, where: Where) -> ProviderError:
-    """The ProviderError for an error that came as a whole answer with status 200: what it says decides, and what says
-    nothing of waiting is final."""
+    """Build the error for an error object in an answer with status 200.
+
+    Its content decides; without a hint that waiting helps it is final.
+    """
     error = from_event(body, where)
     _, kind = _said(body, where)
     if error.code == "server" and not re.search(r"overload|rate|timeout|unavailable|5\d\d", kind, re.I):
@@ -159,7 +164,7 @@ def in_success(body: Any, where: Where) -> ProviderError:
 
 
 def from_status(status: int, body: Any, headers: Mapping[str, str], where: Where) -> ProviderError:
-    """The ProviderError for an HTTP answer that is not a success."""
+    """Build the error for an HTTP status that is not a success."""
     said, kind = _said(body, where)
     code = _code(status, said, kind)
     error = _error(code, _sentence(code, status, said, where), status=status, retry_after=retry_after(headers))
@@ -170,7 +175,7 @@ def from_status(status: int, body: Any, headers: Mapping[str, str], where: Where
 
 
 def from_event(body: Any, where: Where) -> ProviderError:
-    """The ProviderError for an error that arrived inside a stream that had begun well."""
+    """Build the error for an error event inside a stream that had begun well."""
     said, kind = _said(body, where)
     status = next((s for word, s in _KINDS if word in kind.lower()), None)
     if status is None:
@@ -181,7 +186,7 @@ def from_event(body: Any, where: Where) -> ProviderError:
 
 
 def stream_cut(where: Where) -> ProviderError:
-    """The stream ended, or broke, before the answer did."""
+    """Build the error for a stream that ended, or broke, before the answer did."""
     return _error("stream_cut", f"The connection to {where.host} was cut before the answer was complete.")
 
 
@@ -198,7 +203,7 @@ def no_key(where: Where) -> ProviderError:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that the server asked to wait: `retry-after-ms`, `retry-after` as seconds or as a date."""
+    """Return the seconds that the server asks to wait: `retry-after-ms`, `retry-after` in seconds or as a date."""
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name)
         if value is None:
@@ -300,7 +305,7 @@ def _sentence(code: str, status: int, said: str, where: Where) -> str:
 
 
 def _said(body: Any, where: Where) -> tuple[str, str]:
-    """The server's own words (one line, shortened) and its error's type and code."""
+    """Return the server's message (one line, shortened) and its error's type and code."""
     node: Any = body
     if isinstance(node, list) and node:
         node = cast("list[Any]", node)[0]
@@ -317,7 +322,7 @@ def _said(body: Any, where: Where) -> tuple[str, str]:
 
 
 def _detail(value: Any) -> str:
-    """What validators list (`[{"loc": ["body", "max_tokens"], "msg": "Field required"}]`), as one text."""
+    """Join a validator's list (`[{"loc": ["body", "max_tokens"], "msg": "Field required"}]`) to one text."""
     if not isinstance(value, list):
         return str(value or "")
     listed = cast("list[Any]", value)
@@ -335,7 +340,7 @@ def _clean(text: str, where: Where) -> str:
 
 
 def _causes(error: BaseException) -> Generator[BaseException]:
-    """An exception and what it came from, the first cause last."""
+    """Yield an exception and its causes, the first cause last."""
     seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:

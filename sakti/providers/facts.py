@@ -1,7 +1,7 @@
-"""What is known of one model, put together: the table of presets, the price list, what its server told, the settings.
+"""Combine the facts about a model: the table of presets, the price list, its server, the settings.
 
-Whoever asks later knows better: the settings win over the server, the server over the price list and the table. What
-comes from a server that people run themselves is never taken from the table: they decide how much of a model it serves.
+Later sources win: the settings over the server, the server over the price list and the table. A server that users run
+themselves never gets the table's values: the user decides how much of a model it serves.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _EFFORTS: tuple[Effort, ...] = ("off", "low", "medium", "high")
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a server says of one of its models, in tokens; None where it says nothing."""
+    """Limits that a server states for one of its models, in tokens; None where it states none."""
 
     window: int | None = None
     max_output: int | None = None
 
 
 def family(provider: str, model: str) -> Family:
-    """The facts of a model by its name: those of its provider's families, else of whoever makes models of that name."""
+    """Return the facts of a model by its name: of its provider's families, else of any other provider's."""
     own = PRESETS.get(provider)
     first = own.families if own is not None else ()
     others = (f for p in PRESETS.values() for f in p.families)
@@ -39,8 +39,10 @@ def family(provider: str, model: str) -> Family:
 def known(
     provider: str, model: str, settings: ProviderSettings | None = None, served: Served | None = None
 ) -> ModelInfo:
-    """Everything that is known of `model`. Loads the price list, which takes a moment: in a thread, where nothing may
-    wait."""
+    """Return all facts about `model`.
+
+    Loads the price list, which takes a moment: call it in a thread where nothing may wait.
+    """
     from sakti.providers import prices
 
     own, preset, told = settings or ProviderSettings(), PRESETS.get(provider), served or Served()
@@ -69,7 +71,7 @@ def known(
 
 
 def assumption(info: ModelInfo) -> str:
-    """What the user is told where nobody knows the window of a model."""
+    """Explain to the user which context window is assumed where it is unknown."""
     return (
         f"How much {info.full_name} takes is not known: {info.context_window:,} tokens are assumed. Set "
         f"providers.{info.provider}.context_window to what its server is run with."
@@ -77,7 +79,7 @@ def assumption(info: ModelInfo) -> str:
 
 
 def takes_images(provider: str, model: str, settings: ProviderSettings | None = None) -> bool:
-    """Whether a model is sent images: by the settings, its family, its provider."""
+    """Return whether a model is sent images: by the settings, its family, its provider."""
     if settings is not None and settings.images is not None:
         return settings.images
     found, preset = family(provider, model), PRESETS.get(provider)
@@ -94,8 +96,11 @@ def _maker(found: Family) -> Preset | None:
 
 
 def resolve_auto_activation_ttl(provider: str | None, model: str | None, retention: str | None = None) -> int:
-    """Milliseconds after which the prompt cache of `provider` is cold. `retention` is OpenAI's own setting where it was
-    given ("24h" or "in_memory"); else its models up to 5.4 keep five minutes, newer ones an hour."""
+    """Return the milliseconds after which the prompt cache of `provider` is cold.
+
+    `retention` is OpenAI's own setting where it was given ("24h" or "in_memory"); else its models up to 5.4 keep five
+    minutes, newer ones an hour.
+    """
     name = (provider or "").lower()
     preset = next(
         (p for p in PRESETS.values() if name.startswith(p.name) or (p.prices and name.startswith(p.prices))), None
@@ -110,12 +115,12 @@ def resolve_auto_activation_ttl(provider: str | None, model: str | None, retenti
 
 
 def effort_word(found: Family, effort: Effort) -> str:
-    """What the API calls `effort` for models of a family; empty where nothing is to be sent."""
+    """Return the API's word for `effort` in models of a family; empty where nothing is sent."""
     return found.efforts[_EFFORTS.index(effort)] if found.thinking else ""
 
 
 def effort_of(tokens: int) -> Effort:
-    """A budget of thinking tokens as the nearest of the steps."""
+    """Convert a budget of thinking tokens to the nearest effort."""
     return "off" if tokens <= 0 else "low" if tokens <= 2_048 else "medium" if tokens <= 16_384 else "high"
 
 
@@ -123,8 +128,11 @@ BUDGETS = {"off": 0, "low": 2_048, "medium": 8_192, "high": 24_576}  # tokens, f
 
 
 def budget(effort: Effort | None, tokens: int | None, output: int, least: int) -> int:
-    """Thinking tokens of an answer of at most `output` tokens: what was asked for, at most half of the answer, so that
-    the other half is left to say something; 0 where that is less than the API's least."""
+    """Return the thinking tokens of an answer of at most `output` tokens.
+
+    What was asked for, but at most half of the answer, so that the other half is left for text; 0 where that is less
+    than the API's minimum.
+    """
     wanted = tokens if tokens is not None else BUDGETS[effort or "off"]
     allowed = min(wanted, output // 2) if output else wanted
     return max(allowed, 0) if allowed >= least else 0

@@ -1,7 +1,7 @@
-"""Stored messages as the alternating turns that every API accepts, whatever a crash or an interrupt left.
+"""Convert stored messages to alternating turns that every API accepts, even after a crash or an interrupt.
 
-Consecutive messages of one role are one turn, every tool call is answered in the turn after it (with
-`interrupted` where no result was stored), and no result stands without its call.
+Consecutive messages of one role are one turn, every tool call is answered in the turn after it (with `interrupted`
+where no result was stored), and no result stands without its call.
 """
 
 from __future__ import annotations
@@ -31,22 +31,25 @@ INTERRUPTED = "interrupted"
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Parts of one side, in order. In a user turn the results of the calls before it come first."""
+    """Parts of one side, in order; in a user turn the results of the preceding calls come first."""
 
     role: Literal["user", "assistant"]
     parts: tuple[Part, ...]
 
 
 def context_text(text: str) -> str:
-    """Moving facts as a model is shown them."""
+    """Wrap volatile facts for the model."""
     return f"<context>\n{text}\n</context>"
 
 
 def turns(
     messages: Sequence[Message], provider: str, model: str = "", context: Callable[[str], str] = context_text
 ) -> list[Turn]:
-    """`messages` as turns for `model` of `provider`, without other models' thinking, markers and empty texts. What a
-    `ContextPart` tells stands at the end of the text or of the result that it came with, in the words of `context`."""
+    """Convert `messages` to turns for `model` of `provider`.
+
+    Other models' thinking, markers and empty texts are left out. A `ContextPart` is appended to the text or result
+    that it came with, as `context` formats it.
+    """
     merged: list[tuple[Literal["user", "assistant"], list[Part]]] = []
     for message in messages:
         role: Literal["user", "assistant"] = "assistant" if message.role == "assistant" else "user"
@@ -66,7 +69,7 @@ def turns(
 
 
 def with_text(parts: Sequence[Part], text: str) -> list[Part]:
-    """`parts` with `text` at the end of the last of them, where that is words or a result, else behind it."""
+    """Append `text` to the last of `parts`, if that is text or a result, else add it as a part."""
     last = parts[-1] if parts else None
     match last:
         case TextPart(said):
@@ -109,7 +112,7 @@ def _answered(merged: Iterable[tuple[Literal["user", "assistant"], list[Part]]])
 
 
 def _without_trailing_thinking(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """An answer that was cut in its thinking has nothing behind it, which the APIs refuse."""
+    """Drop trailing thinking: an answer that was cut in its thinking ends with it, which the APIs refuse."""
     end = len(parts)
     while end and isinstance(parts[end - 1], ThinkingPart):
         end -= 1
@@ -135,7 +138,7 @@ def _result_for(call: ToolCallPart, results: dict[str, ToolResultPart]) -> ToolR
 
 
 def _joined(items: Sequence[Turn]) -> list[Turn]:
-    """Turns of one role that met because what stood between them was dropped are one again."""
+    """Join adjacent turns of one role, which arise where something between them was dropped."""
     out: list[Turn] = []
     for turn in items:
         if out and out[-1].role == turn.role:
@@ -146,7 +149,7 @@ def _joined(items: Sequence[Turn]) -> list[Turn]:
 
 
 def of_results(parts: Sequence[Part]) -> tuple[tuple[ImagePart, ...], tuple[Part, ...]]:
-    """The images that the tools of a user turn returned, which stand right behind its results, and its other parts."""
+    """Split a user turn into the images that tools returned, right behind the results, and its other parts."""
     first = next((i for i, p in enumerate(parts) if not isinstance(p, ToolResultPart)), len(parts))
     if first == 0:
         return (), tuple(parts)
@@ -155,13 +158,16 @@ def of_results(parts: Sequence[Part]) -> tuple[tuple[ImagePart, ...], tuple[Part
 
 
 def words(turn: Turn, most: int) -> str:
-    """What the user said last in a turn, at most `most` characters, without moving facts; empty for an answer."""
+    """Return the user's last text in a turn, at most `most` characters, without volatile facts.
+
+    Empty for an answer.
+    """
     said = [p.text for p in turn.parts if isinstance(p, TextPart)] if turn.role == "user" else []
     return said[-1].partition("\n\n<context>\n")[0][:most] if said else ""
 
 
 def file_text(part: FilePart) -> str:
-    """A mentioned file as the model is shown it."""
+    """Wrap a mentioned file for the model."""
     return f"<file path={json.dumps(part.path, ensure_ascii=False)}>\n{part.text}\n</file>"
 
 
@@ -170,12 +176,12 @@ def data_url(part: ImagePart) -> str:
 
 
 def call_arguments(call: ToolCallPart) -> dict[str, Any]:
-    """Arguments as an object; what the model wrote as broken JSON is kept readable for it."""
+    """Return arguments as an object; broken JSON is kept readable for the model."""
     return {"invalid_json": call.raw} if call.arguments is None else call.arguments
 
 
 def read_arguments(raw: str) -> dict[str, Any] | None:
-    """The arguments a model wrote, `{}` for nothing at all, None where they are not a JSON object."""
+    """Parse the arguments a model wrote: `{}` for nothing at all, None where they are not a JSON object."""
     if not raw.strip():
         return {}
     try:
@@ -186,7 +192,7 @@ def read_arguments(raw: str) -> dict[str, Any] | None:
 
 
 def merged(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """`body` with what the settings add; tables are merged, anything else is replaced."""
+    """Merge the settings' `extra` into `body`; tables are merged, anything else is replaced."""
     out = dict(body)
     for key, value in extra.items():
         mine = out.get(key)
@@ -198,13 +204,13 @@ def merged(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class CallIds:
-    """Gives every tool call of an answer an id that no other call of the conversation has."""
+    """Ids of tool calls, unique within a thread."""
 
     def __init__(self, messages: Iterable[Message]) -> None:
         self._used = {call.id for message in messages for call in message.tool_calls}
 
     def unique(self, wanted: str | None) -> str:
-        """`wanted` when it is free; a new id made from it where it is missing or taken."""
+        """Return `wanted` if it is free; a new id made from it where it is missing or taken."""
         call_id = wanted or ""
         if not call_id or call_id in self._used:
             call_id = _free_id(wanted or "call", self._used)

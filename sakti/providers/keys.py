@@ -1,4 +1,4 @@
-"""Keys in the system's keyring. They are written nowhere else."""
+"""Keep keys in the system's keyring, and nowhere else."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ TITLE = "Keyring"
 
 
 def keyring_name() -> str:
-    """The system's keyring as people know it (`SecretService`, `macOS`); empty where nothing would keep a key. Slow:
-    in a thread."""
+    """Return the name of the system's keyring (`SecretService`, `macOS`); empty without a usable one.
+
+    Slow: call it in a thread.
+    """
     try:
         import keyring
         from keyring.backends import fail, null
@@ -24,12 +26,12 @@ def keyring_name() -> str:
 
 
 def kept_keys() -> tuple[str, ...]:
-    """The variables whose keys the keyring holds. Slow: in a thread."""
+    """Return the variables whose keys the keyring holds. Slow: call it in a thread."""
     return tuple(name for p in PRESETS.values() for name in p.keys if keyring_lookup(name))
 
 
 def keep_key(variable: str, key: str) -> None:
-    """Keep the key of `variable`. Raises `SaktiError` where the keyring does not take it. Slow: in a thread."""
+    """Store the key of `variable`. Raises `SaktiError` where the keyring refuses it. Slow: call it in a thread."""
     import keyring
     from keyring.errors import KeyringError
 

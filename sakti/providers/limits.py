@@ -1,4 +1,4 @@
-"""The limits that a server states when it refuses a request, read from its words, and that of any answer. Pure."""
+"""Parse the limits that a server states when it refuses a request, and bound any answer. Pure."""
 
 from __future__ import annotations
 
@@ -32,8 +32,11 @@ _SUM = re.compile(rf"{_NUMBER} \+ {_NUMBER} > {_NUMBER}")  # Anthropic: prompt +
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """In tokens, None where nothing is said. `output` is what this answer may have, `maximum` what the model can write
-    at most; `named`: the answer's limit is spoken of, not the conversation's length alone."""
+    """Stated limits in tokens, None where there is none.
+
+    `output` is what this answer may have, `maximum` what the model can write at most; `named`: the answer's limit is
+    mentioned, not the conversation's length alone.
+    """
 
     output: int | None = None
     maximum: int | None = None
@@ -42,7 +45,7 @@ class Stated:
 
 
 def stated(said: str) -> Stated:
-    """What a server's refusal says of its limits."""
+    """Parse the limits in a server's refusal."""
     named = bool(_NAMED.search(said))
     if found := _SUM.search(said):
         prompt, _, window = (_int(g) for g in found.groups())
@@ -57,7 +60,7 @@ def stated(said: str) -> Stated:
 
 
 def must_end(written: int) -> None:
-    """Raises `ProviderError` (endless) for an answer of `written` characters that no model gives."""
+    """Raise `ProviderError` (endless) for an answer of more characters than any model writes."""
     if written > LONGEST_ANSWER:
         raise ProviderError(
             f"The answer went beyond {LONGEST_ANSWER:,} characters, which no model writes: it was stopped. Look at the "

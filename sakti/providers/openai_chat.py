@@ -1,4 +1,4 @@
-"""Chat Completions: what every compatible server speaks, each with a few ways of its own."""
+"""Call Chat Completions, which every compatible server offers with a few deviations."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _STOPS: dict[str, StopReason] = {
 
 
 def render(request: Request, provider: str) -> Json:
-    """The JSON body of `request`, without `stream`."""
+    """Render the JSON body of `request`, without `stream`."""
     messages: list[Json] = []
     # A server's template puts the tools behind this message: nothing in it may move.
     if system := "\n\n".join(b.text for b in request.system if b.kind in STABLE and b.text.strip()):
@@ -95,7 +95,7 @@ def render(request: Request, provider: str) -> Json:
 
 
 def _thinking(request: Request, found: Family, provider: str) -> Json:
-    """How much the model shall think, as the provider takes it; nothing where it is not known to."""
+    """Return the thinking parameters in the provider's form; empty where the model is not known to think."""
     if not (word := asked_effort(request, found)):
         return {}
     if provider == "openrouter":
@@ -105,7 +105,7 @@ def _thinking(request: Request, found: Family, provider: str) -> Json:
 
 
 def _put_first(messages: list[Json], text: str) -> None:
-    """What memory adds, in the first user message: many templates take no two of them in a row."""
+    """Insert memory's text into the first user message: many templates refuse two of them in a row."""
     at = 1 if messages and messages[0]["role"] == "system" else 0
     first = messages[at] if len(messages) > at else {}
     if first.get("role") != "user":
@@ -117,7 +117,7 @@ def _put_first(messages: list[Json], text: str) -> None:
 
 
 def _append_tail(messages: list[Json], tail: str) -> None:
-    """What holds for this request only, at the end of the last message or result; behind an answer a message."""
+    """Append a text for this request only to the last message or result; after an answer as a message."""
     last = messages[-1] if messages else {}
     if not tail:
         return
@@ -157,9 +157,11 @@ def _assistant(turn: Turn) -> Json:
 
 
 def _user(turn: Turn, asked: str = "") -> list[Json]:
-    """The results, and the user's words behind them. A tool's message takes no image: what tools show goes into a
-    message of the user's, which ends with the words that were `asked` last, so that the last ones of a request are
-    always the user's."""
+    """Render a user turn: the results, then the user's text.
+
+    A tool's message takes no image: images of tools go into a user message that ends with the text `asked` last, so
+    that a request always ends with the user's words.
+    """
     messages: list[Json] = []
     content: list[Json] = []
     images, parts = of_results(turn.parts)
@@ -190,7 +192,7 @@ def _image(part: ImagePart) -> Json:
 
 
 class ChatProvider(OpenAIClient):
-    """Answers through `/chat/completions`."""
+    """Provider for `/chat/completions`."""
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
         body = render(self._with_extra(request), self.name)
@@ -218,7 +220,7 @@ class ChatProvider(OpenAIClient):
 
 
 def _as_chunks(whole: Json) -> list[Json]:
-    """An answer that came in one piece, as the chunks of a stream. Nothing of what is no answer."""
+    """Convert an answer that came in one piece to the chunks of a stream; empty for anything else."""
     choices = cast("list[Json]", whole.get("choices") or [])
     if not choices:
         return []
@@ -239,7 +241,7 @@ class _Call:
 
 
 class _Answer:
-    """Puts the chunks of one stream together."""
+    """Collects the chunks of one stream into an answer."""
 
     def __init__(self, provider: str, asked: str, ids: CallIds, where: Where) -> None:
         self.done = False  # usage comes behind the end
@@ -297,7 +299,7 @@ class _Answer:
         return ThinkingChunk(text)
 
     def _chunks(self, chunks: list[Json]) -> list[StreamEvent]:
-        """Content as a list, as Mistral's thinking models send it."""
+        """Read content that is a list, as Mistral's thinking models send it."""
         out: list[StreamEvent] = []
         for chunk in chunks:
             if chunk.get("type") == "text":
@@ -354,7 +356,7 @@ class _Answer:
 
 
 def read_usage(usage: Any) -> Usage:
-    """Usage of Chat Completions: cached tokens are part of the input; DeepSeek has its own name for them."""
+    """Read the usage of Chat Completions: input includes cached tokens, which DeepSeek names differently."""
     u = table(usage)
     into, out = table(u.get("prompt_tokens_details")), table(u.get("completion_tokens_details"))
     return Usage(

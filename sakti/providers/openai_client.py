@@ -1,4 +1,4 @@
-"""What both OpenAI protocols share: the SDK's client, the list of models, warming and closing."""
+"""Share what both OpenAI protocols need: the SDK's client, the list of models, warming and closing."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ BASE_URL = "https://api.openai.com/v1"
 
 
 class OpenAIClient:
-    """`key` may be None where the server asks for none (`needs_key` false); `timeout` is the longest
-    silence in seconds. `elsewhere`: the server is not the provider's own; `extra` goes into every body."""
+    """Base of the OpenAI providers.
+
+    `key` may be None where the server needs none (`needs_key` false); `timeout` is the longest silence in seconds.
+    `elsewhere`: the server is not the provider's own; `extra` goes into every body.
+    """
 
     def __init__(
         self,
@@ -47,7 +50,7 @@ class OpenAIClient:
         self._taken = Taken()
 
     def _open(self) -> Any:
-        """The SDK's client, made on first use: importing the SDK takes seconds on a slow machine."""
+        """Return the SDK's client, made on first use: importing the SDK takes seconds on a slow machine."""
         if self._client is None:
             import httpx2
             from openai import AsyncOpenAI
@@ -66,7 +69,7 @@ class OpenAIClient:
         return replace(request, extra=merged(self._extra, request.extra)) if self._extra else request
 
     async def count_tokens(self, request: Request) -> int | None:
-        """None: these servers do not count ahead."""
+        """Return None: these servers do not count tokens in advance."""
         return None
 
     async def models(self) -> Sequence[ModelInfo]:
@@ -78,7 +81,7 @@ class OpenAIClient:
         return [facts.known(self.name, name, own, serving.from_listing({"data": [row]}, name)) for name, row in rows]
 
     async def served(self, model: str) -> Served | None:
-        """What the server says of `model`; None where it does not answer."""
+        """Return what the server says about `model`; None where it does not answer."""
         headers = {"Authorization": f"Bearer {self._key or 'none'}"}
         return await serving.served(
             self._base_url, model, headers, elsewhere=self.elsewhere, ollama=self.name == "ollama"

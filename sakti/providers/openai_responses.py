@@ -1,4 +1,4 @@
-"""OpenAI's Responses API. Nothing is stored there: reasoning comes back encrypted and is replayed."""
+"""Call OpenAI's Responses API. Nothing is stored there: reasoning comes back encrypted and is replayed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from sakti.providers.usage import table, tokens
 
 
 def render(request: Request, provider: str = "openai") -> Json:
-    """The JSON body of `request`, without `stream`."""
+    """Render the JSON body of `request`, without `stream`."""
     items: list[Json] = []
     for turn in turns(request.messages, provider, request.model):
         items.extend(_assistant_items(turn) if turn.role == "assistant" else _user_items(turn))
@@ -87,14 +87,14 @@ def render(request: Request, provider: str = "openai") -> Json:
 
 
 def asked_effort(request: Request, found: Family) -> str:
-    """The word for how much the model shall think, empty where nothing is asked."""
+    """Return the word for the requested reasoning effort, empty where none is requested."""
     if request.thinking_tokens:
         return facts.effort_word(found, facts.effort_of(request.thinking_tokens))
     return facts.effort_word(found, request.effort) if request.effort else ""
 
 
 def _append_tail(items: list[Json], tail: str) -> None:
-    """What holds for this request only, at the end of the last message or result; behind an answer a message."""
+    """Append a text for this request only to the last message or result; after an answer as a message."""
     last = items[-1] if items else {}
     if not tail:
         return
@@ -131,8 +131,10 @@ def _assistant_items(turn: Turn) -> list[Json]:
 
 
 def _user_items(turn: Turn) -> list[Json]:
-    """The results, and the user's words behind them. What tools show goes with the last result: a user's message would
-    be taken for the user's."""
+    """Render a user turn: the results, then the user's text.
+
+    Images of tools go with the last result: in a user message they would be taken for the user's.
+    """
     items: list[Json] = []
     content: list[Json] = []
     images, parts = of_results(turn.parts)
@@ -160,7 +162,7 @@ def _image(part: ImagePart) -> Json:
 
 
 class ResponsesProvider(OpenAIClient):
-    """Answers through `/responses`."""
+    """Provider for `/responses`."""
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
         body = render(self._with_extra(request), self.name)
@@ -186,7 +188,7 @@ class ResponsesProvider(OpenAIClient):
 
 
 def _as_events(whole: Json) -> list[Json]:
-    """An answer that came in one piece, as the events of a stream. Nothing of what is no answer."""
+    """Convert an answer that came in one piece to the events of a stream; empty for anything else."""
     output = cast("list[Json]", whole.get("output") or [])
     if "output" not in whole:
         return []
@@ -204,7 +206,7 @@ def _as_events(whole: Json) -> list[Json]:
 
 @dataclass(slots=True)
 class _Item:
-    """One output item while it is written."""
+    """Output item being received."""
 
     kind: str
     call_id: str = ""
@@ -214,7 +216,7 @@ class _Item:
 
 
 class _Answer:
-    """Puts the events of one stream together."""
+    """Collects the events of one stream into an answer."""
 
     def __init__(self, provider: str, asked: str, ids: CallIds, where: Where) -> None:
         self.done = False
@@ -326,7 +328,7 @@ _REASONING_FIELDS = ("type", "id", "summary", "encrypted_content")
 
 
 def read_usage(usage: Any) -> Usage:
-    """Usage of the Responses API: cached and written tokens are part of the input already."""
+    """Read the usage of the Responses API: input includes cached and written tokens already."""
     u = table(usage)
     into, out = table(u.get("input_tokens_details")), table(u.get("output_tokens_details"))
     return Usage(

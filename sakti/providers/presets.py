@@ -1,7 +1,7 @@
-"""What is known of providers and of their models: the one table. Data only; a new provider is one entry.
+"""List the facts about providers and their models: the one table. Data only; a new provider is one entry.
 
-A model's facts are those of the first `Family` of its provider whose pattern is found in its name; what a server tells
-of itself and what the settings say win over them (`facts`).
+A model's facts are those of the first `Family` of its provider whose pattern matches its name; what a server says
+about itself and the settings override them (`facts`).
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ DEFAULT_TTL = 5 * MINUTE
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Models whose names `pattern` finds (case does not matter). None and "": not known.
+    """Models whose names match `pattern`, ignoring case; None and "" mean unknown.
 
-    `window` and `max_output` in tokens, `cache_ttl` in ms: how long the prompt cache stays warm. `tokens`: how many of
-    the model's own tokens one of o200k makes, at most. `thinking` says how it is asked for: "budget" in tokens,
-    "adaptive" (the model decides, by effort), "effort" as a word; `efforts` are the words of off, low, medium and high.
-    `observes`: whether it is fit to observe, and `measured` when and how that was found ("2026-11, bench memory").
+    `window` and `max_output` in tokens, `cache_ttl` in ms: how long the prompt cache stays warm. `tokens`: the
+    model's own tokens for one of o200k, at most. `thinking` is how it is requested: "budget" in tokens, "adaptive"
+    (the model decides, by effort), "effort" as a word; `efforts` are the words of off, low, medium and high.
+    `observes`: whether it is good enough to observe, and `measured` when and how that was found ("2026-11, bench
+    memory").
     """
 
     pattern: str
@@ -41,10 +42,12 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """`keys` are the usual variables, the first to win first; `small` is the model that observes.
-    A local server needs no key, and its models are asked for. `prices` is the provider's name in the price list,
-    `names` finds the bare names of its models, `images` holds where no family says, `image_rule` is how images are
-    counted."""
+    """Provider.
+
+    `keys` are the usual variables, the first has precedence; `small` is the model that observes. A local server needs
+    no key, and is asked for its models. `prices` is the provider's name in the price list, `names` matches the bare
+    names of its models, `images` applies where no family decides, `image_rule` is how images are counted.
+    """
 
     name: str
     api: Literal["anthropic", "responses", "chat"]

@@ -1,4 +1,4 @@
-"""What a model costs, from the offline snapshot of `genai-prices`."""
+"""Look up prices of models in the offline snapshot of `genai-prices`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sakti.providers.presets import PRESETS
 
 
 def warm() -> None:
-    """Load the snapshot, so that the first answer does not wait for it. Call it in a thread."""
+    """Load the snapshot, so that the first answer does not wait for it; call it in a thread."""
     import genai_prices  # noqa: F401  # pyright: ignore[reportUnusedImport]
     from genai_prices.data_snapshot import get_snapshot
 
@@ -20,7 +20,7 @@ def warm() -> None:
 
 
 def cost(usage: Usage, provider: str, model: str) -> float | None:
-    """US dollars for `usage`, None where no price is known; the embedded model costs nothing."""
+    """Return the US dollars for `usage`, None without a known price; 0 for the embedded model."""
     if provider == "local":
         return 0.0
     if not (theirs := _their_name(provider)):
@@ -40,14 +40,14 @@ def cost(usage: Usage, provider: str, model: str) -> float | None:
 
 
 async def with_cost(usage: Usage, provider: str, model: str) -> Usage:
-    """`usage` with its cost; the snapshot is loaded in a thread, because that takes a while."""
+    """Return `usage` with its cost; the snapshot is loaded in a thread, because that takes a while."""
     if usage.cost_usd is not None:
         return usage
     return dataclasses.replace(usage, cost_usd=await asyncio.to_thread(cost, usage, provider, model))
 
 
 def find(provider: str, model: str) -> Any | None:
-    """A model's entry in the price list (its `context_window`, its prices), None where there is none."""
+    """Return a model's entry in the price list (its `context_window`, its prices), None without one."""
     if not (theirs := _their_name(provider)):
         return None
     from genai_prices.data_snapshot import get_snapshot
@@ -59,7 +59,7 @@ def find(provider: str, model: str) -> Any | None:
 
 
 def per_million(found: Any | None) -> tuple[float | None, float | None]:
-    """What a million tokens cost in US dollars, in and out, by an entry of the price list."""
+    """Return the US dollars per million tokens, in and out, of an entry of the price list."""
     if found is None:
         return None, None
     from datetime import UTC, datetime
@@ -69,12 +69,12 @@ def per_million(found: Any | None) -> tuple[float | None, float | None]:
 
 
 def _their_name(provider: str) -> str:
-    """What the price list calls a provider; empty for those that it does not have."""
+    """Return the price list's name of a provider; empty for those that it lacks."""
     preset = PRESETS.get(provider)
     return preset.prices if preset is not None else ""
 
 
 def _dollars(value: Any) -> float | None:
-    """A price for a million tokens; the lowest step where it grows with the length of the prompt."""
+    """Return a price per million tokens; the lowest tier where it grows with the length of the prompt."""
     base = getattr(value, "base", value)
     return float(base) if isinstance(base, Decimal | int | float) else None

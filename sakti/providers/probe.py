@@ -1,4 +1,4 @@
-"""Asking a server on this machine which models it has. Only loopback, only known ports, only briefly."""
+"""Ask a server on this machine for its models: loopback only, known ports only, with a short timeout."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOT_FOR_CHAT = ("embed", "rerank", "whisper", "bge-", "minilm")
 
 
 def is_loopback(url: str) -> bool:
-    """Whether `url` names this machine: `localhost` or a loopback address."""
+    """Return whether `url` names this machine: `localhost` or a loopback address."""
     host = urlsplit(url).hostname or ""
     if host == "localhost":
         return True
@@ -26,9 +26,9 @@ def is_loopback(url: str) -> bool:
 
 
 async def served_models(base_url: str) -> list[str] | None:
-    """Names of the models at `base_url` (which ends in `/v1`), None where nothing answers within 0.3 s.
+    """Return the names of the models at `base_url` (which ends in `/v1`), None without an answer within 0.3 s.
 
-    Raises nothing: a port where something else listens is the same as none.
+    Raises nothing: a port of another program counts as no answer.
     """
     if not is_loopback(base_url):
         return None

@@ -1,4 +1,4 @@
-"""What a provider is: one method that streams a model's answer."""
+"""Define the provider protocol: one method that streams a model's answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ThinkingChunk:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallChunk:
-    """The model is writing the arguments of a call; `name` is known from the first chunk on."""
+    """Next piece of a tool call's arguments; `name` is known from the first chunk on."""
 
     call_id: str
     name: str
@@ -33,7 +33,7 @@ class ToolCallChunk:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The last event of a stream whose end was seen: the whole answer as parts, in order."""
+    """Last event of a complete stream: the whole answer as parts, in order."""
 
     parts: tuple[Part, ...]
     stop_reason: StopReason
@@ -45,12 +45,12 @@ StreamEvent: TypeAlias = TextChunk | ThinkingChunk | ToolCallChunk | Completed
 
 
 class Provider(Protocol):
-    """A place where models answer. `name` is what stands before the slash of a model's full name.
+    """Model provider; `name` is the part before the slash of a model's full name.
 
-    `stream` yields chunks and exactly one `Completed`, last; a stream that ends without it raised a
-    `ProviderError`. Close the iterator (contextlib.aclosing) to give up: it frees the connection.
-    Nothing is retried inside, but what a server refuses by name is asked for once more without it. `elsewhere`: behind
-    the name stands a server that is not the provider's own.
+    `stream` yields chunks and exactly one `Completed`, last; a stream that ends without it raised a `ProviderError`.
+    Close the iterator (contextlib.aclosing) to cancel: it frees the connection. Nothing is retried inside, except
+    once without a parameter that the server refuses by name. `elsewhere`: the server behind the name is not the
+    provider's own.
     """
 
     name: str
@@ -59,17 +59,17 @@ class Provider(Protocol):
     def stream(self, request: Request) -> AsyncIterator[StreamEvent]: ...
 
     async def count_tokens(self, request: Request) -> int | None:
-        """Input tokens as the provider counts them, None where it cannot."""
+        """Return the input tokens as the provider counts them, None where it cannot."""
         ...
 
     async def models(self) -> Sequence[ModelInfo]: ...
 
     async def served(self, model: str) -> Served | None:
-        """How much of `model` the server says it serves; None where it does not answer. Asked once."""
+        """Return the limits that the server states for `model`; None where it does not answer. Called once."""
         ...
 
     async def warm(self) -> None:
-        """Import the SDK and open what can be opened, so that the first answer does not wait."""
+        """Import the SDK and open connections where possible, so that the first answer does not wait."""
         ...
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Which model answers, and why: names, keys, selection. Imports no SDK until a model is used."""
+"""Select the model to use and say why: names, keys, selection. Imports no SDK until a model is used."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KeyLookup = Callable[[str], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A model's full name ("provider/name") and in a few words why it was chosen."""
+    """Model's full name ("provider/name") and in a few words why it was selected."""
 
     model: str
     reason: str
@@ -43,12 +43,14 @@ async def select(
     probe: Probe = served_models,
     local_installed: bool | None = None,
 ) -> Choice | None:
-    """The model to use, None where there is none. The first that is given wins: `flag` (--model), the
-    config, a key in the environment, a key in the keyring, a server on this machine, the installed model.
+    """Select the model to use, None where there is none.
+
+    The first that is given wins: `flag` (--model), the config, a key in the environment, a key in the keyring, a
+    server on this machine, the installed model.
 
     `keyring` looks a variable's name up (None: the system's), `probe` asks a base URL for its models,
-    `local_installed` says whether the embedded model is there (None: look). Raises NoModelError for a name
-    that belongs to no provider.
+    `local_installed` says whether the embedded model is installed (None: look). Raises NoModelError for a name that
+    belongs to no provider.
     """
     for name, reason in ((flag, "--model"), (config_model, "model in config")):
         if name:
@@ -67,7 +69,7 @@ async def select(
 async def complete(
     name: str, env: Mapping[str, str], settings: Mapping[str, ProviderSettings] = _NONE, probe: Probe = served_models
 ) -> str:
-    """`resolve(name)`, and for a provider alone (`ollama`, `anthropic`) with its default model."""
+    """Return `resolve(name)`; for a provider alone (`ollama`, `anthropic`) with its default model."""
     full = resolve(name, settings)
     provider, _, model = full.partition("/")
     if model:
@@ -79,7 +81,10 @@ async def complete(
 
 
 def resolve(name: str, settings: Mapping[str, ProviderSettings] = _NONE) -> str:
-    """`name` as "provider/model", or "provider/" for a provider alone. Raises NoModelError with what fits."""
+    """Return `name` as "provider/model", or "provider/" for a provider alone.
+
+    Raises NoModelError with suggestions.
+    """
     name = name.strip()
     head, slash, rest = name.partition("/")
     known = providers(settings)
@@ -102,13 +107,13 @@ def resolve(name: str, settings: Mapping[str, ProviderSettings] = _NONE) -> str:
 
 
 def providers(settings: Mapping[str, ProviderSettings] = _NONE) -> list[str]:
-    """Every name that may stand before the slash."""
+    """Return every name that may precede the slash."""
     own = [n for n, s in settings.items() if n not in PRESETS and s.base_url]
     return [*PRESETS, "local", "scripted", *own]
 
 
 def small_model(full_name: str) -> str:
-    """The model that observes for `full_name`: its provider's small one, else the model itself."""
+    """Return the model that observes for `full_name`: its provider's small one, else the model itself."""
     provider = full_name.partition("/")[0]
     preset = PRESETS.get(provider)
     return f"{provider}/{preset.small}" if preset is not None and preset.small else full_name
@@ -120,7 +125,7 @@ def create(
     env: Mapping[str, str] | None = None,
     keyring: KeyLookup | None = None,
 ) -> Provider:
-    """The provider of `full_name`. A missing key is an error of the first call, not of this one.
+    """Create the provider of `full_name`; a missing key is an error of the first call, not of this one.
 
     Raises NoModelError for an unknown provider and ConfigError for settings that do not fit together.
     """
@@ -187,7 +192,7 @@ def _base_url(preset: Preset, own: ProviderSettings, env: Mapping[str, str]) -> 
 
 
 def _key(preset: Preset, own: ProviderSettings, env: Mapping[str, str], keyring: KeyLookup) -> tuple[str, str | None]:
-    """The variable that holds the key, and the key: environment first, then keyring."""
+    """Return the variable that holds the key, and the key: environment first, then keyring."""
     names = (own.key_env,) if own.key_env else preset.keys
     for name in names:
         if env.get(name):
@@ -199,7 +204,7 @@ def _key(preset: Preset, own: ProviderSettings, env: Mapping[str, str], keyring:
 
 
 def keyring_lookup(name: str) -> str | None:
-    """The key stored in the system keyring under `name`, None where there is none or no keyring."""
+    """Return the key stored in the system keyring under `name`, None without one or without a keyring."""
     try:
         import keyring
         from keyring.errors import KeyringError
@@ -243,7 +248,7 @@ def _key_variables(settings: Mapping[str, ProviderSettings]) -> Iterator[tuple[s
 async def _default_model(
     provider: str, env: Mapping[str, str], settings: Mapping[str, ProviderSettings], probe: Probe
 ) -> str | None:
-    """The provider's default model, or the first that its server names, where that is on this machine."""
+    """Return the provider's default model, or the first that its server on this machine lists."""
     preset = PRESETS.get(provider) or Preset(provider, "chat", "")
     url = _base_url(preset, settings.get(provider, ProviderSettings()), env)
     served = await probe(_with_v1(url)) if is_loopback(url) else None
@@ -267,9 +272,9 @@ async def _by_server(settings: Mapping[str, ProviderSettings], probe: Probe) -> 
 
 
 def model_info(full_name: str, settings: Mapping[str, ProviderSettings] = _NONE) -> ModelInfo:
-    """What is known of a model without asking its server; `context_window` of the settings wins.
+    """Return the facts about a model without asking its server; the settings' `context_window` wins.
 
-    Loads the price snapshot, which takes a moment: in a thread, where nothing may wait.
+    Loads the price snapshot, which takes a moment: call it in a thread where nothing may wait.
     """
     name, _, model = resolve(full_name, settings).partition("/")
     window = settings[name].context_window if name in settings else None

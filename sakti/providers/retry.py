@@ -1,4 +1,4 @@
-"""Whether and when a failed model call is made again: one policy for whoever calls. Pure: whoever waits shows it."""
+"""Decide whether and when a failed model call is retried, for all callers. Pure: the caller waits and shows it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LONGEST_WAIT = 900.0  # seconds of waiting that one turn, or one question of mem
 
 
 def delay(attempt: int, retry_after: float | None, random: Callable[[], float]) -> float:
-    """Seconds to wait after failed attempt number `attempt` (1 is the first call).
+    """Return the seconds to wait after failed attempt number `attempt` (1 is the first call).
 
-    Doubles from 1 s up to 30 s; `random()` in [0, 1) takes away up to half of it, so that many clients do not
-    come back together. What the provider asked for is never undercut, and only extended by a little.
+    Doubles from 1 s up to 30 s; `random()` in [0, 1) subtracts up to half of it, so that many clients do not come
+    back together. The provider's Retry-After is never undercut, and only extended by a little.
     """
     ceiling = min(LONGEST_DELAY, FIRST_DELAY * 2 ** (max(1, attempt) - 1))
     if retry_after is not None and retry_after >= 0:
@@ -29,21 +29,24 @@ def delay(attempt: int, retry_after: float | None, random: Callable[[], float]) 
 
 
 def attempts(error: ProviderError) -> int:
-    """How often a call that fails so is made at most."""
+    """Return the most attempts of a call that fails with `error`."""
     return FEWER_ATTEMPTS.get(error.code, MAX_ATTEMPTS)
 
 
 @dataclass(slots=True)
 class Retries:
-    """The failures of one call. `left` are the seconds that may still be waited, over all calls that share it."""
+    """Failures of one call; `left` are the seconds that may still be waited, over all calls that share it."""
 
     random: Callable[[], float]
     left: float = LONGEST_WAIT
     attempt: int = 0
 
     def wait(self, error: ProviderError, at_most: float | None = None) -> float | None:
-        """Seconds until the call is made again; None where it is not: `error` is final, it was tried often enough, or
-        the wait is longer than the provider may ask for, than `at_most` or than what is left."""
+        """Return the seconds until the retry; None where there is none.
+
+        `error` is final, it was tried often enough, or the wait is longer than the provider may ask for, than
+        `at_most` or than what is left.
+        """
         self.attempt += 1
         if not error.retryable or self.attempt >= attempts(error):
             return None

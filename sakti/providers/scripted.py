@@ -1,4 +1,4 @@
-"""A provider that plays prepared answers: for tests, demos and the tour. Never chosen by itself."""
+"""Play prepared answers, for tests, demos and the tour. Never selected automatically."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _RETRYABLE = frozenset({"rate_limit", "overloaded", "server", "connection", "tim
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call of an answer; an empty id gets one of its own. `raw` plays arguments that are no JSON."""
+    """Tool call of an answer; an empty id gets one of its own. `raw` plays arguments that are not JSON."""
 
     name: str
     arguments: Json | None = None
@@ -47,9 +47,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One model call. With `error` (a ProviderError code) it fails after `text` was streamed; `cut` ends the
-    stream without an end. `delay` is waited before the first chunk and `chunk_delay` between chunks, in
-    seconds; `chunk` is the size of a chunk in characters."""
+    """One model call.
+
+    With `error` (a ProviderError code) it fails after `text` was streamed; `cut` breaks the stream off. `delay` is
+    waited before the first chunk and `chunk_delay` between chunks, in seconds; `chunk` is the size of a chunk in
+    characters.
+    """
 
     text: str = ""
     thinking: str = ""
@@ -71,10 +74,10 @@ Counter: TypeAlias = Callable[[str], int]
 
 
 class ScriptedProvider:
-    """Plays `answers` in order, or what the function `answers` says to each request.
+    """Provider that plays `answers` in order, or what the function `answers` returns for each request.
 
-    `requests` holds every request it got. `count` measures a text in tokens for the usage that an answer does
-    not state (None: zero). When the list is used up a call fails with ProviderError (invalid_request).
+    `requests` holds every request it got. `count` measures a text in tokens for the usage that an answer does not
+    state (None: zero). When the list is used up a call fails with ProviderError (invalid_request).
     """
 
     def __init__(
@@ -98,12 +101,15 @@ class ScriptedProvider:
     def from_file(
         cls, path: str | Path, *, clock: Clock | None = None, count: Counter | None = None
     ) -> ScriptedProvider:
-        """Answers from a JSON file (a list) or JSONL (one a line); an answer is a string or the fields of
-        `Answer`. Raises ConfigError for a file that cannot be read or does not fit."""
+        """Load answers from a JSON file (a list) or JSONL (one a line).
+
+        An answer is a string or the fields of `Answer`. Raises ConfigError for a file that cannot be read or is
+        invalid.
+        """
         return cls(load(Path(path)), clock=clock, count=count)
 
     def add(self, *answers: Played) -> None:
-        """Append answers to what is still to be played."""
+        """Append answers to the queue."""
         self._left.extend(answers)
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
@@ -163,14 +169,14 @@ class ScriptedProvider:
         return [ModelInfo("demo", self.name, context_window=self._window)]
 
     async def served(self, model: str) -> Served | None:
-        """Nothing: what is to be known of `model` is known."""
+        """Return nothing: all facts about `model` are known."""
         return Served()
 
     async def warm(self) -> None:
-        """Nothing to open."""
+        """Do nothing: there is nothing to open."""
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
 def _pieces(text: str, size: int) -> Iterable[str]:
@@ -184,7 +190,7 @@ def _failure(answer: Answer) -> ProviderError:
 
 
 def load(path: Path) -> list[Played]:
-    """The answers of a JSON or JSONL file. Raises ConfigError."""
+    """Load the answers of a JSON or JSONL file. Raises ConfigError."""
     try:
         text = path.read_text("utf-8")
         if path.suffix == ".jsonl":

@@ -1,5 +1,8 @@
-"""Asking a server how much of a model it serves: its list of models, and what Ollama, llama.cpp and LM Studio tell
-elsewhere. Each answer is optional; a server that knows none of this is as good as any other."""
+"""Ask a server for the context window that it serves of a model.
+
+Its list of models, and what Ollama, llama.cpp and LM Studio report elsewhere. Each answer is optional; a server
+without any of them works as well.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +35,11 @@ _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
 async def served(
     base_url: str, model: str, headers: Mapping[str, str], *, elsewhere: bool, ollama: bool = False
 ) -> Served | None:
-    """What the server at `base_url` (with `/v1`, where it has that) says of `model`; None where it does not answer.
-    `elsewhere`: it is not the provider's own, so that it may be any of those that people run themselves; `ollama`: it
-    is that one by its name, so it is asked at once in its own way."""
+    """Return the limits that the server at `base_url` states for `model`; None where it does not answer.
+
+    `base_url` includes `/v1`, where the server has that. `elsewhere`: it is not the provider's own, so it may be any
+    of the self-hosted ones; `ollama`: it is Ollama by its name, so Ollama's API is used at once.
+    """
     import httpx2
 
     root = base_url.rstrip("/").removesuffix("/v1")
@@ -52,7 +57,7 @@ async def served(
 
 
 async def _of_their_own(asker: _Asker, root: str, model: str, found: Served, *, ollama: bool) -> Served:
-    """What a server says by its own means, of those that only one kind of server has."""
+    """Ask by the APIs that only one kind of server has."""
     window = None
     shown: Json = {}
     if ollama or await asker.get(f"{root}/api/version"):  # nobody else is sent what they may take for a question
@@ -68,7 +73,7 @@ async def _of_their_own(asker: _Asker, root: str, model: str, found: Served, *, 
 
 
 class _Asker:
-    """Questions to one server. An error is no answer to any of them; `answered`: there is a server."""
+    """Client of one server; an error counts as no answer, `answered`: there is a server."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -103,7 +108,7 @@ class _Asker:
 
 
 def from_listing(listing: Json, model: str) -> Served:
-    """The entry of `model` in a list of models (`data` or `models`); the only one, where the names differ."""
+    """Read the entry of `model` in a list of models (`data` or `models`); the only one, where the names differ."""
     entries: Any = listing.get("data") or listing.get("models") or []
     listed = [cast("Json", e) for e in cast("list[Any]", entries) if isinstance(e, dict)]
     own = next((e for e in listed if model in (e.get("id"), e.get("name"), e.get("model"))), None)
@@ -114,7 +119,7 @@ def from_listing(listing: Json, model: str) -> Served:
 
 
 def from_show(shown: Json) -> int | None:
-    """Ollama's description of a model: what it was set to, else what it can have."""
+    """Read Ollama's description of a model: its configured window, else the largest possible."""
     stated = _NUM_CTX.search(str(shown.get("parameters") or ""))
     if stated:
         return int(stated[1])
@@ -124,7 +129,7 @@ def from_show(shown: Json) -> int | None:
 
 
 def from_properties(properties: Json) -> int | None:
-    """llama.cpp's properties: the window of one slot."""
+    """Read llama.cpp's properties: the window of one slot."""
     settings: Any = properties.get("default_generation_settings")
     inner = cast("Json", settings) if isinstance(settings, dict) else {}
     return _number((inner, properties), ("n_ctx",))

@@ -1,7 +1,7 @@
-"""Server-sent events read as JSON objects, straight from the bytes.
+"""Read server-sent events as JSON objects, straight from the bytes.
 
-The SDKs build a typed model for every event, which costs several times as much CPU as the JSON itself; a
-long answer has 20,000 of them.
+The SDKs build a typed model for every event, which costs several times as much CPU as the JSON itself; a long answer
+has 20,000 of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FIELDS = (b"data", b"event", b"id", b"retry", b"")  # what a line of a stream o
 
 
 class Reader(Protocol):
-    """Puts the events of one answer together. `done`: its end was seen and nothing more is to come."""
+    """Collects the events of one answer; `done`: its end was received."""
 
     done: bool
 
@@ -33,8 +33,10 @@ class Reader(Protocol):
 async def chunks(
     response: Any, where: Where, whole: Callable[[Json], Iterable[Json]], reader: Reader
 ) -> AsyncIterator[StreamEvent]:
-    """What `reader` makes of an answer, as it comes; raises ProviderError as `answer_events`, and unreadable for an
-    event that is not one of the protocol."""
+    """Yield what `reader` makes of an answer, as it arrives.
+
+    Raises ProviderError as `answer_events`, and unreadable for an event that violates the protocol.
+    """
     held = ""  # half of a character, whose other half comes with the next piece
     async for event in answer_events(response, where, whole):
         with readable(where):
@@ -52,7 +54,7 @@ async def chunks(
 
 @contextmanager
 def readable(where: Where) -> Generator[None]:
-    """What a server sends in other shapes than its protocol has leaves as a ProviderError."""
+    """Convert errors from data that violates the protocol to a ProviderError."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as e:
@@ -65,7 +67,7 @@ def readable(where: Where) -> Generator[None]:
 
 
 def whole_parts(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """`parts` of an answer as they can be stored: no half of a character in them."""
+    """Make the parts of an answer storable: without halves of surrogate pairs."""
     out: list[Part] = []
     for part in parts:
         match part:
@@ -81,8 +83,7 @@ def whole_parts(parts: Iterable[Part]) -> tuple[Part, ...]:
 
 
 async def answer_events(response: Any, where: Where, whole: Callable[[Json], Iterable[Json]]) -> AsyncIterator[Json]:
-    """The events of an answer, whatever form it has: a stream of events, or one JSON object, which `whole` writes as
-    the events that would have said the same.
+    """Yield the events of an answer: of a stream, or of one JSON object, which `whole` converts.
 
     Raises ProviderError: for an error in that object what it says, for a page or anything else not_a_model, with what
     it says, and stream_cut for a stream that cannot be read.
@@ -118,7 +119,7 @@ async def answer_events(response: Any, where: Where, whole: Callable[[Json], Ite
 
 
 def _may_be_events(first: bytes) -> bool:
-    """Whether a stream of events may begin so; `first` may be a part of its first line."""
+    """Return whether a stream of events may begin with `first`, which may be a part of its first line."""
     name, colon, _ = first.lstrip(b"\xef\xbb\xbf \r\n").partition(b":")
     return name in _FIELDS if colon else any(field.startswith(name) for field in _FIELDS)
 
@@ -131,7 +132,7 @@ async def _again(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[byte
 
 
 async def _all(first: bytes, rest: AsyncIterator[bytes]) -> bytes:
-    """The whole body, as far as it is one that a server would send."""
+    """Read the whole body, up to the longest that a server would send."""
     pieces, size = [first], len(first)
     async for chunk in rest:
         pieces.append(chunk)
@@ -142,7 +143,7 @@ async def _all(first: bytes, rest: AsyncIterator[bytes]) -> bytes:
 
 
 async def json_events(chunks: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
-    """Every `data:` of the stream as an object, until `[DONE]` or the end of the bytes.
+    """Yield every `data:` of the stream as an object, until `[DONE]` or the end of the bytes.
 
     Raises ProviderError (stream_cut) for data that is not a JSON object, which is what a broken proxy sends.
     """
@@ -187,12 +188,12 @@ def _read(text: bytes) -> dict[str, Any]:
 
 
 def _text(data: bytes) -> str:
-    """UTF-8 in which a broken byte loses its character and nothing else."""
+    """Decode UTF-8; a broken byte costs only its character."""
     return data.decode("utf-8", "replace")
 
 
 def _loads(data: bytes) -> Any:
-    """The JSON value of `data`, None for what is none."""
+    """Parse JSON, None where it is invalid."""
     try:
         return json.loads(_text(data), strict=False)
     except (ValueError, RecursionError):

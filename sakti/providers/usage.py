@@ -1,4 +1,4 @@
-"""Numbers that a server states of an answer, read so that none of them can cost the answer. Pure."""
+"""Read the figures that a server states, so that an invalid one cannot fail the answer. Pure."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ MOST = 10**9  # tokens; a larger number is none of a single answer
 
 
 def tokens(value: Any) -> int:
-    """A number of tokens as a server states it, 0 for what is none."""
+    """Return a stated number of tokens, 0 for an invalid one."""
     known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST
     return int(value) if known else 0
 
 
 def dollars(value: Any) -> float | None:
-    """A price as a server states it, None for what is none."""
+    """Return a stated price, None for an invalid one."""
     known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
     return float(value) if known else None
 
 
 def table(value: Any) -> Json:
-    """A part of what was stated, empty where it is no object."""
+    """Return a part of what was stated, empty where it is not an object."""
     return cast("Json", value) if isinstance(value, dict) else {}

@@ -1,10 +1,10 @@
-"""The only place that speaks SQL."""
+"""Store everything in SQLite; the only package that speaks SQL."""
 
 from __future__ import annotations
 
 
 def sqlite_info() -> tuple[str, bool]:
-    """SQLite's version, and whether its WAL is safe with two connections."""
+    """Return SQLite's version, and whether its WAL is safe with two connections."""
     import apsw
 
     from sakti.store.opening import WAL_SAFE_FROM

@@ -1,4 +1,4 @@
-"""What functions of this package are given as the open database: peewee's, or one that executes SQL and no more."""
+"""Define what functions of this package take as the open database: peewee's, or one that only executes SQL."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ __all__ = ["Connection", "Database", "Snapshot", "plain"]
 
 
 class Connection(Protocol):
-    """Something that executes SQL: peewee's `Database`, on which queries run as `query.execute(db)`; or the bare
-    connection of a program that asks one question and ends. A function that takes this needs no more than SQL."""
+    """Open database as most functions here need it.
+
+    peewee's `Database`, on which queries run as `query.execute(db)`, or the bare connection of a short command. A
+    function that takes this uses plain SQL only.
+    """
 
     def execute_sql(self, sql: str, params: Any = None) -> Any:
         """Execute one statement and return its cursor (`fetchone`, `fetchall`, iteration)."""
@@ -29,7 +32,7 @@ class Connection(Protocol):
 
 
 class _Plain:
-    """A connection with what functions that speak SQL use of a `Database`."""
+    """apsw connection with the methods of `Database` that functions using plain SQL need."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
@@ -53,8 +56,11 @@ class _Plain:
 
 
 class Snapshot:
-    """One read transaction round several queries: what another process commits between two of them is not seen by the
-    second, so that what they answer fits together. (A class: a generator would cost a tenth of a small read.)"""
+    """Read transaction around several queries, so that their answers fit together.
+
+    A commit of another process between two of them is not seen. (A class: a generator would cost a tenth of a small
+    read.)
+    """
 
     __slots__ = ("_connection",)
 
@@ -72,5 +78,5 @@ class Snapshot:
 
 
 def plain(connection: apsw.Connection) -> Database:
-    """A connection for functions that speak SQL: peewee is not loaded for it."""
+    """Wrap an apsw connection for functions that use plain SQL, without loading peewee."""
     return cast("Database", _Plain(connection))

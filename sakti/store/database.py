@@ -1,9 +1,9 @@
-"""The database: one file, one writer thread, one read-only connection.
+"""Open the database: one file, one writer thread, one read-only connection.
 
-Every write runs on the writer's thread in a BEGIN IMMEDIATE transaction (`Store.write`), every read of a pane
-or a search on the reader's (`Store.read`); both are awaited, so the caller's event loop never waits for the
-disk. The functions that are run take the open database as their first argument and live in the other modules
-of this package; nothing outside `sakti.store` speaks SQL.
+Every write runs on the writer's thread in a BEGIN IMMEDIATE transaction (`Store.write`), every read of a pane or a
+search on the reader's (`Store.read`); both are awaited, so the caller's event loop never waits for the disk. The
+functions that are run take the open database as their first argument and live in the other modules of this package;
+nothing outside `sakti.store` speaks SQL.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ LOOK_AT_ONCE = 32 << 20  # bytes of a database that are looked at for damage bef
 
 
 class Connections(APSWDatabase):
-    """peewee's database over connections that are made as `way` says; `busy` is asked where another process writes."""
+    """peewee database that opens its connections as `way` says; `busy` is its busy handler."""
 
     def __init__(self, way: Way, pragmas: dict[str, str | int], busy: Callable[[int], bool]) -> None:
         super().__init__(way.filename, lock_type="IMMEDIATE", pragmas=pragmas)
@@ -74,11 +74,13 @@ class Connections(APSWDatabase):
 
 
 class Store:
-    """An open database. `path` is its file; `read_only_reason` says why nothing can be written, if so, and `not_saved`
-    why nothing is kept: then either nothing can be written or all of it goes into a copy that goes, too. A write waits
-    `wait` seconds at most for another process that writes; `on_wait` hears, on the event loop, how many seconds it has
-    waited so far, and None when it is over. `written` counts the writes that were committed. `on_damage` hears, on the
-    event loop, of damage that is found after opening.
+    """Open database.
+
+    `path` is its file. `read_only_reason` says why nothing can be written, if so, and `not_saved` why nothing is
+    kept: then either nothing can be written or everything goes into a temporary copy. A write waits at most `wait`
+    seconds for another writing process; `on_wait` is called on the event loop with the seconds waited so far, and
+    with None when the wait is over. `written` counts the committed writes. `on_damage` is called on the event loop
+    when damage is found after opening.
 
     Make it with `await Store.open(path)` and close it with `await store.close()`.
     """
@@ -124,11 +126,13 @@ class Store:
         scratch: bool = False,
         keep: bool = True,
     ) -> Store:
-        """Open or create the database at `path` (folder 0700, file 0600) and bring its schema up to date. Without
-        `keep` a copy of it in memory is opened, and the file stays what it is.
+        """Open or create the database at `path` (folder 0700, file 0600) and migrate its schema.
 
-        One made by a newer sakti, a damaged one and one that may not be written is opened read-only; with `scratch` the
-        last of them as a copy that can be written and is not kept. Raises `StoreError` where it cannot be opened.
+        Without `keep` a copy in memory is opened, and the file stays unchanged.
+
+        A database of a newer sakti, a damaged one and one without write permission is opened read-only; with
+        `scratch` the last of them as a temporary copy that can be written. Raises `StoreError` where it cannot be
+        opened.
         """
         clock = clock or SystemClock()
         store = cls(path, clock, ids or TimeIds(clock))
@@ -143,8 +147,10 @@ class Store:
         return store
 
     async def write(self, fn: Callable[Concatenate[Database, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run `fn(db, …)` in one IMMEDIATE transaction on the writer's thread; an exception rolls it back. Who is
-        cancelled while it still waits for another process gives up: then it does not run at all.
+        """Run `fn(db, …)` in one IMMEDIATE transaction on the writer's thread; an exception rolls it back.
+
+        A caller that is cancelled while the write still waits for another process stops it: then `fn` does not run at
+        all.
 
         Raises `StoreError` (busy, full, damaged, read_only, io) where nothing was written.
         """
@@ -162,8 +168,10 @@ class Store:
         return result
 
     async def read(self, fn: Callable[Concatenate[Database, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run `fn(db, …)` on the read-only connection, in one transaction: all its queries see the database as it was
-        at the first of them, with everything that was committed before."""
+        """Run `fn(db, …)` on the read-only connection, in one transaction.
+
+        All its queries see the database as it was at the first of them, with everything that was committed before.
+        """
         return await asyncio.get_running_loop().run_in_executor(
             self._reader, lambda: self._with_reader(fn, *args, **kwargs)
         )
@@ -213,7 +221,7 @@ class Store:
             self._waiting.over()
 
     def _find_way(self, scratch: bool) -> Way:
-        """How to come by the database. Where nothing can be kept in its place, says why."""
+        """Decide how to open the database; where nothing can be saved in its place, note the reason."""
         if not self.path.exists():
             try:
                 opening.create(self.path, self.clock, wal=opening.wal_wanted(self.path))
@@ -235,15 +243,17 @@ class Store:
         return way
 
     def _in_memory(self) -> Way:
-        """A copy in memory, there as long as a connection to it is open: `_copied` until the writer has one."""
+        """Copy the database into memory; `_copied` keeps the copy alive until the writer is connected to it."""
         self.not_saved = UNSAVED
         name = unsaved.new_name()
         self._copied = unsaved.fill(name, self.path)
         return Way(name, unsaved.FLAGS)
 
     def _copy(self, way: Way | None, reason: str, scratch: bool) -> Way:
-        """A copy that can be written and goes with this store, for `scratch` or for its schema. Without room for it
-        what there is is only read."""
+        """Make a temporary copy, for `scratch` or to migrate its schema.
+
+        Without room for it the original is opened read-only.
+        """
         self.not_saved = reason
         if not scratch:
             self.read_only_reason = reason
@@ -274,11 +284,11 @@ class Store:
     # --- damage -------------------------------------------------------------------------------------------
 
     def _suspect(self) -> bool:
-        """Whether the last one to use it was killed, or the power went."""
+        """Return whether the last process that used the database was killed or lost power."""
         return self._copied is None and opening.was_not_closed(self.path)
 
     def _look_for_damage(self) -> str | None:
-        """Look through the whole file; where it is damaged it is only read from now on."""
+        """Check the whole file; if it is damaged, return why and allow only reads from now on."""
         self._looked = time.monotonic()
         opening.is_looked_at(self.path)
         if self._way is None or (found := damage.find(self._way)) is None:
@@ -289,8 +299,10 @@ class Store:
         return reason
 
     def _blamed(self, error: Exception) -> Exception:
-        """What is to be raised for an error that a query's function did not mean: where the file is damaged that is the
-        reason, however it came to light."""
+        """Return what to raise for an error that a query's function did not raise on purpose.
+
+        If the file is damaged, that is the reason, however it came to light.
+        """
         if isinstance(error, UnicodeDecodeError):
             return StoreError(
                 f"{self.path} is damaged: a text in it cannot be read. {failures.RECOVER}", code="damaged"
@@ -300,7 +312,7 @@ class Store:
         return error
 
     def _reason(self, error: Exception, waiting: Waiting, *, saving: bool) -> Exception:
-        """What is to be raised for what went wrong in a transaction: itself where it was meant."""
+        """Return what to raise for a failed transaction: the error itself where it was raised on purpose."""
         if isinstance(error, SaktiError):
             return error
         if not isinstance(error, peewee.PeeweeException | apsw.Error):
@@ -343,7 +355,7 @@ class Store:
             self._waiting.over()
 
     def _told(self, seconds: float | None) -> None:
-        """On the writer's thread: `on_wait` hears it on the event loop."""
+        """Call `on_wait` on the event loop, from the writer's thread."""
         self._call(lambda: self.on_wait and self.on_wait(seconds))
 
     def _call(self, tell: Callable[[], object]) -> None:
@@ -351,8 +363,10 @@ class Store:
             self._loop.call_soon_threadsafe(tell)
 
     def _tend(self, seconds: float) -> None:
-        """On the event loop: let the writer do `seconds` of upkeep, a piece at a time, so that what is to be written
-        meanwhile, here or by another process, comes in between."""
+        """Let the writer do `seconds` of upkeep in short pieces; called on the event loop.
+
+        Other writes, here and in other processes, run between the pieces.
+        """
         if self._closed:
             return
         work = self._loop.run_in_executor(self._writer, self._upkeep, min(seconds, UPKEEP_PIECE_S))
@@ -374,8 +388,11 @@ class Store:
             self._waiting.over()
 
     def _upkeep(self, seconds: float) -> bool:
-        """What SQLite would do within some write, which then takes fifty times as long: merge the index's newest
-        pieces, for about so many seconds, and copy the write-ahead log into the file. Whether there is more to do."""
+        """Do maintenance that SQLite would do within some write, which would then take fifty times as long.
+
+        For about `seconds`, merge the newest segments of the indexes, then checkpoint the write-ahead log. Return
+        whether more is left.
+        """
         end = time.perf_counter() + seconds
         self._waiting.limit = 0  # who writes now does not wait for this either
         try:

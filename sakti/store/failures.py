@@ -1,4 +1,4 @@
-"""What SQLite could not do, as a sentence for people and a code for programs."""
+"""Translate errors of SQLite: a sentence for people and a code for programs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RECOVER = "`sakti db recover` copies what can still be read into a new file."
 
 
 def cause(error: BaseException) -> apsw.Error | None:
-    """SQLite's own error behind `error`: itself, or what peewee made another one of, once or twice."""
+    """Return SQLite's own error behind `error`, which peewee may have wrapped once or twice."""
     found: object = error
     while found is not None and not isinstance(found, apsw.Error):
         found = getattr(found, "orig", None)
@@ -32,14 +32,16 @@ def cause(error: BaseException) -> apsw.Error | None:
 
 
 def code_of(error: BaseException) -> str | None:
-    """busy, full, damaged, read_only or io: why the database could not; None where it was the question's fault."""
+    """Return why the database failed (busy, full, damaged, read_only, io); None for errors of the statement."""
     found = cause(error)
     return next((code for kinds, code, _ in _CODES if isinstance(found, kinds)), None)
 
 
 def code_at(error: BaseException, path: Path) -> str | None:
-    """`code_of(error)` at the database `path`. Where the disk has no room SQLite tells only that a file could not be
-    made, enlarged or mapped: that is full, too."""
+    """Return `code_of(error)` at the database `path`, telling a full disk apart.
+
+    Without room on the disk SQLite only reports that a file could not be made, enlarged or mapped.
+    """
     code = code_of(error)
     return "full" if code == "io" and isinstance(cause(error), _OF_THE_DISK) and _no_room(path) else code
 
@@ -52,8 +54,10 @@ def _no_room(path: Path) -> bool:
 
 
 def explained(error: BaseException, path: Path, *, saving: bool, waited: float = 0.0) -> StoreError:
-    """SQLite's `error` as a `StoreError` whose code says why. `saving`: something was to be written; what becomes of
-    it is for the caller to say, who knows where it stands."""
+    """Convert SQLite's `error` to a `StoreError` whose code says why.
+
+    `saving`: the statement was a write; what that means for the user is for the caller to say.
+    """
     code = code_at(error, path) or ("gone" if _GONE in _own_words(error) else "store")
     sentence = {
         "busy": f"Another window has been writing to the database for {waited:.0f} s.",

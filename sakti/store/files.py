@@ -1,4 +1,4 @@
-"""The files of a database: which there are, who may read them, what a file system can do, what was left behind."""
+"""Manage the files of a database: names, permissions, network file systems, leftovers."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ _OWN = re.compile(r"\.(?:new|part|recovering)-(\d+)$|\.before-\d+\.(\d+)$")
 
 
 def beside(path: Path, end: str) -> Path:
-    """The file of the same name with something behind it."""
+    """Return the path with a suffix added to the file's name."""
     return path.with_name(path.name + end)
 
 
 def all_of(path: Path) -> list[Path]:
-    """The database's file and those that SQLite keeps beside it, as far as they are there."""
+    """Return the existing files of a database: its own and SQLite's beside it."""
     return [p for p in (path, *(beside(path, s) for s in SIDES)) if p.exists()]
 
 
 def own(path: Path, kind: str) -> Path:
-    """A name beside the database that is this process's alone, for what is not whole yet: `kind` is new, part or
-    recovering. `sweep` removes what a process that is gone left under it."""
+    """Return a name for an unfinished file beside the database, unique to this process.
+
+    `kind` is new, part or recovering. `sweep` removes the files that ended processes left under such names.
+    """
     return beside(path, f".{kind}-{os.getpid()}")
 
 
 def sweep(path: Path) -> list[Path]:
-    """Remove what processes that are gone left unfinished beside the database; returns what that was."""
+    """Remove unfinished files of ended processes beside the database; return them."""
     removed: list[Path] = []
     for found in leftovers(path):
         with contextlib.suppress(OSError):
@@ -43,7 +45,7 @@ def sweep(path: Path) -> list[Path]:
 
 
 def leftovers(path: Path) -> list[Path]:
-    """Files beside the database that a process which is gone did not finish."""
+    """List unfinished files of ended processes beside the database."""
     try:
         names = [p.name for p in path.parent.iterdir() if p.name.startswith(f"{path.name}.")]
     except OSError:
@@ -58,7 +60,7 @@ def leftovers(path: Path) -> list[Path]:
 
 
 def runs(pid: int) -> bool:
-    """Whether a process of this machine is there. True where that cannot be known."""
+    """Return whether a process of this machine runs; True where that cannot be known."""
     if os.name != "posix":
         return True
     try:
@@ -71,13 +73,15 @@ def runs(pid: int) -> bool:
 
 
 def writable(path: Path) -> bool:
-    """Whether the database can be written: its file, and its folder, where SQLite has to make files of its own."""
+    """Return whether the database can be written: its file, and its folder, where SQLite makes files of its own."""
     return os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
 
 
 def open_to_others(path: Path) -> int | None:
-    """The mode of a file or folder of the user's own that others may read or write; None where they may not, or where
-    it is not the user's to change."""
+    """Return the mode of a file or folder of the user's own that others may read or write.
+
+    None where they may not, or where it belongs to somebody else.
+    """
     try:
         found = path.stat()
     except OSError:
@@ -88,7 +92,7 @@ def open_to_others(path: Path) -> int | None:
 
 
 def make_private(path: Path) -> list[tuple[Path, int]]:
-    """Take the database's files away from others; returns which that were, with the modes they had."""
+    """Remove others' permissions on the database's files; return the files changed, with their former modes."""
     mended: list[tuple[Path, int]] = []
     for file in all_of(path):
         mode = open_to_others(file)
@@ -100,7 +104,7 @@ def make_private(path: Path) -> list[tuple[Path, int]]:
 
 
 def network(path: Path, mounts: Path = Path("/proc/mounts")) -> str | None:
-    """The kind of network file system on which a path is; None where it is none, or not known."""
+    """Return the type of network file system that a path is on; None for a local or unknown one."""
     try:
         lines = mounts.read_text("utf-8", "replace").splitlines()
         real = os.path.realpath(path)

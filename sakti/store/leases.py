@@ -1,9 +1,9 @@
-"""Leases: who may observe a thread, condense a log or talk in a thread right now, across processes.
+"""Manage leases: one process at a time observes a thread, reflects on a log or runs a turn in a thread.
 
-A lease is one row a record, kind and thread. Taking, renewing and giving back are single statements with their whole
-condition in them; who commits a result checks in that transaction that the row is still its own.
+A lease is one row per record, kind and thread. Acquiring, renewing and releasing are single statements with their
+whole condition in them; a commit of a result checks in its own transaction that the lease is still held.
 
-Raw SQL: each is one conditional statement, renewed by a heartbeat and asked at every commit.
+Raw SQL: each is one conditional statement, renewed by a heartbeat and checked at every commit.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _COLUMNS = ", ".join(f.name for f in fields(Lease))
 
 
 def new_owner() -> str:
-    """host:pid:uuid, unique for one open engine."""
+    """Make an owner: host:pid:uuid, unique for one open engine."""
     return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex}"
 
 
@@ -55,8 +55,10 @@ def acquire(
     thread_id: str = "",
     now: int,
 ) -> bool:
-    """Take a lease that is free or has run out; False while someone else holds it. A turn may follow on work by hand of
-    the same owner, which then goes on without."""
+    """Acquire a lease that is free or has expired; False while another owner holds it.
+
+    A turn may take over the lease of a manual operation of the same owner, which then continues without one.
+    """
     row = db.execute_sql(
         "INSERT INTO leases"
         " (record_id, kind, owner, operation_id, thread_id, started_at, heartbeat_at, expires_at)"
@@ -76,7 +78,7 @@ def acquire(
 def renew(
     db: Database, *, record_id: str, kind: LeaseKind, owner: str, operation_id: str, now: int, thread_id: str = ""
 ) -> bool:
-    """Push the end of an own lease away; False when it is no longer one's own."""
+    """Extend a lease; False when its owner no longer holds it."""
     row = db.execute_sql(
         "UPDATE leases SET heartbeat_at = ?, expires_at = ?"
         " WHERE record_id = ? AND kind = ? AND thread_id = ? AND owner = ? AND operation_id = ? RETURNING 1",
@@ -97,8 +99,11 @@ def release(
 def require(
     db: Database, *, record_id: str, kind: LeaseKind, owner: str, operation_id: str, thread_id: str = ""
 ) -> None:
-    """Call inside the transaction that commits a result. Raises `MemoryFailure` (lease_lost) when the row
-    has gone to someone else or was cleared: the result must then be thrown away."""
+    """Require that a lease is still held; call it inside the transaction that commits a result.
+
+    Raises `MemoryFailure` (lease_lost) when another owner took the lease or it was cleared: the result must then be
+    discarded.
+    """
     row = db.execute_sql(
         "SELECT 1 FROM leases WHERE record_id = ? AND kind = ? AND thread_id = ? AND owner = ? AND operation_id = ?",
         (record_id, kind, thread_id, owner, operation_id),
@@ -108,7 +113,7 @@ def require(
 
 
 def clear_expired(db: Database, record_id: str, now: int) -> list[Lease]:
-    """Remove the leases of a record whose holder is gone, and return them as they were."""
+    """Delete the expired leases of a record and return them."""
     rows = db.execute_sql(
         f"DELETE FROM leases WHERE record_id = ? AND (expires_at <= ? OR heartbeat_at > ?) RETURNING {_COLUMNS}",
         (record_id, now, now + CLOCK_SLACK_MS),
@@ -117,7 +122,7 @@ def clear_expired(db: Database, record_id: str, now: int) -> list[Lease]:
 
 
 def held(db: Database, record_id: str, now: int) -> list[Lease]:
-    """The leases of a record that are in force."""
+    """Return the leases of a record that have not expired."""
     rows = db.execute_sql(
         f"SELECT {_COLUMNS} FROM leases WHERE record_id = ? AND expires_at > ?", (record_id, now)
     ).fetchall()
@@ -125,8 +130,10 @@ def held(db: Database, record_id: str, now: int) -> list[Lease]:
 
 
 def clear_dead(db: Database, record_id: str, *, but: str = "") -> list[Lease]:
-    """Remove the leases of a record whose holder (other than `but`) was a process of this machine that is no more, and
-    return them: who starts again right after a crash need not wait for them to run out."""
+    """Delete the leases of a record held by ended processes of this machine, except `but`; return them.
+
+    After a crash a restart need not wait until they expire.
+    """
     owners = db.execute_sql("SELECT DISTINCT owner FROM leases WHERE record_id = ?", (record_id,)).fetchall()
     gone = [owner for (owner,) in owners if owner != but and not alive(owner)]
     rows = [
@@ -140,7 +147,7 @@ def clear_dead(db: Database, record_id: str, *, but: str = "") -> list[Lease]:
 
 
 def alive(owner: str) -> bool:
-    """Whether the process of an owner runs. False only where it is known that nobody is there."""
+    """Return whether the process of an owner runs; False only where it is known to have ended."""
     host, _, pid = owner.rpartition(":")[0].rpartition(":")
     if host != socket.gethostname() or os.name != "posix" or not pid.isdigit():
         return True

@@ -1,4 +1,4 @@
-"""Schema migrations: numbered SQL files, each applied once in a transaction of its own, never backwards."""
+"""Migrate the schema: numbered SQL files, each applied once in its own transaction, never backwards."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ LATEST = max(_files())
 
 
 def current_version(db: Connection) -> int:
-    """The number of the last migration that was applied; 0 for an empty database."""
+    """Return the number of the last applied migration; 0 for an empty database."""
     if not db.execute_sql("SELECT 1 FROM sqlite_schema WHERE name = 'schema_migrations'").fetchone():
         return 0
     return db.execute_sql("SELECT max(version) FROM schema_migrations").fetchone()[0] or 0
 
 
 def upgrade(db: Database, path: Path | None, clock: Clock) -> list[str]:
-    """Apply what is missing and return notices for the user. A database with content is copied first, to
-    `<name>.before-<version>` beside it; one without a `path` is a copy itself. Two processes may start at once: each
-    step looks again under its lock.
+    """Apply missing migrations and return notices for the user.
+
+    A database with content is copied first, to `<name>.before-<version>` beside it; without a `path` it is a copy
+    already. Two processes may start at once: each step checks again under its lock.
     """
     files = _files()
     notices: list[str] = []
@@ -59,7 +60,7 @@ def upgrade(db: Database, path: Path | None, clock: Clock) -> list[str]:
 
 
 def lend_functions(db: Database) -> None:
-    """What the scripts use of our code."""
+    """Register the Python functions that migrations call."""
     from sakti.store import secrets
     from sakti.store.search import index as search_index
 
@@ -69,9 +70,11 @@ def lend_functions(db: Database) -> None:
 
 
 def _keep(db: Database, backup: Path) -> Path:
-    """A copy of the database as it is before migrating, at `backup`. Whoever starts at the same time makes one too:
-    each under a name of its own until it is whole, and nobody migrates before one of them has its place. One that a
-    migration left which did not come to its end is replaced."""
+    """Copy the database as it is before migrating to `backup`.
+
+    Processes that start at the same time each make a copy under a name of their own; the first complete one gets the
+    final name, and only then does any of them migrate. A copy left by an interrupted migration is replaced.
+    """
     before = current_version(db)
     copying.copy(db, backup, replace=True, wanted=lambda copied: current_version(copied) == before)
     return backup

@@ -1,6 +1,6 @@
-"""The tables as peewee models: which columns there are, and how a value is stored, stands here and nowhere else.
+"""Define the tables as peewee models: their columns and how values are stored, here and nowhere else.
 
-`migrations/` make the schema; a test holds the two together. What a function hands out of a row takes its columns from
+`migrations/` create the schema; a test checks that both agree. Dataclasses made from rows take their columns from
 here, too (`rows.Shape`). No model is bound to a database: every query is executed with the one that the caller was
 given (`query.execute(db)`), so any number of stores can be open in one process.
 """
@@ -18,7 +18,7 @@ from sakti.store.threads import codec
 
 
 class TextField(peewee.TextField):
-    """Text. Where that is a user's words it passes the registry's door on its way in."""
+    """Text column; a user's words go through `text_registry.entering` on their way in."""
 
     _table = ""  # of words
 
@@ -37,7 +37,7 @@ class TextField(peewee.TextField):
 
 
 class JsonField(TextField):
-    """JSON kept as text; NULL stays None."""
+    """JSON stored as text; NULL is None."""
 
     def _stored(self, value: Any) -> str | None:
         return None if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,6 +1,6 @@
-"""One question to the database, answered in this thread: for programs that ask once and end.
+"""Answer one query in the calling thread, for commands that ask once and end.
 
-Neither an event loop nor peewee is needed for that; they are most of such a program's time.
+They need neither an event loop nor peewee, which would be most of their run time.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ R = TypeVar("R")
 
 
 class NotReady(Exception):
-    """The database is not there, cannot be opened or has another schema: `Store.open` makes it, mends it or says why
-    it cannot be."""
+    """Error for a database that is missing, cannot be opened or has another schema.
+
+    `Store.open` creates it, migrates it or explains the failure.
+    """
 
 
 def another(connection: apsw.Connection) -> apsw.Connection:
-    """One more connection to the same file, that only reads."""
+    """Open another read-only connection to the same file."""
     path = Path(connection.filename)
     way = opening.to_read(path) if connection.readonly("main") else Way(str(path))
     made = way.connect()
@@ -36,7 +38,10 @@ def another(connection: apsw.Connection) -> apsw.Connection:
 
 
 def ask(path: Path, fn: Callable[Concatenate[Connection, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run `fn(db, …)`, which only reads and in SQL, in one transaction on the database at `path`. Raises `NotReady`."""
+    """Run the read-only `fn(db, …)`, in plain SQL, in one transaction on the database at `path`.
+
+    Raises `NotReady`.
+    """
     try:
         # not READONLY: such a connection leaves the files behind that it needs beside a database in WAL mode
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)

@@ -1,9 +1,9 @@
-"""How the file of a database is come by: made, opened, opened only to be read, or not at all and why.
+"""Create a database file or decide how to open it: for writing, read-only, or not at all and why.
 
-A new database is made under another name and put in its place when it is whole, so a file without anything in it is
-always a damaged one.
+A new database is created under another name and renamed once it is complete, so an empty file is always a damaged
+one.
 
-Raw SQL: pragmas, and a schema that is still to be looked at.
+Raw SQL: pragmas, and a schema that is not known yet.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _unclean: set[str] = set()
 
 
 def _hear(code: int, message: str) -> None:
-    """SQLite's own log: it tells when it finds a database that nobody closed."""
+    """Note databases that SQLite reports as not closed properly; its log callback."""
     if code in (apsw.SQLITE_NOTICE_RECOVER_WAL, apsw.SQLITE_NOTICE_RECOVER_ROLLBACK) and (
         found := _RECOVERED.match(message)
     ):
@@ -53,22 +53,21 @@ with contextlib.suppress(apsw.Error):
 
 
 def was_not_closed(path: Path) -> bool:
-    """Whether this process found that the last one to use a database did not come to its end: it was killed, or the
-    power went."""
+    """Return whether this process found that the last user of a database was killed or lost power."""
     return os.path.realpath(path) in _unclean
 
 
 def is_looked_at(path: Path) -> None:
-    """It was looked for damage since."""
+    """Note that the database was checked for damage since."""
     _unclean.discard(os.path.realpath(path))
 
 
 class NotWritable(Exception):
-    """There is no database, and none can be made. The message is the reason."""
+    """Error for a missing database that cannot be created; the message is the reason."""
 
 
 def look_at(path: Path) -> None:
-    """Raises `StoreError` for what cannot be a database: a folder, a device, an empty file."""
+    """Raise `StoreError` for a path that cannot be a database: a folder, a device, an empty file."""
     try:
         found = path.stat()
     except OSError:
@@ -80,13 +79,15 @@ def look_at(path: Path) -> None:
 
 
 def wal_wanted(path: Path) -> bool:
-    """Whether the write-ahead log may be used there: with a sound SQLite, and on a disk of this machine."""
+    """Return whether the write-ahead log may be used: with a safe SQLite, and on a local disk."""
     return tuple(int(n) for n in apsw.sqlite_lib_version().split(".")) >= WAL_SAFE_FROM and not files.network(path)
 
 
 def create(path: Path, clock: Clock, *, wal: bool) -> None:
-    """Make an empty database of this version at `path` (mode 0600; its folder, where there is none, 0700). Where
-    another process is faster, that one's stays. Raises `NotWritable`, and `StoreError` where the disk is full."""
+    """Create an empty database of this version at `path` (mode 0600; a new folder 0700).
+
+    If another process is faster, its file stays. Raises `NotWritable`, and `StoreError` where the disk is full.
+    """
     new = files.own(path, "new")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -110,7 +111,7 @@ def create(path: Path, clock: Clock, *, wal: bool) -> None:
 
 
 def build(path: Path, clock: Clock, *, wal: bool) -> None:
-    """A whole, empty database in a new file of its own, on the disk."""
+    """Write a complete, empty database into a new file and sync it."""
     # made by hand, so that the file (and its -wal, which copies the mode) is private from its birth
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     connection = Way(str(path)).connect()
@@ -126,8 +127,10 @@ def build(path: Path, clock: Clock, *, wal: bool) -> None:
 
 
 def to_read(path: Path) -> Way:
-    """The way to a database that may not be written, as it was left: SQLite can make no files beside it. Raises
-    `apsw.Error` where it cannot be read either."""
+    """Return how to open a database that may not be written: SQLite can make no files beside it.
+
+    Raises `apsw.Error` where it cannot be read either.
+    """
     wal = files.beside(path, "-wal")
     if not wal.exists() or not wal.stat().st_size:
         return Way(_uri(path, "mode=ro&immutable=1"), _READ)
@@ -147,7 +150,7 @@ def to_read(path: Path) -> Way:
 
 
 def version_of(way: Way) -> int:
-    """The number of the last migration that was applied to a database."""
+    """Return the number of the last migration applied to a database."""
     connection = way.connect()
     try:
         return migrate.current_version(plain(connection))
@@ -168,7 +171,7 @@ _SCRATCH = "sakti-copy-"
 
 
 def scratch_folder() -> Path:
-    """A private folder for a copy that nobody keeps. What processes that are gone left there is removed."""
+    """Make a private temporary folder for a copy; remove those of ended processes."""
     import shutil
     import tempfile
 
@@ -181,8 +184,10 @@ def scratch_folder() -> Path:
 
 
 def to_scratch(way: Way | None, name: str, clock: Clock) -> Way:
-    """The way to a copy of what `way` leads to (an empty database where None), which may be written and goes when it is
-    closed. Raises `OSError` or `apsw.Error` where there is no room for it."""
+    """Make a writable copy of a database (an empty one where None), removed when it is closed.
+
+    Raises `OSError` or `apsw.Error` where there is no room for it.
+    """
     folder = scratch_folder()
     copy = Way(str(folder / name), folder=folder)
     try:
@@ -206,7 +211,7 @@ def to_scratch(way: Way | None, name: str, clock: Clock) -> Way:
 
 
 def settings(*, synchronous: str, writes: bool) -> dict[str, str | int]:
-    """The pragmas of a connection."""
+    """Return the pragmas of a connection."""
     common: dict[str, str | int] = {"temp_store": "memory", "cache_size": -CACHE_KB}
     if not writes:
         return {**common, "query_only": 1}
@@ -221,8 +226,7 @@ def settings(*, synchronous: str, writes: bool) -> dict[str, str | int]:
 
 
 def choose_journal(connection: apsw.Connection, *, wal: bool) -> None:
-    """Use a write-ahead log or, where it is not safe, none. While another process has the database open it stays as it
-    is."""
+    """Switch the write-ahead log on or off; unchanged while another process has the database open."""
     wanted = "wal" if wal else "delete"
     if connection.execute("PRAGMA journal_mode").get != wanted:
         with contextlib.suppress(apsw.BusyError):
@@ -230,8 +234,10 @@ def choose_journal(connection: apsw.Connection, *, wal: bool) -> None:
 
 
 def is_alone(path: Path) -> bool:
-    """Whether no other connection to the database is open, of this process or another one. Whoever has it open in WAL
-    mode holds a lock on it all the time."""
+    """Return whether no other connection to the database is open, in any process.
+
+    A process that has it open in WAL mode holds a lock on it all the time.
+    """
     connection = Way(str(path)).connect()
     try:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -248,7 +254,7 @@ def is_alone(path: Path) -> bool:
 
 
 def whose(connection: apsw.Connection, path: Path) -> None:
-    """Raises `StoreError` for the database of another program."""
+    """Raise `StoreError` for the database of another program."""
     number = connection.execute("PRAGMA application_id").get
     db = plain(connection)
     tables = db.execute_sql("SELECT count(*) FROM sqlite_schema").fetchone()[0]

@@ -1,7 +1,6 @@
-"""Write rows by their peewee model, with the statement built once: building it costs more than running it. Make values
-of rows by what the model says of their columns.
+"""Read and write rows by their peewee model, with each statement built once.
 
-The SQL is made of the models here, once a model.
+Building a statement costs more than running it. Values of rows are made by the model's columns.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ T = TypeVar("T")
 
 
 class Shape(Generic[T]):
-    """The columns of a model that a dataclass has fields for, and the one way from a row to its value.
+    """Mapping between the rows of a model and a dataclass.
 
-    A field has the name of its column, or another one where `renamed` (field → column) says so. A query built by peewee
-    begins with `select()`; a statement that is written out, because it is asked for at every step, selects `columns`
-    and makes its rows values by `of`.
+    A field has the name of its column, or another one where `renamed` (field → column) says so. A query built by
+    peewee begins with `select()`; a hand-written statement, for queries at every step, selects `columns` and converts
+    its rows by `of`.
     """
 
     def __init__(self, model: type[Model], kind: Callable[..., T], /, **renamed: str) -> None:
@@ -51,19 +50,18 @@ class Shape(Generic[T]):
         return self._model.select(*(f.alias(name) for name, f in self._fields.items())).objects(self._kind)
 
     def values(self, value: T) -> dict[str, Any]:
-        """Return what a row of this value has in each column."""
+        """Return a value's columns."""
         return {f.name: getattr(value, name) for name, f in self._fields.items()}
 
 
 def insert(db: Database, model: type[Model], /, **values: Any) -> None:
-    """Insert a row; fields that are not named take their defaults. Raises `TypeError` for a field that the model
-    does not have."""
+    """Insert a row; omitted fields take their defaults. Raises `TypeError` for an unknown field."""
     sql, row = _filled(model, values)
     db.execute_sql(f"INSERT {sql}", row)
 
 
 def insert_new(db: Database, model: type[Model], /, **values: Any) -> bool:
-    """Insert a row unless its key is taken; tell whether it was inserted. Raises as `insert`."""
+    """Insert a row unless its key is taken; return whether it was inserted. Raises as `insert`."""
     sql, row = _filled(model, values)
     return db.execute_sql(f"INSERT OR IGNORE {sql} RETURNING 1", row).fetchone() is not None
 
@@ -71,8 +69,10 @@ def insert_new(db: Database, model: type[Model], /, **values: Any) -> bool:
 def insert_many(
     db: Database, model: type[Model], rows: Iterable[Mapping[str, Any]], /, *, unless_there: bool = False
 ) -> None:
-    """Insert rows that name the same fields, or none; `unless_there` leaves out those whose key is taken. Raises as
-    `insert`."""
+    """Insert rows that name the same fields, in one statement; raises as `insert`.
+
+    `unless_there` skips those whose key is taken.
+    """
     filled = [_filled(model, row) for row in rows]
     if filled:
         connection: Any = db.connection()
@@ -81,7 +81,7 @@ def insert_many(
 
 
 def update(db: Database, model: type[Model], row_id: str, /, **changes: Any) -> None:
-    """Change fields of the row with this id. Raises `TypeError` for a field that the model does not have."""
+    """Change fields of the row with this id. Raises `TypeError` for an unknown field."""
     fields, _ = _statement(model)
     if unknown := changes.keys() - fields.keys():
         raise TypeError(f"{model.__name__} has no field {', '.join(sorted(unknown))}.")
@@ -90,32 +90,33 @@ def update(db: Database, model: type[Model], row_id: str, /, **changes: Any) -> 
 
 
 def first(db: Database, query: Any) -> Any:
-    """Return the columns of the first row that a query finds as a tuple, None where it finds none."""
+    """Return the first row of a query as a tuple, None where there is none."""
     return query.tuples().get_or_none(db)
 
 
 def delete(db: Database, model: type[Model], /, **equal: Any) -> None:
-    """Delete the rows whose fields have these values, none of them None. Raises `TypeError` for a field that the model
-    does not have."""
+    """Delete the rows whose fields have these values, none of them None. Raises `TypeError` for an unknown field."""
     sql, convert = _delete_statement(model, tuple(equal))
     db.execute_sql(sql, [stored(value) for stored, value in zip(convert, equal.values(), strict=True)])
 
 
 def copy(db: Database, model: type[Model], /, equal: dict[str, Any], **other: Any) -> None:
-    """Copy the rows whose fields have the values of `equal`; the copies have those of `other` in place of theirs.
-    Raises `TypeError` for a field that the model does not have."""
+    """Copy the rows whose fields equal `equal`, with `other` replaced in the copies.
+
+    Raises `TypeError` for an unknown field.
+    """
     sql, convert = _copy_statement(model, tuple(other), tuple(equal))
     values = (*other.values(), *equal.values())
     db.execute_sql(sql, [stored(value) for stored, value in zip(convert, values, strict=True)])
 
 
 def ends_with(field: Any, text: str) -> Any:
-    """Return the condition that a column ends with `text`, whose characters stand for themselves."""
+    """Return the condition that a column ends with `text`, taken literally."""
     return _like(field, f"%{_escaped(text)}")
 
 
 def contains(field: Any, text: str) -> Any:
-    """Return the condition that `text` stands in a column."""
+    """Return the condition that a column contains `text`."""
     return _like(field, f"%{_escaped(text)}%")
 
 
@@ -150,7 +151,7 @@ Column = tuple[Callable[[Any], Any], Callable[[], Any]]
 
 @cache
 def _statement(model: type[Model]) -> tuple[dict[str, Column], str]:
-    """Return of each field how a value is stored and what stands there without one; and the statement's end."""
+    """Return the storage conversion and default of each field, and the end of the statement."""
     meta = _meta(model)
     fields: list[Field] = [f for f in meta.sorted_fields if not getattr(f, "primary_key", False)]
     columns: dict[str, Column] = {f.name: (f.db_value, _default(f)) for f in fields}

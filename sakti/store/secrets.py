@@ -1,4 +1,4 @@
-"""Keys, tokens and passwords are masked in what is indexed; what was said stays as it was said."""
+"""Mask keys, tokens and passwords in what is indexed; messages themselves stay unchanged."""
 
 from __future__ import annotations
 
@@ -45,8 +45,10 @@ _PATTERNS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
 
 
 def masked(text: str) -> str:
-    """`text` with private keys, access tokens, JSON Web Tokens, assigned passwords and passwords in addresses
-    replaced by `[secret]`."""
+    """Replace secrets in `text` by `[secret]`.
+
+    These are private keys, access tokens, JSON Web Tokens, assigned passwords and passwords in addresses.
+    """
     lower = text.lower()
     for signs, pattern in _PATTERNS:
         if any(sign in lower for sign in signs):

@@ -1,8 +1,8 @@
-"""Every column that holds a user's words, once: what removes, masks or checks them goes by this list.
+"""List every column that holds a user's words, once: removing, masking and checking go by this list.
 
-A text passes `entering` on its way into a column; what that column masks is masked there and nowhere else. `TABLES` are
-in the order in which rows are removed: what refers to others first. A test fails for a table or a column that is not
-named here.
+A text passes `entering` on its way into a column; a masked column's text is masked there and nowhere else. `TABLES`
+are in the order in which rows are removed: referring tables first. A test fails for a table or a column that is not
+listed.
 """
 
 from __future__ import annotations
@@ -15,9 +15,13 @@ from sakti.store.secrets import masked
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`texts`: columns with words of the user or about what was said; `masked`: those of them that hold no secret;
-    `json`: those that are read as JSON, with what stands for one that cannot be read. `plain`: columns with none: ids,
-    numbers, words of our own. `thread` and `task`: which rows go with a thread or a task (?1), where any do."""
+    """Table and the kinds of its columns.
+
+    `texts`: columns with words of the user or about what was said; `masked`: those of them that must hold no secret;
+    `json`: those that are read as JSON, with the replacement for an unreadable value. `plain`: columns with neither:
+    ids, numbers, words of our own. `thread` and `task`: conditions for the rows of a thread or a task (?1), if there
+    are any.
+    """
 
     name: str
     texts: tuple[str, ...] = ()
@@ -184,12 +188,12 @@ _MASKED = {(table.name, column) for table in TABLES for column in table.masked}
 
 
 def holds_words(table: str, column: str) -> bool:
-    """Whether a column holds a user's words."""
+    """Return whether a column holds a user's words."""
     return table in BY_NAME and column in BY_NAME[table].texts
 
 
 def entering(table: str, column: str, text: str) -> str:
-    """`text` as it may stand in a column: without keys, tokens and passwords, where that one holds none."""
+    """Return `text` as a column may hold it: without keys, tokens and passwords where it is masked."""
     if (table, column) in _MASKED:
         return masked(text)
     if column not in BY_NAME[table].texts:
@@ -198,12 +202,12 @@ def entering(table: str, column: str, text: str) -> str:
 
 
 def leaving(text: str) -> str:
-    """`text` as it may leave the database for a list or a file."""
+    """Mask secrets in `text` before it leaves the database for a list or a file."""
     return masked(text)
 
 
 def leaving_all(value: Any) -> Any:
-    """The same with every text in a JSON value, or in the fields of a dataclass."""
+    """Mask secrets in every text of a JSON value, or of a dataclass's fields."""
     if isinstance(value, str):
         return leaving(value)
     if isinstance(value, dict):

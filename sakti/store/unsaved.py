@@ -1,4 +1,4 @@
-"""A database of which nothing is kept: a copy in the memory of this process, gone with it however it ends."""
+"""Open a database that is not saved: a copy in the memory of this process."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ _HEADER = 100
 
 
 def new_name() -> str:
-    """A name that all connections of this process open the same database in memory by."""
+    """Make a name by which all connections of this process open the same database in memory."""
     return f"file:/sakti-{uuid.uuid4().hex}?vfs=memdb"
 
 
 def fill(name: str, path: Path) -> apsw.Connection:
-    """Copy the database at `path`, where there is one, to `name`. It is there as long as a connection to it is open,
-    such as the one that is returned. Nobody else has work in the copy: there are no leases. Raises `apsw.Error`, and
-    `StoreError` where it is too large."""
+    """Copy the database at `path`, if there is one, to `name`, without its leases.
+
+    It exists as long as a connection to it is open, such as the one returned. Raises `apsw.Error`, and `StoreError`
+    where it is too large.
+    """
     size = path.stat().st_size if path.exists() else 0
     if size > LARGEST:
         raise StoreError(
@@ -59,8 +61,10 @@ def _open(name: str) -> apsw.Connection:
 
 
 def _without_log(name: str, filled: apsw.Connection) -> apsw.Connection:
-    """The copy says of itself that it has a write-ahead log, as its original does. In memory there is none, and SQLite
-    would not open it."""
+    """Clear the header's mark that the copy has a write-ahead log, and return a fresh connection.
+
+    In memory there is no such log, and SQLite would not open it.
+    """
     file = apsw.VFSFile("memdb", name.removeprefix("file:").partition("?")[0], [FLAGS | apsw.SQLITE_OPEN_MAIN_DB, 0])
     try:
         if file.xFileSize() >= _HEADER:

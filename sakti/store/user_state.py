@@ -1,4 +1,4 @@
-"""Small things of the user: prompts typed before and not sent yet, rules saved by "always", the state of the panes."""
+"""Store small data of the user: the prompt history, unsent drafts, saved rules, the state of the panes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ UNTOUCHED_MS = 24 * 3_600_000  # after this an owner's process id may belong to 
 
 
 def history(db: Database, resource_id: str, limit: int) -> list[str]:
-    """The newest `limit` prompts, oldest first."""
+    """Return the newest `limit` prompts, oldest first."""
     row = PromptRow
     newest = row.select(row.text).where(row.resource_id == resource_id).order_by(row.pk.desc()).limit(limit)
     return [text for (text,) in reversed(newest.tuples().execute(db))]
 
 
 def add_history(db: Database, resource_id: str, text: str, now: int, thread_id: str | None = None) -> None:
-    """Remember a prompt and the thread in which it was typed; one that repeats the last is not kept twice."""
+    """Add a prompt and its thread to the history; one that repeats the last is not added."""
     row = PromptRow
     newest = row.select(row.pk, row.text, row.thread_id).where(row.resource_id == resource_id).order_by(row.pk.desc())
     last = rows.first(db, newest)
@@ -45,8 +45,7 @@ def keep_unsent(
     left: bool = False,
     thread_id: str | None = None,
 ) -> None:
-    """What `owner`'s window holds that was not sent, in place of what it held before, and the thread that is open in
-    it; `left`: the window closes."""
+    """Persist the draft and queue of `owner`'s window and its open thread; `left`: the window closes."""
     rows.delete(db, UnsentRow, resource_id=resource_id, owner=owner)
     if draft.strip() or queued:
         holder = "" if left else owner
@@ -55,8 +54,10 @@ def keep_unsent(
 
 
 def take_unsent(db: Database, resource_id: str, owner: str, now: int) -> tuple[str, list[str]]:
-    """What windows of this workspace that are gone had not sent: (draft, queued messages, oldest first). It is
-    `owner`'s from now on."""
+    """Take over the drafts and queued messages of closed windows of this workspace.
+
+    Return (draft, queued messages, oldest first); they belong to `owner` from now on.
+    """
     row = UnsentRow
     left = list(row.select().where(row.resource_id == resource_id).order_by(row.pk).execute(db))
     gone = [r for r in left if not r.owner or now - r.updated_at > UNTOUCHED_MS or not leases.alive(r.owner)]
@@ -70,7 +71,7 @@ def take_unsent(db: Database, resource_id: str, owner: str, now: int) -> tuple[s
 
 
 def rules(db: Database, resource_id: str) -> list[tuple[str, str]]:
-    """(rule, decision) pairs of the workspace."""
+    """Return the workspace's saved rules as (rule, decision)."""
     saved = RuleRow.select(RuleRow.rule, RuleRow.decision).where(RuleRow.resource_id == resource_id)
     return list(saved.tuples().execute(db))
 

@@ -1,4 +1,4 @@
-"""Waiting for another process that writes to the database: in sight, and not for ever."""
+"""Wait for another process that writes to the database, visibly and for a limited time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _PAUSES = (0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.025, 0.025, 0.025, 0.05, 0.
 
 
 class Waiting:
-    """A connection's busy handler: asks again, ever less often, for `limit` seconds at most.
+    """Busy handler of a connection: retries, ever less often, for `limit` seconds at most.
 
-    `tell` hears how many seconds were waited, about once a second, and None when it is over. `given_up` ends a wait
-    before its time. `waited` is how long the last wait was, in seconds.
+    `tell` is called with the seconds waited, about once a second, and with None when the wait is over. `given_up`
+    ends a wait early. `waited` is how long the last wait was, in seconds.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Waiting:
         self._told: float | None = None
 
     def __call__(self, attempts: int) -> bool:
-        """Whether SQLite shall try again, after `attempts` that failed."""
+        """Return whether SQLite should retry, after `attempts` failed ones."""
         now = self._clock()
         if attempts == 0:
             self._began = now
@@ -47,7 +47,7 @@ class Waiting:
         return True
 
     def over(self) -> None:
-        """What was waited for is done, or given up."""
+        """Report the end of a wait, successful or not."""
         self.waited = 0.0
         if self._told is not None:
             self._told = None

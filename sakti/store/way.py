@@ -1,4 +1,4 @@
-"""How connections to a database's file are made."""
+"""Describe how a database's file is opened."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import apsw
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How connections to a database are made. `folder` holds a copy and goes when it is closed."""
+    """File of a database and the flags to open it; `folder` holds a temporary copy and goes when it is closed."""
 
     filename: str
     flags: int = apsw.SQLITE_OPEN_READWRITE
@@ -21,7 +21,7 @@ class Way:
         return bool(self.flags & apsw.SQLITE_OPEN_READWRITE)
 
     def connect(self) -> apsw.Connection:
-        """A new connection; the file must be there."""
+        """Open a new connection; the file must exist."""
         return apsw.Connection(self.filename, flags=self.flags)
 
     def remove(self) -> None:

@@ -1,4 +1,4 @@
-"""Working memory pages: every version of them. `working_memory` is raw SQL: every window is made with it."""
+"""Store the pages of working memory with all versions; `working_memory` is raw SQL: every window runs it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NEWEST = "SELECT content, version FROM working_memory WHERE scope = ? AND owner
 
 
 def working_memory(db: Database, scope: str, owner_id: str) -> tuple[str, int] | None:
-    """The newest version of a page and its number."""
+    """Return the newest version of a page and its number."""
     row = db.execute_sql(_NEWEST, (scope, owner_id)).fetchone()
     return None if row is None else (row[0], row[1])
 
@@ -30,8 +30,10 @@ def put_working_memory(
     expected_version: int,
     resource_id: str,
 ) -> int:
-    """Add a version and return its number. Raises `MemoryFailure` (conflict) when `expected_version` (0:
-    none yet) is no longer the newest. Older versions stay."""
+    """Add a version and return its number; older versions stay.
+
+    Raises `MemoryFailure` (conflict) when `expected_version` (0: none yet) is no longer the newest.
+    """
     current = working_memory(db, scope, owner_id)
     if (current[1] if current else 0) != expected_version:
         raise MemoryFailure("The page was changed meanwhile: read it and try again.", code="conflict", retryable=True)

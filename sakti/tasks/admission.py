@@ -1,4 +1,4 @@
-"""Let the edges of an import into the graph, one by one, but for those that it may not have."""
+"""Admit the edges of an import into the graph one by one, except those that would break it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from sakti.tasks import graph as g
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why an edge stays out; `cycle` are the handles `a, …, a` of the tasks that would wait for each other."""
+    """Reason why an edge is left out.
+
+    `cycle` are the handles `a, …, a` of the tasks that would wait for each other.
+    """
 
     reason: str
     cycle: tuple[str, ...] = ()
 
 
 class Gate:
-    """The edges of a workspace, and what they leave room for. `coming` are those that will be asked about."""
+    """Edges of a workspace, checked one by one; `coming` are the edges that will be checked."""
 
     def __init__(self, db: Connection, resource_id: str, coming: Iterable[Edge]) -> None:
         self._db = db
@@ -28,7 +31,7 @@ class Gate:
         self._epics = questions.of_type(db, resource_id, "epic")
 
     def admit(self, edge: Edge) -> Refused | None:
-        """Say why an edge may not come in; None where it may, and it counts for those that follow."""
+        """Return why an edge is refused; None where it is admitted and counts for those that follow."""
         task, on, kind = edge
         if kind not in (g.BLOCKS, g.PARENT):
             return Refused("a task cannot be connected to itself") if task == on else None

@@ -1,8 +1,8 @@
-"""Tasks of beads (the `bd` tracker): from its `issues.jsonl`, the folder that holds it, or its SQLite database.
+"""Import issues of beads (the `bd` tracker): its `issues.jsonl`, the folder that holds it, or its SQLite database.
 
-The issue as it was read is kept in the task's metadata, so an import can be repeated: only what changed in beads since
-then changes here, and what was changed here stays. Beads' own words are mapped to ours: `blocked` is computed here, so
-such an issue is open; an unknown type of issue becomes a task, an unknown edge `related`.
+The issue as it was read is kept in the task's metadata, so an import can be repeated: it applies what changed in
+beads since and keeps what was changed here. Beads' terms are mapped to ours: `blocked` is computed here, so such an
+issue is open; an unknown type of issue becomes a task, an unknown edge `related`.
 """
 
 from __future__ import annotations
@@ -37,9 +37,12 @@ _NOT_DONE = ("wontfix", "won't", "wont fix", "not planned", "obsolete", "invalid
 
 @dataclass(slots=True)
 class Report:
-    """What an import did. `skipped` and `notes` pair the id of an issue with a sentence; `cycles` are edges that were
-    left out, each as the whole path that it would have closed; `gone` are issues that came before and that the source
-    has no more (their tasks stay)."""
+    """Result of an import.
+
+    `skipped` and `notes` pair the id of an issue with a sentence; `cycles` are edges that were left out, each as the
+    whole path that it would have closed; `gone` are issues imported before that the source no longer has (their tasks
+    stay).
+    """
 
     imported: int = 0
     updated: int = 0
@@ -52,7 +55,7 @@ class Report:
 
 
 class DryRun(Exception):
-    """Carries the report out of a transaction that is to be rolled back."""
+    """Report of a transaction that is to be rolled back."""
 
     def __init__(self, report: Report) -> None:
         super().__init__()
@@ -89,7 +92,7 @@ def _find(path: Path) -> Path:
 
 
 def bring_in(db: Database, actor: Actor, ids: Ids, issues: Iterable[Json], dry_run: bool = False) -> Report:
-    """Add what is new and change what changed, in the caller's transaction. With `dry_run` raises `DryRun`."""
+    """Add new issues and update changed ones, in the caller's transaction. With `dry_run` raises `DryRun`."""
     coming = _Import(db, actor, ids, Report(), ids.new())
     known = rows.by_source(db, actor.resource_id, SOURCE)
     pairs: list[tuple[str, Json, Json]] = []  # an issue's id, what it said before, what it says
@@ -115,7 +118,7 @@ def bring_in(db: Database, actor: Actor, ids: Ids, issues: Iterable[Json], dry_r
 
 
 def _why_not(issue: Json, before: Sourced | None, is_twice: bool) -> str:
-    """Say why an issue does not come in, "" where it does."""
+    """Return why an issue is not imported, "" where it is."""
     if before is not None and before.deleted:
         return "it was deleted here; `sakti tasks restore` brings it back"
     if issue.get("status") == "tombstone" or issue.get("deleted_at"):
@@ -125,8 +128,11 @@ def _why_not(issue: Json, before: Sourced | None, is_twice: bool) -> str:
 
 @dataclass(slots=True)
 class _Import:
-    """One run. `tasks` are the ids of issues, each with its task's, of all that are on the board; `batch` is what its
-    events share, so that one undo takes them back."""
+    """State of one import.
+
+    `tasks` maps the ids of all imported issues to their tasks; its events share `batch`, so that one undo takes them
+    back.
+    """
 
     db: Database
     actor: Actor
@@ -156,7 +162,7 @@ class _Import:
         return task.id
 
     def _update(self, before: Sourced, fields: Json) -> Task:
-        """Change what changed in the source since; what was changed here alone stays."""
+        """Change what changed in the source since the last import; what only changed here stays."""
         old = _fields(before.original, self.actor.now)
         changed = {k: v for k, v in fields.items() if v != old[k]}
         task = questions.get(self.db, before.task_id)
@@ -172,7 +178,7 @@ class _Import:
         return task
 
     def connect(self, pairs: Sequence[tuple[str, Json, Json]]) -> None:
-        """Take away the edges that issues no longer have, add those that they did not have before."""
+        """Remove the edges that issues no longer have, add those that are new."""
         edges = {name: (_edges(old), _edges(new)) for name, old, new in pairs}
         for name, (before, after) in edges.items():
             for on, kind in before.keys() - after.keys():
@@ -225,7 +231,7 @@ class _Import:
 
 
 def _fields(issue: Json, now: int) -> Json:
-    """What an issue says, in our words."""
+    """Map an issue to the fields of a task."""
     status = str(issue.get("status") or "open")
     closed = status == "closed"
     created = _time(issue.get("created_at"), now)
@@ -264,7 +270,7 @@ def _task(db: Database, actor: Actor, task_id: str, name: str, fields: Json) -> 
 
 
 def _description(issue: Json) -> str:
-    """Its texts as one, with a heading each, and what was said about it."""
+    """Join an issue's texts, each under a heading, and its comments."""
     parts = [_text(issue, "description")]
     parts += [f"## {title}\n\n{text}" for key, title in _SECTIONS.items() if (text := _text(issue, key))]
     comments = [cast("Json", c) for c in _list(issue.get("comments")) if isinstance(c, dict)]
@@ -292,7 +298,7 @@ def _reason(text: str) -> str:
 
 
 def _edges(issue: Json) -> dict[tuple[str, str], str]:
-    """Its edges as (other issue, our type) → beads' type."""
+    """Map an issue's edges: (other issue, our type) → beads' type."""
     out: dict[tuple[str, str], str] = {}
     for value in _list(issue.get("dependencies")):
         edge = cast("Json", value) if isinstance(value, dict) else {}
@@ -312,7 +318,7 @@ def _list(value: Any) -> Sequence[Any]:
 
 
 def _time(value: Any, default: int) -> int:
-    """Unix ms of an RFC 3339 time."""
+    """Parse an RFC 3339 time to Unix ms; `default` for anything else."""
     try:
         moment = datetime.datetime.fromisoformat(str(value))
     except ValueError:
@@ -321,7 +327,7 @@ def _time(value: Any, default: int) -> int:
 
 
 def describe(report: Report) -> Json:
-    """The report as `--json` shows it."""
+    """Convert the report to what `--json` prints."""
     pairs = {"skipped": report.skipped, "notes": report.notes}
     return dataclasses.asdict(report) | {
         name: [{"id": i, "reason": why} for i, why in found] for name, found in pairs.items()

@@ -1,4 +1,4 @@
-"""The board: what can be begun, what waits and for what, what is worked on and by whom, what was done today."""
+"""Build the board: ready tasks, blocked ones and why, tasks in progress and by whom, tasks closed today."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ CONTAINER_LIMIT = 50  # they stand below what is blocked
 
 @dataclass(slots=True)  # frozen, a board of 600 cards takes a quarter longer
 class BoardTask:
-    """A card. `held_by` names who works on it, `since` is when that began or it was closed (Unix ms).
+    """Row of the board. `held_by` names the holder; `since` is when work began or the task was closed (Unix ms).
 
     `blocked_by` names own blockers by handle, inherited ones as "X (via EPIC)"; `waits_for_children` counts the open
-    ones. `abandoned`: the process that worked on it is gone.
+    ones. `abandoned`: the process that worked on it has ended.
     """
 
     id: str
@@ -37,8 +37,11 @@ class BoardTask:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """The columns. `counts` are those of all tasks: ready, blocked, in progress, closed today; None where the columns
-    hold all of them. `containers` are open tasks that nothing blocks and that end after their open children."""
+    """Columns of the board.
+
+    `counts` are those of all tasks: ready, blocked, in progress, closed today; None where the columns hold all of
+    them. `containers` are open, unblocked tasks that end after their open children.
+    """
 
     ready: tuple[BoardTask, ...] = ()
     blocked: tuple[BoardTask, ...] = ()

@@ -1,5 +1,4 @@
-"""Follow a task through the graph: the shortest chain to something that can be begun, and the tree of what belongs to
-it."""
+"""Follow a task through the graph: the shortest chain to a startable task, and its dependency tree."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ Steps = dict[str, list[tuple[str, str]]]  # a task → what it waits for, each w
 
 
 def explain(db: Connection, resource_id: str, text: str) -> Json:
-    """Return the shortest chain from a task to something that can be begun now, or else that somebody works on.
+    """Return the shortest chain from a task to one that is ready, or else to one in progress.
 
     Raises `TaskError`: closed; deadlock where nothing that the task waits for can start.
     """
@@ -72,8 +71,10 @@ def _waits_for(db: Connection, tasks: Sequence[str]) -> Steps:
 
 
 def _nothing_can_start(db: Connection, start: str, steps: Steps) -> str:
-    """Say which tasks wait for each other in a ring. Whatever cannot start waits for something, so the first step from
-    each leads into one."""
+    """Describe which tasks wait for each other in a cycle.
+
+    A task that cannot start waits for something, so the first step from each leads into a cycle.
+    """
     way = [start]
     while way[-1] not in way[:-1]:
         way.append(steps[way[-1]][0][0])
@@ -93,8 +94,11 @@ def _nothing_can_start(db: Connection, start: str, steps: Steps) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A line of a task's dependency tree: how deep, how it is related to the line above it ("" for the task itself),
-    and whether an open task keeps it. `again`: it stands above already, with what hangs on it."""
+    """Line of a task's dependency tree.
+
+    Depth, the relation to the line above it ("" for the task itself), and whether an open task blocks it. `again`:
+    the task and its branch are already listed above.
+    """
 
     depth: int
     relation: str
@@ -111,8 +115,11 @@ _BESIDE = (("found while", g.DISCOVERED, True), ("led to", g.DISCOVERED, False),
 
 
 def tree(db: Connection, resource_id: str, text: str, *, depth: int = 8, limit: int = 200) -> tuple[Branch, ...]:
-    """Return what a task waits for and is a part of, all the way; then what is a part of it or waits for it, all the
-    way; then what is only related. At most `limit` lines."""
+    """Return the dependency tree of a task, at most `limit` lines.
+
+    First what it waits for or is a part of, then what is a part of it or waits for it, both transitively; then what
+    is only related.
+    """
     root = find(db, resource_id, text)
     out = [_branch(0, "", root)]
     for relations, levels in ((_UP, depth), (_DOWN, depth), (_BESIDE, 1)):

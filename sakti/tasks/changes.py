@@ -1,4 +1,4 @@
-"""What every change of a task shares: who acts, whose task it is, what is written down, which edges may be."""
+"""Share what every change of a task needs: the actor, the claim check, the log, the edge checks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOT_LOGGED = ("updated_at", "holder_title", "state", "held", "open_children")
 
 
 class CycleError(TaskError):
-    """Raised for an edge that would close a cycle; `path` are the ids `a, b, …, a` of the tasks on it."""
+    """Error for an edge that would close a cycle; `path` are the ids `a, b, …, a` of the tasks on it."""
 
     code = "cycle"
 
@@ -34,12 +34,12 @@ class CycleError(TaskError):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who acts, where and when (Unix ms).
+    """Actor of a change: who, where and when (Unix ms).
 
-    `session_id` is the holder of what is claimed: a chat by the id of its thread, a shell's actor (`shell:NAME`) or
-    the user (`user:you`); `owner` is the process that works in the chat (host:pid:uuid): its claims end with it. A
-    claim lasts `lease_ms`. `thread_id` is the conversation, `name` stands in the log. `also` are other holders for
-    whom this one may act: the user for the chat of the same window.
+    `session_id` holds the claims: a chat by the id of its thread, a shell's actor (`shell:NAME`) or the user
+    (`user:you`). `owner` is the process that runs the chat (host:pid:uuid): its claims end with it. A claim lasts
+    `lease_ms`. `thread_id` is the thread, `name` is written to the log. `also` are other holders that this one may
+    act for: the user, for the chat of the same window.
     """
 
     resource_id: str
@@ -74,12 +74,12 @@ def difference(before: Task, after: Task) -> tuple[Json, Json]:
 
 
 def log(db: Database, actor: Actor, before: Task, after: Task, action: str, *, batch: str | None = None) -> None:
-    """Write down what an action changed."""
+    """Log which fields an action changed."""
     events.add(db, after, action, actor.name, actor.now, *difference(before, after), batch=batch)
 
 
 def changed(db: Database, actor: Actor, task: Task, action: str, **values: Any) -> Task:
-    """Change fields, with the whole text of a task that was shrunk, and write it down."""
+    """Change fields and log it; a shrunk task gets its whole text back first."""
     if rows.unshrink(db, task.id, actor.now):
         task = questions.get(db, task.id) or task  # so that undo brings the whole text back, not its beginning
     now, _ = rows.update(db, task.id, **values, updated_at=actor.now)
@@ -91,8 +91,10 @@ def changed(db: Database, actor: Actor, task: Task, action: str, **values: Any) 
 
 
 def connect(db: Database, actor: Actor, task: Task, target: Task, kind: str, *, count: bool = True) -> bool:
-    """Add an edge; False where it was there. Raises `CycleError`, or `TaskError` (bad_parent). `count` as in
-    `edges.add`."""
+    """Add an edge; return False where it exists.
+
+    Raises `CycleError`, or `TaskError` (bad_parent). `count` as in `edges.add`.
+    """
     if task.id == target.id:
         what = "wait for itself" if kind == g.BLOCKS else "be a part of itself"
         what = what if kind in (g.BLOCKS, g.PARENT) else "be connected to itself"
@@ -104,8 +106,10 @@ def connect(db: Database, actor: Actor, task: Task, target: Task, kind: str, *, 
 
 
 def refuse_epic_in_task(db: Database, child: Task, parent: Task) -> None:
-    """Refuse an epic as the child of what is none: the direction is mixed up. What is advised instead can be done.
-    Raises `TaskError` (bad_parent)."""
+    """Refuse an epic as the child of a task that is not one: the direction is mixed up.
+
+    The advice in the message is only given where it can be followed. Raises `TaskError` (bad_parent).
+    """
     if child.type == "epic" and parent.type != "epic":
         advice = ""
         if store_graph.find_deadlock(db, parent.id, child.id, g.PARENT) is None:
@@ -118,8 +122,10 @@ def refuse_epic_in_task(db: Database, child: Task, parent: Task) -> None:
 
 
 def refuse_new_epic_in_task(parent: Task) -> None:
-    """Refuse to make an epic as the child of what is none: it would have no name yet that an advice could use. Raises
-    `TaskError` (bad_parent)."""
+    """Refuse to create an epic as the child of a task that is not one.
+
+    It has no handle yet that the advice could use. Raises `TaskError` (bad_parent).
+    """
     if parent.type != "epic":
         raise TaskError(
             f"An epic cannot be part of the {parent.type} {parent.handle}. Make it without a parent; then"
@@ -135,8 +141,10 @@ def refuse_cycle(db: Database, task_id: str, on: str, kind: str) -> None:
 
 
 def tell_cycle(db: Database, cycle: Sequence[str], new: tuple[str, str] | None = None) -> str:
-    """Name the whole path, and which step is a container that ends after its children; `new` is a child and its parent
-    that are about to be connected."""
+    """Describe a cycle: the whole path, and which steps are containers that end after their children.
+
+    `new` is a child and its parent that are about to be connected.
+    """
     names = questions.handles(db, cycle)
     parts = {*store_graph.parts_among(db, cycle), *([new] if new else ())}
     ends = [(a, b) for a, b in itertools.pairwise(cycle) if (b, a) in parts]
@@ -145,7 +153,7 @@ def tell_cycle(db: Database, cycle: Sequence[str], new: tuple[str, str] | None =
 
 
 def bring_back(db: Database, task_id: str) -> Task:
-    """Undelete. What was connected while it was gone may close a cycle with its own edges: that is refused."""
+    """Undelete a task. Edges made since may close a cycle with its own: that is refused."""
     task, _ = rows.update(db, task_id, deleted_at=None)
     if cycle := store_graph.find_deadlock_at(db, task_id):
         raise CycleError(tell_cycle(db, cycle), cycle)
@@ -153,13 +161,13 @@ def bring_back(db: Database, task_id: str) -> Task:
 
 
 def freed(db: Database, moved: dict[str, bool]) -> tuple[Task, ...]:
-    """Return the tasks that a change frees, of those that it moved."""
+    """Return the tasks that a change unblocks, of those whose state it changed."""
     ids = sorted(t for t, held in moved.items() if not held)
     return tuple(t for t in questions.get_many(db, ids).values() if t.status != "closed") if ids else ()
 
 
 def new_handle(db: Database, resource_id: str, seed: str) -> str:
-    """Return three or more easy characters, unique in the workspace."""
+    """Make a handle of three or more characters, unique in the workspace."""
     source = random.Random(seed)
     for length in range(3, 12):
         for _ in range(4):

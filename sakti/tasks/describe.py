@@ -1,4 +1,4 @@
-"""Find a task by what people call it, and say of tasks what every answer says of them."""
+"""Find a task by id, handle or prefix, and describe tasks for answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def find(db: Connection, resource_id: str, text: str, *, deleted: bool = False) -> Task:
-    """Return the task that an id, a handle or an unambiguous beginning of one names. Raises `TaskError`."""
+    """Return the task that an id, a handle or an unambiguous prefix names. Raises `TaskError`."""
     wanted = text.strip()
     found = questions.matching(db, resource_id, wanted, deleted=deleted) if wanted else []
     if not found:
@@ -53,7 +53,7 @@ def claimed_by(task: Task | Card) -> str | None:
 
 
 def is_abandoned(task: Task | Card) -> bool:
-    """Tell whether the process that worked on the task is gone: whoever wants it may claim it."""
+    """Return whether the process that worked on the task has ended: others may claim it."""
     if task.status != "in_progress" or task.claim_owner is None:
         return False
     from sakti.store import leases  # most questions meet no claim of a chat

@@ -1,4 +1,4 @@
-"""Check what people, models and files say of a task. Everything here raises `TaskError` with a sentence and a code."""
+"""Validate the values of tasks from people, models and files. All raise `TaskError` with a sentence and a code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BAD = re.compile("[\x00\ud800-\udfff]")
 
 
 def check_text(name: str, value: Any) -> None:
-    """Refuse what cannot be stored as text, wherever it stands in a value."""
+    """Refuse text that cannot be stored, anywhere in a value."""
     if isinstance(value, str):
         if found := _BAD.search(value):
             what = "a NUL character" if found[0] == "\x00" else "half of a surrogate pair"
@@ -45,19 +45,19 @@ def clean_title(value: Any) -> str:
 
 
 def check_priority(priority: Any) -> None:
-    """Refuse what is not 0 to 4."""
+    """Refuse a priority that is not 0 to 4."""
     if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= 4:
         raise TaskError(f"Priority {priority} is not 0 (most urgent) to 4.", code="bad_priority")
 
 
 def check(name: str, value: Any, allowed: Sequence[str]) -> None:
-    """Refuse a value that is not one of those allowed."""
+    """Refuse a value that is not in `allowed`."""
     if value not in allowed:
         raise TaskError(f"{name} must be one of {', '.join(allowed)}, not {value!r}.", code=f"bad_{name}")
 
 
 def clean_labels(values: Sequence[Any]) -> list[str]:
-    """Return each label once, on one line, sorted."""
+    """Return the labels on one line each, sorted, without duplicates."""
     check_text("labels", list(values))
     return sorted({label for v in values if (label := " ".join(str(v).split())[:60])})
 

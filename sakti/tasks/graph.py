@@ -19,7 +19,7 @@ EDGE_TYPES = (BLOCKS, PARENT, RELATED, DISCOVERED)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """`order` sorts equal priorities: the older first."""
+    """Task as a node of the graph; `order` sorts equal priorities, older first."""
 
     id: str
     status: str
@@ -29,7 +29,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """`task` waits for `on` (type blocks), or is a child of it (parent-child)."""
+    """Edge: `task` waits for `on` (type blocks), or is a child of it (parent-child)."""
 
     task: str
     on: str
@@ -38,7 +38,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """`by` are the task's own open blockers, `inherited` pairs (blocked ancestor, what blocks that)."""
+    """Blockers of a task: its own open ones, and `inherited` pairs (blocked ancestor, its blocker)."""
 
     by: tuple[str, ...] = ()
     inherited: tuple[tuple[str, str], ...] = ()
@@ -80,7 +80,7 @@ def open_children(graph: Graph, task: str) -> tuple[str, ...]:
 
 
 def blocked(graph: Graph, task: str) -> Blocked | None:
-    """Why `task` cannot be worked on; None where nothing blocks it. A closed task is never blocked."""
+    """Return why `task` is blocked; None where it is not. A closed task is never blocked."""
     if not is_open(graph, task):
         return None
     inherited: list[tuple[str, str]] = []
@@ -97,7 +97,7 @@ def blocked(graph: Graph, task: str) -> Blocked | None:
 
 
 def ready(graph: Graph) -> list[str]:
-    """Open, unclaimed, unblocked tasks without an open child: the most urgent first, then the oldest."""
+    """Return open, unclaimed, unblocked tasks without an open child: most urgent first, then oldest."""
     found = [
         n
         for n in graph.nodes.values()

@@ -1,4 +1,4 @@
-"""Answer what is asked about tasks. Each question reads the rows that it answers with, never the whole workspace."""
+"""Answer queries about tasks. Each reads only the rows that it returns, never the whole workspace."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ __all__ = ["Board", "BoardTask", "Branch", "board", "describe", "explain", "find
 
 
 def ready(db: Connection, resource_id: str, limit: int) -> Json:
-    """Return what can be begun, most urgent first. A container is offered once its children are done, as ready to
-    close; a task whose chat is gone is offered again, with `claimEnded`."""
+    """Return the ready tasks, most urgent first.
+
+    A container is offered once its children are done, as ready to close; a task whose chat has ended is offered
+    again, with `claimEnded`.
+    """
     tasks, freed = startable(db, resource_id, limit)
     finished = graph.containers(db, [t.id for t in tasks if t.status == "open"])
     counts = questions.counts(db, resource_id)
@@ -33,8 +36,7 @@ def ready(db: Connection, resource_id: str, limit: int) -> Json:
 
 
 def startable(db: Connection, resource_id: str, limit: int) -> tuple[list[Task], int]:
-    """Return the first tasks that can be claimed, in their order, and how many there are of those that a process left
-    behind when it ended."""
+    """Return the first claimable tasks in order, and how many of all were left behind by an ended process."""
     tasks = questions.column(db, resource_id, "ready", limit)
     left = [t for t in questions.claimed(db, resource_id) if is_abandoned(t)]
     left = [t for t in left if not t.held and not t.open_children]
@@ -44,7 +46,7 @@ def startable(db: Connection, resource_id: str, limit: int) -> tuple[list[Task],
 
 
 def show(db: Connection, resource_id: str, text: str) -> Json:
-    """Return one task: what blocks it, its edges, what was said about it, what was done to it."""
+    """Return one task: its blockers, its edges, linked messages, its history."""
     task = find(db, resource_id, text)
     (described,) = describe_all(db, [task])
     blocking = _blocking(db, task) if "blockedBy" in described else []
@@ -81,7 +83,7 @@ def list_tasks(
     limit: int = 20,
     offset: int = 0,
 ) -> Json:
-    """Return tasks by what they are, most urgent first, and how many there are. `status` as `questions.select`."""
+    """Return tasks that match the filters, most urgent first, and their number. `status` as in `questions.select`."""
     tasks, total = questions.select(
         db, resource_id, status=status, type=type, label=label, assignee=assignee, limit=limit, offset=offset
     )
@@ -89,7 +91,7 @@ def list_tasks(
 
 
 def search(db: Connection, resource_id: str, query: str, limit: int, include_messages: bool = False) -> Json:
-    """Return tasks whose title, description or closing summary match; with messages, also what was said that does."""
+    """Return tasks whose title, description or closing summary match; optionally matching messages too."""
     tasks = list(questions.get_many(db, task_search.search(db, resource_id, query, limit)).values())
     out: Json = {"tasks": describe_all(db, tasks)}
     if include_messages:

@@ -1,7 +1,7 @@
 """Change tasks. Every change is one transaction with an event in the log.
 
 The functions take the open database first: they run through `Store.write` or `Store.read`. Errors are `TaskError`
-with a sentence and a code. What somebody else works on is changed only with `force`.
+with a sentence and a code. A task that somebody else holds is changed only with `force`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _FIELDS = ("title", "description", "priority", "type", "assignee", "labels", "me
 
 
 def load(db: Database, resource_id: str) -> tuple[dict[str, Task], g.Graph]:
-    """Return everything, as the pure graph has it: the reference for what the queries answer."""
+    """Load all tasks and the pure graph of them: the reference that the queries are checked against."""
     tasks = {t.id: t for t in questions.all_live(db, resource_id)}
     nodes = [g.Node(t.id, t.status, t.priority, n) for n, t in enumerate(tasks.values())]
     return tasks, g.build(nodes, [g.Edge(*e) for e in store_graph.edges(db, resource_id)])
@@ -83,8 +83,10 @@ def create(
     depends_on: Sequence[str] = (),
     message_id: str | None = None,
 ) -> Task:
-    """Make a task with its edges. It is linked to the user's message that it was made from; `message_id` is that, or
-    the answer that makes it."""
+    """Create a task with its edges and link it to the user's message behind it.
+
+    `message_id` is that message, or the answer whose tool call creates the task.
+    """
     check_text("description", description)
     check_text("assignee", assignee)
     check("type", type, TYPES)
@@ -130,7 +132,7 @@ def create(
 
 
 def _origin(db: Database, message_id: str | None) -> str | None:
-    """Return the user's message that a message which makes a task answers; where there is none, that message."""
+    """Return the user's message that a message answers; where there is none, that message."""
     made = message_store.get(db, message_id) if message_id else None
     if made is None or made.role == "user":
         return made.id if made is not None else None
@@ -166,7 +168,7 @@ def update(db: Database, actor: Actor, text: str, changes: Json, *, force: bool 
 
 
 def _check_epics(db: Database, task: Task, type: str) -> None:
-    """Refuse a type that would make an epic the child of what is none."""
+    """Refuse a type that would make an epic the child of a task that is not one."""
     parts = [(a, b) for a, b, kind in store_graph.edges_of(db, task.id) if kind == g.PARENT]
     others = questions.get_many(db, {t for pair in parts for t in pair} - {task.id})
     for child, parent in parts:
@@ -183,7 +185,7 @@ def _check_epics(db: Database, task: Task, type: str) -> None:
 def set_labels(
     db: Database, actor: Actor, text: str, add: Sequence[str], remove: Sequence[str] = (), *, force: bool = False
 ) -> Task:
-    """Add labels to a task and take others off."""
+    """Add labels to a task and remove others."""
     task = find(db, actor.resource_id, text)
     kept = [label for label in task.labels if label not in remove]
     return update(db, actor, task.id, {"labels": [*kept, *add]}, force=force)
@@ -212,7 +214,7 @@ def claim(db: Database, actor: Actor, text: str) -> tuple[Task, str | None]:
 
 
 def _make_active(db: Database, actor: Actor, task: Task) -> str | None:
-    """Make a task the one that the thread works on; return the handle of the one that was, and is still claimed."""
+    """Make a task the thread's active one; return the handle of the previous one if it is still claimed."""
     thread = thread_store.get(db, actor.thread_id) if actor.thread_id else None
     if thread is None:
         return None
@@ -232,7 +234,7 @@ def claim_next(db: Database, actor: Actor) -> tuple[Task, str | None]:
 
 
 def release(db: Database, actor: Actor, text: str, *, force: bool = False) -> Task:
-    """Give a task back; the thread goes on with what it claimed before and still has in progress."""
+    """Release a task; the thread's active task becomes the one it claimed before and still has in progress."""
     task = find(db, actor.resource_id, text)
     if task.status != "in_progress":
         raise TaskError(f"{task.handle} is {task.status}, not in progress.", code="invalid")
@@ -245,13 +247,13 @@ def release(db: Database, actor: Actor, text: str, *, force: bool = False) -> Ta
 
 
 def active_task(db: Database, thread_id: str, session_id: str) -> Task | None:
-    """Return the task that a thread works on."""
+    """Return the active task of a thread."""
     found = claims.active(db, thread_id, session_id)
     return None if found is None else questions.get(db, found)
 
 
 def _leave(db: Database, actor: Actor, task: Task, following: str | None = None) -> None:
-    """End the work on a task in the threads that had it active, and go on there with `following`."""
+    """End the work on a task in the threads that had it active; `following` becomes active there."""
     for thread_id in {actor.thread_id, task.thread_id, task.session_id} - {None}:
         thread = thread_store.get(db, str(thread_id))
         if thread and thread.metadata.get("active_task_id") == task.id:
@@ -264,9 +266,9 @@ def _leave(db: Database, actor: Actor, task: Task, following: str | None = None)
 def close(
     db: Database, actor: Actor, text: str, reason: str, summary: str, *, force: bool = False
 ) -> tuple[Task, tuple[Task, ...]]:
-    """Close a task; return it and the tasks that this freed, directly or through a parent.
+    """Close a task; return it and the tasks that this unblocked, directly or through a parent.
 
-    What was closed long ago shrinks on the way (`decay`).
+    Tasks that were closed long ago are shrunk on the way (`decay`).
     """
     task = find(db, actor.resource_id, text)
     check("reason", reason, REASONS)
@@ -304,7 +306,7 @@ def finished_containers(db: Database, task_id: str) -> list[Task]:
 
 
 def reopen(db: Database, actor: Actor, text: str) -> Task:
-    """Open a closed task again; what it ended with is gone (the log has it)."""
+    """Reopen a closed task; its summary and reason are cleared (the log keeps them)."""
     task = find(db, actor.resource_id, text)
     if task.status != "closed":
         raise TaskError(f"{task.handle} is not closed.", code="invalid")
@@ -325,8 +327,10 @@ def depend(
     add: bool = True,
     force: bool = False,
 ) -> Task:
-    """Add an edge (`blocks` where no type is given), or remove one (every one between the two). An edge that is there
-    already is no change."""
+    """Add an edge (`blocks` if no type is given), or remove one (without a type, every edge between the two).
+
+    Adding an edge that exists changes nothing.
+    """
     task, target = find(db, actor.resource_id, text), find(db, actor.resource_id, on)
     if kind is not None:
         check("type", kind, g.EDGE_TYPES)
@@ -375,7 +379,7 @@ def link(db: Database, actor: Actor, text: str, message_id: str) -> Task:
 
 
 def delete(db: Database, actor: Actor, text: str, *, force: bool = False) -> tuple[Task, tuple[Task, ...]]:
-    """Take a task from the board; return it and what that freed. The row stays: undo brings it back."""
+    """Delete a task; return it and the tasks that this unblocked. The row stays: undo restores it."""
     task = find(db, actor.resource_id, text)
     refuse_held(actor, task, "Deleting", force=force)
     _leave(db, actor, task)
@@ -385,7 +389,7 @@ def delete(db: Database, actor: Actor, text: str, *, force: bool = False) -> tup
 
 
 def restore(db: Database, actor: Actor, text: str) -> Task:
-    """Bring back a deleted task, or the whole text of one that was shrunk."""
+    """Restore a deleted task, or the whole text of a shrunk one."""
     try:
         task = find(db, actor.resource_id, text)
     except TaskError:
@@ -402,8 +406,11 @@ def restore(db: Database, actor: Actor, text: str) -> Task:
 
 
 def decay(db: Database, resource_id: str, now: int, limit: int = 50) -> int:
-    """Show less of what was closed long ago: after 30 days the beginning of the description, after 90 days only the
-    beginning of the summary. Everything is kept, found by search, and brought back by `restore`. Return how many."""
+    """Shrink tasks that were closed long ago; return how many.
+
+    After 30 days the description is cut, after 90 days only the beginning of the summary is shown. The whole text is
+    kept, found by search, and brought back by `restore`.
+    """
     due = questions.due_to_shrink(db, resource_id, now - FIRST_DECAY_MS, now - SECOND_DECAY_MS, limit)
     for task in due:
         archived = (task.closed_at or 0) < now - SECOND_DECAY_MS

@@ -1,4 +1,4 @@
-"""Write tasks as JSON Lines and read them: one object a task, with its labels, edges and the ids of its messages."""
+"""Export and import tasks as JSON Lines: one object a task, with labels, edges and the ids of its messages."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """An edge that did not come in: the handles of its tasks, its type, and why."""
+    """Edge that was not imported: the handles of its tasks, its type, and why."""
 
     task: str
     on: str
@@ -60,8 +60,11 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """How many tasks and edges came in, how many tasks were there already (they stay as they are), and the edges that
-    were left out."""
+    """Result of an import.
+
+    How many tasks and edges were added, how many tasks existed (they stay unchanged), and the edges that were left
+    out.
+    """
 
     tasks: int
     dependencies: int
@@ -70,7 +73,7 @@ class Imported:
 
 
 def export(db: Database, resource_id: str) -> list[Json]:
-    """Return every task of the workspace, the oldest first, with its whole text. Claims belong to a chat and stay."""
+    """Return every task of the workspace, oldest first, with its whole text. Claims are not exported."""
     edges: dict[str, list[Json]] = {}
     for task, on, kind in store_graph.edges(db, resource_id):
         edges.setdefault(task, []).append({"on": on, "type": kind})
@@ -88,7 +91,7 @@ def export(db: Database, resource_id: str) -> list[Json]:
 
 
 def parse(lines: Iterable[Json | str]) -> Iterator[Json]:
-    """Yield the objects of a JSON Lines text. Raises `TaskError` with the number of a line that is none."""
+    """Yield the objects of a JSON Lines text. Raises `TaskError` with the number of an invalid line."""
     return (line for _, line in _numbered(lines))
 
 
@@ -106,13 +109,15 @@ def _numbered(lines: Iterable[Json | str]) -> Iterator[tuple[int, Json]]:
 
 
 def split_lines(text: str) -> list[str]:
-    """Split a JSON Lines text: at line feeds alone, since a string in it may hold what else ends a line in Unicode."""
+    """Split a JSON Lines text at line feeds alone: other Unicode line ends may be inside its strings."""
     return text.split("\n")
 
 
 def bring_in(db: Database, actor: Actor, lines: Iterable[Json | str]) -> Imported:
-    """Add what is not there yet, from the lines of an export or their objects: all of it or, where a value is refused,
-    nothing. An edge that would be a deadlock is left out and told."""
+    """Add the tasks of an export (lines or objects) that do not exist yet, in one transaction.
+
+    A refused value refuses all of them; an edge that would be a deadlock is left out and reported.
+    """
     try:
         made, known = _add(db, actor, lines)
         wanted = [edge for task, line, number in made for edge in _edges(db, actor, task, line, number)]
@@ -131,8 +136,11 @@ def bring_in(db: Database, actor: Actor, lines: Iterable[Json | str]) -> Importe
 
 
 def _add(db: Database, actor: Actor, lines: Iterable[Json | str]) -> tuple[list[tuple[Task, Json, int]], int]:
-    """Add the tasks that are not there yet; return them with their lines and the lines' numbers, and how many were
-    known. Raises `TaskError` with the number of a line that is refused."""
+    """Add the tasks that do not exist yet.
+
+    Return them with their lines and line numbers, and how many existed. Raises `TaskError` with the number of a
+    refused line.
+    """
     made: list[tuple[Task, Json, int]] = []
     known = 0
     for number, line in _numbered(lines):
@@ -150,7 +158,7 @@ def _add(db: Database, actor: Actor, lines: Iterable[Json | str]) -> tuple[list[
 
 
 def _edges(db: Database, actor: Actor, task: Task, line: Json, number: int) -> list[Edge]:
-    """Return the edges of a line. Raises `TaskError` for one that is none."""
+    """Return the edges of a line. Raises `TaskError` for an invalid one."""
     out: list[Edge] = []
     for edge in line.get("dependencies") or ():
         kind, on = str(edge.get("type", g.BLOCKS)), str(edge.get("on", ""))
@@ -162,7 +170,7 @@ def _edges(db: Database, actor: Actor, task: Task, line: Json, number: int) -> l
 
 
 def _connect(db: Database, actor: Actor, wanted: list[Edge]) -> tuple[int, tuple[LeftOut, ...]]:
-    """Add the edges that may be; return how many, and those that were left out."""
+    """Add the edges that are allowed; return how many, and those that were left out."""
     gate, added = Gate(db, actor.resource_id, wanted), 0
     out: list[tuple[Edge, str]] = []
     for edge in wanted:

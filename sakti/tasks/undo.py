@@ -1,4 +1,4 @@
-"""Take changes back, the newest first, from the log: the fields that a change touched, and nothing else."""
+"""Undo changes, newest first, from the log: only the fields that a change touched."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _KEPT = ("id", "resource_id", "handle", "created_at", "updated_at", "holder_titl
 
 
 def undo(db: Database, actor: Actor, count: int = 1) -> list[tuple[str, Task]]:
-    """Take back the last `count` changes of the workspace; return what was undone (action, task).
+    """Undo the last `count` changes of the workspace; return them as (action, task).
 
-    An import is one change. What has no effect any more (the deletion of a task that was restored since) is passed
-    over. Raises `TaskError`: nothing_to_undo, or what the state of before would break.
+    An import is one change. A change with no effect any more (the deletion of a task that was restored since) is
+    passed over. Raises `TaskError`: nothing_to_undo, or what the previous state would break.
     """
     out: list[tuple[str, Task]] = []
     while count and (newest := events.newest(db, actor.resource_id, UNDOABLE, 1)):
@@ -49,7 +49,7 @@ def _take_back(db: Database, actor: Actor, event: TaskEvent) -> list[tuple[str, 
 
 
 def _one(db: Database, actor: Actor, event: TaskEvent) -> Task | None:
-    """Take back one change; None where that changes nothing."""
+    """Undo one change; None where that changes nothing."""
     values, task_id = event.after or {}, event.task_id
     task = questions.get(db, task_id)
     match event.action:
@@ -76,7 +76,7 @@ def _one(db: Database, actor: Actor, event: TaskEvent) -> Task | None:
 
 
 def _restored(db: Database, actor: Actor, task: Task, before: Json) -> Task | None:
-    """Take back what brought a task back, or its whole text."""
+    """Undo the restoring of a deleted task or of a shrunk one's text."""
     if before.get("deleted"):
         return rows.update(db, task.id, deleted_at=actor.now)[0]
     if "compaction_level" not in before or task.compaction_level:
@@ -87,7 +87,7 @@ def _restored(db: Database, actor: Actor, task: Task, before: Json) -> Task | No
 
 
 def _fields(db: Database, actor: Actor, task: Task, before: Json, after: Json) -> Task | None:
-    """Put back the fields that a change touched: what was renewed or changed since by others stays."""
+    """Put back the fields that a change touched; changes made to other fields since stay."""
     changes = {k: v for k, v in before.items() if k not in _KEPT and (k not in after or after[k] != v)}
     labels, metadata = changes.pop("labels", None), changes.pop("metadata", None)
     if labels is None and metadata is None and not changes:

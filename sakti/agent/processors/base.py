@@ -1,10 +1,10 @@
-"""Processors: the loop's extension point. Memory itself is one.
+"""Define processors: the extension point of the loop. Memory itself is one.
 
-Every hook takes a frozen value and returns one: what came in is never changed. What an input hook changes goes
-into the request only, never into what is stored.
+Every hook takes a frozen value and returns one: its input is never changed. What an input hook changes goes into the
+request only, never into what is stored.
 
-Order: on the way in memory comes first, then the user's processors, then the token limiter; on the way out the
-user's come first, then memory. So a guardrail that aborts keeps the turn out of memory in both directions.
+Order: on the way in memory comes first, then the user's processors, then the token limiter; on the way out the user's
+come first, then memory. So a guardrail that aborts keeps the turn out of memory in both directions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sakti.providers.protocol import StreamEvent
 
 
 class Abort(Exception):
-    """Raised by `abort`. `retry` asks for the same step again, with the reason told to the model."""
+    """Error raised by `abort`; `retry` repeats the same step, with the reason told to the model."""
 
     def __init__(self, reason: str, retry: bool) -> None:
         super().__init__(reason)
@@ -27,14 +27,17 @@ class Abort(Exception):
 
 
 def abort(reason: str, *, retry: bool = False) -> NoReturn:
-    """End the turn as a tripwire that the caller sees; with `retry` (step hooks only) play the step again."""
+    """End the turn as a tripwire that the caller sees; with `retry` (step hooks only) repeat the step."""
     raise Abort(reason, retry)
 
 
 @dataclass(frozen=True, slots=True)
 class TurnInput:
-    """A turn that begins: the user's message, and the model that will be asked ("provider/name"), whose prompt cache
-    stays warm for `cache_ttl` ms."""
+    """Turn that begins.
+
+    The user's message, and the model that will be called ("provider/name"), whose prompt cache stays warm for
+    `cache_ttl` ms.
+    """
 
     thread_id: str
     message: Message
@@ -44,7 +47,7 @@ class TurnInput:
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """A step that is over: what was answered and used."""
+    """Finished step: its messages and usage."""
 
     message: Message
     results: Message | None
@@ -54,9 +57,12 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True)
 class StepInput:
-    """Everything of the next model call. `budget` is how many tokens the model's window leaves for memory and
-    messages, None when its window is not known; `facts` what is told along with the newest message, by name; `tail`
-    what holds for this request only; `extra` goes into its body; `retry_reason` why this step is played again."""
+    """Input of the next model call.
+
+    `budget` is how many tokens the model's window leaves for memory and messages, None where its window is not known;
+    `facts` are volatile facts sent with the newest message, by name; `tail` is for this request only; `extra` goes
+    into its body; `retry_reason` is why this step is repeated.
+    """
 
     step: int
     steps: tuple[StepRecord, ...]
@@ -79,7 +85,7 @@ class StepInput:
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
-    """A model's answer before it counts. A hook may replace `message` (its text, its metadata) or abort."""
+    """Model's answer before it is accepted; a hook may replace `message` (its text, its metadata) or abort."""
 
     step: int
     message: Message
@@ -89,7 +95,7 @@ class StepOutput:
 
 @dataclass(frozen=True, slots=True)
 class TurnResult:
-    """The turn at its end. `metadata` maps message ids to what is added to those messages' metadata."""
+    """Turn at its end; `metadata` maps message ids to what is added to those messages' metadata."""
 
     thread_id: str
     messages: tuple[Message, ...]
@@ -98,29 +104,31 @@ class TurnResult:
 
 
 class Processor:
-    """Base of all processors; override what is wanted. `kind` names what it does: one added by hand replaces
-    the automatic one of its kind."""
+    """Base of all processors; override the hooks needed.
+
+    `kind` names its purpose: a processor added by the user replaces the automatic one of its kind.
+    """
 
     kind = ""
 
     async def process_input(self, turn: TurnInput) -> TurnInput:
-        """Once a turn, before its first step."""
+        """Process a turn before its first step."""
         return turn
 
     async def process_input_step(self, step: StepInput) -> StepInput:
-        """Before each model call."""
+        """Process the input of each model call."""
         return step
 
     def process_output_stream(self, chunk: StreamEvent) -> StreamEvent | None:
-        """Each piece of the answer as it comes; None keeps it off the screen."""
+        """Process each piece of the answer as it arrives; None keeps it off the screen."""
         return chunk
 
     async def process_output_step(self, output: StepOutput) -> StepOutput:
-        """After each model call, before its message counts."""
+        """Process each answer before it is accepted."""
         return output
 
     async def process_output_result(self, result: TurnResult) -> TurnResult:
-        """Once a turn, at its end."""
+        """Process a turn at its end."""
         return result
 
 
@@ -129,7 +137,7 @@ def overrides(processor: Processor, hook: str) -> bool:
 
 
 def guards_output(processor: Processor) -> bool:
-    """Whether messages must wait for this processor before others may see them."""
+    """Return whether messages stay provisional until this processor has passed them."""
     return any(
         overrides(processor, hook) for hook in ("process_output_stream", "process_output_step", "process_output_result")
     )

@@ -1,4 +1,4 @@
-"""The processors that every session has or can have."""
+"""Provide the processors that every session has or can have."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sakti.memory.engine import DEFAULT_CACHE_TTL, MemoryEngine
 
 
 class MemoryProcessor(Processor):
-    """Observational memory: gives each step its window of messages and the blocks that stand for the rest."""
+    """Observational memory: gives each step its window of messages and the blocks that replace the rest."""
 
     kind = "memory"
 
@@ -39,7 +39,7 @@ class MemoryProcessor(Processor):
 
 
 class MessageHistory(Processor):
-    """Only the newest messages, for where observational memory is off; a tool exchange is kept whole."""
+    """Newest messages only, where observational memory is off; a tool exchange is kept whole."""
 
     kind = "history"
 
@@ -51,8 +51,10 @@ class MessageHistory(Processor):
 
 
 class TokenLimiter(Processor):
-    """The last word before a request: drops the oldest messages until it fits `limit` tokens (or the step's
-    own budget). The newest user message stays, and a call is never parted from its result."""
+    """Last limit before a request: drops the oldest messages until it fits `limit` tokens (or the step's budget).
+
+    The newest user message stays, and a call is never separated from its result.
+    """
 
     kind = "limiter"
 
@@ -69,7 +71,7 @@ class TokenLimiter(Processor):
 
 
 class ToolCallFilter(Processor):
-    """Leaves the calls of the named tools, and their results, out of the request."""
+    """Filter that leaves the calls of the named tools, and their results, out of the request."""
 
     kind = "tool_filter"
 
@@ -94,7 +96,7 @@ class ToolCallFilter(Processor):
 
 
 def exchanges(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
-    """Messages grouped so that an assistant's calls and the tool message behind them stay together."""
+    """Group messages so that an assistant's calls and the tool message after them stay together."""
     groups: list[list[Message]] = []
     for message in messages:
         if message.role == "tool" and groups and groups[-1][-1].tool_calls:
@@ -105,7 +107,7 @@ def exchanges(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
 
 
 def newest_whole(messages: Sequence[Message], last: int) -> tuple[Message, ...]:
-    """The newest exchanges of together at least `last` messages, as far as there are so many."""
+    """Return the newest exchanges with at least `last` messages in total, if there are so many."""
     kept: list[tuple[Message, ...]] = []
     size = 0
     for group in reversed(exchanges(messages)):
@@ -117,7 +119,7 @@ def newest_whole(messages: Sequence[Message], last: int) -> tuple[Message, ...]:
 
 
 def fit(messages: Sequence[Message], limit: int) -> tuple[Message, ...]:
-    """The newest exchanges that fit `limit` tokens; the newest one, and the newest real user message, always."""
+    """Return the newest exchanges that fit `limit` tokens; always the newest one and the newest user message."""
     groups = exchanges(messages)
     sizes = [sum(m.tokens or message_tokens(m.part_tokens) for m in g) for g in groups]
     current = max((i for i, g in enumerate(groups) if is_from_user(g[0])), default=len(groups) - 1)
@@ -135,5 +137,5 @@ def fit(messages: Sequence[Message], limit: int) -> tuple[Message, ...]:
 
 
 def is_from_user(message: Message) -> bool:
-    """Typed by the user, not made by us."""
+    """Return whether the user typed the message, rather than sakti."""
     return message.role == "user" and not message.metadata.get("synthetic")

@@ -1,4 +1,4 @@
-"""The tools of the agent, by the names that models know from other agents."""
+"""Define the agent's tools, by the names that models know from other agents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:  # parts of this package are used where no tool is
 
 
 def all_tools(store: Store, **of_session: Any) -> list[Tool]:
-    """Every tool of a session; `of_session` goes to the memory tools (see `memory.make_tools`)."""
+    """Return every tool of a session; `of_session` goes to the memory tools (see `memory.make_tools`)."""
     from sakti.agent.tools.changing import apply_patch, edit, write
     from sakti.agent.tools.files import ls, read
     from sakti.agent.tools.find import glob, grep

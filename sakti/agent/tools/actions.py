@@ -1,13 +1,13 @@
-"""Make one tool of several actions: one flat object of arguments, checked here, answered as JSON.
+"""Make one tool of several actions: one flat object of arguments, validated here, answered as JSON.
 
     async def show(run: ToolRun, *, id: str) -> Json: ...
 
     action_tool("task-query", (FIELD, …), (show, …))
 
-An action takes the keyword arguments that it names, required where they have no default. The schema that models see is
-flat (no `$ref`, no `oneOf`): providers refuse or misread the rest. Names that models know from other agents' tools are
-taken for ours, and values as models write them ("3", "P1", "done"). What is wrong is an answer of the call that names
-the fields of the action, never an exception.
+An action takes the keyword arguments that it names, required where they have no default. The schema that models see
+is flat (no `$ref`, no `oneOf`): providers refuse or misread the rest. Names from other agents' tools are mapped to
+ours, and values are taken as models write them ("3", "P1", "done"). An error is an answer of the call that names the
+fields of the action, never an exception.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ Run = Callable[..., Awaitable[Json]]
 class Field:
     """One argument: its JSON Schema, other names for it, other words for its values (in lower case).
 
-    `only` says for which actions another name holds where it means something else elsewhere. `read` makes a value of
-    what the schema alone does not; it raises `ValueError` with a sentence.
+    `only` gives names that hold for some actions only, where they mean something else elsewhere. `read` validates
+    what the schema alone cannot; it raises `ValueError` with a sentence.
     """
 
     name: str
@@ -45,13 +45,13 @@ class Field:
     read: Callable[[Any], Any] | None = None
 
     def called(self, action: str) -> tuple[str, ...]:
-        """Return what the argument may be called, the best name first, in lower case without signs."""
+        """Return the argument's accepted names, preferred first, in lower case without punctuation."""
         return tuple(_plain(n) for n in (self.name, *self.only.get(action, ()), *self.also))
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """What to say where an argument is missing: a sentence and a code."""
+    """Error for a missing argument: a sentence and a code."""
 
     sentence: str
     code: str = "invalid"
@@ -59,7 +59,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """`takes` are its arguments, each with its default (`inspect.Parameter.empty`: required)."""
+    """Action with its arguments, each with its default (`inspect.Parameter.empty`: required)."""
 
     name: str
     run: Run
@@ -72,13 +72,16 @@ class Action:
 
 
 class WrongArguments(Exception):
-    """Carries the sentence that the model is told."""
+    """Error whose sentence the model is told."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActionTool(Tool):
-    """A tool whose `action` says what its other arguments are. `usual` is the action where none is named; `hints` say
-    what to do instead of an argument that there is not, by its name in lower case."""
+    """Tool whose `action` selects its other arguments.
+
+    `usual` is the action where none is named; `hints` say what to use instead of an unknown argument, by its name in
+    lower case.
+    """
 
     fields: tuple[Field, ...] = ()
     actions: Mapping[str, Action] = field(default_factory=dict[str, Action])
@@ -93,7 +96,7 @@ class ActionTool(Tool):
         return ToolSpec(self.name, self.description, {**schema, "additionalProperties": False})
 
     async def __call__(self, run: ToolRun, arguments: Json) -> Outcome:
-        """Check the arguments, run the action, and answer with `success`, and what came of it or `error` and `code`."""
+        """Validate the arguments, run the action, and answer with `success` and its result, or `error` and `code`."""
         try:
             for name, value in arguments.items():
                 check_text(name, value)
@@ -118,7 +121,7 @@ class ActionTool(Tool):
         return found
 
     def _given(self, action: Action, arguments: Json) -> dict[str, Any]:
-        """Return the action's arguments by our names. Raises `WrongArguments`."""
+        """Map the action's arguments to our names. Raises `WrongArguments`."""
         own = [f for f in self.fields if f.name in action.takes]
         exact = {_plain(f.name) for f in own} & {_plain(key) for key in arguments}
         known = {name for f in self.fields for name in f.called(action.name)}
@@ -146,12 +149,12 @@ def _takes(action: Action) -> str:
 
 
 def _plain(name: str) -> str:
-    """`depends_on`, `dependsOn` and `depends-on` are one name; `update_context` stays what it is."""
+    """Normalise a name: `depends_on`, `dependsOn` and `depends-on` are equal; `update_context` stays."""
     return name if name == "update_context" else name.replace("_", "").replace("-", "").lower()
 
 
 def _value(field: Field, value: Any) -> Any:
-    """Return a value as the schema wants it. Raises `WrongArguments`."""
+    """Convert a value to its schema. Raises `WrongArguments`."""
     schema, name = field.schema, field.name
     if field.read is not None:
         try:
@@ -212,12 +215,12 @@ def _object(name: str, value: Any) -> Json:
 
 
 def answer(values: Json) -> Outcome:
-    """Return what succeeded."""
+    """Return the answer of an action that succeeded."""
     return Outcome(json.dumps({"success": True, **values}, ensure_ascii=False))
 
 
 def refusal(error: SaktiError) -> Outcome:
-    """Return what was refused, and why."""
+    """Return the answer of a refused action, and why."""
     body = {"success": False, "error": error.message, "code": error.code}
     return Outcome(json.dumps(body, ensure_ascii=False), is_error=True)
 

@@ -1,4 +1,4 @@
-"""Asking the user: each question waits in its place until it is answered, from the screen or by a policy."""
+"""Ask the user: each question waits until the screen or a policy answers it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sakti.core.events import ApprovalRequested, ApprovalResolved, Event
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`edited` replaces the command that was asked about; `note` is told to the agent with a no."""
+    """User's answer; `edited` replaces the command in question, `note` goes to the agent with a refusal."""
 
     approved: bool
     always: bool = False
@@ -20,7 +20,7 @@ class Answer:
 
 
 class Approvals:
-    """The open questions of one session. Without anybody to ask (`interactive` false) every answer is no."""
+    """Open questions of one session; if not `interactive`, every answer is no."""
 
     def __init__(self, emit: Callable[[Event], None], *, interactive: bool) -> None:
         self.interactive = interactive
@@ -49,7 +49,7 @@ class Approvals:
             self._emit(ApprovalResolved(request.id, answer.approved, answer.note))
 
     def resolve(self, request_id: str, answer: Answer) -> None:
-        """Answer an open question; one that is no longer open is left alone."""
+        """Answer an open question; one that is no longer open is ignored."""
         entry = self._open.get(request_id)
         if entry is not None and not entry[1].done():
             entry[1].set_result(answer)

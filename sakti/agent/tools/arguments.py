@@ -1,7 +1,7 @@
-"""Calls as models know them from other programs, as calls of our tools: names of tools and arguments, and their forms.
+"""Translate calls that models know from other programs: names of tools and arguments, and their forms.
 
-A call that says clearly what it wants must not cost a step. What is decided here is decided before a call is judged, so
-that no spelling gets round the approvals. Pure: nothing is looked up but what the call says.
+A call whose meaning is clear must not cost a step. The translation happens before a call is judged, so that no
+spelling gets round the approvals. Pure: it uses nothing but the call.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LONGEST = 3_600  # seconds that a command may have; a larger number is one of mi
 
 
 def plain(name: str) -> str:
-    """`file_path`, `filePath` and `file-path` are one name."""
+    """Normalise a name: `file_path`, `filePath` and `file-path` are equal."""
     return name.replace("_", "").replace("-", "").lower()
 
 
@@ -96,14 +96,14 @@ _TYPES = {
 
 
 def tool_name(called: str) -> str:
-    """Our name of the tool that a model means, `called` itself where there is none."""
+    """Return our name of the tool that a model means, `called` itself where there is none."""
     if called in _NAMES:
         return called
     return TOOLS.get(_bare(called), called)
 
 
 def known(name: str) -> bool:
-    """Whether the forms of this tool's arguments are known here; other tools read their own."""
+    """Return whether this tool's arguments are translated here; other tools read their own."""
     return name in _NAMES
 
 
@@ -112,8 +112,7 @@ def _bare(called: str) -> str:
 
 
 def call(name: str, arguments: Json, cwd: Path) -> tuple[str, Json]:
-    """The tool of ours that a call means, and its arguments by our names, in our forms. Raises `ToolError` where they
-    cannot be read."""
+    """Translate a call to our tool, argument names and forms. Raises `ToolError` where that is impossible."""
     tool = tool_name(name)
     given = _unwrapped(arguments)
     if _bare(name) in EDITORS:
@@ -132,8 +131,7 @@ def call(name: str, arguments: Json, cwd: Path) -> tuple[str, Json]:
 
 
 def repaired(tool: str, arguments: Json, cwd: Path) -> Json:
-    """The arguments of one of our tools by our names and in our forms; unknown ones stay, to be refused. What is right
-    already comes back as it is."""
+    """Translate the arguments of one of our tools; unknown ones stay, to be refused, correct ones are unchanged."""
     given = {k: v for k, v in _unwrapped(arguments).items() if v is not None}
     special = _SPECIAL.get(tool)
     names = _NAMES[tool]
@@ -153,7 +151,7 @@ def repaired(tool: str, arguments: Json, cwd: Path) -> Json:
 
 
 def _unwrapped(arguments: Json) -> Json:
-    """What a model wrapped once more: `{"arguments": {…}}`."""
+    """Unwrap arguments that a model wrapped once more: `{"arguments": {…}}`."""
     if len(arguments) == 1:
         ((key, value),) = arguments.items()
         if plain(key) in _WRAPPERS and isinstance(value, dict):
@@ -173,7 +171,7 @@ def _truth(value: Any) -> bool:
 
 
 def _take(rest: Json, *names: str) -> Any:
-    """The first of `names` (in plain form) that is there, taken out."""
+    """Remove and return the first of `names` (normalised) that is present."""
     for key in list(rest):
         if plain(key).lstrip("-") in names:
             return rest.pop(key)
@@ -188,7 +186,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _one(named: Json, key: str) -> None:
-    """A list of one text is that text."""
+    """Replace a list of one text by that text."""
     value = named.get(key)
     if isinstance(value, list) and len(cast("list[Any]", value)) == 1:
         named[key] = value[0]
@@ -289,7 +287,7 @@ def _edit(named: Json, rest: Json, _cwd: Path) -> None:
 
 
 def _of_one_file(named: Json, edits: list[Any]) -> list[Any]:
-    """`edits` without the file that each of them names, where that is the same for all."""
+    """Move the file that all `edits` name from them to the call's `path`."""
     tables = [cast("Json", e) for e in edits if isinstance(e, dict)]
     paths = {str(v) for e in tables for k, v in e.items() if _NAMES["edit"].get(plain(k)) == "path"}
     if not paths:
@@ -303,7 +301,7 @@ def _of_one_file(named: Json, edits: list[Any]) -> list[Any]:
 
 
 def _change(value: Any) -> Any:
-    """One replacement by our names."""
+    """Translate the argument names of one replacement."""
     if isinstance(value, list) and len(pair := cast("list[Any]", value)) == 2:
         return {"old": pair[0], "new": pair[1]}
     if not isinstance(value, dict):
@@ -388,7 +386,7 @@ _SPECIAL: dict[str, Callable[[Json, Json, Path], None]] = {
 
 
 def _editor(given: Json) -> tuple[str, Json]:
-    """A tool that does several things, named by `command`."""
+    """Translate a call of an editor tool, whose `command` selects what it does."""
     rest = dict(given)
     command = plain(str(rest.pop("command", "view")))
     tool = {"create": "write", "write": "write", "strreplace": "edit", "insert": "edit", "edit": "edit"}.get(command)

@@ -1,10 +1,10 @@
-"""What a tool is: an async function whose own types are its JSON Schema.
+"""Define a tool: an async function whose own types are its JSON Schema.
 
     @tool(effect="read")
     async def read(run: ToolRun, path: Annotated[str, "file to read"], offset: int = 1) -> Outcome:
         '''Read a file.'''
 
-The first parameter is what the call runs with; the others are the model's arguments.
+The first parameter is the context of the call; the others are the model's arguments.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ from sakti.core.types import ImagePart, Json, ToolSpec
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the model is told, the images that go with it, and what only the screen shows (`details`: diff, exit code,
-    …; `characters`: how long the content was before it was cut)."""
+    """Result of a tool: text and images for the model, `details` for the screen only.
+
+    `details`: diff, exit code, …; `characters`: the length of the content before it was cut.
+    """
 
     content: str
     is_error: bool = False
@@ -45,8 +47,11 @@ class Outcome:
 
 @dataclass(slots=True)
 class Workbench:
-    """What the tools of one session share: where they work, what was read, what runs in the background. `secret` says
-    why the content of a file is nobody's to see, empty where it may be read."""
+    """State shared by the tools of one session.
+
+    Where they work, which files were read, what runs in the background. `secret` explains why a file's content is
+    withheld, empty where it may be read.
+    """
 
     workspace: Path
     cwd: Path
@@ -62,27 +67,29 @@ class Workbench:
     started: int = 0  # commands that ever went to the background: no number is given twice
 
     def resolve(self, path: str) -> Path:
-        """`path` against the current folder, with symlinks and `..` followed; raises nothing."""
+        """Resolve `path` against the current folder, with symlinks and `..` followed; raises nothing."""
         return resolved(self.cwd, path)
 
     def place(self) -> Place:
-        """Where calls act, as they are judged."""
+        """Return where calls act, for judging them."""
         return Place(self.workspace, self.cwd, self.own, self.output_folder)
 
     def show(self, path: Path) -> str:
-        """`path` as people write it: relative to the workspace where it is inside."""
+        """Return `path` relative to the workspace where it is inside."""
         try:
             return str(path.relative_to(self.workspace)) or "."
         except ValueError:
             return str(path)
 
     def saw(self, path: Path, data: bytes | None = None) -> None:
-        """The model knows what is in the file; `data` is its content where the caller has it at hand."""
+        """Note that the model knows the file's content; `data` is that content where the caller has it."""
         self.files.saw(path, data)
 
     def check_unchanged(self, path: Path, *, whole: bool = False) -> None:
-        """Raises `ToolError` where the model does not know what is in the file: it was never read or written here, or
-        is not as it was then. `whole` is for what replaces all of it."""
+        """Raise `ToolError` where the model does not know the file's content.
+
+        It was never read or written here, or has changed since. `whole` is for replacing all of it.
+        """
         match self.files.state(path, whole=whole):
             case "unknown":
                 raise ToolError(f"{self.show(path)} has not been read yet. Read it, then change it.")
@@ -92,7 +99,7 @@ class Workbench:
                 pass
 
     def keep_whole(self, text: str, call_id: str) -> Path:
-        """Write a long output where the model can read on; returns the file."""
+        """Write a long output where the model can read it; return the file."""
         self.output_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self.output_folder / self.output_name(call_id)
         with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w", encoding="utf-8") as f:
@@ -100,11 +107,11 @@ class Workbench:
         return path
 
     def output_name(self, call_id: str) -> str:
-        """A file name of its own; what a model calls its call is no path."""
+        """Make a unique file name; a model's call id is not safe as a path."""
         return f"{re.sub(r'[^0-9A-Za-z_-]', '', call_id)[-12:]}-{self.ids.new()[-8:]}.txt"
 
     def bounded(self, outcome: Outcome, call_id: str) -> Outcome:
-        """`outcome` with at most `output_bytes` for the model; the whole is kept in a file."""
+        """Cut `outcome` to `output_bytes` for the model; the whole is kept in a file."""
         content = clean_surrogates(outcome.content)
         if len(content) <= self.output_bytes:
             return replace(outcome, content=content)
@@ -118,7 +125,7 @@ class Workbench:
 
 @dataclass(frozen=True, slots=True)
 class ToolRun:
-    """One call: the shared workbench, the call's id, and where its output streams to."""
+    """Context of one call: the shared workbench, the call's id, and where its output streams to."""
 
     bench: Workbench
     call_id: str
@@ -145,10 +152,12 @@ def one_path(arguments: Mapping[str, Any]) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """What the model can call, and all that the program has to know of it: permissions, what runs at once, what small
-    models are offered follow from this alone. `small` ranks it among the tools of a small model (None: not offered),
-    which lacks the arguments `small_without`; `rule_name` is what rules call it; `refuse` makes the answer to wrong
-    arguments where that has a form of its own."""
+    """Tool, with all that permissions, parallel calls and small models need to know of it.
+
+    `small` ranks it among the tools of a small model (None: not offered), which does not get the arguments
+    `small_without`; `rule_name` is its name in rules; `refuse` makes the answer to wrong arguments where that has its
+    own form.
+    """
 
     name: str
     description: str
@@ -163,15 +172,18 @@ class Tool:
     refuse: Callable[[str], Outcome] | None = None
 
     def named(self, arguments: Mapping[str, Any]) -> Sequence[str]:
-        """Return the paths that a call names, as it writes them; raises nothing."""
+        """Return the paths in a call, as written; raises nothing."""
         return self.paths(arguments)
 
     def spec(self) -> ToolSpec:
         return ToolSpec(self.name, self.description, _schema_of(self.arguments))
 
     async def __call__(self, run: ToolRun, arguments: Json) -> Outcome:
-        """Validate and run. Raises `ToolError` with a sentence for the model where the arguments do not fit and the
-        tool has no answer of its own to that."""
+        """Validate and run.
+
+        Raises `ToolError` with a sentence for the model where the arguments are invalid and the tool has no own
+        answer to that.
+        """
         if forms.known(self.name):
             arguments = forms.repaired(self.name, arguments, run.bench.cwd)
         try:
@@ -198,8 +210,11 @@ def tool(
     small_without: Iterable[str] = (),
     refuse: Callable[[str], Outcome] | None = None,
 ) -> Callable[[ToolFunction], Tool]:
-    """Make a `Tool` of an async function. Its description is `prompts/tools/<name>.md` where there is one, else its
-    docstring; what reads may run beside its neighbours; an argument `path` is the path that it names."""
+    """Make a `Tool` of an async function.
+
+    Its description is `prompts/tools/<name>.md` if that exists, else its docstring; a tool that reads may run in
+    parallel; an argument `path` is judged as a path.
+    """
 
     def make(function: ToolFunction) -> Tool:
         tool_name = name or function.__name__
@@ -240,8 +255,10 @@ def _schema_of(arguments: type[pydantic.BaseModel]) -> Json:
 
 
 def _plain_schema(schema: Any, shared: Mapping[str, Any]) -> Any:
-    """A pydantic schema as every server and grammar takes it: nothing shared (`$ref`), no choice with null (a field
-    that may be left out needs none), no titles, which only cost tokens."""
+    """Simplify a pydantic schema for all servers and grammars.
+
+    No `$ref`, no choice with null (an optional field needs none), no titles, which only cost tokens.
+    """
     if isinstance(schema, list):
         return [_plain_schema(v, shared) for v in typing.cast("list[Any]", schema)]
     if not isinstance(schema, dict):

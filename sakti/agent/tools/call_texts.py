@@ -1,5 +1,7 @@
-"""Texts in which models write calls and changes: heredocs of patches, SEARCH/REPLACE blocks, unified diffs, almost
-JSON. Pure."""
+"""Parse texts in which models write calls and changes. Pure.
+
+These are heredocs of patches, SEARCH/REPLACE blocks, unified diffs, almost valid JSON.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ _ARGUMENT = re.compile(
 
 
 def heredoc(command: str) -> tuple[str, str] | None:
-    """(folder, patch) of a command that does nothing but hand a patch to `apply_patch`."""
+    """Return (folder, patch) of a command that only passes a patch to `apply_patch`."""
     found = _HEREDOC.fullmatch(command)
     if found is not None and "*** Begin Patch" in found["body"]:
         return (found["dir"] or "").strip("'\""), found["body"]
@@ -37,12 +39,12 @@ _BLOCK = re.compile(
 
 
 def blocks(text: str) -> list[Json]:
-    """The replacements of `<<<<<<< SEARCH … ======= … >>>>>>> REPLACE` blocks."""
+    """Parse the replacements of `<<<<<<< SEARCH … ======= … >>>>>>> REPLACE` blocks."""
     return [{"old": old, "new": new} for old, new in _BLOCK.findall(text.replace("\r\n", "\n"))]
 
 
 def hunks(text: str) -> list[Json]:
-    """The replacements of a unified diff: of each hunk what stands there and what shall."""
+    """Parse the replacements of a unified diff, one per hunk."""
     out: list[Json] = []
     for hunk in re.split(r"^@@[^\n]*\n", text.replace("\r\n", "\n"), flags=re.MULTILINE)[1:]:
         rows = [r for r in hunk.split("\n") if r and not r.startswith(("\\", "--- ", "+++ ", "diff "))]
@@ -60,8 +62,11 @@ def loaded(text: str) -> Any:
 
 
 def reread(raw: str) -> Json | None:
-    """The arguments that a model wrote as text which is not quite a JSON object: line breaks inside strings, a code
-    fence round it, a JSON text of it. None where it is not one; what was cut off is never completed."""
+    """Parse arguments that are almost a JSON object, None where they are not one.
+
+    Accepts line breaks inside strings, a code fence around it, a JSON string of it; truncated text is never
+    completed.
+    """
     text = raw.strip()
     if fenced := re.fullmatch(r"```\w*\n(.*)\n```", text, re.DOTALL):
         text = fenced[1]

@@ -1,4 +1,4 @@
-"""write, edit and apply_patch: files as the model changes them, their encoding, line ends and rights kept."""
+"""Change files by write, edit and apply_patch; encoding, line ends and permissions are kept."""
 
 from __future__ import annotations
 
@@ -40,8 +40,10 @@ class Edit(pydantic.BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """One file before and after: texts for the diff, and the new bytes. `data` None: it is deleted; `before` None: it
-    is new."""
+    """One file before and after: texts for the diff, and the new bytes.
+
+    `data` None: it is deleted; `before` None: it is new.
+    """
 
     path: Path
     name: str
@@ -81,8 +83,10 @@ def _written(bench: Workbench, path: str, content: str, *, check: bool = True) -
 
 
 def _kept_ends(before: str, content: str) -> str:
-    """`content` as a replacement of a whole file: with its line ends, and lines that are the same as they were. A text
-    that has other line ends than \\n means them."""
+    r"""Give new content of a whole file its former line ends, and keep unchanged lines as they were.
+
+    A content with line ends other than \n is taken literally.
+    """
     if "\r" in content or "\r" not in before:
         return content
     old = textfile.lines(before)
@@ -125,12 +129,15 @@ def _edited(bench: Workbench, path: str, edits: Sequence[Edit], *, check: bool =
 
 
 def _is_empty(path: Path) -> bool:
-    """Whether there is no such file, or nothing in it."""
+    """Return whether there is no such file, or it is empty."""
     return not os.path.lexists(path) or (path.is_file() and path.stat().st_size == 0)
 
 
 def apply_edits(text: str, edits: Sequence[Edit], name: str) -> str:
-    """`text` after all `edits`; raises `ToolError` naming the first that does not fit, with the nearest match."""
+    """Return `text` after all `edits`.
+
+    Raises `ToolError` naming the first that does not match, with the nearest text.
+    """
     if not edits:
         raise ToolError("edit needs at least one replacement: edits is a list of objects with old and new.")
     for number, change in enumerate(edits, 1):
@@ -182,7 +189,7 @@ def _sign(change: Changed) -> str:
 
 
 def _patched(bench: Workbench, text: str, workdir: str | None, *, check: bool = True) -> list[Changed]:
-    """What a patch makes of the files that it names; either all of it fits or nothing is done."""
+    """Return the changes of a patch; either all of it fits or nothing is done."""
     folder = resolved(bench.cwd, workdir or ".")
     out: dict[Path, Changed] = {}
     for change in patch.parse(text):
@@ -211,7 +218,7 @@ def _patched(bench: Workbench, text: str, workdir: str | None, *, check: bool = 
 
 
 def _current(bench: Workbench, done: dict[Path, Changed], path: str, found: Path, *, check: bool) -> Changed:
-    """A file as it is, or as an earlier part of the patch leaves it."""
+    """Return a file as it is, or as an earlier part of the patch leaves it."""
     if found in done:
         return done[found]
     regular(bench, path)
@@ -228,7 +235,7 @@ def _current(bench: Workbench, done: dict[Path, Changed], path: str, found: Path
 
 
 def writable(path: Path, name: str) -> None:
-    """Raises `ToolError` for a file that is marked read-only: replacing it would not even be noticed."""
+    """Raise `ToolError` for a read-only file: replacing it would not even be noticed."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if not mode & 0o222:
         raise ToolError(f"{name} is read-only (mode {mode:04o}); nothing was changed: make it writable.")
@@ -245,8 +252,10 @@ def _put(bench: Workbench, changes: Sequence[Changed]) -> None:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write beside the file and rename over it, so that a crash leaves the old or the new one, whole. A file with
-    several names, of another owner, or in a folder that takes no new file is written in place: it stays one file."""
+    """Write a temporary file and rename it over the target, so that a crash leaves the old or the new file.
+
+    A file with several links, of another owner, or in a folder that is not writable is overwritten in place.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         there = path.stat()
@@ -291,7 +300,7 @@ def _umask() -> int:
 
 
 def unified_diff(name: str, before: str, after: str) -> str:
-    """Both texts compared line by line; a line end that changed shows as ␍ at the end of its line."""
+    """Compare both texts line by line; a changed line end shows as ␍ at the end of its line."""
     old, new = textfile.bodies(before), textfile.bodies(after)
     if old == new and before != after:
         old, new = _with_ends(before), _with_ends(after)
@@ -304,13 +313,13 @@ def unified_diff(name: str, before: str, after: str) -> str:
 
 
 def _hunk(found: re.Match[str], start: int) -> str:
-    """The head of a hunk, with the lines before what was compared."""
+    """Return the header of a hunk, shifted by the lines before the compared part."""
     old, old_size, new, new_size = found.groups(default="")
     return f"@@ -{int(old) + start}{old_size} +{int(new) + start}{new_size} @@"
 
 
 def _common(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
-    """How many lines at the beginning and at the end are the same and need no comparing, context left out."""
+    """Return how many lines at the beginning and end are equal and need no comparing, without context."""
     shortest = min(len(old), len(new))
     head = next((i for i in range(shortest) if old[i] != new[i]), shortest)
     tail = next((i for i in range(shortest - head) if old[-1 - i] != new[-1 - i]), shortest - head)
@@ -333,7 +342,7 @@ def _details(changes: Sequence[Changed]) -> dict[str, Any]:
 
 
 def preview_diff(bench: Workbench, name: str, arguments: dict[str, Any]) -> str:
-    """The diff that a call of write, edit or apply_patch would make, for the approval; empty where none can be made."""
+    """Return the diff that a call of write, edit or apply_patch would make; empty where it would fail."""
     try:
         if name == "write":
             changes = [_written(bench, str(arguments["path"]), str(arguments["content"]), check=False)]

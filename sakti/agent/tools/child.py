@@ -1,6 +1,6 @@
-"""Programs of our own that search, list and draw: started by their path, read as they go, ended at a deadline.
+"""Run programs of our own that search, list and draw: started by path, streamed, killed at a deadline.
 
-A regular expression or a damaged file can keep a library busy for hours or bring it down; in a process of its own that
+A regular expression or a damaged file can keep a library busy for hours or crash it; in a process of its own that
 costs a call, not the session. Cancelling ends the process.
 """
 
@@ -22,7 +22,7 @@ KEPT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTE
 
 @dataclass(slots=True)
 class Ended:
-    """How a child ended: its exit code, None where it was stopped at the deadline, and what it complained of."""
+    """End of a child process: its exit code, None where it was killed at the deadline, and its stderr."""
 
     code: int | None = None
     errors: str = ""
@@ -30,8 +30,10 @@ class Ended:
 
 @functools.cache
 def ripgrep() -> str | None:
-    """Where the installed package has its program; None where there is no package for this platform. PATH is never
-    asked: anyone may have written what is there."""
+    """Return the program of the installed ripgrep package; None where this platform has none.
+
+    PATH is not used: anyone may have written what is there.
+    """
     from importlib import metadata
 
     try:
@@ -46,16 +48,20 @@ def ripgrep() -> str | None:
 
 
 def script(name: str) -> list[str]:
-    """The command for a program beside this file, which imports nothing of sakti's; `-P` keeps the current folder from
-    being a place to import from."""
+    """Return the command for a program beside this file, which imports nothing of sakti's.
+
+    `-P` keeps the current folder out of the import path.
+    """
     return [sys.executable, "-P", "-B", str(Path(__file__).with_name(name))]
 
 
 async def chunks(
     command: Sequence[str], cwd: Path, ended: Ended, *, data: bytes = b"", deadline: float
 ) -> AsyncGenerator[bytes, None]:
-    """What a program prints, as it comes, until `deadline` (of the running loop's clock). Closing the generator ends
-    the program."""
+    """Yield what a program prints, as it comes, until `deadline` (of the running loop's clock).
+
+    Closing the generator ends the program.
+    """
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=cwd,
@@ -87,7 +93,7 @@ async def chunks(
 
 
 async def _head(stream: asyncio.StreamReader) -> str:
-    """The beginning of what a program complains of; the rest is read so that it can go on."""
+    """Return the beginning of a program's stderr; the rest is read so that it does not block."""
     kept = b""
     while piece := await stream.read(CHUNK):
         kept += piece[: max(0, 8_192 - len(kept))]

@@ -1,7 +1,7 @@
 """Draw images and pages of PDFs at the size that models see, as a program of its own.
 
 Reads a JSON object on standard input and prints one: `images` (base64), and of a PDF its number of `pages` and the
-`texts` of those drawn; `error` where it cannot be done.
+`texts` of those drawn; `error` where it fails.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> int:
 
 
 def limit_memory() -> None:
-    """A small file can say that it is a large picture."""
+    """Limit the memory: a small file can claim to be a large picture."""
     try:
         import resource
     except ImportError:  # Windows
@@ -48,7 +48,7 @@ def image(wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def encoded(picture: Any, wanted: dict[str, Any]) -> dict[str, Any]:
-    """A picture scaled to the longest edge, as PNG where it is small enough, else as JPEG."""
+    """Encode a picture scaled to the longest edge, as PNG where it is small enough, else as JPEG."""
     from PIL import Image
 
     picture = picture.convert(

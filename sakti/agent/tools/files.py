@@ -1,4 +1,4 @@
-"""read and ls: files and folders as the model sees them."""
+"""Show files and folders to the model: read and ls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROOM_FOR_NOTE = 300  # characters that stay free for what is said about the rest
 
 
 def regular(bench: Workbench, path: str) -> Path:
-    """The file that a path means. Raises `ToolError` for what is no regular file."""
+    """Return the file at a path. Raises `ToolError` for anything but a regular file."""
     found = bench.resolve(path)
     try:
         mode = found.stat().st_mode
@@ -51,7 +51,7 @@ def _near_names(path: Path) -> str:
 
 
 def read_file(path: Path) -> tuple[bytes, FileText]:
-    """The file's bytes and text; raises `ToolError` for binary or over-large files."""
+    """Return the file's bytes and text; raises `ToolError` for binary or over-large files."""
     size = path.stat().st_size
     if size > MAX_FILE_BYTES:
         raise ToolError(f"{path.name} has {size:,} bytes, too many to hold at once; use grep or bash.")
@@ -96,7 +96,7 @@ async def read(
 
 
 def _written(text: FileText) -> str:
-    """How the file is written, where that is not the usual."""
+    """Describe the file's encoding and line ends where they are unusual."""
     what = [] if text.encoding == "utf-8" else [text.encoding]
     end = textfile.usual_end(textfile.lines(text.text)) if "\r" in text.text else "\n"
     what += [{"\r\n": "CRLF line ends", "\r": "CR line ends"}[end]] if end != "\n" else []
@@ -104,7 +104,7 @@ def _written(text: FileText) -> str:
 
 
 def _rows(bodies: Iterable[str], first: int, width: int, room: int) -> list[str]:
-    """Numbered lines, as many whole ones as `room` characters hold, one at least."""
+    """Return numbered lines, as many whole ones as `room` characters hold, at least one."""
     out: list[str] = []
     for n, body in enumerate(bodies, first):
         cut = f" [… {len(body) - MAX_LINE:,} more characters]" if len(body) > MAX_LINE else ""
@@ -117,7 +117,7 @@ def _rows(bodies: Iterable[str], first: int, width: int, room: int) -> list[str]
 
 
 def _read_large(bench: Workbench, path: Path, head: bytes, offset: int, limit: int) -> Outcome:
-    """Lines of a file that is not held in memory: how many it has is not known."""
+    """Read lines of a file too large for memory; its number of lines is not known."""
     if b"\0" in head:
         raise ToolError(f"{path.name} is a binary file of {path.stat().st_size:,} bytes.")
     with path.open("rb") as file:
@@ -131,7 +131,7 @@ def _read_large(bench: Workbench, path: Path, head: bytes, offset: int, limit: i
 
 
 def _lines(file: BinaryIO, offset: int, limit: int) -> Iterator[str]:
-    """Lines from the `offset`-th on, of each no more than is shown and one piece."""
+    """Yield lines from the `offset`-th on, each cut to what is shown."""
     number = 1
     while number < offset + limit and not file.closed:
         line = file.readline(MAX_LINE * 4)
@@ -188,11 +188,11 @@ def _entries(bench: Workbench, folder: Path) -> list[_Entry]:
 
 
 def one_row(name: str) -> str:
-    """A name on one line, whatever is in it."""
+    """Put a name on one line, whatever it contains."""
     return name.replace("\n", "␊").replace("\r", "␍")
 
 
 def not_shown(secret: list[str]) -> str:
-    """A line that names what was left out because nobody may read it."""
+    """Format a note that names the files left out as secret."""
     names = ", ".join(secret[:5]) + (f" and {len(secret) - 5} more" if len(secret) > 5 else "")
     return f"[Left out, as what is in them is secret: {names}]"

@@ -1,4 +1,4 @@
-"""glob and grep: what is where. ripgrep does the work where it is installed; the answers are the same without."""
+"""Find files and text by glob and grep; ripgrep is used if installed, with the same results without it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _notes(found: Listing, secret: list[str]) -> list[str]:
 
 @dataclass(slots=True)
 class Search:
-    """What is looked for, and what was found so far."""
+    """Search request and its results so far."""
 
     pattern: str
     ignore_case: bool
@@ -121,7 +121,7 @@ def _shower(run: ToolRun, base: Path) -> Callable[[str], str]:
 
 
 def _take(search: Search, row: bytes, show: Callable[[str], str]) -> bool:
-    """Add one row of output; False where there are enough."""
+    """Add one row of output; False when there are enough."""
     name, separator, rest = row.partition(b"\0")
     if not separator:
         if found := _BINARY.match(row):
@@ -170,7 +170,7 @@ def _told(search: Search, show: Callable[[str], str], found: Listing, secret: li
 async def _output(
     search: Search, base: Path, names: Sequence[str], deadline: float
 ) -> AsyncGenerator[bytes | None, None]:
-    """Rows of output over all files, in their order; None where time was up."""
+    """Yield rows of output over all files, in order; None when time was up."""
     program = child.ripgrep()
     if program is None:
         _check(search)
@@ -192,7 +192,7 @@ async def _output(
 
 
 def _commands(program: str | None, search: Search, names: Sequence[str]) -> Iterator[tuple[list[str], bytes]]:
-    """The commands that search all files, each with what it reads on standard input."""
+    """Yield the commands that search all files, each with its standard input."""
     if not names:
         names = [os.devnull]  # a wrong pattern is told even where there is nothing to search
     if program is None:
@@ -251,7 +251,7 @@ def _wrong(pattern: str, errors: str) -> ToolError:
 
 
 def _unread(errors: str) -> list[str]:
-    """The files that could not be read, with the reason."""
+    """Return the files that could not be read, with the reason."""
     found = re.findall(r"^rg: (?:\./)?(.+?): (.+?)(?: \(os error \d+\))?$", errors, re.MULTILINE)
     return [f"{name} ({reason})" for name, reason in found]
 
@@ -260,8 +260,10 @@ def _unread(errors: str) -> list[str]:
 
 
 def matcher(pattern: str, root: Path) -> Callable[[str], bool]:
-    """Whether a path relative to `root` fits a glob: braces, `./`, `!` and absolute patterns as models write them; a
-    pattern without a slash is one of names."""
+    """Return a test whether a path relative to `root` matches a glob.
+
+    Braces, `./`, `!` and absolute patterns work as models write them; a pattern without a slash is matched by name.
+    """
     no = pattern.startswith("!")
     wanted: list[str] = []
     for each in braces(pattern.removeprefix("!")):
@@ -274,7 +276,7 @@ def matcher(pattern: str, root: Path) -> Callable[[str], bool]:
 
 
 def braces(pattern: str, most: int = 200) -> list[str]:
-    """`*.{ts,tsx}` is `*.ts` and `*.tsx`."""
+    """Expand braces: `*.{ts,tsx}` to `*.ts` and `*.tsx`."""
     out, todo = list[str](), [pattern]
     while todo and len(out) + len(todo) <= most:
         one = todo.pop(0)

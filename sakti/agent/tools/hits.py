@@ -1,4 +1,4 @@
-"""What memory-search tells the model of what it found: bounded in tokens, nothing twice."""
+"""Format the results of memory-search for the model: bounded in tokens, without duplicates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Around = Annotated[int, pydantic.Field(ge=0, le=10)]
 
 
 class MessageRange(pydantic.BaseModel):
-    """How many messages before and after each hit come with it."""
+    """Numbers of messages to return before and after each hit."""
 
     before: Around = 0
     after: Around = 0
@@ -41,8 +41,11 @@ def find(
     counter: Counter,
     in_window: set[str],
 ) -> Json:
-    """`limit` hits that are not in the window, from the `offset`-th on, with their full text where it is short, else
-    the passage round the match. Ends early where all would be more than 8,000 tokens: `next` says where to go on."""
+    """Return `limit` hits that are not in the window, from the `offset`-th on.
+
+    Short texts are returned in full, long ones as the passage around the match. Ends early above 8,000 tokens: `next`
+    is where to continue.
+    """
     results: list[Json] = []
     room = ALL_HITS_TOKENS
     new = known = 0
@@ -91,7 +94,7 @@ def _known(hit: Hit) -> tuple[Json, int]:
 
 
 def _entry(db: Database, hit: Hit, around: MessageRange, counter: Counter, room: int) -> tuple[Json, int]:
-    """A hit as it is told, and its tokens."""
+    """Return a hit for the model, and its tokens."""
     entry = _head(hit)
     text = hit.text
     if len(text) > FULL_HIT_TOKENS * 6 or counter.count(text) > min(FULL_HIT_TOKENS, room):

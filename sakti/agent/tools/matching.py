@@ -1,8 +1,8 @@
-"""Find the text that a model wants to replace, as exactly as it can be found, and replace it.
+"""Find the text that a model wants to replace, as exactly as possible, and replace it.
 
 Tried in this order, and taken only where it is unique: the text itself; without blanks at line ends; with another
-indentation (the new lines get it, too); with plain signs for typographic ones and characters composed (NFC). Line
-numbers that were copied along with the text are dropped. What is the same in old and new keeps its bytes (`merging`).
+indentation (the new lines get it, too); with plain characters for typographic ones, composed (NFC). Line numbers that
+were copied along with the text are dropped. What is equal in old and new keeps its bytes (`merging`).
 """
 
 from __future__ import annotations
@@ -36,8 +36,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a match stands: from a column of one line to a column of another; a column behind a line's body is behind
-    its end, too. `indents` is its own indentation for each one in the text that was looked for."""
+    """Position of a match, from a column of one line to a column of another.
+
+    A column after a line's body is also after its line end. `indents` maps each indentation in the searched text to
+    the one in the file.
+    """
 
     first: int
     start: int
@@ -47,15 +50,17 @@ class Place:
 
 
 class Text:
-    """The lines of a file, and the same with \\n for every line end."""
+    r"""Lines of a file, and the same with \n for every line end."""
 
     def __init__(self, text: str) -> None:
         self.lines = textfile.lines(text)
         self.end = textfile.usual_end(self.lines)
 
     def places(self, old: str, fold: Callable[[str], str], back: Callable[[str, int], int]) -> list[Place]:
-        """Where `old` stands, both seen through `fold` line by line; `back` is the column that one of a folded line
-        has in the line itself."""
+        """Return where `old` occurs, both seen through `fold` line by line.
+
+        `back` maps a column of a folded line to one of the line itself.
+        """
         wanted = "\n".join(map(fold, old.split("\n")))
         if fold is not str and (not wanted.strip() or wanted.endswith("\n") != old.endswith("\n")):
             return []  # nothing is left to look for, or no line where one was
@@ -88,14 +93,14 @@ class Text:
         return out
 
     def _column(self, number: int, end: int, folded_body: str, back: Callable[[str, int], int]) -> int:
-        """Where a match ends in the line itself: with its blanks at the end of the line, where they were left out."""
+        """Return the column where a match ends in the line itself, with trailing blanks that were folded away."""
         body = self.lines[number].body
         if end > len(folded_body):
             return len(body) + 1
         return len(body) if end == len(folded_body) else back(body, end)
 
     def indented(self, old: str, fold: Callable[[str], str]) -> list[Place]:
-        """Where the lines of `old` stand with another indentation, the same everywhere for the same one."""
+        """Return where the lines of `old` occur with another indentation, mapped consistently."""
         wanted = old.removesuffix("\n").split("\n")
         bare = [fold(w).strip() for w in wanted]
         if not any(bare):
@@ -113,7 +118,7 @@ class Text:
         return out
 
     def replaced(self, places: Sequence[Place], change: Change) -> str:
-        """The whole text after the change at all `places`, which are in order."""
+        """Return the whole text after the change at all `places`, which are in order."""
         old, new = _pieces(change.old), _pieces(change.new)
         out: list[str] = []
         line = column = 0
@@ -129,7 +134,7 @@ class Text:
         return "".join(out)
 
     def _cut(self, place: Place) -> list[Line]:
-        """The lines of a place, the first and the last as far as they are in it."""
+        """Return the lines of a place, the first and the last cut to it."""
         out = self.lines[place.first : place.last + 1]
         if place.end <= len(out[-1].body):
             out[-1] = Line(out[-1].body[: place.end], "")
@@ -146,7 +151,7 @@ class Text:
         return "".join(pieces) + (self.lines[last].body[:end] if last < len(self.lines) else "")
 
     def _end_near(self, place: Place) -> str:
-        """The line end of lines that are put in: as the first that is replaced, else as the line before."""
+        """Return the line end for new lines: that of the first replaced line, else of the line before."""
         near = [*self.lines[place.first : place.last + 1], *self.lines[max(0, place.first - 1) : place.first]]
         return next((line.end for line in near if line.end), self.end)
 
@@ -170,7 +175,7 @@ def _folded(body: str) -> str:
 
 
 def levels(text: Text, old: str) -> Iterator[list[Place]]:
-    """The matches of each level, the most exact first."""
+    """Yield the matches of each level, the most exact first."""
     yield text.places(old, str, _same)
     yield text.places(old, _trimmed, _same)
     yield text.indented(old, _trimmed)
@@ -179,8 +184,10 @@ def levels(text: Text, old: str) -> Iterator[list[Place]]:
 
 
 def apply(text: str, change: Change, name: str) -> str:
-    """`text` after one change, line ends as they are in it. Raises `ToolError` where the old text is not there, or more
-    than once: `name` is the file's for the sentence."""
+    """Return `text` after one change, with its line ends.
+
+    Raises `ToolError` where the old text does not occur, or more than once; `name` is the file's, for the message.
+    """
     if change.old == change.new:
         raise ToolError("the old and the new text are the same; nothing was changed.", code="same")
     if not change.old:
@@ -211,7 +218,7 @@ def _too_often(count: int, at: Sequence[int], name: str) -> ToolError:
 
 
 def unnumbered(change: Change) -> Change | None:
-    """`change` without the line numbers that `read` shows, where each line of the old text has one."""
+    """Return `change` without the line numbers that `read` shows, if each line of the old text has one."""
     numbers: list[int] = []
     for line in change.old.removesuffix("\n").split("\n"):
         found = _NUMBER.match(line)
@@ -241,7 +248,7 @@ def _runs(bodies: Sequence[str], wanted: Sequence[str]) -> Iterator[int]:
 
 
 def _indents(wanted: Sequence[str], there: Sequence[str]) -> dict[str, str] | None:
-    """The indentation in the file for each one in `wanted`; None where one stands for two."""
+    """Map each indentation in `wanted` to the file's; None where one maps to two."""
     out: dict[str, str] = {}
     for theirs, ours in zip(wanted, there, strict=True):
         if theirs.strip() and out.setdefault(_indent(theirs), _indent(ours)) != _indent(ours):
@@ -250,8 +257,11 @@ def _indents(wanted: Sequence[str], there: Sequence[str]) -> dict[str, str] | No
 
 
 def _reindent(indents: Mapping[str, str]) -> Callable[[str], str]:
-    """What gives a new line the file's indentation: that of a line which was indented alike, else of the nearest one
-    that is shorter, with what it has more in the file's own unit."""
+    """Return a function that gives a new line the file's indentation.
+
+    That of a line that was indented alike, else of the nearest shorter one, with the difference in the file's own
+    unit.
+    """
     tabs = any("\t" in there for there in indents.values())
     unit = _unit(indents)
 
@@ -276,7 +286,7 @@ def _reindent(indents: Mapping[str, str]) -> Callable[[str], str]:
 
 
 def _unit(indents: Mapping[str, str]) -> int:
-    """How many blanks a tab stands for, by the pairs that are known; 4 where they do not tell."""
+    """Return how many blanks a tab stands for, by the known pairs; 4 where they do not tell."""
     pairs = [(a, b) if "\t" in b else (b, a) for a, b in indents.items()]
     told = [len(blanks) // tabs.count("\t") for blanks, tabs in pairs if "\t" in tabs and "\t" not in blanks]
     return max([t for t in told if t], default=4)
@@ -292,7 +302,7 @@ def _hint(text: Text, change: Change) -> str:
 
 
 def _nearest(text: Text, old: str) -> str:
-    """Where something like `old` stands, with the first difference made visible."""
+    """Describe where text similar to `old` occurs, with the first difference made visible."""
     wanted = old.removesuffix("\n").split("\n")
     bodies = [line.body.strip() for line in text.lines]
     for i in sorted(range(len(wanted)), key=lambda i: -len(wanted[i].strip()))[:3]:
@@ -320,6 +330,6 @@ def _shown(text: Text, wanted: Sequence[str], at: int) -> str:
 
 
 def visible(line: str) -> str:
-    """A line with its white space and what is not ASCII made visible, at most 300 characters."""
+    """Make white space and non-ASCII characters of a line visible, at most 300 characters."""
     out = line[:300].replace(" ", "·").replace("\t", "→").replace("\r", "␍")
     return "".join(c if c.isprintable() or c in "·→␍" else f"\\u{ord(c):04x}" for c in out)

@@ -1,4 +1,4 @@
-"""task-query, task-mutate, memory-search: the three memory tools. Bad input is an answer, never an exception."""
+"""Make the three memory tools: task-query, task-mutate, memory-search. Bad input is an answer, not an exception."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ def make_tools(
     emit: Callable[[Event], None],
     in_window: Callable[[], set[str]],
 ) -> list[Tool]:
-    """Make the three tools of one session. `owner` (host:pid:uuid) is the process that its claims end with,
-    `in_window` gives the ids of the messages that the model sees already."""
+    """Make the three tools of one session.
+
+    `owner` (host:pid:uuid) is the process that its claims end with, `in_window` gives the ids of the messages that
+    the model sees already.
+    """
     pages = Pages(store, counter, settings, resource_id)
     mutate = task_mutate.make(
         store, resource_id=resource_id, owner=owner, pages=pages, changed=lambda: emit(TasksChanged())

@@ -1,4 +1,4 @@
-"""memory-search: search what was ever said, and open the raw messages behind it."""
+"""Search all messages, observations and tasks with memory-search, and open the raw messages behind a hit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS = ("message", "observation", "reflection", "task", "working_memory")
 
 
 def _range(value: Any) -> MessageRange:
-    """Return how many messages come with a hit: a number for both sides, or `{before, after}`."""
+    """Parse how many messages come with a hit: a number for both sides, or `{before, after}`."""
     if isinstance(value, str) and value.strip().isdecimal():
         value = int(value)
     try:
@@ -54,7 +54,7 @@ FIELDS = (
 
 
 def make(store: Store, *, resource_id: str, counter: Counter, in_window: Callable[[], set[str]]) -> ActionTool:
-    """Make the tool for one workspace. `in_window` gives the ids of the messages that the model sees already."""
+    """Make the tool for one workspace; `in_window` gives the ids of messages that the model sees already."""
 
     async def search(
         run: ToolRun,

@@ -1,7 +1,7 @@
-"""Put new lines in the place of old ones and leave alone what did not change: its bytes, line ends, odd signs.
+r"""Replace old lines by new ones and keep what did not change: bytes, line ends, unusual characters.
 
-A model writes a text as it was shown it: line ends as \\n, perhaps without trailing blanks, with plain quotes for curly
-ones. Whatever is the same in the text to replace and in the one to put there is therefore kept as the file has it.
+A model writes a text as it was shown it: line ends as \n, perhaps without trailing blanks, with plain quotes for
+curly ones. What is equal in the text to replace and its replacement is therefore kept as the file has it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SIGNS = str.maketrans(
 
 
 def clusters(text: str) -> Iterator[str]:
-    """Each character with the marks that combine with it."""
+    """Yield each character with its combining marks."""
     start = 0
     for i in range(1, len(text)):
         if not unicodedata.combining(text[i]):
@@ -42,7 +42,7 @@ def clusters(text: str) -> Iterator[str]:
 
 
 def folded(text: str) -> str:
-    """`text` composed (NFC), with plain quotes, dashes and blanks for typographic ones."""
+    """Compose `text` (NFC), with plain quotes, dashes and blanks for typographic ones."""
     if text.isascii():
         return text
     return "".join(_fold(c) for c in clusters(text))
@@ -53,7 +53,7 @@ def _fold(cluster: str) -> str:
 
 
 def _boundaries(text: str) -> dict[int, int]:
-    """Where clusters begin and end: offset in the folded text → offset in `text`."""
+    """Map the boundaries of clusters: offset in the folded text → offset in `text`."""
     out = {0: 0}
     there = here = 0
     for cluster in clusters(text):
@@ -63,7 +63,7 @@ def _boundaries(text: str) -> dict[int, int]:
 
 
 def unfold(text: str, offset: int) -> int:
-    """Where the character at `offset` of the folded text stands in `text` itself."""
+    """Return the offset in `text` of the character at `offset` of the folded text."""
     if text.isascii():
         return offset
     at = _boundaries(text)
@@ -71,8 +71,10 @@ def unfold(text: str, offset: int) -> int:
 
 
 def carry(old: str, new: str, there: str) -> str:
-    """`new`, with its beginning and end as they stand `there` as far as they are those of `old`: `there` is `old` as
-    the file writes it, but for the indentation, which is the one of `new`, and blanks at its end, which stay."""
+    """Return `new`, with the parts it shares with `old` at its beginning and end as `there` has them.
+
+    `there` is `old` as the file has it; the indentation is that of `new`, trailing blanks of the file stay.
+    """
     before, after, found = old.lstrip(" \t"), new.lstrip(" \t"), there.lstrip(" \t")
     indent = new[: len(new) - len(after)]
     if before == found:
@@ -105,9 +107,9 @@ def merged(
     end: str,
     adapt: Callable[[str], str] = str,
 ) -> str:
-    """What is to stand in the place of `there`, which is `old` as the file has it, line by line.
+    """Return the replacement of `there`, which is `old` as the file has it, line by line.
 
-    `end` is the line end of lines that are new, `adapt` what is made of them (indentation).
+    `end` is the line end of new lines, `adapt` adjusts them (indentation).
     """
     assert len(there) == len(old)
     out: list[Line] = []

@@ -1,4 +1,4 @@
-"""The `*** Begin Patch` envelope: what it says, and a file's text after it. Pure.
+"""Parse the `*** Begin Patch` envelope and apply it to a file's text. Pure.
 
 *** Begin Patch
 *** Update File: src/app.py
@@ -34,7 +34,7 @@ _EOF = "*** End of File"
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """Lines to replace. `context` names lines that stand before, the outer first; `at_end`: it is the file's end."""
+    """Lines to replace; `context` names preceding lines, the outer first, `at_end`: it is the file's end."""
 
     context: tuple[str, ...]
     old: tuple[str, ...]
@@ -44,7 +44,7 @@ class Hunk:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """What happens to one file. `content` is that of a new one."""
+    """Change of one file; `content` is that of a new one."""
 
     kind: Literal["add", "update", "delete"]
     path: str
@@ -54,14 +54,14 @@ class FileChange:
 
 
 def paths(text: str) -> list[str]:
-    """Every path that a patch names, however broken the rest of it is."""
+    """Return every path in a patch, however broken the rest of it is."""
     rows = textfile.plain(text).split("\n")
     found = [m[m.lastindex or 1].strip() for row in rows if (m := _FILE.match(row.strip()) or _MOVE.match(row.strip()))]
     return list(dict.fromkeys(found))
 
 
 def parse(text: str) -> list[FileChange]:
-    """The changes of a patch. Raises `ToolError` naming the line that does not fit."""
+    """Parse the changes of a patch. Raises `ToolError` naming the invalid line."""
     rows = textfile.plain(text).split("\n")
     marks = [i for i, row in enumerate(rows) if row.strip() == BEGIN]
     if not marks:
@@ -146,8 +146,10 @@ def _hunks(path: str, rows: Sequence[str]) -> list[Hunk]:
 
 
 def patched(text: str, change: FileChange, name: str) -> str:
-    """The text of a file after an update, untouched lines as they are in it. Raises `ToolError` where a hunk does not
-    fit."""
+    """Return the text of a file after an update, with untouched lines as they are.
+
+    Raises `ToolError` where a hunk does not match.
+    """
     lines = textfile.lines(text)
     end = textfile.usual_end(lines)
     spots: list[tuple[int, Hunk]] = []
@@ -181,7 +183,7 @@ _LOOKS: tuple[Callable[[str], str], ...] = (str, str.rstrip, str.strip, lambda b
 
 
 def _located(lines: Sequence[Line], hunk: Hunk, at: int, what: str) -> int:
-    """The index of the first line that a hunk replaces, not before `at`."""
+    """Return the index of the first line that a hunk replaces, not before `at`."""
     bodies = [line.body for line in lines]
     for name in hunk.context:
         found = _find(bodies, [name], at)
@@ -220,7 +222,7 @@ def _after(at: int) -> str:
 
 
 def _near(bodies: Sequence[str], wanted: Sequence[str]) -> str:
-    """Where most of the lines stand, and the first that differs."""
+    """Describe where most of the lines occur, and the first that differs."""
     best, score = 0, 0
     folded_there = [b.strip() for b in bodies]
     folded_wanted = [w.strip() for w in wanted]

@@ -1,7 +1,7 @@
-"""What the agent may do without asking: one pure decision for each tool call.
+"""Decide what the agent may do without asking: one pure decision for each tool call.
 
-Until commands are parsed, a command is never clearly a read: in every mode but `auto` it asks. Paths are resolved
-(symlinks, `..`) before they are judged. A deny beats an ask, an ask beats an allow, whatever the mode.
+A command is never clearly a read, since commands are not parsed: in every mode but `auto` it asks. Paths are resolved
+(symlinks, `..`) before they are judged. A deny beats an ask, an ask beats an allow, in every mode.
 """
 
 from __future__ import annotations
@@ -73,7 +73,10 @@ SHELL_SIGNS = re.compile(r"[;&|<>$`\n(){}!*?\[\]~\\]")
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`target` is what will run or change, `rule` what "always" would save, `reason` a few words for people."""
+    """Decision on a call.
+
+    `target` is what will run or change, `rule` what "always" would save, `reason` a few words for people.
+    """
 
     verdict: Literal["allow", "ask", "deny"]
     reason: str
@@ -90,8 +93,11 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a call would act. `own` are sakti's own folders: its data and its configuration. The files in `outputs` are
-    what tools printed, kept for the model to read on."""
+    """Where a call would act.
+
+    `own` are sakti's own folders: its data and its configuration. `outputs` is the folder of long outputs of tools,
+    kept for the model to read.
+    """
 
     workspace: Path
     cwd: Path
@@ -106,8 +112,10 @@ class Place:
 
 
 def resolved(folder: Path, path: str) -> Path:
-    """`path` against `folder`, with symlinks and `..` followed. Raises nothing, whatever a model writes: `~nosuch` is a
-    name as it is to a shell, and what no file system can hold stands there as a sign for it."""
+    """Resolve `path` against `folder`, with symlinks and `..` followed; raises nothing.
+
+    `~nosuch` is taken literally, as a shell does, and characters that no file system can hold are replaced.
+    """
     try:
         named = Path(path).expanduser()
     except (RuntimeError, ValueError):
@@ -119,7 +127,10 @@ def resolved(folder: Path, path: str) -> Path:
 
 
 class Facts(Protocol):
-    """What a tool says of itself. `named` gives the paths that a call names; rules call the tool `rule_name`."""
+    """What a tool declares about itself.
+
+    `named` gives the paths in a call; rules call the tool `rule_name`.
+    """
 
     @property
     def effect(self) -> Effect: ...
@@ -129,8 +140,10 @@ class Facts(Protocol):
 
 
 def judge(tool: Facts, arguments: Mapping[str, Any], *, mode: ApprovalMode, rules: Rules, place: Place) -> Decision:
-    """Return whether a call runs, asks or is refused. What names several files is judged by each, and the strictest
-    decides for all."""
+    """Return whether a call is allowed, asks or is refused.
+
+    A call with several files is judged by each, and the strictest decision holds for all.
+    """
     if tool.effect == "own":
         return Decision("allow", "")
     if tool.effect == "run":
@@ -170,7 +183,7 @@ def _path(tool: Facts, text: str, mode: ApprovalMode, rules: Rules, place: Place
 
 
 def _kept_output(path: Path, place: Place) -> bool:
-    """A file by its name: those of other conversations are not found out by listing."""
+    """Return whether a path is a long output of a tool; the folder itself is not, so that it cannot be listed."""
     return place.outputs is not None and path.parent == place.outputs.resolve() and path.is_file()
 
 
@@ -195,7 +208,7 @@ def _command(name: str, command: str, mode: ApprovalMode, rules: Rules, place: P
 
 
 def _words(command: str) -> list[str]:
-    """The words of a command, as far as they can be told; `$HOME` and `~` are the home folder."""
+    """Split a command into words as far as possible; `$HOME` and `~` are expanded."""
     home = str(Path.home())
     flat = re.sub(r"\$\{?HOME\}?", home, command)
     try:
@@ -207,7 +220,7 @@ def _words(command: str) -> list[str]:
 
 
 def secret_reason(path: Path, place: Place) -> str:
-    """Why nobody may read or write `path` through the agent; empty where it is an ordinary file."""
+    """Return why the agent may not read or write `path`; empty for an ordinary file."""
     name = path.name.lower()
     if any(path.is_relative_to(folder) for folder in place.own):
         return "sakti's own data"
@@ -219,7 +232,7 @@ def secret_reason(path: Path, place: Place) -> str:
 
 
 def _secret_pattern() -> re.Pattern[str]:
-    """Finds, in lower-case relative paths with `/`, those that `secret_reason` would refuse by name."""
+    """Compile a pattern of secret names in lower-case relative paths with `/`, as `secret_reason` refuses them."""
     names = "|".join(_inside(n) for n in SECRET_NAMES)
     harmless = "|".join(_inside(n) for n in HARMLESS_NAMES)
     folders = "|".join(map(re.escape, sorted(SECRET_FOLDERS)))
@@ -227,7 +240,7 @@ def _secret_pattern() -> re.Pattern[str]:
 
 
 def secret_filter(root: Path, place: Place) -> Callable[[str], bool]:
-    """Whether nobody may read the file at a path relative to `root`: by its name, or as sakti's own."""
+    """Return a test whether the file at a path relative to `root` is secret: by its name, or as sakti's own."""
     pattern = _secret_pattern()
     own = tuple(o.relative_to(root).as_posix() for o in place.own if o.is_relative_to(root))
     if own:
@@ -237,7 +250,7 @@ def secret_filter(root: Path, place: Place) -> Callable[[str], bool]:
 
 
 def _inside(pattern: str) -> str:
-    """A glob of a name as a regular expression, for a name in a longer path."""
+    """Convert a glob of a name to a regular expression for a name in a longer path."""
     return "".join("[^/]*" if c == "*" else re.escape(c) for c in pattern)
 
 
@@ -262,8 +275,11 @@ def _by_rule(tool: str, target: str, rules: Rules) -> Literal["allow", "ask", "d
 
 
 def rule_matches(rule: str, tool: str, target: str, *, careful: bool = False) -> bool:
-    """Whether `tool` or `tool(glob)` covers a call. `careful`: a glob with a wildcard never covers a command in
-    which a shell could do more than the first word says (`git status*` does not allow `git status; rm x`)."""
+    """Return whether the rule `tool` or `tool(glob)` covers a call.
+
+    `careful`: a glob with a wildcard never covers a command in which a shell could do more than the first word says
+    (`git status*` does not allow `git status; rm x`).
+    """
     name, _, pattern = rule.partition("(")
     if name.strip() != tool:
         return False

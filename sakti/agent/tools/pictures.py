@@ -1,5 +1,7 @@
-"""Images and pages of PDFs for a model to look at: as they are where they fit, else scaled; drawn in a process of
-their own, which a damaged file can bring down without harm."""
+"""Show images and pages of PDFs to a model: unchanged where they fit, else scaled.
+
+They are drawn in a separate process, which a damaged file can crash without harm.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,14 @@ TEXT = 20_000  # characters of the text of PDF pages
 
 
 def kind(head: bytes) -> str | None:
-    """`image` or `pdf` by a file's first bytes; None for anything else."""
+    """Return `image` or `pdf` by a file's first bytes; None for anything else."""
     if images.look(head) is not None:
         return "image"
     return "pdf" if b"%PDF-" in head[:1024] else None
 
 
 async def show(path: Path, name: str, what: str, offset: int, limit: int | None) -> Outcome:
-    """An image, or the pages `offset`… of a PDF, with what to say of them."""
+    """Return an image, or the pages `offset`… of a PDF, with a description."""
     size = path.stat().st_size
     if size > LARGEST:
         raise ToolError(f"{name} has {images.in_words(size)}: too large to be shown.")

@@ -1,7 +1,7 @@
-"""Commands as processes: a group of their own, output read as it comes, the end waited for without the pipe.
+"""Run commands as processes: an own process group, output read as it comes, an end that ignores the pipe.
 
-What a command leaves running may hold its pipe open for ever, so the process itself is waited for. The group is how
-all that a command started is ended, and how what it left running is found.
+A process left running by a command may hold its pipe open for ever, so the command itself is waited for. The group
+serves to end all that a command started, and to find what it left running.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PAUSE = 0.002  # seconds between two reads of an output that is too long to be k
 
 @dataclass(slots=True)
 class Output:
-    """What a command prints: the head and the tail in memory, all of it (up to a limit) in a file."""
+    """Output of a command: head and tail in memory, all of it (up to a limit) in a file."""
 
     path: Path
     head: str = ""
@@ -72,7 +72,7 @@ class Output:
 
 
 class Running:
-    """A command that runs or ran, with everything that it started and that stayed in its group."""
+    """Command that runs or ran, with everything it started that stayed in its group."""
 
     def __init__(self, command: str, process: subprocess.Popen[bytes], output: Output) -> None:
         self.command = command
@@ -89,7 +89,7 @@ class Running:
         self._listen()
 
     def _read(self) -> bool:
-        """Take what the pipe holds now; False where it holds nothing more."""
+        """Read what the pipe holds now; False where it holds nothing more."""
         if self.closed.is_set():
             return False
         try:
@@ -105,7 +105,7 @@ class Running:
         return True
 
     def _arrived(self) -> None:
-        """Read what came; of what floods the pipe no more than the machine has time for."""
+        """Read what arrived, within a time limit when the pipe is flooded."""
         loop = asyncio.get_running_loop()
         if self._read() and self.output.cut:
             loop.remove_reader(self._pipe)
@@ -116,13 +116,13 @@ class Running:
             asyncio.get_running_loop().add_reader(self._pipe, self._arrived)
 
     def drain(self) -> None:
-        """Take what stands in the pipe, without waiting for more."""
+        """Read what the pipe holds, without waiting for more."""
         for _ in range(64):
             if not self._read():
                 return
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         if not self.closed.is_set():
             self.closed.set()
             asyncio.get_running_loop().remove_reader(self._pipe)
@@ -134,7 +134,7 @@ class Running:
             self.notes = None
 
     async def exited(self) -> int:
-        """Wait for the command itself; returns its exit code."""
+        """Wait for the command itself; return its exit code."""
         try:
             handle = os.pidfd_open(self.process.pid)
         except (AttributeError, OSError):
@@ -153,7 +153,7 @@ class Running:
         return self.process.wait()
 
     def members(self) -> dict[int, str]:
-        """The processes of the group that still run: number and command line."""
+        """Return the processes of the group that still run: pid and command line."""
         self.process.poll()
         if self.over:
             return {}
@@ -167,8 +167,10 @@ class Running:
         return found
 
     async def stop(self) -> None:
-        """End the whole group: TERM, a moment, KILL; also what ignored TERM and outlived its parent. Who cancels this
-        has no time for the moment."""
+        """End the whole group: TERM, a grace period, KILL; also orphans that ignored TERM.
+
+        Cancelling skips the grace period.
+        """
         self._signal(signal.SIGTERM)
         try:
             for _ in range(round(GRACE / POLL)):
@@ -188,7 +190,7 @@ class Running:
 
 
 def _members(group: int) -> dict[int, str]:
-    """The living processes of a group, by /proc; where there is none the group itself stands for them."""
+    """Return the living processes of a group, by /proc; without it the group itself."""
     if not Path("/proc/self/stat").exists():
         return {group: "what it started"}
     out: dict[int, str] = {}
@@ -206,7 +208,7 @@ def _members(group: int) -> dict[int, str]:
 
 
 def spawn(command: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a program in a session of its own, without input. Raises OSError."""
+    """Start a program in its own session, without input. Raises OSError."""
     return subprocess.Popen(
         command,
         cwd=cwd,

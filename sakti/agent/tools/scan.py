@@ -1,7 +1,7 @@
-"""Search files for a regular expression, as a program of its own, for platforms that have no ripgrep.
+"""Search files for a regular expression, as a program of its own, for platforms without ripgrep.
 
 Reads a JSON object on standard input and prints as `rg --null --line-number` does. Python's expressions may need
-exponential time and hold the interpreter meanwhile: whoever starts this ends it at a deadline.
+exponential time and block the interpreter: the parent kills this program at a deadline.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> int:
 
 
 def search(name: str, expression: re.Pattern[str], wanted: dict[str, object]) -> Iterator[bytes]:
-    """The rows of one file."""
+    """Yield the rows of one file."""
     path, multiline = os.fsencode(name), bool(wanted["multiline"])
     with open(name, "rb") as file:  # noqa: PTH123 - a program of few imports
         head = file.read(HEAD)
@@ -70,14 +70,14 @@ def search(name: str, expression: re.Pattern[str], wanted: dict[str, object]) ->
 
 
 def of_text(text: str, expression: re.Pattern[str]) -> Iterator[int]:
-    """The lines that matches in the whole text touch."""
+    """Yield the lines that matches in the whole text touch."""
     for match in expression.finditer(text):
         first = text.count("\n", 0, match.start())
         yield from range(first, first + match[0].removesuffix("\n").count("\n") + 1)
 
 
 def shown(path: bytes, found: Iterator[tuple[int, str, bool]], context: int, columns: int) -> Iterator[bytes]:
-    """Matches and the lines round them."""
+    """Yield matches and the lines around them."""
     before: list[tuple[int, str]] = []
     after = 0
     for i, line, hit in found:

@@ -1,8 +1,7 @@
-"""What the model knows of files: it may change what it has read, and what it or its own commands wrote.
+"""Track what the model knows of files: it may change files it has read, or that it or its commands wrote.
 
-A file is known as it was last read or written here. Of a command that the agent ran, what the command changed is known,
-too: files known before are compared (and the model is told the difference), other files are taken for the command's
-where their status changed while it ran.
+A file is known as it was last read or written here. After a command of the agent, known files are compared (and the
+model gets the difference); other files count as the command's where their status changed while it ran.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ COMMANDS = 200  # commands that are remembered
 
 @dataclass(frozen=True, slots=True)
 class FileSeen:
-    """A file as the model last saw it. `data` is None where it was too large to keep."""
+    """File as the model last saw it; `data` is None where it was too large to keep."""
 
     mtime_ns: int
     size: int
@@ -31,7 +30,7 @@ class FileSeen:
 
 @dataclass(frozen=True, slots=True)
 class OwnCommand:
-    """A command of the agent, and between which times (ns) it ran."""
+    """Command of the agent, and when it ran (ns)."""
 
     text: str
     begin: int
@@ -45,7 +44,7 @@ class SeenFiles:
     _kept: int = 0
 
     def saw(self, path: Path, data: bytes | None = None) -> None:
-        """Remember `path` as it is now; `data` is its content where the caller has it."""
+        """Note the present state of `path`; `data` is its content where the caller has it."""
         stat = path.stat()
         if data is None and stat.st_size <= HASH_LIMIT:
             data = path.read_bytes()
@@ -57,7 +56,7 @@ class SeenFiles:
         self._shed()
 
     def forget(self, path: Path) -> None:
-        """Drop what is known of a file that is gone."""
+        """Drop a deleted file."""
         self._drop(path)
 
     def _drop(self, path: Path) -> None:
@@ -65,7 +64,7 @@ class SeenFiles:
         self._kept -= len(before.data or b"") if before else 0
 
     def _shed(self) -> None:
-        """Forget the content of what was seen longest ago, as far as all of it is too much."""
+        """Drop the content of the oldest files while all of it is too much."""
         for path, seen in list(self.known.items()):
             if self._kept <= TEXTS_LIMIT:
                 return
@@ -73,7 +72,7 @@ class SeenFiles:
             self.known[path] = FileSeen(seen.mtime_ns, seen.size, seen.digest)
 
     def state(self, path: Path, *, whole: bool = False) -> Literal["known", "changed", "unknown"]:
-        """Whether the model knows what is in `path` now. `whole`: it means to replace all of it."""
+        """Return whether the model knows the present content of `path`; `whole`: to replace all of it."""
         seen = self.known.get(path)
         if seen is not None:
             return "known" if self._same(path, seen) else "changed"
@@ -94,7 +93,7 @@ class SeenFiles:
         return any(c.begin <= changed <= c.end and (not whole or path.name in c.text) for c in self.commands)
 
     def unchanged(self) -> list[Path]:
-        """The files that are known and as they were: what a command changes of them is its own doing."""
+        """Return the known files that are unchanged: what a command changes of them is its own effect."""
         return [path for path, seen in self.known.items() if self._looks_same(path, seen)]
 
     @staticmethod
@@ -106,8 +105,10 @@ class SeenFiles:
         return (stat.st_mtime_ns, stat.st_size) == (seen.mtime_ns, seen.size)
 
     def ran(self, command: OwnCommand, before: Sequence[Path]) -> list[tuple[Path, bytes | None, bytes | None]]:
-        """Note a command that has ended. Returns what it changed of the files `before` it: path, old and new content
-        (None where it was or is too large to compare); what it deleted is forgotten."""
+        """Note a command that has ended; return its changes of the files `before` it.
+
+        Path, old and new content (None where it was or is too large to compare); deleted files are dropped.
+        """
         self.commands = [*self.commands[-COMMANDS:], command]
         out: list[tuple[Path, bytes | None, bytes | None]] = []
         for path in before:

@@ -1,4 +1,4 @@
-"""bash: commands in a process group of their own, streamed, bounded, ended as a whole."""
+"""Run commands with bash: in their own process group, streamed, bounded, ended as a whole."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ trap __sakti EXIT
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A command, and the folder in which it says where it is: its files go with it."""
+    """Started command, and the temporary folder to which it writes its current folder."""
 
     running: Running
     notes: tempfile.TemporaryDirectory[str]
 
     @property
     def folder(self) -> Path:
-        """The file that holds the current folder."""
+        """Return the file that holds the current folder."""
         return Path(self.notes.name) / "cwd"
 
 
 def start(bench: Workbench, command: str, call_id: str, *, track: bool = True) -> Started:
-    """Start a command. Raises `ToolError` where that cannot be done. Without `track` its folder is its own affair."""
+    """Start a command. Raises `ToolError` where it cannot. `track`: follow its changes of the current folder."""
     program = find_program("bash", bench.workspace, bench.env.get("PATH"))
     if program is None:
         raise ToolError("bash was not found on PATH outside the workspace: install it.")
@@ -77,14 +77,14 @@ def start(bench: Workbench, command: str, call_id: str, *, track: bool = True) -
 
 
 async def stop_all(bench: Workbench) -> None:
-    """Stop everything in the background: the session ends."""
+    """Stop everything in the background, at the end of the session."""
     for running in list(bench.background.values()):
         await running.stop()
     bench.background.clear()
 
 
 def _keep(bench: Workbench, running: Running) -> str:
-    """Go on with a command in the background; returns its number, which is never given again."""
+    """Keep a command running in the background; return its number, which is never reused."""
     bench.started += 1
     number = str(bench.started)
     bench.background[number] = running
@@ -127,7 +127,7 @@ async def bash(
 
 
 async def _streamed(run: ToolRun, running: Running, limit: int) -> bool:
-    """Show what a command prints until it ends; False where its time was up before."""
+    """Stream a command's output until it ends; False on timeout."""
     ended = asyncio.ensure_future(running.exited())
     try:
         async with asyncio.timeout(limit):
@@ -145,7 +145,7 @@ async def _streamed(run: ToolRun, running: Running, limit: int) -> bool:
 
 
 async def _left(bench: Workbench, running: Running) -> str:
-    """What to say of what a command left running: it goes on in the background. Empty where all has ended."""
+    """Describe what a command left running, which continues in the background; empty where all has ended."""
     waited = 0.0
     while (members := running.members()) and waited < LINGER:
         await asyncio.sleep(LINGER / 6)
@@ -164,7 +164,7 @@ async def _left(bench: Workbench, running: Running) -> str:
 
 
 def _follow(bench: Workbench, started: Started) -> None:
-    """Go where the command went."""
+    """Change to the folder in which the command ended."""
     where = started.folder.read_bytes().decode("utf-8", "surrogateescape").removesuffix("\n")
     if where and Path(where).is_dir():
         bench.cwd = Path(where)
@@ -172,7 +172,7 @@ def _follow(bench: Workbench, started: Started) -> None:
 
 
 def _changes(bench: Workbench, command: OwnCommand, before: Sequence[Path]) -> str:
-    """What a command changed of files that the model knows: it may go on editing them."""
+    """Describe a command's changes of files that the model knows: it may go on editing them."""
     parts: list[str] = []
     rows = size = 0
     for path, old, new in bench.files.ran(command, before):
@@ -203,7 +203,7 @@ def _result(run: ToolRun, running: Running, stopped_after: int | None, notes: Se
 
 
 def _end(code: int) -> str:
-    """How a command ended, where that is worth a word."""
+    """Describe how a command ended, unless it succeeded."""
     if code >= 0:
         return f"[exit code {code}]" if code else ""
     try:
@@ -221,7 +221,7 @@ def _running(run: ToolRun, number: str) -> Running:
 
 @tool(effect="own", parallel=True)
 async def bash_output(run: ToolRun, id: Annotated[str, "number that bash gave"]) -> Outcome:
-    """What a background command has printed since it was last asked, and whether it still runs."""
+    """Return what a background command has printed since the last call, and whether it still runs."""
     running = _running(run, id)
     running.drain()
     text = running.output.take_unread().rstrip("\n") or "[nothing new]"

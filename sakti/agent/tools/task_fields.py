@@ -1,4 +1,4 @@
-"""The arguments of the task tools, with the names and words that models bring along from other trackers."""
+"""Define the arguments of the task tools, with names and words that models know from other trackers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ REASON_WORDS: dict[str, str] = {**dict.fromkeys(_DONE, "completed"), **dict.from
 
 
 def _word(value: Any) -> str:
-    """Return a word that whoever takes it checks: what it may be depends on the action."""
+    """Return a word; the action validates it."""
     if not isinstance(value, str):
         raise ValueError(f"a word, not {value!r}.")
     return value.strip().lower()
@@ -60,7 +60,7 @@ ASSIGNEE = Field("assignee", text("a person"), ("owner", "assignedTo"))
 
 
 def _page(value: Any) -> str:
-    """Return what is to stand on a page of memory; a model may write an object instead of its JSON."""
+    """Return the content of a page of memory; a model may write an object instead of its JSON."""
     if isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=False)
     if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""task-mutate: change the task board, and the page of working memory."""
+"""Change the task board and the page of working memory with task-mutate."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ def make(
     pages: Pages,
     changed: Callable[[], None],
 ) -> ActionTool:
-    """Make the tool for one session: its claims belong to the thread that calls, and end with the process `owner`.
-    `changed` is called after each change."""
+    """Make the tool for one session.
+
+    Its claims belong to the calling thread, and end with the process `owner`. `changed` is called after each change.
+    """
 
     def actor(run: ToolRun) -> service.Actor:
         return service.Actor(resource_id, run.thread_id, store.clock.now(), run.thread_id, owner=owner)

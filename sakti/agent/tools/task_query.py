@@ -1,4 +1,4 @@
-"""task-query: read the task board."""
+"""Read the task board with task-query."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The bytes of a text file as text and back again: encoding, byte order mark and line ends stay what they are.
+"""Decode a text file and encode it again: encoding, byte order mark and line ends stay the same.
 
-Whatever a file is written in, `decode(data).encode(decode(data).text) == data`. What is read wrongly (a file in Shift
+Whatever a file is written in, `decode(data).encode(decode(data).text) == data`. A wrongly detected encoding (Shift
 JIS taken for Latin-1) looks odd, but what an edit does not touch still keeps its bytes.
 """
 
@@ -32,8 +32,10 @@ _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 @dataclass(frozen=True, slots=True)
 class FileText:
-    """A file's text, line ends as they stand in it, and how it is written: `mark` is its byte order mark, `errors` how
-    bytes that the encoding has not are carried through."""
+    """Text of a file, with its line ends, and its encoding.
+
+    `mark` is its byte order mark, `errors` how bytes outside of the encoding are carried through.
+    """
 
     text: str
     encoding: str = "utf-8"
@@ -41,7 +43,7 @@ class FileText:
     errors: str = "strict"
 
     def encode(self, text: str) -> bytes:
-        """`text` as it stands in this file. Raises `ToolError` where its encoding has no such character."""
+        """Encode `text` for this file. Raises `ToolError` where its encoding lacks a character."""
         try:
             return self.mark + text.encode(self.encoding, self.errors)
         except UnicodeEncodeError as e:
@@ -53,7 +55,7 @@ class FileText:
 
 
 def decode(data: bytes) -> FileText | None:
-    """The text of `data`; None for a binary file."""
+    """Decode `data`; None for a binary file."""
     for mark, encoding in _MARKS:
         if data.startswith(mark) and (found := _exact(data[len(mark) :], encoding, mark=mark)):
             return found
@@ -68,7 +70,7 @@ def decode(data: bytes) -> FileText | None:
 
 
 def _exact(data: bytes, encoding: str, *, mark: bytes = b"", errors: str = "strict") -> FileText | None:
-    """`data` by an encoding, if it comes back as the same bytes."""
+    """Decode `data` by an encoding, if it encodes to the same bytes."""
     try:
         text = data.decode(encoding, errors)
         same = text.encode(encoding, errors) == data
@@ -78,7 +80,7 @@ def _exact(data: bytes, encoding: str, *, mark: bytes = b"", errors: str = "stri
 
 
 def _wide(data: bytes) -> FileText | None:
-    """UTF-16 without a mark, known by every second byte of its ASCII being zero."""
+    """Decode UTF-16 without a mark, recognised by every second byte of its ASCII being zero."""
     head = data[:HEAD]
     if len(data) < 4 or len(data) % 2 or b"\0" not in head:
         return None
@@ -90,7 +92,7 @@ def _wide(data: bytes) -> FileText | None:
 
 
 def _declared(data: bytes) -> FileText | None:
-    """By the encoding that the file names in its first lines."""
+    """Decode by the encoding that the file names in its first lines."""
     named = _DECLARED.search(b"\n".join(data[:1024].split(b"\n", 5)[:5]))
     if named is None:
         return None
@@ -106,7 +108,7 @@ def _declared(data: bytes) -> FileText | None:
 
 
 def _guessed(data: bytes) -> FileText:
-    """By what the bytes look like: UTF-8 with a few wrong bytes, cp1252, else Latin-1, which every byte has."""
+    """Guess the encoding: UTF-8 with a few wrong bytes, cp1252, else Latin-1, which has every byte."""
     many = sum(len(m) for m in _MANY.findall(data))
     if many > sum(b >= 0x80 for b in data) // 2 and (found := _exact(data, "utf-8", errors="surrogateescape")):
         return found
@@ -120,19 +122,19 @@ def _guessed(data: bytes) -> FileText:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line without its end, and the end: empty for the last one of a file that does not end with a line end."""
+    """Line without its end, and the end; empty for a last line without one."""
 
     body: str
     end: str
 
 
 def lines(text: str) -> list[Line]:
-    """The lines of `text`. Form feeds, U+2028 and the like are characters of a line, as compilers and grep see it."""
+    """Split `text` into lines; form feeds, U+2028 and the like are characters, as for compilers and grep."""
     return list(_lines(text))
 
 
 def bodies(text: str) -> list[str]:
-    """The lines of `text` without their ends."""
+    """Return the lines of `text` without their ends."""
     if "\r" in text:
         return [line.body for line in _lines(text)]
     return text.removesuffix("\n").split("\n") if text else []
@@ -152,11 +154,11 @@ def _lines(text: str) -> Iterator[Line]:
 
 
 def usual_end(of: list[Line]) -> str:
-    """The line end that most lines have, \\n where there is none."""
+    r"""Return the line end that most lines have, \n where there is none."""
     ends = [line.end for line in of if line.end]
     return max(("\n", "\r\n", "\r"), key=ends.count) if ends else "\n"
 
 
 def plain(text: str) -> str:
-    """`text` with every line end as \\n: how models are shown it and write it."""
+    r"""Convert every line end of `text` to \n, as models see and write it."""
     return "".join(line.body + ("\n" if line.end else "") for line in lines(text))

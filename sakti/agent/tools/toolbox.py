@@ -1,4 +1,4 @@
-"""Running what the model calls: validation, approval, parallel reads, bounded results, the repetition guard."""
+"""Run the model's calls: validation, approval, parallel reads, bounded results, repetition guard."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAX_CALLS = 64  # of one answer; the rest is refused, not run
 
 @dataclass(slots=True)
 class Repetition:
-    """Counts equal calls in a row."""
+    """Counter of equal calls in a row."""
 
     last: str = ""
     count: int = 0
@@ -49,8 +49,10 @@ class Repetition:
 
 @dataclass(slots=True)
 class Toolbox:
-    """The tools of a session and what it takes to run them. `model` names the model that calls; `images` are those of
-    results, by call, until they are saved with them."""
+    """Tools of a session and their context.
+
+    `model` names the model that calls; `images` are those of results, by call, until they are saved with them.
+    """
 
     tools: dict[str, Tool]
     bench: Workbench
@@ -66,8 +68,11 @@ class Toolbox:
     _counted: tuple[tuple[ToolSpec, ...], int] = ((), 0)
 
     def specs(self, *, small: bool = False) -> tuple[ToolSpec, ...]:
-        """Return the tools in an order of their own, so that the request's prefix never moves; a small model gets those
-        that matter most, one that was trained to write patches `apply_patch` in the place of `edit`."""
+        """Return the tools in a fixed order, so that the request's prefix is stable.
+
+        A small model gets the most useful ones, one that was trained to write patches `apply_patch` instead of
+        `edit`.
+        """
         patches = not small and knows_patches(self.model())
         if (small, patches) not in self._specs:
             left_out = "edit" if patches else "apply_patch"
@@ -77,13 +82,13 @@ class Toolbox:
         return self._specs[small, patches]
 
     def count(self, counter: Counter, tools: tuple[ToolSpec, ...]) -> int:
-        """Tokens of `tools`, counted once as long as they stay the same."""
+        """Return the tokens of `tools`, counted once as long as they stay the same."""
         if self._counted[0] is not tools:
             self._counted = tools, count_tools(counter, tools)
         return self._counted[1]
 
     def touched(self, call: ToolCallPart) -> list[str]:
-        """The paths that a call names, as the workspace writes them; raises nothing."""
+        """Return the paths in a call, relative to the workspace; raises nothing."""
         known = self._known(call)
         given = known.arguments or {}
         found = self.tools.get(known.name)
@@ -93,10 +98,10 @@ class Toolbox:
     async def run(
         self, message: Message, calls: Sequence[ToolCallPart], results: list[ToolResultPart], repetition: Repetition
     ) -> AsyncGenerator[Event, None]:
-        """Run all calls of one answer: neighbouring reads at once, everything else in order.
+        """Run all calls of one answer: neighbouring reads in parallel, everything else in order.
 
-        Yields what happens and appends one result for every call to `results`, in the calls' order; cancelled, it
-        has a result for each call that ended and none for the others.
+        Yields events and appends one result for every call to `results`, in the calls' order; if cancelled, it has a
+        result for each call that ended and none for the others.
         """
         done: dict[str, ToolResultPart] = {}
         try:
@@ -156,7 +161,7 @@ class Toolbox:
         emit(ToolFinished(result, duration))
 
     def _known(self, call: ToolCallPart) -> ToolCallPart:
-        """`call` as one of our tools and with our names of its arguments, where what is meant is clear."""
+        """Translate `call` to our tool and argument names, where its meaning is clear."""
         arguments = call.arguments if call.arguments is not None else call_texts.reread(call.raw)
         name = call.name if call.name in self.tools else forms.tool_name(call.name)
         if arguments is not None:
@@ -177,7 +182,7 @@ class Toolbox:
         return await found(run, arguments)
 
     async def _approved(self, found: Tool, call: ToolCallPart, arguments: Json) -> Json:
-        """The arguments to run with. Raises `ToolError` where it is refused."""
+        """Return the approved arguments. Raises `ToolError` where the call is refused."""
         place = self.bench.place()
         decision = judge(found, arguments, mode=self.mode, rules=self.rules, place=place)
         if decision.verdict == "allow":
@@ -216,12 +221,12 @@ _PATCHING = re.compile(r"(?:^|[/-])(?:gpt-(?:4\.1|[5-9]|\d\d|oss)|codex)")
 
 
 def knows_patches(model: str) -> bool:
-    """Whether a model writes `apply_patch` better than replacements."""
+    """Return whether a model writes `apply_patch` better than replacements."""
     return _PATCHING.search(model.lower()) is not None
 
 
 def _offered(tool: Tool, *, short: bool) -> ToolSpec:
-    """A tool as a model is offered it; `short`: one sentence, and only the arguments that a small model needs."""
+    """Return a tool's description for a model; `short`: one sentence, and only the arguments of a small model."""
     spec = tool.spec()
     if not short:
         return spec
@@ -231,7 +236,7 @@ def _offered(tool: Tool, *, short: bool) -> ToolSpec:
 
 
 def _unreadable(raw: str) -> str:
-    """What is wrong with arguments that could not be taken."""
+    """Describe why arguments could not be parsed."""
     try:
         value = json.loads(raw)
     except RecursionError:
@@ -244,7 +249,7 @@ def _unreadable(raw: str) -> str:
 
 
 def _batches(tools: dict[str, Tool], calls: Sequence[ToolCallPart]) -> list[list[ToolCallPart]]:
-    """Calls in order, neighbouring ones that may run at once together (at most eight at once)."""
+    """Group calls in order: neighbouring parallel ones together, at most eight."""
     batches: list[list[ToolCallPart]] = []
     for call in calls:
         parallel = call.name in tools and tools[call.name].parallel

@@ -1,8 +1,8 @@
-"""The files below a folder, as glob, grep and `@` know them: without what .gitignore names, without what is secret.
+"""List the files below a folder for glob, grep and `@`, without those ignored by .gitignore and secret ones.
 
-One meaning, whoever walks: ripgrep where it is installed, else a walk of our own. Only `.gitignore` files count, those
-above the folder too (up to the repository's root, else the workspace); links are not followed; folders of caches and
-foreign packages are left out. A folder that is named is searched, even if it is ignored.
+The result is the same with ripgrep and without. Only `.gitignore` files count, also those above the folder (up to the
+repository's root, else the workspace); links are not followed; folders of caches and foreign packages are left out. A
+folder that is named is searched, even if it is ignored.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ LIMIT = 500_000  # files of one listing
 
 @dataclass(slots=True)
 class Listing:
-    """Paths relative to the folder, with `/`, sorted; those that were left out because they are secret; and whether
-    there was time for all."""
+    """Files found: paths relative to the folder, with `/`, sorted.
+
+    Also those left out as secret, and whether there was time for all.
+    """
 
     paths: list[str] = field(default_factory=list[str])
     secret: list[str] = field(default_factory=list[str])
@@ -37,7 +39,7 @@ class Listing:
 
 
 async def listing(root: Path, place: Place, *, seconds: float = 20) -> Listing:
-    """The files below `root` that may be read."""
+    """List the files below `root` that may be read."""
     program = ripgrep()
     if program is not None:
         found, complete = await _ripgrep(program, root, place.workspace, seconds)
@@ -48,7 +50,7 @@ async def listing(root: Path, place: Place, *, seconds: float = 20) -> Listing:
 
 
 def _split(found: list[str], root: Path, place: Place) -> list[str]:
-    """Take what is secret out of `found`; returns it."""
+    """Remove secret paths from `found`; return them."""
     is_secret = secret_filter(root, place)
     secret = [p for p in found if is_secret(p)]
     if secret:
@@ -92,7 +94,7 @@ async def _walked(root: Path, workspace: Path, seconds: float) -> tuple[list[str
 
 
 def files(root: Path, workspace: Path | None = None, stop: threading.Event | None = None) -> Iterator[str]:
-    """Every file below `root`, relative to it, found without a program."""
+    """Yield every file below `root`, relative to it, without ripgrep."""
     top = _top(root, workspace or root)
     specs = [(base, pathspec.GitIgnoreSpec.from_lines(rows)) for base, rows in _above(root, top)]
     if _ignored(specs, root, folder=True):
@@ -125,7 +127,7 @@ def _gitignore(folder: Path) -> list[str]:
 
 
 def _top(root: Path, workspace: Path) -> Path:
-    """From where ignore files hold: the repository's root above, else the workspace, else `root` itself."""
+    """Return the top folder of ignore files: the repository's root, else the workspace, else `root` itself."""
     for folder in (root, *root.parents):
         if (folder / ".git").exists():
             return folder
@@ -133,13 +135,13 @@ def _top(root: Path, workspace: Path) -> Path:
 
 
 def _above(root: Path, top: Path) -> list[tuple[Path, list[str]]]:
-    """The ignore files from `top` down to the folder that `root` is in, the outer first."""
+    """Return the ignore files from `top` down to the parent of `root`, the outer first."""
     on_the_way = [folder for folder in reversed(root.parents) if folder.is_relative_to(top)]
     return [(folder, rows) for folder in on_the_way if (rows := _gitignore(folder))]
 
 
 def _moved(base: Path, rows: list[str]) -> Iterator[str]:
-    """Rules of an ignore file in a folder `base`, as they are written in one at the top."""
+    """Rewrite rules of an ignore file in folder `base` as rules of one at the top."""
     prefix = base.as_posix()
     for row in rows:
         if prefix == "." or not row.strip() or row.startswith("#"):
@@ -152,7 +154,7 @@ def _moved(base: Path, rows: list[str]) -> Iterator[str]:
 
 
 def _ignored(specs: list[tuple[Path, pathspec.GitIgnoreSpec]], path: Path, *, folder: bool = False) -> bool:
-    """By the nearest ignore file that says anything of the path."""
+    """Decide by the nearest ignore file with a rule for the path."""
     end = "/" if folder else ""
     for base, spec in reversed(specs):
         said = spec.check_file(path.relative_to(base).as_posix() + end).include

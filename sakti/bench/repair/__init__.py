@@ -1,1 +1,1 @@
-"""`sakti bench repair`: small real repairs, each in a copy of its own, judged by tests that the model never saw."""
+"""Run `sakti bench repair`: small real repairs, each in its own copy, judged by hidden tests."""

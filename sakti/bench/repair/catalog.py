@@ -1,4 +1,4 @@
-"""The repairs that ship with sakti: a workspace with a fault, an issue as a user writes it, tests kept aside.
+"""List the repairs that ship with sakti: a faulty workspace, an issue as a user writes it, hidden tests.
 
 Each is a folder of `sakti/bench/repairs`: `repair.toml` (the fields of `Repair`), `workspace/` and `hidden/`. Hidden
 tests fail before the reference solution and pass with it, and some pass before, so that a new fault shows.
@@ -31,7 +31,7 @@ TOOL_CHAINS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One replacement of the reference solution: `old`, which stands once in `file`, becomes `new`."""
+    """One replacement of the reference solution: `old`, which occurs once in `file`, becomes `new`."""
 
     file: str
     old: str
@@ -40,9 +40,12 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """One repair. `sources` are the files and folders that are judged as the run left them, all else is taken from the
-    original; `check` runs the tests that the workspace shows. `level`: 1 found by reading, 2 by reproducing, 3 has
-    more than one place or a cause far from its symptom."""
+    """One repair.
+
+    `sources` are the files and folders that are judged as the run left them, all else is taken from the original;
+    `check` runs the visible tests. `level`: 1 found by reading, 2 by reproducing, 3 has more than one place or a
+    cause far from its symptom.
+    """
 
     name: str
     folder: Path
@@ -65,7 +68,7 @@ class Repair:
         return self.folder / "hidden"
 
     def digest(self) -> str:
-        """A name for this state of the repair: a result is worth keeping as long as nothing of it changes."""
+        """Return a hash of the repair: results are valid as long as it is the same."""
         seen = hashlib.sha256()
         for folder in (self.folder, RUNNERS):
             for path in files(folder):
@@ -74,12 +77,12 @@ class Repair:
 
 
 def files(folder: Path) -> list[Path]:
-    """The regular files below `folder`, without what Python leaves behind."""
+    """Return the regular files below `folder`, without Python's caches."""
     return sorted(p for p in folder.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
 
 
 def load(folder: Path) -> Repair:
-    """The repair of a folder."""
+    """Load the repair of a folder."""
     table = tomllib.loads((folder / "repair.toml").read_text("utf-8"))
     solution = tuple(Change(**change) for change in table.pop("solution"))
     sources = tuple(table.pop("sources"))
@@ -87,14 +90,14 @@ def load(folder: Path) -> Repair:
 
 
 def all_repairs() -> list[Repair]:
-    """Every repair, the languages together, the easy ones first."""
+    """Return every repair, by language, easy ones first."""
     order = list(TOOL_CHAINS)
     found = [load(path.parent) for path in FOLDER.glob("*/repair.toml")]
     return sorted(found, key=lambda r: (order.index(r.language), r.level, r.name))
 
 
 def chosen(names: Iterable[str]) -> list[Repair]:
-    """The repairs of these names, all where none is given. Raises `ConfigError` for a name that there is not."""
+    """Return the repairs of these names, all where none is given. Raises `ConfigError` for an unknown name."""
     there = {r.name: r for r in all_repairs()}
     wanted = list(dict.fromkeys(names))
     if unknown := [n for n in wanted if n not in there]:
@@ -103,8 +106,10 @@ def chosen(names: Iterable[str]) -> list[Repair]:
 
 
 def tool_chain(repair: Repair, workspace: Path, path: str | None = None) -> tuple[dict[str, str], list[str]]:
-    """(absolute paths of the programs that the repair needs, names of those that are missing). Nothing is taken from
-    `workspace`; `path` is searched, the process's own PATH if None."""
+    """Return (absolute paths of the programs that the repair needs, names of the missing ones).
+
+    Nothing is taken from `workspace`; `path` is searched, the process's own PATH if None.
+    """
     found = {name: find_program(name, workspace, path) for name in TOOL_CHAINS[repair.language]}
     programs = {name: program for name, program in found.items() if program is not None}
     if "python3" in programs:

@@ -1,4 +1,4 @@
-"""Copies of a workspace: the one that a model works in, and the one that its work is judged in."""
+"""Copy a workspace: for a model to work in, and for judging its work."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ MAX_BYTES = 1_000_000  # of one source file
 
 
 def fresh(repair: Repair, target: Path) -> Path:
-    """Copy the repair's workspace to `target`; returns it. Scripts can be run, whatever an installation did to their
-    mode."""
+    """Copy the repair's workspace to `target`; return it.
+
+    Scripts are made executable, whatever an installation did to their mode.
+    """
     for path in files(repair.workspace):
         copy = target / path.relative_to(repair.workspace)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -27,8 +29,11 @@ def fresh(repair: Repair, target: Path) -> Path:
 
 
 def to_judge(repair: Repair, worked_in: Path, target: Path) -> Path:
-    """Make the folder that is judged: `workspace` with the sources as the run left them and everything else as it was,
-    `hidden` with the tests. Test files, settings and programs that the run wrote elsewhere never get there."""
+    """Make the folder that is judged.
+
+    `workspace` has the sources as the run left them and everything else as it was, `hidden` has the tests. Test
+    files, settings and programs that the run wrote elsewhere never get there.
+    """
     workspace = fresh(repair, target / "workspace")
     for source in repair.sources:
         _remove(workspace / source)
@@ -53,7 +58,7 @@ def _remove(path: Path) -> None:
 
 
 def _regular_files(top: Path, start: Path) -> Iterator[Path]:
-    """Files at or below `start`, none through a link: what a link means may stand outside of `top`."""
+    """Yield files at or below `start`, none through a link, which may lead outside of `top`."""
     if any(p.is_symlink() for p in (start, *start.parents) if p.is_relative_to(top)):
         return
     if _is_source(start):

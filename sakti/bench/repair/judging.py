@@ -1,7 +1,7 @@
-"""Judging a repair: the hidden tests, run where nothing but the repaired sources comes from the run.
+"""Judge a repair by the hidden tests, run where only the repaired sources come from the run.
 
-A test program gets a word on standard input that nobody else knows and ends with `WORD PASSED TOTAL`: sources that
-leave the program early, whatever exit code they choose, do not pass.
+A test program gets a secret word on standard input and ends with `WORD PASSED TOTAL`: sources that leave the program
+early, whatever exit code they choose, do not pass.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ END_S = 1.0  # how long a pipe is read after its program has ended
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How many hidden tests passed; `reason` says in a few words why it is not all, `output` what was printed."""
+    """Number of hidden tests passed; `reason` says briefly why not all, `output` what was printed."""
 
     passed: int
     total: int
@@ -39,7 +39,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A program's end; `code` is None where it was stopped at the time limit."""
+    """End of a program; `code` is None where it was stopped at the time limit."""
 
     code: int | None
     output: str
@@ -73,7 +73,7 @@ def _verdict(repair: Repair, word: str, ended: Ended) -> Verdict:
 
 
 def _commands(repair: Repair, folder: Path, programs: Mapping[str, str]) -> list[list[str]]:
-    """What is run one after the other, each by its absolute path; the last is the test program."""
+    """Return the commands to run in order, each by its absolute path; the last is the test program."""
     workspace, hidden = folder / "workspace", folder / "hidden"
     match repair.language:
         case "python":
@@ -105,7 +105,7 @@ def _commands(repair: Repair, folder: Path, programs: Mapping[str, str]) -> list
 
 
 def _environment(folder: Path, programs: Mapping[str, str]) -> dict[str, str]:
-    """What a hidden test sees: the system's programs, a home of its own, nothing that steers a language."""
+    """Return the environment of a hidden test: the system's programs, an own home, no variables of a language."""
     home = folder / "home"
     home.mkdir(exist_ok=True)
     env = {
@@ -126,7 +126,7 @@ def _environment(folder: Path, programs: Mapping[str, str]) -> dict[str, str]:
 async def run_program(
     command: Sequence[str], cwd: Path, env: Mapping[str, str], given: str, *, limit_s: float = TIME_LIMIT_S
 ) -> Ended:
-    """Run a program in a process group of its own, which ends with it, with `given` on standard input."""
+    """Run a program in its own process group, which ends with it, with `given` on standard input."""
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=cwd,
@@ -158,7 +158,7 @@ async def run_program(
 
 
 async def _read(process: asyncio.subprocess.Process, kept: bytearray) -> None:
-    """Read all that is printed; its end is kept."""
+    """Read all that is printed; only its end is kept."""
     assert process.stdout is not None
     while data := await process.stdout.read(1 << 16):
         kept += data

@@ -1,4 +1,4 @@
-"""Letting a model repair: the same session, loop, tools and memory as `sakti run`, in a copy of the workspace."""
+"""Let a model repair: the same session, loop, tools and memory as `sakti run`, in a copy of the workspace."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OFFLINE: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one repair may take: model calls, and seconds of wall time."""
+    """Limits of one repair: model calls, and seconds of wall time."""
 
     steps: int = STEPS
     seconds: float = SECONDS
@@ -44,7 +44,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """Who repairs: a provider and its model, None for what `options` choose. `options.workspace` is not used."""
+    """Model that repairs: a provider and its model, None for the choice of `options`.
+
+    `options.workspace` is not used.
+    """
 
     options: Options
     provider: Provider | None = None
@@ -54,7 +57,7 @@ class Contestant:
 
 @dataclass(slots=True)
 class _Turn:
-    """What is known of the turn: how it ended, what it cost."""
+    """Result of the turn: how it ended, what it cost."""
 
     status: str = "error"
     error: str = ""
@@ -120,8 +123,10 @@ def _result(repair: Repair, turn: _Turn, verdict: Verdict) -> Result:
 
 
 def _options(options: Options, limits: Limits, workspace: Path, top: Path) -> Options:
-    """The user's options with a database of the repair's own, approval `auto` and the limit of steps; no tool may touch
-    the repairs themselves, where the answers stand."""
+    """Return the user's options with an own database, approval `auto` and the limit of steps.
+
+    No tool may touch the repairs themselves, which contain the solutions.
+    """
     config = options.config
     outputs = f"read({glob_escape(str(top / OUTPUTS))}/*)"  # nobody is there to allow what a tool tells to read on
     config = replace(
@@ -145,8 +150,10 @@ def _options(options: Options, limits: Limits, workspace: Path, top: Path) -> Op
 
 
 async def _commit(workspace: Path) -> None:
-    """Make the copy a repository whose only commit is the workspace as it came, so that there is a diff to look at;
-    where there is no git, there is none. Nothing of the user's own configuration takes part."""
+    """Commit the copy as it came, so that there is a diff to look at; without git do nothing.
+
+    Nothing of the user's own configuration is used.
+    """
     git = find_program("git", workspace)
     if git is None:
         return
@@ -187,7 +194,7 @@ async def _work(repair: Repair, contestant: Contestant, limits: Limits, workspac
 
 
 async def _usage(session: Session) -> Usage:
-    """What the repair has used, the calls of memory included."""
+    """Return the usage of the repair, including the calls of memory."""
     from sakti.store.threads import messages
 
     if session.thread is None:

@@ -1,4 +1,4 @@
-"""What came of each repair, and the log of it: JSON Lines, so that a run that was broken off goes on where it was."""
+"""Log the result of each repair as JSON Lines, so that an interrupted run can be continued."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ Outcome = Literal["solved", "unsolved", "error", "not run"]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """`outcome`: solved or unsolved by the hidden tests; error: the model could not be asked to the end and it is not
-    solved; not run: the machine lacks a tool chain. `reason` says why it is not solved, `status` how the turn ended.
-    Tokens are of all model calls, memory's too; `cost_usd` is None where no price is known; `seconds` are wall time of
-    the turn. `logged`: it is from an earlier run."""
+    """Result of a repair.
+
+    `outcome`: solved or unsolved by the hidden tests; error: the model failed before the end and it is not solved;
+    not run: the machine lacks a tool chain. `reason` says why it is not solved, `status` how the turn ended. Tokens
+    are of all model calls, memory's too; `cost_usd` is None where no price is known; `seconds` are wall time of the
+    turn. `logged`: it is from an earlier run.
+    """
 
     name: str
     language: str
@@ -44,14 +47,17 @@ _FIELDS = {f.name for f in fields(Result)}
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The results of one model in a file that several models may share."""
+    """Results of one model in a file that several models may share."""
 
     path: Path
     model: str
 
     def read(self, repairs: Sequence[Repair]) -> dict[str, Result]:
-        """The newest result of each of `repairs` as it is now, by name; those of its earlier states, of another version
-        of sakti, and what a crash left of a line do not count. Raises `ConfigError` for a file that cannot be read."""
+        """Return the newest valid result of each of `repairs`, by name.
+
+        Results of its earlier states, of another version of sakti, and lines cut by a crash are ignored. Raises
+        `ConfigError` for a file that cannot be read.
+        """
         digests = {r.name: r.digest() for r in repairs}
         found: dict[str, Result] = {}
         for row in self._rows():
@@ -71,7 +77,7 @@ class Log:
         return [row for row in map(_row, lines) if row is not None]
 
     def add(self, repair: Repair, result: Result) -> None:
-        """Append a result, on the disk when it returns. Raises `ConfigError` where the file cannot be written."""
+        """Append a result and sync it. Raises `ConfigError` where the file cannot be written."""
         row = {
             "model": self.model,
             "name": repair.name,
@@ -99,9 +105,11 @@ def _row(line: str) -> Json | None:
 
 
 def summary(model: str, results: Sequence[Result], wanted: int) -> Json:
-    """The object of `--json`, `wanted` repairs having been asked for. `run` leaves out those for which a tool chain is
-    missing (`not_run`) and those behind an error that ended the run (`not_reached`); a cost is None where no price is
-    known."""
+    """Return the object of `--json`, for `wanted` requested repairs.
+
+    `run` leaves out those without a tool chain (`not_run`) and those after an error that ended the run
+    (`not_reached`); a cost is None where no price is known.
+    """
     ran = [r for r in results if r.outcome != "not run"]
     costs = [r.cost_usd for r in ran if r.cost_usd is not None]
     return {

@@ -1,4 +1,4 @@
-"""Running many repairs one after the other: what the log has is taken from there."""
+"""Run many repairs one after the other; logged results are reused."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ async def run(
     again: bool = False,
     tell: Callable[[Result], None] = lambda _: None,
 ) -> list[Result]:
-    """Play `repairs` in order, each told by `tell` when it has ended. `again`: those that the log has, too.
+    """Play `repairs` in order and report each by `tell`. `again`: also those that the log has.
 
-    A result is in the log before the next one begins; what was not run, or not to an end of its own, is not, and comes
-    again the next time. A model that gives no answer at all ends the run: the others would fail like this one.
+    A result is logged before the next repair begins; what was not run, or not to its own end, is not logged, and is
+    repeated the next time. A model that gives no answer at all ends the run: the others would fail like this one.
     """
     known = {} if again else log.read(repairs)
     results: list[Result] = []

@@ -1,4 +1,4 @@
-"""Settings: what each means (`fields`, `providers`), and reading them from all sources (`load`)."""
+"""Define the settings (`fields`, `providers`) and read them from all sources (`load`)."""
 
 from sakti.core.config.check import check, model_choices
 from sakti.core.config.fields import (

@@ -1,4 +1,4 @@
-"""Refuse settings that contradict each other, naming both; the bounds of one alone are in `fields`."""
+"""Refuse settings that contradict each other, naming both; `fields` checks the bounds of each alone."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ _NOT_EXTRA = ("messages", "input", "system", "instructions", "model", "stream")
 
 
 def model_choices(value: str | tuple[str, ...] | None) -> tuple[tuple[str, int | None], ...]:
-    """Return (model, tokens that its inputs have at most, None: any) of a setting that names one model or several.
-    Raises `ConfigError` for a limit that is none."""
+    """Parse a setting that names one model or several into pairs (model, largest input in tokens).
+
+    None as the second value means no limit. Raises `ConfigError` for a limit that is not a positive number.
+    """
     out: list[tuple[str, int | None]] = []
     for text in (value,) if isinstance(value, str) else value or ():
         name, sep, limit = (part.strip() for part in text.partition("<="))

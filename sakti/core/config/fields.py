@@ -1,4 +1,4 @@
-"""Every setting: type, default, and what it means."""
+"""Define every setting: type, default, help, bounds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _memory = partial(setting, project=True, at_once=True)
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """How a model that works for memory is asked; what it does not take is left out."""
+    """Request parameters of a model that works for memory; a model that rejects one is not sent it."""
 
     temperature: float | None = _memory(None, "Sampling temperature.", low=0, high=2)
     max_output_tokens: int = _memory(
@@ -35,7 +35,7 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True)
 class ObservationSettings:
-    """Fractions are of the message threshold."""
+    """Settings of observation; fractions are of the message threshold."""
 
     message_tokens: int = _memory(30_000, "Tokens of messages at which they are observed.", above=0)
     buffer_tokens: float | Literal[False] = _memory(
@@ -57,7 +57,7 @@ class ObservationSettings:
 
 @dataclass(frozen=True, slots=True)
 class ReflectionSettings:
-    """Fractions are of the observation threshold."""
+    """Settings of reflection; fractions are of the observation threshold."""
 
     observation_tokens: int = _memory(40_000, "Tokens of the log at which it is condensed.", above=0)
     buffer_activation: float = _memory(
@@ -75,7 +75,7 @@ class ReflectionSettings:
 
 @dataclass(frozen=True, slots=True)
 class WorkingMemorySettings:
-    """The two pages of stable facts. Files are relative to the workspace."""
+    """Settings of the two pages of stable facts; files are relative to the workspace."""
 
     schema: str | None = setting(None, "File with the JSON Schema that pages follow; none: Markdown.", project=True)
     enabled: bool = setting(True, "Whether pages are sent and written.", project=True)
@@ -109,7 +109,7 @@ class MemorySettings:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalSettings:
-    """Rules are written `tool` or `tool(pattern)`, the pattern a glob over the path or the command."""
+    """Settings of approvals; a rule is `tool` or `tool(pattern)`, a glob over the path or the command."""
 
     mode: ApprovalMode = setting(
         "ask", "What may run without asking; a project may make it stricter only.", project=True, at_once=True
@@ -121,7 +121,7 @@ class ApprovalSettings:
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """Limits are those of one turn; none: no limit."""
+    """Settings of the agent loop; limits are per turn, None means no limit."""
 
     max_steps: int = setting(200, "Model calls that a turn may take.", project=True, at_once=True, above=0)
     max_seconds: float | None = setting(None, "Seconds that a turn may take.", at_once=True, above=0)

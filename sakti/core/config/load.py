@@ -1,11 +1,11 @@
-"""Settings: defaults, the user's file, the project's file, the environment, the command line; later wins.
+"""Load settings: defaults, the user's file, the project's file, the environment, the command line; later wins.
 
     $XDG_CONFIG_HOME/sakti/config.toml      [memory.observation] message_tokens = 20_000
     .sakti/config.toml                      the same names, but see project_may_set
     SAKTI_MEMORY__OBSERVATION__MESSAGE_TOKENS=20000
     -o memory.observation.message_tokens=20000
 
-`load` returns a frozen `Config` and, for each setting that is not at its default, where it comes from.
+`load` returns a frozen `Config` and, for each setting that is not at its default, its source.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _ALIASES = {"model.name": "model", "model.fallback": "fallback_model"}
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """`origins` maps a dotted name to where its value was set; `warnings` are sentences for the user."""
+    """Merged settings, their origins and warnings.
+
+    `origins` maps a dotted name to its source; `warnings` are sentences for the user.
+    """
 
     config: Config
     origins: Mapping[str, str]
@@ -47,8 +50,10 @@ def load(
     env: Mapping[str, str] | None = None,
     overrides: Sequence[str] = (),
 ) -> Loaded:
-    """Merge all sources. Raises `ConfigError` naming the source and the setting for anything unknown, of the
-    wrong type or contradictory."""
+    """Merge all sources into one `Config`.
+
+    Raises `ConfigError`, naming the source and the setting, for anything unknown, of the wrong type or contradictory.
+    """
     config, origins, warnings = Config(), dict[str, str](), list[str]()
     for name, value, origin in _sources(user_file, project_file, env or {}, overrides, warnings):
         if (
@@ -114,7 +119,7 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _literal(text: str) -> Any:
-    """A value as TOML writes it; what TOML cannot read is a plain string."""
+    """Parse a value as TOML; what is not TOML is a plain string."""
     try:
         return tomllib.loads(f"v = {text}")["v"]
     except tomllib.TOMLDecodeError:
@@ -128,7 +133,7 @@ def names() -> Iterator[str]:
 
 @cache
 def _meanings() -> Mapping[str, Meaning]:
-    """What every setting means by its dotted name; of providers as `providers.*.NAME`."""
+    """Map every setting's dotted name to its `Meaning`; settings of providers as `providers.*.NAME`."""
     out: dict[str, Meaning] = {}
 
     def walk(kind: type, prefix: str) -> None:
@@ -157,12 +162,12 @@ def meaning(name: str) -> Meaning:
 
 
 def project_may_set(name: str) -> bool:
-    """Whether a project's own file may set it."""
+    """Return whether a project's own file may set it."""
     return meaning(name).project
 
 
 def replace_setting(config: Config, name: str, value: Any, origin: str = "setting") -> Config:
-    """`config` with one dotted name set; the value is checked against the field's type."""
+    """Return `config` with one dotted name set; the value is checked against the field's type."""
     return _replace(config, _ALIASES.get(name, name).split("."), value, name, origin)
 
 
@@ -253,7 +258,7 @@ def _get(config: Config, name: str) -> Any:
 
 
 def flat(config: Config) -> dict[str, Any]:
-    """Every setting's dotted name and value, for `sakti config`."""
+    """Map every setting's dotted name to its value, for `sakti config`."""
     out = {name: _get(config, name) for name in names()}
     for provider, settings in config.providers.items():
         for f in dataclasses.fields(settings):

@@ -1,4 +1,4 @@
-"""Say once what a setting means: its help, its bounds, who may set it and when a change holds."""
+"""Define the metadata of a setting: help, bounds, who may set it, when a change takes effect."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ _KEY = "meaning"
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """`help`: one sentence, units in it. Bounds of numbers: more than `above`, from `low`, up to `high`. `project`: a
-    project's own file may set it; `at_once`: an open window goes on with a change, any other takes effect after a
+    """Metadata of one setting.
+
+    `help` is one sentence and gives the unit. Numbers must be more than `above`, at least `low`, at most `high`.
+    `project`: a project's own file may set it. `at_once`: a change takes effect in the open window, any other after a
     restart. Nothing that a project may set can run code, send text elsewhere or loosen an approval: a repository that
-    was just cloned is not yet to be trusted."""
+    was just cloned is not trusted yet.
+    """
 
     help: str = ""
     project: bool = False
@@ -26,7 +29,7 @@ class Meaning:
 
     @property
     def bounds(self) -> str:
-        """The bounds in words; empty where there are none."""
+        """Render the bounds in words; empty where there are none."""
         if self.above is not None:
             return f"above {self.above:g}"
         if self.low is not None and self.high is not None:

@@ -1,4 +1,4 @@
-"""What a user can say about one provider, under `[providers.<name>]`."""
+"""Define the settings of one provider, under `[providers.<name>]`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from sakti.core.config.meaning import setting
 
 @dataclass(frozen=True, slots=True)
 class ProviderSettings:
-    """A key itself is never written into a file: `key_env` names the variable that holds it."""
+    """Settings of one provider.
+
+    A key itself is never written into a file: `key_env` names the variable that holds it.
+    """
 
     api: Literal["auto", "chat", "responses", "anthropic"] = setting("auto", "The protocol of the server.")
     base_url: str | None = setting(None, "Address of the API, for a server of your own.")

@@ -1,1 +1,1 @@
-"""The background work of memory: each job takes the state of a thread and moves it through the store."""
+"""Run the background work of memory: each job changes the state of a thread through the store."""

@@ -1,4 +1,4 @@
-"""Holding a lease for the time of some work: taken in one transaction, renewed by heartbeat, given back at the end."""
+"""Hold a lease during some work: acquired in one transaction, renewed by heartbeat, released at the end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATIENCE_S = 10.0  # for what another window observes; then the request goes wit
 
 @dataclass(frozen=True, slots=True)
 class Leases:
-    """The leases of one engine. `owner` is its name in them, `patience` how long it waits for others, in seconds."""
+    """Leases of one engine; `owner` is its name in them, `patience` the seconds it waits for others."""
 
     store: Store
     owner: str
@@ -32,8 +32,10 @@ class Leases:
         thread_id: str = "",
         start: Callable[[Database], None] | None = None,
     ) -> AsyncGenerator[Held]:
-        """Hold a lease for the time of the block; `start` runs in the transaction that takes it. Raises
-        `MemoryFailure` (busy) when another window holds it: then nothing was written."""
+        """Hold a lease for the time of the block; `start` runs in the transaction that acquires it.
+
+        Raises `MemoryFailure` (busy) when another window holds it: then nothing was written.
+        """
         held = Held(kind, self.owner, self.store.ids.new(), thread_id)
 
         def acquire(db: Database) -> bool:
@@ -88,7 +90,7 @@ class Leases:
                 )
 
     async def others_end(self, record_id: str, kind: leases.LeaseKind, thread_id: str = "") -> bool:
-        """Wait until no other window holds that lease; False where one still does when patience ends."""
+        """Wait until no other window holds that lease; False if one still does after `patience`."""
         looks = int(self.patience / POLL_S)
         while await self.store.read(self._held_elsewhere, record_id, kind, thread_id):
             if looks <= 0:
@@ -106,8 +108,10 @@ class Leases:
 
     @contextlib.asynccontextmanager
     async def turn(self, thread_id: str) -> AsyncGenerator[None]:
-        """Work by hand in a thread: nobody else talks in it meanwhile. A turn of the same owner under way is enough.
-        Raises `MemoryFailure` (busy) while another window is at work there."""
+        """Hold the thread's turn lease for a manual operation; a running turn of the same owner is enough.
+
+        Raises `MemoryFailure` (busy) while another window runs a turn.
+        """
 
         def own(db: Database) -> bool:
             held = leases.held(db, thread_id, self.store.clock.now())

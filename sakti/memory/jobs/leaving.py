@@ -1,4 +1,4 @@
-"""What is left to observe when the user leaves, and observing it."""
+"""Observe what is left when the user exits."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from sakti.memory.worker import observable
 
 
 def left(state: MemoryState) -> int:
-    """Tokens of the messages that are in no group yet and may be observed."""
+    """Return the tokens of the messages that are in no group yet and may be observed."""
     messages = state.window.observable()
     return sum(m.tokens for m in messages) if any(observable(m) for m in messages) else 0
 
 
 async def observe_left(observation: Observation) -> bool:
-    """Put all of it into the log, with what was ready before; False when nothing came of it. A running observation is
-    waited for, what it leaves is done after it."""
+    """Observe all of it and activate what is buffered; False when nothing came of it.
+
+    A running observation is awaited first.
+    """
     await observation.join()
     await observation.state.activate_ready()
     return await observation.now(observation.state.window.observable())

@@ -1,5 +1,8 @@
-"""Observe a thread: what is said becomes groups of the log, in the background (buffered, to be activated later) or
-while somebody waits (in the log at once). One observation of a thread runs at a time, in whatever window."""
+"""Observe a thread: turn messages into groups of the log, one observation of a thread at a time.
+
+In the background groups are buffered, to be activated later; while a caller waits they go into the log at once. The
+lease holds across windows.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,10 @@ HARMLESS = ("busy", "conflict", "lease_lost")  # another window did it: no failu
 
 
 class Observation:
-    """The observations of one open thread. `task` is the one that runs or ran last; `elsewhere`: it found another
-    window observing."""
+    """Observation job of one open thread.
+
+    `task` is the running or last one; `elsewhere`: it found another window observing.
+    """
 
     def __init__(self, state: MemoryState, worker: Worker, leases: Leases) -> None:
         self.state, self.worker, self.leases = state, worker, leases
@@ -43,8 +48,10 @@ class Observation:
     # --- what begins one ----------------------------------------------------------------------------------
 
     def start(self, *, at_end: bool = False) -> None:
-        """Begin a background observation if an interval was crossed (or, at the end of a turn, if an
-        interval's worth is pending) and nothing runs."""
+        """Start a background observation if an interval was crossed and nothing runs.
+
+        At the end of a turn an interval's worth of pending messages is enough.
+        """
         state = self.state
         window, numbers = state.window, state.numbers()
         # a backlog is always caught up with in the background, whatever the interval
@@ -67,9 +74,10 @@ class Observation:
         self._begin(messages, "buffering", "", [])
 
     async def now(self, found: Sequence[Message], focus: str = "", into: list[Group] | None = None) -> bool:
-        """Observe `found`, which begins right behind the cursor, and put it into the log, slice by slice; False when
-        nothing came of it. `into` gets the groups that this made. The work goes on when the caller is cancelled, unless
-        it is stopped."""
+        """Observe `found`, which begins right behind the cursor, slice by slice; False when nothing came of it.
+
+        `into` gets the groups made. The work continues when the caller is cancelled, unless it is stopped.
+        """
         if not found or self.running() is not None:
             return False
         self.state.signal(Signal.WAIT)
@@ -83,19 +91,19 @@ class Observation:
         return self.task
 
     async def join(self) -> None:
-        """Wait until no observation of this thread runs here."""
+        """Wait until no observation of this thread runs in this process."""
         while (running := self.running()) is not None:
             self.state.signal(Signal.WAIT)
             await asyncio.wait([running])
 
     async def join_others(self) -> None:
-        """Wait until no observation of this thread runs in another window, and take in what came of it."""
+        """Wait until no other window observes this thread, and load its results."""
         window = self.state.window
         if await self.leases.others_end(window.record.id, "observing", window.thread.id):
             await self.state.refresh()
 
     async def stop(self) -> None:
-        """Give up the observation that somebody waits for; the slices that are in the log stay there."""
+        """Cancel the observation that a caller waits for; slices already in the log stay."""
         task = self.running()
         if task is not None:
             self._stopped = True
@@ -108,7 +116,7 @@ class Observation:
     async def _run(
         self, found: list[Message], name: Literal["observation", "buffering"], focus: str, made: list[Group]
     ) -> bool:
-        """The root of the work: whatever goes wrong becomes an event, and the chat goes on."""
+        """Run the whole job: any error becomes an event, and the chat continues."""
         state = self.state
         tokens = sum(m.tokens for m in found)
         operation = Operation.of(state, name, "observation", tokens)
@@ -156,7 +164,7 @@ class Observation:
             operation.end(state, made)
 
     def _pending(self, found: list[Message]) -> list[Message]:
-        """What of it nobody has observed meanwhile. Raises `MemoryFailure` (conflict) where that is nothing."""
+        """Return what no other window has observed meanwhile. Raises `MemoryFailure` (conflict) if nothing is left."""
         ids = {m.id for m in found}
         pending = [m for m in self.state.window.uncovered() if m.id in ids]
         if not pending:
@@ -194,7 +202,7 @@ class Observation:
         await uninterrupted(commit())
 
     def _named(self, group: Group) -> Json:
-        """In a log of several threads what this one is called now: so the group names it for good."""
+        """Return the title that a group in a log of several threads keeps for its thread."""
         window = self.state.window
         if window.record.scope != "resource":
             return {}

@@ -1,4 +1,4 @@
-"""The events of one piece of work: started, ended, failed."""
+"""Emit the events of one job: started, ended, failed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sakti.store.memory import Group
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Which work, on what record, under which settings. `tokens` go in; `started` in Unix ms."""
+    """One job: its kind, record and settings; `tokens` go in, `started` in Unix ms."""
 
     cycle_id: str
     name: Literal["observation", "buffering"]
@@ -66,7 +66,7 @@ class Operation:
         state.emit(self._event("end", completed_at=state.clock.now(), duration_ms=self._took(state), **values))
 
     def failed(self, state: MemoryState, error: Exception, made: Sequence[Group] = ()) -> str:
-        """Tell a failure; returns it in words."""
+        """Emit a failure; return its message."""
         message = error.message if isinstance(error, SaktiError) else f"{type(error).__name__}: {error}"
         role = "Observer" if self.type == "observation" else "Reflector"
         text = message if isinstance(error, MemoryFailure) else f"{role} failed: {message}"

@@ -23,8 +23,10 @@ UNDO_INTERVALS = 5  # after an undo the log grows by such a part of its threshol
 
 @dataclass(frozen=True, slots=True)
 class ReflectionUndone:
-    """What was undone: the reflection, its generation, how many groups it had merged, and its lines that people had
-    changed (they go with it)."""
+    """Undone reflection.
+
+    Its generation, how many groups it had merged, and how many of its lines had been corrected (they go with it).
+    """
 
     group_id: str
     generation: int
@@ -33,7 +35,7 @@ class ReflectionUndone:
 
 
 class Reflection:
-    """The reflections of one open thread's record. `task` is the one that runs or ran last."""
+    """Reflection job of one open thread's record; `task` is the running or last one."""
 
     def __init__(self, state: MemoryState, worker: Worker, leases: Leases) -> None:
         self.state, self.worker, self.leases = state, worker, leases
@@ -43,8 +45,11 @@ class Reflection:
         return self.task if self.task is not None and not self.task.done() else None
 
     def to_reflect(self, numbers: policy.Numbers) -> list[Group]:
-        """The older part of the log: all but the newest lines (24 hours or 50, whichever is more) that fit a
-        third of the budget; reflections that fill more than half of it go alone, first."""
+        """Return the older part of the log to condense.
+
+        All but the newest lines (24 hours or 50, whichever is more) that fit a third of the budget; reflections that
+        fill more than half of it go alone, first.
+        """
         active = self.state.window.active
         reflections = [g for g in active if g.kind == "reflection"]
         if len(reflections) > 1 and sum(g.observation_tokens for g in reflections) > numbers.reflect_at / 2:
@@ -58,7 +63,7 @@ class Reflection:
         return active[: len(active) - kept]
 
     def start(self) -> None:
-        """Begin in the background from the log's share of the threshold on; the result waits for it."""
+        """Start in the background from the log's share of the threshold on; the result is buffered."""
         state, numbers = self.state, self.state.numbers()
         if numbers.reflect_from is None or state.phase in RESTING:
             return
@@ -66,8 +71,10 @@ class Reflection:
             self.begin(1)
 
     def begin(self, level: int, *, whole: bool = False) -> bool:
-        """Start at a level; False when one runs or waits, or there is nothing (new) to condense. `whole`: all of
-        the log, however small it is, by hand."""
+        """Start at a level; False when one runs or is buffered, or there is nothing (new) to condense.
+
+        `whole`: the user requests it for all of the log, however small it is.
+        """
         state, numbers = self.state, self.state.numbers()
         groups = list(state.window.active) if whole else self.to_reflect(numbers)
         tokens = sum(g.observation_tokens for g in groups)
@@ -85,8 +92,10 @@ class Reflection:
         return True
 
     async def settle(self) -> None:
-        """Before a request: wait for a reflection above its own `block_after`, or at the threshold when
-        nothing is done in the background; then put it into the log."""
+        """Wait before a request for a due reflection, then activate it.
+
+        Above its own `block_after`, or at the threshold when there is no background work.
+        """
         state = self.state
         numbers, tokens = state.numbers(), state.observation_tokens()
         if tokens < numbers.reflect_at or state.phase in RESTING:
@@ -99,13 +108,15 @@ class Reflection:
             await state.activate_due()
 
     async def join(self) -> None:
-        """Wait until none runs here."""
+        """Wait until none runs in this process."""
         if (running := self.running()) is not None:
             await asyncio.wait([running])
 
     async def undo(self, generation: int | None = None) -> ReflectionUndone:
-        """Undo a reflection, the newest by default; one that is being made from it is dropped. Raises
-        `MemoryFailure`: not_found, conflict."""
+        """Undo a reflection, the newest by default; one that is being made from it is discarded.
+
+        Raises `MemoryFailure`: not_found, conflict.
+        """
         state = self.state
         interval = state.numbers().reflect_at // UNDO_INTERVALS
         done = await state.move(UndoReflection(interval, generation), "unreflect")
@@ -115,7 +126,7 @@ class Reflection:
     # --- one reflection -----------------------------------------------------------------------------------
 
     async def _run(self, groups: list[Group], level: int, tokens: int, corrections: int) -> None:
-        """The root of the work: whatever goes wrong becomes an event, and the chat goes on."""
+        """Run the whole job: any error becomes an event, and the chat continues."""
         state = self.state
         operation = Operation.of(state, "buffering" if level else "observation", "reflection", tokens)
         signal = ReflectionSignal.GONE

@@ -1,7 +1,7 @@
-"""Dates in the log: how far away they are, and the gaps between them. Pure; times in UTC milliseconds.
+"""Compute with dates in the log: their distance, and the gaps between them. Pure; times in UTC ms.
 
-The log says when things were said in plain dates, so that it never has to be rewritten; the distance to today
-is added when it is rendered, computed from the day, so it changes once a day.
+The log dates observations absolutely, so that it never has to be rewritten; the distance to today is added when it is
+rendered, computed from the day, so it changes once a day.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ _NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 
 
 def parse_date(month: str, day: int, year: int) -> int | None:
-    """Midnight of a date whose month is told by its first three letters; days past the month's end run on
-    into the next (31 February is 3 March), years below 100 are of the 1900s and 2000s. None for no date."""
+    """Return midnight of a date whose month is given by its first three letters; None for an invalid date.
+
+    Days past the month's end run on into the next (31 February is 3 March), years below 100 are of the 1900s and
+    2000s.
+    """
     number = _MONTHS.index(month[:3].lower()) + 1 if month[:3].lower() in _MONTHS else 0
     if not number or not 1 <= day <= 31:
         return None
@@ -33,8 +36,10 @@ def parse_date(month: str, day: int, year: int) -> int | None:
 
 
 def format_relative_time(date: int, now: int) -> str:
-    """`yesterday`, `3 weeks ago`, `in 2 months`: whole days between the two, then weeks, months of 30 days
-    and years of 365."""
+    """Format a distance: `yesterday`, `3 weeks ago`, `in 2 months`.
+
+    Whole days between the two, then weeks, months of 30 days and years of 365.
+    """
     days = (now - date) // DAY
     if days == 0:
         return "today"
@@ -53,7 +58,7 @@ def _count(number: int, unit: str) -> str:
 
 
 def format_gap_between_dates(previous: int, current: int) -> str | None:
-    """`[2 weeks later]` where at least two days lie between two dates, else None."""
+    """Format the gap between two dates, as `[2 weeks later]`, from two days on, else None."""
     days = (current - previous) // DAY
     if days < 2:
         return None
@@ -73,8 +78,10 @@ _PART_DAY = {"early": 7, "mid": 15, "late": 23}
 
 
 def parse_date_from_content(text: str) -> int | None:
-    """The date that a phrase names: `May 27-28, 2023` its first day, `late April 2023` the 23rd, `May to June
-    2023` the first of June; None where it is too vague."""
+    """Return the date that a phrase names; None where it is too vague.
+
+    `May 27-28, 2023` gives its first day, `late April 2023` the 23rd, `May to June 2023` the first of June.
+    """
     if (m := _EXACT.search(text)) and (date := parse_date(m[1], int(m[2]), int(m[3]))) is not None:
         return date
     if (m := _PART.search(text)) and (date := parse_date(m[2], _PART_DAY[m[1].lower()], int(m[3]))) is not None:
@@ -98,8 +105,10 @@ _INLINE = re.compile(rf"\((estimated|meaning){S}+([^)]+[0-9]{{4}})\)", re.IGNORE
 
 
 def expand_inline_estimated_dates(text: str, now: int) -> str:
-    """`(meaning May 20, 2023)` gets its distance, and `likely already happened` where the line's text before
-    it speaks of a plan and the day is past."""
+    """Add the distance to inline dates such as `(meaning May 20, 2023)`.
+
+    Also `likely already happened` where the line's text before it states a plan and the day is past.
+    """
 
     def replaced(match: re.Match[str]) -> str:
         date = parse_date_from_content(match[2])
@@ -122,14 +131,16 @@ def header_date(text: str) -> int | None:
 
 
 def last_header(text: str) -> int | None:
-    """The date of the last `Date:` line of a text; None where it has none."""
+    """Return the date of the last `Date:` line of a text; None where it has none."""
     dates = [d for m in _HEADER.finditer(text) if (d := header_date(m[2])) is not None]
     return dates[-1] if dates else None
 
 
 def add_relative_time_to_observations(text: str, now: int, previous: int | None = None) -> str:
-    """Date headers with their distance to `now`, a line before a header where days were skipped since the one
-    before it (`previous` for the first), and inline dates expanded."""
+    """Add distances to `now` to date headers, gap lines between headers, and expand inline dates.
+
+    A gap line is added where days were skipped since the previous header (`previous` for the first).
+    """
     text = expand_inline_estimated_dates(text, now)
 
     def replaced(match: re.Match[str]) -> str:
@@ -157,7 +168,7 @@ GAP_FROM = 10 * MINUTE
 
 
 def format_temporal_gap(gap: float) -> str | None:
-    """`1 hour 5 minutes later` for `gap` milliseconds, in the two largest units; None below ten minutes."""
+    """Format `gap` milliseconds as `1 hour 5 minutes later`, in the two largest units; None below ten minutes."""
     if gap < GAP_FROM:
         return None
     for unit, length, (smaller, smaller_length) in _GAP_UNITS:
@@ -172,7 +183,7 @@ def format_temporal_gap(gap: float) -> str | None:
 
 
 def zone(name: str | None) -> ZoneInfo:
-    """The time zone of that name, UTC where it is not known."""
+    """Return the time zone of that name, UTC where it is unknown."""
     try:
         return ZoneInfo(name or "UTC")
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -180,18 +191,18 @@ def zone(name: str | None) -> ZoneInfo:
 
 
 def day_text(time: int, timezone: str | None) -> str:
-    """`Dec 4, 2025`: the local day, as headers write it."""
+    """Format the local day as headers do: `Dec 4, 2025`."""
     local = datetime.fromtimestamp(time / 1000, zone(timezone))
     return f"{_NAMES[local.month - 1]} {local.day}, {local.year}"
 
 
 def clock_text(time: int, timezone: str | None) -> str:
-    """`14:30`, local."""
+    """Format the local time: `14:30`."""
     return datetime.fromtimestamp(time / 1000, zone(timezone)).strftime("%H:%M")
 
 
 def noon(time: int, timezone: str | None) -> int:
-    """Noon (as UTC) of the local day: a `now` that gives the same distances all day long."""
+    """Return noon (as UTC) of the local day: a `now` that gives the same distances all day long."""
     return _noon(time // 60_000, timezone)
 
 

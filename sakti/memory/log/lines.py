@@ -1,4 +1,4 @@
-"""A log as rows: one for each line, with what code can read from it. Pure."""
+"""Parse a log into rows: one for each line, with its metadata. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LINES = re.compile(r"\blines?\s+(\d+)(?:\s*[-–]\s*(\d+))?")
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """One line. `date` as its header writes it, `time` HH:MM or empty; `metadata`: files, line_numbers."""
+    """One line; `date` as in its header, `time` HH:MM or empty, `metadata`: files, line_numbers."""
 
     line: int
     date: str
@@ -44,8 +44,7 @@ class LogRow:
 
 
 def rows(text: str) -> Iterator[LogRow]:
-    """The lines of a log in order; headers give the date of what stands under them, empty lines are left
-    out."""
+    """Yield the lines of a log in order, with the date of their header; empty lines are left out."""
     date, number = "", 0
     for raw in text.split("\n"):
         if not raw.strip():
@@ -72,8 +71,10 @@ def rows(text: str) -> Iterator[LogRow]:
 
 
 def corrected(text: str, changes: Mapping[int, str | None]) -> str:
-    """A log with some lines changed, by their number: another content, or None for a line that goes. A date
-    under which nothing is left goes too."""
+    """Apply corrections to a log: line number → other content, or None for a removed line.
+
+    A date header without lines is removed, too.
+    """
     out: list[str] = []
     number = 0
     for raw in text.split("\n"):
@@ -95,8 +96,10 @@ def corrected(text: str, changes: Mapping[int, str | None]) -> str:
 
 
 def with_sections(text: str, sections: Iterable[tuple[str, str]]) -> tuple[str, dict[str, str]]:
-    """A log with the lines of its sections (name, line) behind it, those left out that it has already; and the name of
-    the section of each line, by the line's content."""
+    """Append the lines of sections (name, line) to a log, without those it has already.
+
+    Also return the section of each line, by the line's content.
+    """
     have = {row.content for row in rows(text)}
     out, names = [text] if text else [], dict[str, str]()
     for name, line in sections:
@@ -111,13 +114,13 @@ def with_sections(text: str, sections: Iterable[tuple[str, str]]) -> tuple[str, 
 
 
 def fields(content: str) -> dict[str, str]:
-    """What a line of a mode's section says by name behind its text: ` | outcome: failed | file: a.py`."""
+    """Parse the named fields at the end of a section's line: ` | outcome: failed | file: a.py`."""
     _, *pieces = content.split(" | ")
     return {found[1].strip().lower(): found[2].strip() for piece in pieces if (found := _FIELD.fullmatch(piece))}
 
 
 def references(text: str) -> tuple[list[str], list[str]]:
-    """The files that a line names, and the line numbers ("12" or "12-40")."""
+    """Return the files that a line names, and the line numbers ("12" or "12-40")."""
     files: dict[str, None] = {}
     numbers: dict[str, None] = {}
     for path, first, last in _PATH.findall(text):

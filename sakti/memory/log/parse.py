@@ -1,7 +1,7 @@
-"""What an Observer or a Reflector answered, read forgivingly; then cleaned before anything is stored. Pure.
+"""Parse the answer of an Observer or Reflector leniently, then clean it for storing. Pure.
 
-`parse_*`, `sanitize_observation_lines`, `detect_degenerate_repetition` and the anchors give what the golden
-vectors say. `clean` is a step of our own behind them: no tag ever reaches the store.
+`parse_*`, `sanitize_observation_lines`, `detect_degenerate_repetition` and the anchors conform to the golden vectors.
+`clean` is a step of our own after them: no tag ever reaches the store.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHORTEST, _WINDOW, _SAMPLES, _WINDOW_SHARE = 2_000, 200, 50, 0.4
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """`degenerate`: the answer repeats itself without end and holds nothing."""
+    """Parsed answer; `degenerate`: it repeats itself endlessly and holds nothing."""
 
     observations: str
     current_task: str | None = None
@@ -36,7 +36,7 @@ class Parsed:
 
 
 def detect_degenerate_repetition(text: str) -> bool:
-    """Whether a model got stuck: the same windows or lines over and over, or one endless line."""
+    """Return whether a model got stuck: the same windows or lines over and over, or one endless line."""
     data = utf16.units(text)
     size = len(data) // 2
     if size < _SHORTEST:
@@ -53,7 +53,7 @@ def detect_degenerate_repetition(text: str) -> bool:
 
 
 def sanitize_observation_lines(text: str) -> str:
-    """Lines of more than 10,000 UTF-16 units are cut, and say so."""
+    """Cut lines of more than 10,000 UTF-16 units, with a note."""
     return "\n".join(
         utf16.cut(line, MAX_LINE) + TRUNCATED if utf16.length(line) > MAX_LINE else line for line in text.split("\n")
     )
@@ -75,7 +75,7 @@ _ITEM = re.compile(rf"{S}*(?:[-*]{S}|[0-9]+\.{S})")
 
 
 def parse_observer_output(text: str) -> Parsed:
-    """Tags where they are, lists where they are missing; never raises."""
+    """Parse an Observer's answer: tags if there are any, else lists; never raises."""
     if detect_degenerate_repetition(text):
         return Parsed("", degenerate=True)
     return Parsed(
@@ -87,7 +87,7 @@ def parse_observer_output(text: str) -> Parsed:
 
 
 def parse_reflector_output(text: str) -> Parsed:
-    """As `parse_observer_output`, but an answer without any tag or list is taken whole."""
+    """Parse as `parse_observer_output`, but take an answer without any tag or list whole."""
     if detect_degenerate_repetition(text):
         return Parsed("", degenerate=True)
     observations = sanitize_observation_lines(_observations(text, utf16.trim(text)))
@@ -111,8 +111,10 @@ _OTHER_TAGS = "observations|current-task|suggested-response|thread-title"
 
 
 def take_sections(text: str, names: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:
-    """An answer without the sections of these names, and (name, line) of every line in them. A section that is not
-    closed ends where the next one begins; a tag without its other half goes as well."""
+    """Split the sections of these names off an answer; return the rest, and (name, line) of their lines.
+
+    An unclosed section ends where the next one begins; a tag without its counterpart is removed.
+    """
     if not names:
         return text, []
     any_name = "|".join(map(re.escape, names))
@@ -141,8 +143,10 @@ _INDENT = re.compile(rf"{S}*")
 
 
 def inject_anchor_ids(text: str) -> str:
-    """Each line of a log with a name the Reflector can refer to: [O1], [O2], nested ones [O2-N1]. Headers,
-    tags on a line of their own and lines that have one already are left alone."""
+    """Prefix each line of a log with an id for the Reflector: [O1], [O2], nested ones [O2-N1].
+
+    Headers, tags on a line of their own and lines with an id are left alone.
+    """
     out: list[str] = []
     top = nested = 0
     for line in text.split("\n"):
@@ -163,7 +167,7 @@ def inject_anchor_ids(text: str) -> str:
 
 
 def strip_ephemeral_anchor_ids(text: str) -> str:
-    """The text without the anchor at the start of its lines."""
+    """Remove the anchor ids at the start of lines."""
     return "\n".join(
         line if (match := _ANCHORED.match(line)) is None else match[1] + line[match.end() :]
         for line in text.split("\n")
@@ -186,8 +190,11 @@ _BULLET = re.compile(r"^([ \t]*)[-•+][ \t]+")
 
 
 def clean(text: str) -> str:
-    """A log as it may be stored: none of our tags, no anchors, no control characters, lone surrogates or
-    surrounding code fence; list signs as `*`; at most one empty line in a row."""
+    """Clean a log for storing.
+
+    No tags of ours, anchors, control characters, lone surrogates or surrounding code fence; list signs become `*`; at
+    most one empty line in a row.
+    """
     text = _OUR_BLOCKS.sub("", text)
     text = strip_ephemeral_anchor_ids(text)
     while (bare := _OUR_TAGS.sub("", text)) != text:
@@ -203,7 +210,7 @@ def clean(text: str) -> str:
 
 
 def clean_line(text: str | None, limit: int = 2_000) -> str | None:
-    """A current task or a suggested response as it may be stored; None where nothing is left."""
+    """Clean a current task or suggested response for storing; None where nothing is left."""
     if text is None:
         return None
     text = clean(text).strip()

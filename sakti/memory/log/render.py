@@ -1,4 +1,4 @@
-"""The log as the model sees it: one block a group, so that earlier ones stay byte for byte what they were."""
+"""Render the log for the model: one block per group, so that earlier blocks stay byte for byte the same."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ _ARROW = re.compile(r"^([ \t]+[*-] )-> ?", re.MULTILINE)
 
 
 def for_actor(text: str) -> str:
-    """🟡 and 🟢 go, 🔴 and ✅ stay; of arrows only the one that opens a nested line goes."""
+    """Remove 🟡 and 🟢 and the arrows that open nested lines; 🔴 and ✅ stay."""
     return _ARROW.sub(r"\1", _MINOR.sub(r"\1", text))
 
 
 def render_group(group: Group, now: int, previous_date: int | None, *, tagged: bool, threads: bool = False) -> str:
-    """One group for the request. `now` is noon of the day and `previous_date` the last date before it in the
-    log: both change once a day at most. The tag gives the range of messages to recall from, and in a log of several
-    `threads` whose they are; what a reflection has of several stands in a tag each."""
+    """Render one group for the request.
+
+    `now` is noon of the day and `previous_date` the last date before it in the log: both change once a day at most.
+    The tag gives the range of messages for recall, and in a log of several `threads` the thread; a reflection of
+    several has a tag for each.
+    """
     if threads:
         blocks: list[str] = []
         for text, spans in shared.pieces(group):

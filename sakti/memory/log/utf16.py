@@ -1,4 +1,4 @@
-"""What the golden vectors take from JavaScript: its white space, its line ends, its UTF-16 lengths."""
+"""Imitate what the golden vectors take from JavaScript: white space, line ends, UTF-16 lengths."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def trim(text: str) -> str:
 
 
 def length(text: str) -> int:
-    """UTF-16 units."""
+    """Return the length in UTF-16 units."""
     return len(text) if text.isascii() else len(units(text)) // 2
 
 
 def units(text: str) -> bytes:
-    """UTF-16 code units, two bytes each: what slices are cut from."""
+    """Encode as UTF-16 code units, two bytes each, for slicing."""
     return text.encode("utf-16-le", "surrogatepass")
 
 
 def cut(text: str, limit: int) -> str:
-    """The first `limit` UTF-16 units; a pair that the cut would halve goes whole."""
+    """Return the first `limit` UTF-16 units; a surrogate pair across the end is left out."""
     if length(text) <= limit:
         return text
     kept = units(text)[: 2 * limit].decode("utf-16-le", "surrogatepass")

@@ -1,1 +1,1 @@
-"""Make observations of messages, by a model or by code."""
+"""Make observations of messages, by a model or extractively."""

@@ -1,6 +1,6 @@
-"""What a line of the log claims exactly, by kind: addresses, quotations, paths, hashes, dates, figures, names. Pure.
+"""Extract exact claims of a log line: addresses, quotations, paths, hashes, dates, figures, names. Pure.
 
-Every pattern looks at a bounded part of a line, so that a line of any kind is read in time that grows with its length.
+Every pattern looks at a bounded part of a line, so that the time for any line grows with its length only.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ _NO_PERSON = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Something exact that a line says, as it stands there."""
+    """Exact claim of a line, as it is written there."""
 
     kind: Kind
     text: str
@@ -156,7 +156,7 @@ _KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
 
 
 def claims(content: str) -> Iterator[Claim]:
-    """Everything in a line that can be looked up; nothing twice."""
+    """Yield everything in a line that can be checked; nothing twice."""
     rest = whole = cut(content)
     for match in _URL.finditer(rest):
         yield Claim("url", match[0].rstrip(".,;:"))
@@ -180,7 +180,7 @@ def claims(content: str) -> Iterator[Claim]:
 
 
 def cut(text: str) -> str:
-    """A text in which no word is longer than can be looked at."""
+    """Cut overlong words, which patterns would take too long for."""
     return _LONG.sub(r"\1", text)
 
 
@@ -189,8 +189,10 @@ def _blank(match: re.Match[str]) -> str:
 
 
 def _names(whole: str, rest: str) -> Iterator[str]:
-    """Words with a capital that does not stand there for the beginning of a sentence, and who does what only people
-    do. In German, where every noun has one, those behind "Herr" and "Frau"."""
+    """Yield names: capitalised words that do not just begin a sentence, and subjects of what only people do.
+
+    In German, where every noun has a capital, those after "Herr" and "Frau".
+    """
     words = {w.casefold().strip(".,:;()") for w in whole.split()}
     german = bool(words & _GERMAN)
     for match in _NAME.finditer(rest):

@@ -1,8 +1,7 @@
-"""Observing and reflecting without a model: lines are taken from the messages word for word, nothing is
-invented.
+"""Observe without a model: take lines from the messages word for word.
 
-Milliseconds, deterministic. What the user lays down goes first and may take much of the room, what is only the trace of
-work gets what is left; all of it in the order in which it happened.
+It takes milliseconds and is deterministic. The user's instructions go first and may take much of the room, traces of
+work get what is left; all of it in the order in which it happened.
 """
 
 from __future__ import annotations
@@ -53,8 +52,10 @@ _CHANGES_FILES = re.compile(r"write|edit|create|patch|replace|insert|save|rename
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A sentence that could be kept: higher `weight` first. Those of one message that begin alike (`lead`, `sign`)
-    share a line."""
+    """Sentence that could be kept: higher `weight` first.
+
+    Those of one message with the same beginning (`lead`, `sign`) share a line.
+    """
 
     order: int
     message: str
@@ -73,15 +74,15 @@ class ExtractiveObserver:
         self._counter = counter
 
     async def observe(self, request: ObserveInput) -> ObserveResult:
-        """As `extract`, in slices."""
+        """Observe as `extract` does, in time slices."""
         return await sliced(self.steps(request))
 
     def extract(self, request: ObserveInput) -> ObserveResult:
-        """The observations of the request's messages; never raises."""
+        """Return the observations of the request's messages; never raises."""
         return at_once(self.steps(request))
 
     def steps(self, request: ObserveInput) -> Generator[None, None, ObserveResult]:
-        """The work of `extract` by steps, each of which takes a small part of a slice however long a message is."""
+        """Do the work of `extract` in steps; each takes a small part of a slice however long a message is."""
         count = self._counter.count
         size = sum(m.tokens for m in request.messages) or sum(count(m.text) for m in request.messages)
         chosen: list[Candidate] = []
@@ -179,7 +180,7 @@ def _own_words(piece: Piece, answers: bool) -> Iterator[Step]:
 
 
 def _quoted(text: str) -> list[str]:
-    """What is kept of a quotation: a short one whole, of a longer one an error, else how it begins."""
+    """Return what is kept of a quotation: a short one whole, of a longer one an error, else its beginning."""
     some = itertools.islice(_looked_at(text), QUOTED_LINES)
     lines = [line.lstrip("> \t").strip() for line in some if not line.lstrip().startswith(("```", "~~~"))]
     lines = [line for line in lines if any(map(str.isalnum, line))]
@@ -189,7 +190,7 @@ def _quoted(text: str) -> list[str]:
 
 
 def _looked_at(text: str) -> Iterator[str]:
-    """The lines of a text, of a long one the first and the last; no line whole that is very long."""
+    """Return the lines of a text, of a long one the first and the last, each cut to a limit."""
     lines = (text if len(text) <= 2 * OUTPUT else f"{text[:OUTPUT]}\n{text[-OUTPUT:]}").split("\n")
     if len(lines) > 2 * OUTPUT_LINES:
         lines[OUTPUT_LINES:-OUTPUT_LINES] = []
@@ -197,7 +198,10 @@ def _looked_at(text: str) -> Iterator[str]:
 
 
 def _of_shell(command: str, output: str) -> Iterator[Step]:
-    """What the user ran themselves is told like what the agent ran: the output is nobody's word."""
+    """Yield the steps of a command that the user ran, told like the agent's commands.
+
+    The output counts as nobody's statement.
+    """
     result = ToolResultPart("", "bash", output, is_error="[exit code " in output[-40:])
     for step in _of_tool(ToolCallPart("", "bash", {"command": command}), result):
         yield step and (step[0], step[1], "User ran", step[3])
@@ -220,7 +224,7 @@ def _of_agent(text: str) -> Iterator[Step]:
 
 
 def _with_last(texts: Iterator[str]) -> Iterator[tuple[str, bool]]:
-    """Each with whether it is the last one."""
+    """Yield each text with whether it is the last one."""
     before = ""
     for text in texts:
         yield (before, False) if text else ("", False)
@@ -256,7 +260,7 @@ def _of_tool(call: ToolCallPart | None, result: ToolResultPart) -> Iterator[Step
 
 
 def _task(request: ObserveInput) -> Generator[None, None, str | None]:
-    """What the user last asked for, in their own words."""
+    """Return what the user last asked for, in their own words."""
     for message in reversed(request.messages):
         if message.role != "user":
             continue
@@ -278,7 +282,7 @@ def _own_sentences(message: Message) -> Iterator[str]:
 
 
 def _log(chosen: Sequence[Candidate], timezone: str) -> str:
-    """Sentences of a message that begin alike in one line, the files of one tool in a row as well."""
+    """Write the log: sentences of a message with the same beginning share a line, also files of one tool in a row."""
     lines: dict[tuple[str, str, str], list[Candidate]] = {}
     run = ""  # the key under which files of the same tool still gather
     for candidate in chosen:

@@ -1,8 +1,8 @@
-"""Whether a log says what its source says: what can be checked without a model. Pure.
+"""Check without a model whether a log is faithful to its source. Pure.
 
-What a line claims exactly (see `claims`), and who it says said it, must stand in what it was made from, be it in other
-units, another spelling of a number or as a date for "tomorrow"; what a reflection no longer has of important lines and
-paths is listed.
+The exact claims of a line (see `claims`), and the speaker it names, must occur in its source, even in other units,
+another spelling of a number, or as a date for "tomorrow". Important lines and paths that a reflection lost are
+listed.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _TRACES = {
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """The figures and dates of a piece of text; what is `relative` depends on the day on which it was said."""
+    """Figures and dates of a piece of text; `relative` dates depend on the day of the message."""
 
     figures: frozenset[float]
     amounts: tuple[tuple[str, float], ...]
@@ -103,7 +103,7 @@ def _read_piece(piece: str) -> _Piece:
 
 
 def _read_amounts(piece: str) -> Iterator[tuple[str, float]]:
-    """Figures with units, and the sum of those that stand side by side ("1 min 20 s")."""
+    """Yield figures with units, and the sums of adjacent ones ("1 min 20 s")."""
     last: tuple[int, list[tuple[str, float]]] = (-1, [])
     for match in QUANTITY.finditer(piece):
         found = list(amounts(match))
@@ -114,8 +114,11 @@ def _read_amounts(piece: str) -> Iterator[tuple[str, float]]:
 
 
 class Source:
-    """What lines are checked against, made ready once. `said`: the same by who said it, where that is known; `days`:
-    when it was said; `clocks`: at what times ("14:30"). To be made `ready` before anything is looked up."""
+    """Source that lines are checked against.
+
+    `said`: its texts by speaker, where known; `days`: when they were said; `clocks`: at what times ("14:30"). Call
+    `ready` before any check.
+    """
 
     def __init__(
         self, *texts: str, said: Iterable[Said] = (), days: Iterable[date] = (), clocks: Iterable[str] = ()
@@ -130,7 +133,7 @@ class Source:
         self._weekdays = {d.weekday() for d in self._days}
 
     def ready(self) -> None:
-        """Bring the texts into the form in which words are looked up; once."""
+        """Normalise the texts for looking up words; once."""
         if self._ready:
             return
         self._text = plain("\n".join(self._raw))
@@ -143,7 +146,7 @@ class Source:
         self._ready = True
 
     def read(self) -> None:
-        """Read figures and dates; once, and only where a line says something in words of its own."""
+        """Parse figures and dates; once, and only where a line has words of its own."""
         if self._read:
             return
         self._figures |= {float(WORDS[w]) for w in self._letters & WORDS.keys()}
@@ -178,12 +181,12 @@ class Source:
     # --- looking up ---------------------------------------------------------------------------------------------
 
     def has(self, words: str) -> bool:
-        """Whether words stand there, whatever their case and spaces."""
+        """Return whether the words occur, ignoring case and spaces."""
         wanted = plain(words)
         return wanted in self._words or wanted in self._text or wanted.replace(" ", "") in self._close
 
     def has_exactly(self, claim: Claim) -> bool:
-        """Whether what is claimed stands there as it is written, and not as a part of something longer."""
+        """Return whether a claim occurs exactly, not as a part of something longer."""
         words = plain(claim.text)
         if claim.kind == "name":
             return words in self._letters
@@ -192,7 +195,7 @@ class Source:
         return self.supports(claim, "")
 
     def _stands_alone(self, words: str) -> bool:
-        """Whether words stand there that no letter, digit or sign of a figure continues."""
+        """Return whether the words occur where no letter, digit or sign of a figure continues them."""
         at = self._text.find(words)
         while at >= 0:
             before, behind = self._text[max(0, at - 1) : at], self._text[at + len(words) : at + len(words) + 2]
@@ -207,7 +210,7 @@ class Source:
         return False
 
     def supports(self, claim: Claim, content: str) -> bool:
-        """Whether what a line with that content claims is in the source."""
+        """Return whether the source supports a claim of a line with that content."""
         match claim.kind:
             case "path":
                 return self.has(claim.text.removeprefix("./"))
@@ -228,7 +231,7 @@ class Source:
                 return self.has(claim.text)
 
     def _has_like(self, word: str) -> bool:
-        """Whether another form of the word, or what tells of the thing, stands there."""
+        """Return whether another form of the word, or a trace of the thing, occurs."""
         low = word.casefold()
         if any(self.has(trace) for trace in _TRACES.get(low, ())):
             return True
@@ -251,7 +254,7 @@ class Source:
         return quoted[0] == "`" and all(self.has(part) for part in re.findall(r"[\w.-]+", inside))
 
     def _has_amount(self, text: str, share: float) -> bool:
-        """Whether a figure stands there, or one that rounds to it; with a unit also in another one of its kind."""
+        """Return whether a figure occurs, or one that rounds to it; with a unit also in another one of its kind."""
         quantity = QUANTITY.search(text)
         for kind, amount in amounts(quantity) if quantity else ():
             reach = max(share, NEAR) * amount
@@ -295,7 +298,7 @@ class Source:
 
 
 def figures(text: str) -> set[float]:
-    """What a figure may stand for: "1,500" is 1500 and 1.5, "40k" is 40000, "2 million" 2000000."""
+    """Return the possible values of a figure: "1,500" is 1500 and 1.5, "40k" is 40000, "2 million" 2000000."""
     match = _FIGURE.match(text.casefold())
     if match is None:
         return set()
@@ -309,7 +312,7 @@ def figures(text: str) -> set[float]:
 
 
 def amounts(match: re.Match[str]) -> Iterator[tuple[str, float]]:
-    """A figure with its unit, in the unit that stands for all of its kind."""
+    """Yield a figure with its unit, converted to the base unit of its kind."""
     kind, size = OF_UNIT[match["unit"].casefold()]
     word = match["figure"].casefold()
     for value in {float(WORDS[word])} if word in WORDS else figures(word):
@@ -321,14 +324,14 @@ def _has_unit(text: str) -> bool:
 
 
 def _within(ordered: Sequence[float], value: float, reach: float) -> bool:
-    """Whether one of some figures is at most so far away."""
+    """Return whether one of the sorted values is within `reach`."""
     reach += 1e-9 * abs(value)
     at = bisect_left(ordered, value - reach)
     return at < len(ordered) and ordered[at] <= value + reach
 
 
 def clocks(match: re.Match[str]) -> set[str]:
-    """A time of day as it may be written; "2:30 pm" is 14:30."""
+    """Return the forms of a time of day; "2:30 pm" is 14:30."""
     hour, minute = int(match["h"]), match["min"]
     if match["half"] and match["half"][0] in "pP" and hour < 12:
         hour += 12
@@ -336,13 +339,13 @@ def clocks(match: re.Match[str]) -> set[str]:
 
 
 def weekday(match: re.Match[str]) -> int:
-    """Monday is 0."""
+    """Return the number of a weekday; Monday is 0."""
     word = match[0].casefold()
     return next(n for name, n in WEEKDAYS.items() if word.startswith(name))
 
 
 def days_of(match: re.Match[str]) -> set[tuple[int, int]]:
-    """Month and day of a date, both ways where it may be read in both; empty where it has no day."""
+    """Return (month, day) of a date, both ways where it is ambiguous; empty where it has no day."""
     g = match.groupdict()
     for month, day in (("m", "d"), ("m2", "d2"), ("m3", "d3"), ("m4", "d4")):
         if g[month] is not None:
@@ -352,7 +355,7 @@ def days_of(match: re.Match[str]) -> set[tuple[int, int]]:
 
 
 def relative(match: re.Match[str], days: Sequence[date]) -> Iterator[date]:
-    """The days that "tomorrow", "next week" or "3 weeks ago" may mean, seen from some days."""
+    """Yield the days that "tomorrow", "next week" or "3 weeks ago" may mean, relative to some days."""
     spans: list[int] = []
     if match["day"]:
         spans = [_OFFSETS[match["day"].casefold()]]
@@ -372,7 +375,7 @@ def relative(match: re.Match[str], days: Sequence[date]) -> Iterator[date]:
 
 
 def _by_size(text: str) -> Iterator[str]:
-    """Pieces of a text that end at a space where there is one."""
+    """Split a text into pieces of limited size, at spaces where possible."""
     at = 0
     while at < len(text):
         end = at + PIECE
@@ -383,7 +386,7 @@ def _by_size(text: str) -> Iterator[str]:
 
 
 def flags(content: str, source: Source) -> tuple[str, ...]:
-    """What a line claims that its source does not have, as "path: src/auth.ts"; empty for a faithful line."""
+    """Return the claims of a line that its source lacks, as "path: src/auth.ts"; empty for a faithful line."""
     source.ready()
     open_claims = [claim for claim in claims(content) if not source.has_exactly(claim)]
     verbatim = source.voices.verbatim(content)
@@ -398,15 +401,17 @@ def flags(content: str, source: Source) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What of a reflection's input is nowhere in it: important lines and paths, at most a hundred of each."""
+    """Important lines and paths of a reflection's input that it lost, at most a hundred of each."""
 
     lines: tuple[str, ...]
     paths: tuple[str, ...]
 
 
 def dropped(inputs: Sequence[str], reflection: str) -> Dropped:
-    """What a reflection lost of 🔴 lines (they count as kept when most of their words stand in one line) and
-    of paths."""
+    """Return the 🔴 lines and paths that a reflection lost.
+
+    A line counts as kept when most of its words stand in one line.
+    """
     have = Source(reflection)
     have.ready()
     kept = [set(_WORD.findall(plain(line))) for line in reflection.split("\n") if line.strip()]

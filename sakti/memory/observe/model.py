@@ -1,4 +1,4 @@
-"""The Observer that asks a model."""
+"""Observe with a model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FRAME_TOKENS, TRANSCRIPT_SHARE, LEAST_ROOM = 300, 0.85, 500
 
 
 def system_prompt(mode: str, *, condensed: bool, want_title: bool) -> str:
-    """The Observer's instructions for a mode, put together from their blocks."""
+    """Assemble the Observer's instructions for a mode."""
     output = "\n\n".join(
         t for t in (modes.prompt(mode, "output"), read_prompt("observer#title") if want_title else "") if t
     )
@@ -39,8 +39,10 @@ def system_prompt(mode: str, *, condensed: bool, want_title: bool) -> str:
 
 
 class ModelObserver:
-    """`previous_tokens`: how much of the log the model is shown. `window`: its context window, None if not
-    known."""
+    """Observer that asks a model.
+
+    `previous_tokens`: how much of the log's end it gets. `window`: its context window, None if unknown.
+    """
 
     def __init__(self, asker: Asker, *, previous_tokens: int, window: int | None = None) -> None:
         self._asker = asker
@@ -53,7 +55,7 @@ class ModelObserver:
         return self._asker.full_name
 
     def prompt(self, request: ObserveInput) -> str:
-        """What the model is asked: the log's tail, how things stand, the new messages."""
+        """Write the prompt: the log's end, the current state, the new messages."""
         count = self._asker.counter.count
         size = sum(m.tokens for m in request.messages)
         log = log_tail(request.log, min(self._previous_tokens, int(size * PREVIOUS_SHARE)), count)
@@ -76,8 +78,10 @@ class ModelObserver:
         )
 
     async def observe(self, request: ObserveInput) -> ObserveResult:
-        """The observations of the messages; in slices, one after the other, where the model's window does not
-        hold them all. Raises as a single slice does."""
+        """Return the observations of the messages, in slices where the model's window does not hold them all.
+
+        Raises as a single slice does.
+        """
         results: list[ObserveResult] = []
         for piece in self._pieces(request):
             results.append(
@@ -109,8 +113,11 @@ class ModelObserver:
         return slices(request.messages, max(room, LEAST_ROOM))
 
     async def _observe(self, request: ObserveInput) -> ObserveResult:
-        """Raises `MemoryFailure` (malformed) when the model gives garbage or nothing twice, `ProviderError`
-        when it cannot be reached."""
+        """Observe one slice.
+
+        Raises `MemoryFailure` (malformed) when the answer is unusable twice, `ProviderError` when the model is
+        unavailable.
+        """
         system = system_prompt(request.mode, condensed=self._condensed, want_title=request.want_title)
         prompt = self.prompt(request)
         images = [p for m in request.messages if m.role != "system" for p in m.parts if isinstance(p, ImagePart)]

@@ -1,7 +1,7 @@
-"""What of a user's message is their own words, and what they only pass on: pages, logs, mails, code. Pure.
+"""Tell the user's own words in a message from what they quote: pages, logs, mails, code. Pure.
 
-What is passed on may say anything, so in doubt it is a quotation: after "here is the log:" all that follows, unless
-fences, quotation marks or `>` say where it ends. One pass over the lines; patterns look at the beginnings of lines.
+Quoted text may say anything, so in doubt it is a quotation: after "here is the log:" all that follows, unless fences,
+quotation marks or `>` say where it ends. One pass over the lines; patterns look at the beginnings of lines.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _SEVERAL = re.compile(r"[.!?]\s+\S")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a message; `own`: the user's words, `opens`: they only say what is quoted behind them."""
+    """Part of a message; `own`: the user's words, `opens`: they only introduce the quotation that follows."""
 
     text: str
     own: bool
@@ -89,7 +89,7 @@ class Piece:
 
 
 def shell(message: Message) -> tuple[str, str] | None:
-    """The command that the user ran and what it printed, where a message tells of that."""
+    """Return the command that the user ran and its output, for a message that reports one."""
     command = message.metadata.get(SHELL)
     if not isinstance(command, str):
         return None
@@ -97,14 +97,14 @@ def shell(message: Message) -> tuple[str, str] | None:
 
 
 def own(message: Message) -> str:
-    """What a user says in a message in their own words."""
+    """Return the user's own words in a message."""
     if shell(message) is not None:
         return ""
     return "\n".join(p.text for p in pieces(message.text) if p.own)
 
 
 def pieces(text: str) -> Iterator[Piece]:
-    """The parts of a text in order, without empty ones."""
+    """Yield the non-empty parts of a text in order."""
     current: list[str] = []
     was = True
     for line, mine in _lines(text[:TYPED]):
@@ -123,7 +123,7 @@ def _piece(lines: Sequence[str], mine: bool, *, last: bool) -> Iterator[Piece]:
 
 
 def _lines(text: str) -> Iterator[tuple[str, bool]]:
-    """Each line, or the parts of it, with whether it is the user's own."""
+    """Yield each line, or its parts, with whether it is the user's own."""
     lines = text.split("\n")
     pasted = _pasted(lines)
     fenced, rest = False, False
@@ -145,14 +145,14 @@ def _lines(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _shows(lines: Sequence[str], number: int) -> bool:
-    """Whether a line says that an output follows, behind a blank line."""
+    """Return whether a line announces an output after a blank line."""
     line = lines[number][:LINE_LIMIT]
     blank = number + 1 < len(lines) and not lines[number + 1].strip()
     return blank and _SHOWN.search(line) is not None and not _WANTED.search(line)
 
 
 def _parts(line: str) -> Iterator[tuple[str, bool, bool]]:
-    """A line's parts: (text, own, whether what follows on later lines belongs to a quotation that it opens)."""
+    """Yield a line's parts: (text, own, whether it opens a quotation that continues on later lines)."""
     opened = _opens(line)
     if opened is None:
         yield from ((part, mine, False) for part, mine in _without_quotes(line))
@@ -169,8 +169,10 @@ def _parts(line: str) -> Iterator[tuple[str, bool, bool]]:
 
 
 def _opens(line: str) -> int | None:
-    """Where in a line a quotation begins: behind the colon of "here is the log:". None where it is a setting, as in
-    "log: debug"."""
+    """Return the offset in a line at which a quotation begins: after the colon of "here is the log:".
+
+    None where it is a setting, as in "log: debug".
+    """
     head = line[:LINE_LIMIT]
     found = [m.end() for p in (_HERE, _SAYS) if (m := p.search(head))]
     named = _NAMED.match(head)
@@ -183,7 +185,7 @@ def _opens(line: str) -> int | None:
 
 
 def _without_quotes(line: str) -> Iterator[tuple[str, bool]]:
-    """A line with its quotations of more than a sentence apart."""
+    """Split quotations of more than one sentence off a line."""
     at = 0
     for match in _QUOTED.finditer(line):
         if not _SEVERAL.search(match["text"]):
@@ -195,20 +197,20 @@ def _without_quotes(line: str) -> Iterator[tuple[str, bool]]:
 
 
 def _delimited(lines: Sequence[str], number: int) -> bool:
-    """Whether what begins at a line, empty ones aside, says by itself where it ends."""
+    """Return whether the text at a line, empty ones aside, is delimited by itself."""
     following = next((line for line in lines[number : number + 4] if line.strip()), "")
     return bool(_FENCE.match(following) or _MARKED.match(following))
 
 
 def _is_mail(lines: Sequence[str], number: int) -> bool:
-    """Whether the head of a mail stands there: two of its lines, or one that cannot be anything else."""
+    """Return whether a mail's header stands there: two of its lines, or an unmistakable one."""
     if not lines[number].lower().startswith(("from:", "to:", "subject:", "sent:", "date:", "cc:", "von:", "an:")):
         return not lines[number].lower().startswith(("betreff:", "gesendet:"))
     return any(_MAIL.match(line) for line in lines[number + 1 : number + 3])
 
 
 def _pasted(lines: Sequence[str]) -> set[int]:
-    """The numbers of lines that were pasted by the look of them: logs, and paragraphs that nobody types."""
+    """Return the numbers of lines that look pasted: logs, and paragraphs too long to be typed."""
     out: set[int] = set()
     for first, last in _runs(lines):
         block = range(first, last)
@@ -227,7 +229,7 @@ def _pasted(lines: Sequence[str]) -> set[int]:
 
 
 def _runs(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """The paragraphs: (first line, line behind the last)."""
+    """Yield the paragraphs: (first line, line after the last)."""
     start: int | None = None
     for number, line in enumerate([*lines, ""]):
         if line.strip() and start is None:

@@ -1,4 +1,4 @@
-"""Who said what a line of the log says somebody said: the user, the agent, or only a text that was looked at. Pure."""
+"""Check who said what a log line attributes: the user, the agent, or only a text that was read. Pure."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _FUNCTION = frozenset(
 
 
 class Voices:
-    """What each of them said, by sentences; to be read by `ready`, and by `index` before `wrong` is asked."""
+    """Statements of each speaker, by sentences; call `ready` first, and `index` before `wrong`."""
 
     def __init__(self, said: Iterable[Said] = ()) -> None:
         self._said = said
@@ -50,13 +50,13 @@ class Voices:
         self._having: dict[Voice, dict[str, list[int]]] = {}
 
     def ready(self) -> None:
-        """Sort out who said what."""
+        """Sort the statements by speaker."""
         for voice, text in self._said:
             self._texts[voice].append(text)
         self._plain = {voice: plain("\n".join(texts)) for voice, texts in self._texts.items()}
 
     def index(self) -> None:
-        """Read every sentence; once."""
+        """Index every sentence; once."""
         if self._having:
             return
         self._having = {voice: defaultdict(list) for voice in self._texts}
@@ -67,7 +67,7 @@ class Voices:
                     self._having[voice][word].append(number)
 
     def verbatim(self, content: str) -> bool:
-        """Whether a line says of nobody that they said something, or only what that one did say, word for word."""
+        """Return whether a line attributes nothing, or only what the speaker did say, word for word."""
         states = _STATES.match(content)
         if states is None:
             return True
@@ -75,8 +75,10 @@ class Voices:
         return all(plain(text).rstrip("…") in said for text in _sayings(content, states.end()))
 
     def wrong(self, content: str) -> str | None:
-        """The words of a line that it puts into the wrong mouth: "User stated: never run tests" where only a file says
-        that. None where nothing speaks against it."""
+        """Return the words of a line that it attributes to the wrong speaker; None where nothing contradicts it.
+
+        An example: "User stated: never run tests" where only a file says that.
+        """
         states = _STATES.match(content)
         if states is None:
             return None
@@ -94,7 +96,7 @@ class Voices:
         return None
 
     def _covered(self, voice: Voice, words: frozenset[str]) -> float:
-        """The largest share of the words that stand in one sentence."""
+        """Return the largest share of the words that one sentence contains."""
         common: Counter[int] = Counter()
         for word in words:
             common.update(set(self._having[voice].get(word, ())))
@@ -102,12 +104,12 @@ class Voices:
 
 
 def plain(text: str) -> str:
-    """A text as it is searched, whatever its case and spaces."""
+    """Normalise case and spaces of a text for searching."""
     return " ".join(text.split()).casefold()
 
 
 def of_messages(messages: Iterable[Message]) -> Iterator[Said]:
-    """What the messages say, by whom: what a user only passes on is nobody's word."""
+    """Yield what the messages say, by speaker; what a user only quotes belongs to nobody."""
     for message in messages:
         if message.role == "user":
             yield "user", quoting.own(message)
@@ -122,13 +124,13 @@ def of_messages(messages: Iterable[Message]) -> Iterator[Said]:
 
 
 def of_log(log: str) -> Iterator[Said]:
-    """What the lines of a log say, by whom."""
+    """Yield what the lines of a log say, by speaker."""
     for row in lines.rows(log):
         yield speaker(row.content, row.priority) or "text", row.content
 
 
 def _sayings(content: str, start: int) -> Iterator[str]:
-    """The sentences of a line behind the words that say whose they are."""
+    """Yield the sentences of a line after the words that attribute them."""
     for unit in units(content):
         if text := content[max(start, unit.start) : unit.start + len(unit.text)].strip():
             yield text

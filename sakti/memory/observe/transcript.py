@@ -1,4 +1,4 @@
-"""Messages as an Observer reads them: `**Role (time):**` blocks, tools by name, long results cut. Pure."""
+"""Format messages for an Observer: `**Role (time):**` blocks, tools by name, long results cut. Pure."""
 
 from __future__ import annotations
 
@@ -37,8 +37,10 @@ _RAW_SHARE = 0.05  # of a text's characters: so many and it is no text
 
 
 def format_messages(messages: Sequence[Message], timezone: str, count: Callable[[str], int]) -> str:
-    """The messages, oldest first, a `Date:` line before each day. Thinking, markers and the parts of sakti's
-    own are not told; `count` gives tokens of a text."""
+    """Format the messages, oldest first, with a `Date:` line before each day.
+
+    Thinking, markers and sakti's own context parts are left out; `count` gives the tokens of a text.
+    """
     out: list[str] = []
     day, images = "", 0
     for message in messages:
@@ -84,7 +86,7 @@ def _part(part: Part, image: int, count: Callable[[str], int]) -> str:
 
 
 def _as_said(text: str) -> str:
-    """A user's text with what they only pass on marked line by line, so that nothing in it can end the quotation."""
+    """Mark what a user only quotes line by line, so that nothing in it can end the quotation."""
     out: list[str] = []
     for piece in pieces(text):
         if piece.own:
@@ -106,8 +108,7 @@ def _note(match: re.Match[str]) -> str:
 
 
 def cut(text: str, limit: int, count: Callable[[str], int], *, tail: bool = False) -> str:
-    """The beginning (or the end) of `text` that has at most `limit` tokens, with a note of how much is
-    missing."""
+    """Cut `text` to its first (or last) `limit` tokens, with a note of how many are missing."""
     if len(text) <= limit or (total := count(text)) <= limit:
         return text  # a token has at least one character
     low, high = 0, len(text)
@@ -123,7 +124,7 @@ def cut(text: str, limit: int, count: Callable[[str], int], *, tail: bool = Fals
 
 
 def log_tail(log: str, limit: int, count: Callable[[str], int]) -> str:
-    """The newest whole lines of a log that fit `limit` tokens, under the date they belong to."""
+    """Return the newest whole lines of a log that fit `limit` tokens, under their date."""
     kept: list[str] = []
     tokens = 0
     lines = log.split("\n")

@@ -1,1 +1,1 @@
-"""Condense a log, by a model or by code."""
+"""Condense a log, by a model or extractively."""

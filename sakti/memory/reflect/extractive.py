@@ -1,5 +1,4 @@
-"""Condensing a log without a model: what is repeated, replaced or only a trace of work goes, the rest stays word for
-word."""
+"""Condense a log without a model: drop repeated and replaced sentences and traces of work, keep the rest verbatim."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ _DECORATION = re.compile(r"[ \t]*(?:[*-][ \t]+)?(?:->[ \t]*)?(?:🔴|🟡|🟢|�
 
 @dataclass(slots=True)
 class _Unit:
-    """A sentence of a line, with what stands between it and the next one."""
+    """Sentence of a line, with the text between it and the next one."""
 
     text: str
     behind: str
@@ -69,13 +68,16 @@ class ExtractiveReflector:
         self._counter = counter
 
     async def reflect(self, request: ReflectInput) -> ReflectResult:
-        """Repeated and replaced sentences go at once; then, until the target is met, traces of work, outcomes and
-        requests, oldest first, and what the user stated last; pinned lines stay. Raises `MemoryFailure` (not_smaller)
-        where nothing could go."""
+        """Condense the log.
+
+        Repeated and replaced sentences are dropped first; then, until the target is met, traces of work, outcomes and
+        requests, oldest first, and the user's statements last. Pinned lines stay. Raises `MemoryFailure`
+        (not_smaller) where nothing could be dropped.
+        """
         return await asyncio.to_thread(self.condense, request)  # a tenth of a second for a long log: the screen goes on
 
     def condense(self, request: ReflectInput) -> ReflectResult:
-        """As `reflect`."""
+        """Condense as `reflect` does, in the calling thread."""
         before = sum(self._counter.count(t) for _, t in request.groups)
         lines = self._lines("\n".join(t for _, t in request.groups), {_bare(p) for p in request.pinned})
         _drop_superseded(lines)
@@ -175,7 +177,7 @@ def _bare(line: str) -> str:
 
 
 def _drop_repeated(lines: Sequence[_Line]) -> None:
-    """Of equal sentences the first stays, of equal names of files and of outcomes of one command the newest."""
+    """Drop repeated sentences: the first of equals stays, of equal file names and command outcomes the newest."""
     seen: set[tuple[bool, str]] = set()
     newest: set[str] = set()
     for line in lines:
@@ -199,8 +201,10 @@ def _drop_repeated(lines: Sequence[_Line]) -> None:
 
 
 def _drop_superseded(lines: Sequence[_Line]) -> None:
-    """What later sentences replace goes, with what is nested under it. Where that is not sure, or the sentence says
-    more, the words that hold no more are marked."""
+    """Drop sentences that later ones replace, with those nested under them.
+
+    Where that is uncertain, or the sentence says more, the replaced words are marked.
+    """
     said = [
         (line, unit, line.speaker)
         for line in lines
@@ -228,7 +232,7 @@ def _drop_superseded(lines: Sequence[_Line]) -> None:
 
 
 def _replace(line: _Line, unit: _Unit, plain: str, parts: Sequence[tuple[Replaced, _Line]]) -> None:
-    """Let a sentence go whose every part a later one replaces, else mark what holds no more."""
+    """Drop a sentence if later ones replace all its parts, else mark the replaced words."""
     line.replaced = True
     if is_gone(plain, [part for part, _ in parts]):
         unit.dropped = True
@@ -239,7 +243,7 @@ def _replace(line: _Line, unit: _Unit, plain: str, parts: Sequence[tuple[Replace
 
 
 def _mark_noted(lines: Sequence[_Line]) -> None:
-    """What a line was found to replace when it was written holds no more, whatever was found now."""
+    """Mark the words that a line's note says it replaces, whatever was found now."""
     for number, newer in enumerate(lines):
         for words in newer.notes:
             for older in lines[:number]:
@@ -251,7 +255,7 @@ def _mark_noted(lines: Sequence[_Line]) -> None:
 
 
 def _moment(line: _Line) -> tuple[str, str]:
-    """Date and time of a line, as marks name them."""
+    """Return date and time of a line, as marks name them."""
     time = _CLOCK.search(line.head)
     return _date(line), time[1] if time else ""
 

@@ -1,4 +1,4 @@
-"""The Reflector that asks a model: condenses the log, harder each time the answer is not small enough."""
+"""Condense the log with a model, at higher compression levels while the answer is not small enough."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FRAME_TOKENS, LOG_SHARE, LEAST_ROOM = 300, 0.85, 500
 
 
 class ModelReflector:
-    """`window`: the model's context window in tokens, None if not known."""
+    """Reflector that asks a model; `window` is its context window in tokens, None if unknown."""
 
     def __init__(self, asker: Asker, *, window: int | None = None) -> None:
         self._asker = asker
@@ -31,8 +31,10 @@ class ModelReflector:
         return self._asker.full_name
 
     async def reflect(self, request: ReflectInput) -> ReflectResult:
-        """The log condensed; slice by slice where the model's window does not hold it, a slice that cannot be made
-        smaller staying as it is. Raises as a single slice does when none can."""
+        """Condense the log, in slices where the model's window does not hold it.
+
+        A slice that cannot be made smaller stays as it is. Raises as a single slice does when none can.
+        """
         pieces = self._pieces(request)
         if len(pieces) == 1:
             return await self._reflect(request)
@@ -91,8 +93,10 @@ class ModelReflector:
         )
 
     async def _reflect(self, request: ReflectInput) -> ReflectResult:
-        """The first answer that meets the target, else the smallest one. Raises `MemoryFailure` (not_smaller,
-        malformed) when none is smaller than its input."""
+        """Return the first answer that meets the target, else the smallest one.
+
+        Raises `MemoryFailure` (not_smaller, malformed) when none is smaller than its input.
+        """
         count = self._asker.counter.count
         system = self._system(request)
         log = labelled(request)
@@ -153,8 +157,10 @@ class ModelReflector:
 
 
 def labelled(request: ReflectInput) -> str:
-    """The log with its anchors, which run through; above the lines of each thread, where there are several, its name.
-    Names come last: a heading is no line of the log."""
+    """Return the log with consecutive anchors, and a heading above the lines of each of several threads.
+
+    Headings are added last, since they are not lines of the log.
+    """
     anchored = parse.inject_anchor_ids("\n\n".join(text for _, text in request.groups)).split("\n")
     out: list[str] = []
     before = ""

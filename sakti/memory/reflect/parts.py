@@ -1,4 +1,4 @@
-"""Condense a log that several threads share: each thread's lines by themselves, so that they stay that thread's."""
+"""Condense a log that several threads share, each thread's lines apart, so that they keep their thread."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ async def reflect(
     replaced: Sequence[Known],
     aside: Aside,
 ) -> tuple[ReflectResult, tuple[Section, ...]]:
-    """The log condensed, and whose each part of it is. A part that cannot be made smaller stays as it is; raises as the
-    Reflector does where none can. Task and response are those of a log of one thread alone."""
+    """Condense the log and return the result with the thread of each section.
+
+    A part that cannot be made smaller stays as it is; raises as the Reflector does where none can. Task and response
+    are taken from a log of one thread only.
+    """
     found = parts(groups, counter.count)
     total = sum(part.tokens for part in found)
     results: list[ReflectResult] = []
@@ -69,14 +72,13 @@ def _request(whole: ReflectInput, part: Part, text: str, total: int) -> ReflectI
 
 
 def finished(text: str, pinned: Sequence[str], replaced: Sequence[Known] = ()) -> str:
-    """What a Reflector gave, as it is stored: cleaned, with a mark behind what newer lines replace and with every
-    pinned line in it, word for word."""
+    """Prepare a Reflector's answer for storing: cleaned, replaced words marked, every pinned line in it."""
     contents = frozenset(row.content for line in pinned for row in lines.rows(line))
     return with_pinned(mark_known(parse.clean(parse.sanitize_observation_lines(text)), replaced, contents), pinned)
 
 
 def with_pinned(text: str, pinned: Sequence[str]) -> str:
-    """A reflection with every pinned line in it: those it lost come back word for word, first."""
+    """Put pinned lines that a reflection lost back to its front, word for word."""
     have = {_bare(line) for line in text.split("\n")}
     lost = [p for p in pinned if _bare(p) not in have]
     return "\n".join([*lost, text]) if lost else text

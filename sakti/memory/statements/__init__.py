@@ -1,1 +1,1 @@
-"""Read what a sentence states, and what a newer one replaces. Pure."""
+"""Parse what a sentence states, and find what a newer one replaces. Pure."""

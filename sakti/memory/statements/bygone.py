@@ -1,4 +1,4 @@
-"""Where a sentence names what holds no more, or what does not serve: patterns for English and German."""
+"""Find where a sentence names what is no longer true, or unsuitable: patterns for English and German."""
 
 from __future__ import annotations
 
@@ -121,12 +121,12 @@ _UNFIT_BEHIND = tuple(
 
 
 def past(text: str) -> Iterator[tuple[int, int]]:
-    """Where a text names what holds no more."""
+    """Yield where a text names what is no longer true."""
     return _spans(text, _PAST, _PAST_BEHIND)
 
 
 def unfit(text: str) -> Iterator[tuple[int, int]]:
-    """Where a text names what does not serve."""
+    """Yield where a text names what is unsuitable."""
     return _spans(text, _UNFIT, _UNFIT_BEHIND)
 
 

@@ -1,4 +1,4 @@
-"""What a part of a new statement says of an older clause: that it holds no more, that it may not, or nothing. Pure."""
+"""Compare a part of a new statement with an older clause: replaced, doubtful, or unrelated. Pure."""
 
 from __future__ import annotations
 
@@ -33,20 +33,23 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 
 class Frequency(Counter[str]):
-    """In how many clauses a key stands."""
+    """Number of clauses that contain each key."""
 
     def weight(self, keys: Iterable[str]) -> float:
-        """How much keys tell: what stands in many clauses tells less, and so does what is measured of many things."""
+        """Return the weight of keys: common ones, and measures of many things, count less."""
         return sum(0.3 if k in GENERIC or self[k] > 8 else 1.0 if self[k] <= 3 else 0.6 for k in keys)
 
     def rare(self, keys: Iterable[str], at_most: int = 1) -> bool:
-        """Whether one of the keys stands in so few clauses that it says which is meant."""
+        """Return whether one of the keys is in so few clauses that it identifies the subject."""
         return any(0 < self[k] <= at_most for k in keys)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`values`: the keys of the older clause that do not hold any more; empty: all of it. `score`: 0–1."""
+    """Result of a comparison; `score` is 0–1.
+
+    `values`: the keys of the older clause that are replaced; empty: all of it.
+    """
 
     verdict: Verdict
     score: float
@@ -55,7 +58,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Pair:
-    """An older clause in its statement (`context`), and a part of a new statement."""
+    """Older clause in its statement (`context`), and a part of a new statement."""
 
     old: Clause
     context: Statement
@@ -65,7 +68,7 @@ class Pair:
 
     @cached_property
     def shared(self) -> frozenset[str]:
-        """Keys that both have; plain figures, and units that both count in, say nothing of the subject."""
+        """Return the keys that both have; plain figures and units that both count in are no subject."""
         old, part = self.old, self.part
         figures = {v.key for v in (*old.values, *part.values) if v.shape in EXACT and "." not in v.key}
         return frozenset((old.keys | old.units) & (part.keys | part.units) - (old.units & part.units) - figures)
@@ -76,43 +79,43 @@ class Pair:
 
     @cached_property
     def given(self) -> list[Value]:
-        """Values that only the new one has, and says are so."""
+        """Return the values that only the new part has and affirms."""
         return [v for v in self.part.values if v.key not in self.old.keys | self.part.past | self.part.negated]
 
     @cached_property
     def lost(self) -> list[Value]:
-        """Values of the older one that the new one does not have, or names as past."""
+        """Return the values of the older clause that the new part lacks, or names as past."""
         if self.denial:
             return []
         return [v for v in self.old.values if v.key not in self.part.keys - self.part.past]
 
     @cached_property
     def denial(self) -> bool:
-        """Whether the older clause only says that something does not hold, and measures nothing."""
+        """Return whether the older clause only says that something is not so, and measures nothing."""
         past = bool(self.old.past) and self.old.keys <= self.old.past
         return past and not any(v.unit for v in self.old.values)
 
     @property
     def adds(self) -> bool:
-        """Whether the new one is of something more, and not of what follows from that."""
+        """Return whether the new part adds something, other than a consequence."""
         start = self.part.start
         return self.new.adds and not SO.search(self.new.text[max(0, start - 12) : start])
 
     @cached_property
     def foreign(self) -> frozenset[str]:
-        """What only the new one speaks of."""
+        """Return the words that only the new part has."""
         return self.part.words - self.old.keys - self.context.whole.keys - self.old.units - self.part.past
 
     @cached_property
     def fits(self) -> float:
-        """How much of what the new one speaks of is the older one's."""
+        """Return how much of the new part's subject is the older clause's."""
         beside = tied(self.new.text, self.part, self.foreign, self.shared)
         lacks = self.frequency.weight(beside) + ASIDE * self.frequency.weight(self.foreign - beside)
         return _share(self.frequency.weight(self.shared), lacks)
 
     @cached_property
     def covered(self) -> float:
-        """How much of what the older one speaks of is in the new one."""
+        """Return how much of the older clause's subject the new part has."""
         return self.covers(self.old.words)
 
     def covers(self, keys: frozenset[str]) -> float:
@@ -125,7 +128,7 @@ class Pair:
 
 
 def compared(pair: Pair) -> Found | None:
-    """What the pair comes to; None where the new one says nothing against the older one."""
+    """Compare the pair; None where the new part does not contradict the older clause."""
     named = frozenset[str]() if pair.denial else _past(pair) or _denied(pair)
     if named and (found := _named(pair, named)):
         return found
@@ -145,13 +148,13 @@ def compared(pair: Pair) -> Found | None:
 
 
 def _said_of(pair: Pair, given: Value) -> bool:
-    """Whether the new one says a value of what both speak of, and not of something beside it."""
+    """Return whether the new part gives a value to the shared subject, not to something beside it."""
     own = [c for c in pair.new.clauses if given.key in c.keys]
     return not own or any(c.words <= GENERIC or c.keys & pair.shared for c in own)
 
 
 def _twins(pair: Pair) -> frozenset[str]:
-    """Names of the older clause for which the new one gives one with another number: "rows_v3.csv", "rows_v4.csv"."""
+    """Return names of the older clause that the new part gives with another number: "rows_v3.csv", "rows_v4.csv"."""
     if pair.adds or not (pair.new.replaces or pair.new.sets or pair.new.corrects):
         return frozenset()
     new = [v.key for v in pair.given if "v9" in pattern(v.key) or (pair.new.replaces and pair.subject)]
@@ -159,7 +162,10 @@ def _twins(pair: Pair) -> frozenset[str]:
 
 
 def _past(pair: Pair) -> frozenset[str]:
-    """Keys of the older clause that the new one names as past; none where it names another value of that kind."""
+    """Return the keys of the older clause that the new part names as past.
+
+    Empty where it names another value of that kind.
+    """
     past = pair.part.past
     named = {k for k in pair.old.keys if k in past or head(k) in past} if past else None
     if not named:
@@ -175,14 +181,14 @@ def _past(pair: Pair) -> frozenset[str]:
 
 
 def _denied(pair: Pair) -> frozenset[str]:
-    """Values of the older clause that the new one denies and gives another one for."""
+    """Return the values of the older clause that the new part denies and replaces."""
     given = [v for v in pair.new.whole.values if v.key not in pair.old.keys | pair.new.whole.negated]
     denied = [v for v in pair.old.values if v.key in pair.part.negated]
     return frozenset(v.key for v in denied if any(alike(v, other) for other in given))
 
 
 def _named(pair: Pair, named: frozenset[str]) -> Found | None:
-    """Where the new one names something of the older clause as past."""
+    """Judge a pair in which the new part names something of the older clause as past."""
     old, frequency = pair.old, pair.frequency
     values = {v.key: v for v in (*old.values, *pair.part.values)}
     # what is done to a file says nothing of where things are
@@ -205,7 +211,7 @@ def _named(pair: Pair, named: frozenset[str]) -> Found | None:
 
 
 def _changed(pair: Pair, pairs: list[tuple[Value, Value]]) -> Found | None:
-    """Where the new one gives another value of the same kind."""
+    """Judge a pair in which the new part gives another value of the same kind."""
     if {KINDS[a.shape] for a, _ in pairs} >= {"number", "date"} and not pair.new.corrects:
         return None  # "2.4 comes in May", "2.5 comes in June": of another one
     close = [a for a, b in pairs if near(a, b)]
@@ -228,7 +234,7 @@ def _changed(pair: Pair, pairs: list[tuple[Value, Value]]) -> Found | None:
 
 
 def _turned(pair: Pair) -> Found | None:
-    """Where one says on and the other off, or one denies what the other says."""
+    """Judge a pair in which one says on and the other off, or one denies the other."""
     sides = _words(pair.old.text), _words(pair.part.text)
     opposite = any(sides[0] & one and sides[1] & other for one, other in (OPPOSITES, OPPOSITES[::-1]))
     denied = bool(pair.old.negated) != bool(pair.part.negated) and not pair.given and not pair.lost
@@ -243,7 +249,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _reworded(pair: Pair, named: bool) -> Found | None:
-    """Where the new one changes something and gives no value of a shape that could be compared."""
+    """Judge a pair in which the new part changes something without a comparable value."""
     new, covered, fits, score = pair.new, pair.covered, pair.fits, pair.score
     exact = any(v.shape in EXACT for v in pair.lost)
     if pair.given and exact and not _stands_for(pair):
@@ -260,7 +266,7 @@ def _reworded(pair: Pair, named: bool) -> Found | None:
 
 
 def _other_word(pair: Pair) -> bool:
-    """Whether another plain word stands where one stood: "logo top right instead"."""
+    """Return whether one plain word takes the place of another: "logo top right instead"."""
     words = bool(pair.foreign) and not pair.given and not pair.new.takes_back and len(pair.shared) > 1
     return words and pair.covered >= FITS and pair.fits >= HALF
 
@@ -277,25 +283,25 @@ def _taken_back(pair: Pair) -> Found | None:
 
 
 def _stands_for(pair: Pair) -> bool:
-    """Whether a value of another kind stands in the place of the only one that there was."""
+    """Return whether a value of another kind takes the place of the only one there was."""
     values = (*pair.lost, *pair.given)
     only = len(pair.lost) == len(pair.given) == 1
     return only and pair.score > HALF and not any(v.unit or v.shape == "date" for v in values)
 
 
 def _same_subject(pair: Pair) -> bool:
-    """Whether both say a value of the very same thing, as "X is 1" and "X: 2" do."""
+    """Return whether both give a value to the very same subject, as "X is 1" and "X: 2" do."""
     return bool(pair.part.words) and pair.part.words == pair.old.words and all(map(_gives, (pair.part, pair.old)))
 
 
 def _same_measure(pair: Pair) -> bool:
-    """Whether both count the same of the same: "dumps expire after 30 days", "keep the dumps for 90 days"."""
+    """Return whether both count the same: "dumps expire after 30 days", "keep the dumps for 90 days"."""
     a, b = pair.lost[0], pair.given[0]
     return bool(a.unit) and a.unit == b.unit and pair.fits >= SURE and pair.covered >= HALF
 
 
 def _gives(clause: Clause) -> bool:
-    """Whether a clause links its subject with a value, or ends with one."""
+    """Return whether a clause links its subject with a value, or ends with one."""
     last = clause.tokens[-1][0]
     return bool(COPULA.search(clause.text)) or any(last in (v.key, v.unit) for v in clause.values)
 

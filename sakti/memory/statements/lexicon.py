@@ -1,6 +1,6 @@
-"""The words by which English and German statements are told apart: what says nothing, what changes, what takes back.
+"""List the function words of English and German statements: empty words, words of change, of retraction.
 
-Only closed classes stand here. Everything else in a statement is what it speaks of, or a value.
+Only closed classes are listed. Every other word of a statement is its subject or a value.
 """
 
 from __future__ import annotations
@@ -113,14 +113,19 @@ BETWEEN_SENTENCES = (
 
 
 def _any(*lines: str, signs: str = "") -> re.Pattern[str]:
-    """Finds any of some words and phrases, in either case. They stand between commas; `signs` need no word's end."""
+    """Compile a pattern for any of the words and phrases, ignoring case.
+
+    They are separated by commas; `signs` need no word boundary.
+    """
     words = _by_letter([word.strip() for line in lines for word in line.split(", ")])
     return re.compile(rf"\b(?:{words})\b{signs and '|'}{signs}", re.IGNORECASE)
 
 
 def _by_letter(words: list[str]) -> str:
-    """Words as alternatives, those with the same first letter together: `re` leaves out what cannot begin at a place
-    by one look at a set of letters, but compares each word where case does not count."""
+    """Join words as alternatives, grouped by their first letter.
+
+    `re` skips impossible positions by one look at a set of letters, but compares each word where case is ignored.
+    """
     groups: dict[str, list[str]] = {}
     for word in words:
         plain = word[:1].isalpha() and word[1:2] not in tuple("?*{|")

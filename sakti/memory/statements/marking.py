@@ -1,7 +1,7 @@
-"""What new lines of a log replace of it: said on the new line, and marked on the old one wherever that is written anew.
+"""Mark what new lines of a log replace: noted on the new line, marked on the old one wherever it is rewritten.
 
-The text of older groups stays byte for byte what it was. What is shown of them is marked from the stored rows (see
-`store.replaced`); a reflection writes its lines anew and marks them in its text.
+The text of older groups stays byte for byte the same. When they are shown, marks are added from the stored rows (see
+`store.log.replaced`); a reflection rewrites its lines and marks them in its text.
 """
 
 from __future__ import annotations
@@ -31,15 +31,18 @@ class _Line:
 
 @dataclass(slots=True)
 class Marked:
-    """The text of a new group, and what the metadata of its lines gets, by their number."""
+    """Text of a new group, and the metadata for its lines, by number."""
 
     text: str
     metadata: dict[int, Json] = field(default_factory=dict[int, Json])
 
 
 def mark_new(text: str, before: Sequence[LogLine]) -> Marked:
-    """The text of new observations: a line says what it replaces of the log before, and what it replaces of these very
-    lines is marked. Marks and notes that came with the text go: nobody but this function writes them."""
+    """Add notes and marks to new observations.
+
+    A line notes what it replaces in the log before it; what it replaces among the new lines is marked. Marks and
+    notes that the model wrote are removed: only this function writes them.
+    """
     text = unmarked(text)
     new = list(lines.rows(text))
     stored = [x for x in before if not x.forgotten and x.depth == 0 and x.priority != "low"][-REMEMBERED:]
@@ -70,7 +73,7 @@ def mark_new(text: str, before: Sequence[LogLine]) -> Marked:
 
 
 def _replaced(log: Sequence[_Line]) -> Iterator[tuple[_Line, str, int, _Line]]:
-    """(older line, the words of it that hold no more, where they end in it, newer line)."""
+    """Yield (older line, its replaced words, their end offset, newer line)."""
     statements: list[tuple[_Line, Unit, Speaker]] = []
     echoes: dict[int, int] = {}  # what the agent says after the user, and where the user began to
     asked: frozenset[str] = frozenset()
@@ -107,12 +110,12 @@ def _replaced(log: Sequence[_Line]) -> Iterator[tuple[_Line, str, int, _Line]]:
 
 
 def _one_message(before: tuple[_Line, Unit, Speaker], line: _Line, who: Speaker) -> bool:
-    """Whether a line goes on with what the same one said in the same minute."""
+    """Return whether a line continues what the same speaker said in the same minute."""
     return who == before[2] and (line.date, line.time) == (before[0].date, before[0].time)
 
 
 def _once(found: Iterable[Earlier]) -> list[Earlier]:
-    """The same words once, though several lines had them; the newest of them counts."""
+    """Return the same words once, the newest of them, though several lines had them."""
     newest_last = reversed(list(found))
     return list({one.text.casefold(): one for one in newest_last}.values())
 
@@ -131,7 +134,7 @@ class Known:
 
 
 def known(log: Iterable[LogLine]) -> list[Known]:
-    """What stored lines replace, by their metadata."""
+    """Return what stored lines replace, from their metadata."""
     return [
         Known(str(one["text"]), unmarked(x.content), x.date, x.time)
         for x in log
@@ -141,8 +144,10 @@ def known(log: Iterable[LogLine]) -> list[Known]:
 
 
 def mark_known(text: str, replaced_words: Sequence[Known], pinned: frozenset[str]) -> str:
-    """A reflection's text with a mark behind all that it still says and that was replaced; what stands behind the line
-    that replaces it is newer. `pinned` contents stay word for word."""
+    """Mark replaced words that a reflection's text still contains.
+
+    Lines after the replacing line are newer and stay. `pinned` contents stay word for word.
+    """
     changes: dict[int, str] = {}
     rows = list(lines.rows(text))
     said = {unmarked(r.content): r.line for r in rows}

@@ -1,7 +1,6 @@
-"""A statement as clauses of words and values: what it speaks of, what it says of it, what it names as past. Pure.
+"""Parse a statement into clauses of words and values: subject, predicate, what it names as past. Pure.
 
-Every pattern is bounded and words are cut before they are looked at, so that reading takes time in proportion to the
-text, whatever the text is.
+Every pattern is bounded and words are cut first, so that the time is proportional to the text, whatever the text is.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ _SENTENCE_END = ".!?:"
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What may be a value: `key` is how it is compared, `unit` what a number counts."""
+    """Possible value: `key` is what is compared, `unit` what a number counts."""
 
     key: str
     shape: Shape
@@ -61,8 +60,10 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A part of a statement that says something of its own, at `start` to `end` of it. `words` are what it speaks of,
-    `past` the keys that it names as past, `keys` words and values."""
+    """Part of a statement that says something of its own, at `start` to `end` of it.
+
+    `words` are its subject, `past` the keys that it names as past, `keys` words and values.
+    """
 
     start: int
     end: int
@@ -79,11 +80,11 @@ class Clause:
         object.__setattr__(self, "keys", self.words | {v.key for v in self.values})
 
     def speaks_of(self, word: str) -> bool:
-        """Whether a word is one of its keys, or begins as one of them does: "storno", "stornieren"."""
+        """Return whether a word is one of its keys, or begins like one: "storno", "stornieren"."""
         return word in self.keys or (len(word) > 4 and any(w[:5] == word[:5] for w in self.words))
 
     def joined(self, other: Clause) -> Clause:
-        """This clause and the next as one."""
+        """Join this clause and the next."""
         return Clause(
             self.start,
             other.end,
@@ -99,9 +100,11 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A sentence read. What it does with what was said before: puts something in its place (`replaces`), says how
-    something is to be (`sets`), takes something back, adds to it, corrects a slip, or only asks; `stays` are the keys
-    of what it says stays as it is, `unfit` of what it says does not serve."""
+    """Parsed sentence and what it does to earlier statements.
+
+    It replaces something, says how something is to be (`sets`), takes something back, adds to it, corrects a slip, or
+    only asks. `stays` are the keys that it says stay, `unfit` those that it says are unsuitable.
+    """
 
     text: str
     whole: Clause
@@ -117,7 +120,7 @@ class Statement:
 
     @property
     def points_back(self) -> bool:
-        """Whether it speaks against something that was said, so that what follows may take its place."""
+        """Return whether it contradicts an earlier statement, so that what follows may replace that."""
         return self.replaces or self.corrects or bool(self.unfit or self.whole.past or self.whole.negated)
 
 
@@ -132,12 +135,12 @@ class _Token:
 
 @lru_cache(4_096)
 def read(text: str) -> Statement:
-    """A sentence read; of a long one its beginning."""
+    """Parse a sentence; of a long one its beginning."""
     return _Reader(text[:STATEMENT_LIMIT]).statement()
 
 
 class _Reader:
-    """Reads one sentence: its tokens, then where it names what is past or negated, then its clauses."""
+    """Parser of one sentence: tokens, then what it names as past or negated, then clauses."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -178,7 +181,7 @@ class _Reader:
     # --- tokens -------------------------------------------------------------------------------------------------
 
     def _tokens(self) -> Iterator[_Token]:
-        """What stands in the text, in order; a number takes the word behind it as its unit."""
+        """Yield the tokens in order; a number takes the word after it as its unit."""
         text, first, month = self.text, True, False
         number: _Token | None = None
         counted, unit_end = number, 0  # one that counts what the word that ends there says, so far
@@ -244,14 +247,14 @@ class _Reader:
         return capital or raw[1:] != raw[1:].lower() or any(map(str.isdigit, raw))
 
     def _stands_as_value(self, start: int, end: int) -> bool:
-        """Whether a German noun stands where a value would: behind "in", "nach", "ist", and near the end."""
+        """Return whether a German noun is in a value's position: after "in", "nach", "ist", and near the end."""
         if not _GERMAN_VALUE.search(self.text[max(0, start - 8) : start]):
             return False
         following = _NEXT_WORD.match(self.text, end)
         return following is None or following[1].casefold() in lexicon.EMPTY or following.end() >= len(self.text) - 1
 
     def _past(self) -> Iterator[tuple[int, int]]:
-        """Where the text names what holds no more."""
+        """Yield where the text names what is no longer true."""
         yield from bygone.past(self.text)
         arrow = _ARROW.search(self.text)
         if arrow is not None:  # "14 -> 16", but "port -> 16" speaks of the port
@@ -263,7 +266,7 @@ class _Reader:
     # --- clauses ------------------------------------------------------------------------------------------------
 
     def _spans(self) -> Iterator[tuple[int, int]]:
-        """Where the clauses are. What says nothing of its own belongs to the clause before it."""
+        """Yield the positions of the clauses; a piece that says nothing of its own belongs to the one before it."""
         ends = [*lexicon.CLAUSE_END.finditer(self.text)]
         start = 0
         for number, match in enumerate([*ends, None]):
@@ -278,7 +281,7 @@ class _Reader:
             start = match.end() if match else end
 
     def _says(self, start: int, end: int) -> bool:
-        """Whether a piece says something of its own: it has a verb that links, or a word and a value."""
+        """Return whether a piece says something of its own: it has a copula, or a word and a value."""
         inside = [t for t in self.tokens if start <= t.start < end]
         linked = lexicon.COPULA.search(self.text[start:end])
         return bool(linked) or (any(not t.shape for t in inside) and any(t.shape for t in inside))
@@ -304,7 +307,7 @@ class _Reader:
         )
 
     def _loose(self, inside: list[_Token], start: int, end: int) -> list[_Token]:
-        """Plain words that are a value because a verb links them: "the format is binary"."""
+        """Return plain words that are a value because a copula links them: "the format is binary"."""
         copula = lexicon.COPULA.search(self.text, start, end)
         if copula is None and self.replaces:
             copula = _BECOMES.search(self.text, start, end)
@@ -318,7 +321,7 @@ class _Reader:
 
 @lru_cache(8_192)
 def stem(word: str) -> str:
-    """A word as it is compared: without its ending, another word for the same thing in its place."""
+    """Stem a word for comparison, replacing synonyms."""
     if word in lexicon.SAME:
         return lexicon.SAME[word]
     if len(word) > 5 and word.endswith("ies"):
@@ -332,7 +335,7 @@ def stem(word: str) -> str:
 
 @lru_cache(4_096)
 def figures(text: str) -> frozenset[str]:
-    """What a sentence gives exactly: its numbers, dates and names, files aside; nothing of a question."""
+    """Return the numbers, dates and names of a sentence, without files; nothing of a question."""
     said = read(text)
     values = said.whole.values if not said.asks and not lexicon.STAYS.search(text) else ()
     return frozenset(v.key for v in values if v.shape in EXACT or (v.shape == "place" and "/" not in v.key))
@@ -340,23 +343,22 @@ def figures(text: str) -> frozenset[str]:
 
 @lru_cache(4_096)
 def narrates(text: str) -> bool:
-    """Whether a clause tells of what was so elsewhere or long ago."""
+    """Return whether a clause tells what was so elsewhere or long ago."""
     return bool(lexicon.NARRATES.search(text))
 
 
 def head(key: str) -> str:
-    """The name that a host is called by: its first part."""
+    """Return the first part of a host name."""
     return key.partition(".")[0] if "." in key and "/" not in key else key
 
 
 def is_exact(key: str) -> bool:
-    """Whether a key says by itself what is meant: a number or a sign is in it."""
+    """Return whether a key is specific: it contains a digit or a sign."""
     return any(map(str.isdigit, key)) or any(c in key for c in "/_.#@:")
 
 
 def tied(text: str, part: Clause, foreign: frozenset[str], shared: frozenset[str]) -> frozenset[str]:
-    """Those of the `foreign` words that tell which of the `shared` things is meant: side by side with one of them, or
-    tied to it by "of" or "for"."""
+    """Return the `foreign` words that qualify one of the `shared` ones: adjacent to it, or linked by "of" or "for"."""
     out: set[str] = set()
     for (a, _, end), (b, start, _) in itertools.pairwise(part.tokens):
         if ((a in foreign and b in shared) or (a in shared and b in foreign)) and _TIED.fullmatch(text, end, start):

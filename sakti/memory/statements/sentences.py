@@ -1,4 +1,4 @@
-"""What a sentence is, as far as code can tell: who asks, lays down, changes, wonders or chats. Pure.
+"""Classify sentences: question, statement, change, musing, chatter. Pure.
 
 English words decide where there are any; in other languages the shape does (a question mark, names, numbers, paths).
 """
@@ -149,13 +149,15 @@ _SHORT = 5  # words: what is no longer says little unless it is exact
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The sentences and list items of a text as they stand there, one after the other; code blocks are left out. Words
-    of more than 200 characters are cut; of a text of more than 400,000 the beginning and the end are read."""
+    """Yield the sentences and list items of a text, without code blocks.
+
+    Words of more than 200 characters are cut; of a text of more than 400,000 the beginning and the end are read.
+    """
     return filter(None, step_by_step(text))
 
 
 def step_by_step(text: str) -> Iterator[str]:
-    """As `sentences`, with an empty one for each line that holds none: so no step takes long."""
+    """Yield as `sentences` does, and an empty text between, so that no step takes long."""
     if len(text) > TEXT:
         text = f"{text[: TEXT // 2]}\n{text[-TEXT // 2 :]}"
     for start, end in _outside_code(text):
@@ -180,7 +182,7 @@ def _outside_code(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _pieces(text: str, start: int, end: int) -> Iterator[str]:
-    """The lines of a part of a text, long ones in pieces that end at a space where there is one."""
+    """Yield the lines of a part of a text, long ones in pieces, at spaces where possible."""
     while start < end:
         line_end = text.find("\n", start, end)
         stop = end if line_end < 0 else line_end
@@ -198,7 +200,7 @@ def _cut(line: str) -> str:
 
 
 def kind(sentence: str) -> Kind:
-    """What a user does with a sentence. A request that lays down something lasting is a statement."""
+    """Classify a user's sentence; a request that lays down something lasting is a statement."""
     words = len(_WORD.findall(sentence))
     exact = bool(SPECIFIC.search(sentence))
     if _LASTING_START.search(sentence) and (words > 2 or exact):
@@ -228,12 +230,12 @@ def _gives_value(sentence: str) -> bool:
 
 
 def agent_kind(sentence: str) -> AgentKind:
-    """What an agent's sentence tells: what was done or concluded, what was seen, or what it means to do."""
+    """Classify an agent's sentence: what was done or concluded, what was seen, or what is intended."""
     if _INTENT.search(sentence):
         return "intent"
     return "work" if _CONCLUSION.search(sentence) or _DID.search(sentence) else "finding"
 
 
 def lasts(sentence: str) -> bool:
-    """Whether a statement holds something exact or lasting: what nobody could tell again in other words."""
+    """Return whether a statement has something exact or lasting, which nobody could paraphrase."""
     return bool(SPECIFIC.search(sentence) or _LASTING.search(sentence))

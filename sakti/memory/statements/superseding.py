@@ -1,7 +1,7 @@
-"""Which statements a later one replaces: the same subject, and words that take back or put in its place. Pure.
+"""Find statements that a later one replaces: the same subject, and words of retraction or replacement. Pure.
 
-A clause is replaced where a later statement names its value as past, or says another value of the same kind of (nearly)
-the same subject. Where that is not certain it is doubtful: to be marked and let go of early, but not at once.
+A clause is replaced where a later statement names its value as past, or gives another value of the same kind to
+(nearly) the same subject. An uncertain case is doubtful: to be marked and dropped early, but not at once.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ May: TypeAlias = Callable[[int, int], bool]
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """What stands from `start` to `end` of statement `old` is replaced by statement `new` (places in what was given).
-    `whole`: nothing else is said in that clause."""
+    """Replaced text: `start` to `end` of statement `old`, by statement `new` (positions in the input).
+
+    `whole`: the clause says nothing else.
+    """
 
     old: int
     new: int
@@ -42,7 +44,7 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A clause of statement `place`."""
+    """Clause of statement `place`."""
 
     place: int
     clause: Clause
@@ -50,7 +52,7 @@ class _Known:
 
 
 def is_gone(statement: str, parts: Iterable[Replaced]) -> bool:
-    """Whether what was replaced of a statement is all that it says, and that is sure."""
+    """Return whether all clauses of a statement are replaced for certain."""
     sure = {one.start for one in parts if one.verdict == "replaced" and one.whole}
     return sure >= {c.start for c in read(statement).clauses if c.keys}
 
@@ -62,9 +64,11 @@ def replaced(
     may: May = lambda _old, _new: True,
     follows: Callable[[int], bool] = lambda _place: False,
 ) -> Iterator[Replaced]:
-    """All that the statements (oldest first) say and a later one, from place `since` on, replaces or may replace.
-    `may(old, new)`: whether the one may take back what the other says; `follows`: whether it is of the same message as
-    the one before."""
+    """Yield what later statements replace or may replace, of statements given oldest first.
+
+    Only replacements by statements from `since` on. `may(old, new)`: whether the speaker of one may retract the
+    other; `follows`: whether a statement is of the same message as the one before.
+    """
     index = _Index()
     for place, text in enumerate(statements):
         new = read(text)
@@ -78,7 +82,7 @@ def replaced(
 
 
 class _Index:
-    """The clauses so far, by the words and values in them."""
+    """Clauses so far, by the words and values in them."""
 
     def __init__(self) -> None:
         self.clauses: list[_Known] = []
@@ -97,7 +101,7 @@ class _Index:
                 self.clauses.append(_Known(place, clause, statement))
 
     def sharing(self, keys: Iterable[str]) -> Iterator[_Known]:
-        """Older clauses that have some of the keys, those that share most of them first."""
+        """Yield older clauses that share keys, those that share most first."""
         common: Counter[int] = Counter()
         for key in {*keys, *(pattern(key) for key in keys if len(pattern(key)) > 4)}:
             common.update(self._having[key][-LISTED:])
@@ -106,7 +110,7 @@ class _Index:
 
 
 def _judge(new: Statement, index: _Index, place: int, may: May) -> Iterator[Replaced]:
-    """What a statement replaces of those before."""
+    """Yield what a statement replaces of earlier ones."""
     out: dict[tuple[int, Clause], tuple[Found, frozenset[str]]] = {}
     for part in _parts(new):
         found: list[tuple[_Known, Found]] = []
@@ -138,7 +142,7 @@ def _judge(new: Statement, index: _Index, place: int, may: May) -> Iterator[Repl
 
 
 def _replaced(old: int, new: int, clause: Clause, found: Found, shared: frozenset[str]) -> Replaced:
-    """Up to the last value that does not hold any more, with its unit; the whole clause where it has no other one."""
+    """Build a replacement up to the last replaced value, with its unit; whole clauses without another value."""
     ends = [
         next((e for k, s, e in clause.tokens if s >= end and k in clause.units), end)
         for key, _, end in clause.tokens
@@ -154,8 +158,10 @@ def _replaced(old: int, new: int, clause: Clause, found: Found, shared: frozense
 
 
 def _found(new: Statement, before: Statement | None, index: _Index, place: int, may: May) -> list[Replaced]:
-    """What a statement replaces: together with the sentence before it in its message, "2 is too few. Take 5", or by
-    itself, or as what that one calls for: "The rate was wrong. It is 5"."""
+    """Return what a statement replaces, alone or together with the sentence before it in its message.
+
+    Examples: "2 is too few. Take 5", "The rate was wrong. It is 5".
+    """
     if before is None or before.asks or max(len(before.whole.keys), len(new.whole.keys)) > 2 * SHORT:
         return list(_judge(new, index, place, may))
     both = read(f"{before.text.rstrip('.!')}; {new.text}")
@@ -170,7 +176,7 @@ def _found(new: Statement, before: Statement | None, index: _Index, place: int, 
 
 
 def _supplants(new: Statement, index: _Index, place: int, may: May, behind: int = 0) -> Iterator[Replaced]:
-    """What a statement names and then, behind a place in it, gives something else for."""
+    """Yield what a statement names and then, after an offset in it, gives something else for."""
     for known in index.sharing(new.whole.keys):
         pair = Pair(known.clause, known.statement, new.whole, new, index.frequency)
         if may(known.place, place) and not pair.denial and (gone := supplanted(pair, behind)):
@@ -178,7 +184,7 @@ def _supplants(new: Statement, index: _Index, place: int, may: May, behind: int 
 
 
 def _parts(new: Statement) -> list[Clause]:
-    """What of a statement is compared: its clauses, each with the next, and a short one whole."""
+    """Return the parts of a statement to compare: clauses, adjacent pairs, and a short one whole."""
     parts = [c for c in new.clauses if c.keys and not WONDERS.search(c.text) and not narrates(c.text)]
     pairs = [a.joined(b) for a, b in itertools.pairwise(parts)]
     short = len(parts) > 2 and len(new.whole.keys) <= SHORT
@@ -186,8 +192,11 @@ def _parts(new: Statement) -> list[Clause]:
 
 
 def _meant(new: Statement, index: _Index, place: int, may: May) -> tuple[_Known, Found] | None:
-    """What a short correction means that names no subject: the newest clause with a value like its own, the newest
-    name where it gives one, or the only thing that was counted so far in that way."""
+    """Resolve a short correction that names no subject.
+
+    It is about the newest clause with a value like its own, the newest name where it gives one, or the only thing
+    counted in that way so far.
+    """
     part = next((c for c in (new.whole, *new.clauses) if len(c.words) <= 1 and len(c.keys) <= SHORT and c.values), None)
     values = [v for v in part.values if v.key not in part.past and v.shape != "word"] if part else []
     if part is None or not values or WONDERS.search(new.text):
@@ -211,13 +220,12 @@ def _meant(new: Statement, index: _Index, place: int, may: May) -> tuple[_Known,
 
 
 def _counts(given: Value, value: Value, near_by: bool) -> bool:
-    """Whether a value is counted as another one is, or may be where nothing says what it counts."""
+    """Return whether two values have the same unit, or may have where one has none."""
     return given.unit == value.unit or (not given.unit and (near_by or value.unit not in MEASURES))
 
 
 def _only(new: Statement, index: _Index, place: int, may: May) -> tuple[_Known, Found] | None:
-    """The only clause with a value that is counted or written like one of a change, where the change speaks of nothing
-    else that is known."""
+    """Find the only clause with a value of the same distinct kind as a change without another known subject."""
     for part in (c for c in new.clauses if c.values and not narrates(c.text)):
         kinds = {kind for v in part.values if v.key not in part.past and (kind := distinct(v))}
         found = [

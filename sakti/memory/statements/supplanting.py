@@ -1,4 +1,4 @@
-"""A value that is spoken of again, and then another one given for it: "2048 cuts them off, we need 4096". Pure."""
+"""Find values that are named again and then replaced: "2048 cuts them off, we need 4096". Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FOREIGN = 2  # words that the clause with the new value may speak of and the old
 
 
 def supplanted(pair: Pair, least: int = 0) -> frozenset[str]:
-    """Keys of the older clause in whose place the new statement, from `least` on, puts something after naming them."""
+    """Return the keys of the older clause that the new statement, from `least` on, names and then replaces."""
     new, old = pair.new, pair.old
     values = {v.key: v for v in old.values}
     told = (new.whole.keys & old.keys) - new.stays
@@ -39,13 +39,13 @@ def supplanted(pair: Pair, least: int = 0) -> frozenset[str]:
 
 
 def _same_figure(pair: Pair, value: Value) -> bool:
-    """Whether a number is the same one in both: what it counts, or that it has more than one digit, says so."""
+    """Return whether a number is the same in both: by its unit, or because it has more than one digit."""
     again = [v.unit for v in pair.new.whole.values if v.key == value.key]
     return value.shape != "number" or (value.unit in again and bool(value.unit)) or (len(value.key) > 1 and "" in again)
 
 
 def _takes_its_place(pair: Pair, clause: Clause, value: Value, key: str, end: int, again: bool) -> bool:
-    """Whether a clause of the new one gives another value behind the place where the old one is named."""
+    """Return whether a clause of the new statement gives another value after it names the old one."""
     new = pair.new
     known = pair.old.keys | pair.context.whole.keys | new.whole.past | new.whole.negated | new.unfit | new.stays
     others = {v.key: v for v in clause.values if v.key not in known}
@@ -78,12 +78,12 @@ def _takes_its_place(pair: Pair, clause: Clause, value: Value, key: str, end: in
 
 
 def _named_alike(pair: Pair, value: Value, other: str) -> bool:
-    """Whether the same word stands before both: "Pi 3", "Pi 5"."""
+    """Return whether the same word stands before both: "Pi 3", "Pi 5"."""
     return bool(_before(pair.new.whole, other) & _before(pair.old, value.key))
 
 
 def _before(clause: Clause, key: str) -> set[str]:
-    """The words right before a key."""
+    """Return the words right before a key."""
     return {a for (a, _, _), (b, _, _) in itertools.pairwise(clause.tokens) if b == key}
 
 
@@ -92,7 +92,7 @@ def _written(a: Value, b: Value) -> bool:
 
 
 def _restated(pair: Pair, key: str, start: int) -> bool:
-    """Whether the new one only says again what the older one says: there it names the rest of it as well."""
+    """Return whether the new statement only repeats the older one: it also names the rest of it."""
     against = pair.new.unfit | pair.new.whole.past | pair.new.whole.negated
     rest = pair.old.words - {key}
     clause = next((c for c in pair.new.clauses if c.start <= start < c.end), pair.new.whole)
@@ -100,7 +100,7 @@ def _restated(pair: Pair, key: str, start: int) -> bool:
 
 
 def _only_alike(pair: Pair, key: str) -> Value | None:
-    """The value that a plain word stands beside, where that word is said not to serve any more: "teal (#008080)"."""
+    """Return the value beside a plain word that is said to be unsuitable: "teal (#008080)"."""
     if key not in pair.new.unfit:
         return None
     given = [v for v in pair.new.whole.values if v.key not in pair.old.keys | pair.new.unfit]

@@ -1,4 +1,4 @@
-"""A line of the log as what is said in it: by whom, and in which sentences. Pure."""
+"""Split a log line into speaker and sentences. Pure."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ _BOUNDARY = re.compile(rf"{BETWEEN_SENTENCES}|(?<!\[earlier); |(?<=[。！？]) 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A sentence at `start` of its line."""
+    """Sentence at `start` of its line."""
 
     text: str
     start: int
 
 
 def speaker(content: str, priority: str) -> Speaker:
-    """Who says what a line says; an important line that names nobody is taken for the user's word. Empty where it says
-    nothing that could hold."""
+    """Return the speaker of a line; empty where it states nothing that could last.
+
+    An important line that names nobody counts as the user's.
+    """
     low = content[:20].casefold()
     if _NOTHING.match(content) or TOOL.match(content):
         return ""
@@ -47,7 +49,7 @@ def speaker(content: str, priority: str) -> Speaker:
 
 
 def units(content: str) -> Iterator[Unit]:
-    """The sentences of a line behind what says whose they are."""
+    """Yield the sentences of a line after its attribution."""
     lead = LEAD.match(content) or _SPOKEN.match(content)
     start = lead.end() if lead else 0
     at = start
@@ -57,7 +59,7 @@ def units(content: str) -> Iterator[Unit]:
 
 
 def sentences(text: str) -> Iterator[tuple[str, str]]:
-    """Sentences with what follows them; put together again they are the text."""
+    """Yield sentences with the text after each; joined they are the text."""
     at = 0
     for match in _BOUNDARY.finditer(text):
         yield text[at : match.start()], match[0]

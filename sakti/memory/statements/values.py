@@ -1,4 +1,4 @@
-"""Which values may stand in each other's place: of one kind, in one unit, written alike. Pure."""
+"""Decide which values may replace each other: same kind, same unit, same notation. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FIGURES = re.compile(r"\d+")
 
 
 def alike(a: Value, b: Value) -> bool:
-    """Whether one value can stand in the place of the other."""
+    """Return whether one value can replace the other."""
     if KINDS[a.shape] != KINDS[b.shape] or {a.shape, b.shape} == {"word", "place"}:
         return False
     if a.shape != "number" or not a.unit or not b.unit:
@@ -24,30 +24,30 @@ def alike(a: Value, b: Value) -> bool:
 
 
 def near(a: Value, b: Value) -> bool:
-    """Whether two values are written alike: in the same unit, with as many parts."""
+    """Return whether two values have the same notation: the same unit, and as many parts."""
     return a.unit == b.unit and form(a.key) == form(b.key)
 
 
 def kin(a: str, b: str) -> bool:
-    """Whether two names differ in a number alone: "events_v1", "events_v2"."""
+    """Return whether two names differ in a number alone: "events_v1", "events_v2"."""
     return a != b and len(pattern(a)) > 4 and pattern(a) == pattern(b)
 
 
 @lru_cache(8_192)
 def pattern(key: str) -> str:
-    """A name with 9 for each number in it; empty where there is none, or no name."""
+    """Return a name with 9 for each number in it; empty without a number, or for no name."""
     return _FIGURES.sub("9", key) if not key[:1].isdigit() and _FIGURES.search(key) else ""
 
 
 def form(key: str) -> str:
-    """How a value is written, whatever it is: "9.9", "9e-9", "#", "/"; empty for a word."""
+    """Return the notation of a value: "9.9", "9e-9", "#", "/"; empty for a word."""
     if _HEX.fullmatch(key):
         return "#"
     return _FIGURES.sub("9", key) if key[:1].isdigit() else "/" if "/" in key else ""
 
 
 def distinct(value: Value) -> str:
-    """What tells values of one thing from those of most others: the noun they count, or an uncommon way of writing."""
+    """Return what distinguishes values of one thing: the noun they count, or an uncommon notation."""
     if value.unit:
         return value.unit if value.unit not in MEASURES else ""
     written = form(value.key)
@@ -55,7 +55,7 @@ def distinct(value: Value) -> str:
 
 
 def in_use(clause: Clause, statement: Statement, key: str) -> bool:
-    """Whether a plain word stands where what is in use stands, "tests run with cypress", or is all a clause says."""
+    """Return whether a word names what is in use, "tests run with cypress", or is all a clause says."""
     listed = clause.keys == frozenset((key,)) and len(statement.clauses) > 2
     if any(a == key and start - end == 1 for (a, _, end), (_, start, _) in itertools.pairwise(clause.tokens)):
         return False  # "on port 80": not what is in use, but what that is of

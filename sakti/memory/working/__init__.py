@@ -1,1 +1,1 @@
-"""Working memory: one page of stable facts, in versions."""
+"""Keep working memory: one page of stable facts, in versions."""

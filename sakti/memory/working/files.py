@@ -1,5 +1,8 @@
-"""Files that the settings of working memory name. What is in them is told to the model, and a setting may come with a
-project: nothing outside the workspace and the user's own configuration is read."""
+"""Read files that the settings of working memory name.
+
+Their text goes to the model, and a project can bring the setting: nothing outside the workspace and the user's own
+configuration is read.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,10 @@ _MARKDOWN = (".md", ".markdown")
 
 
 def find(setting: str, name: str, workspace: Path) -> Path:
-    """The file `name`, relative to the workspace, wherever links lead. Raises `ConfigError` where it is outside of it
-    and of the user's configuration."""
+    """Return the path of file `name`, relative to the workspace, with links resolved.
+
+    Raises `ConfigError` where it is outside of the workspace and of the user's configuration.
+    """
     path = (workspace / Path(name).expanduser()).resolve()
     if not any(path.is_relative_to(folder.resolve()) for folder in (workspace, config_home())):
         raise ConfigError(f"{setting}: {path} must be in the workspace or in {config_home()}.")
@@ -23,7 +28,7 @@ def find(setting: str, name: str, workspace: Path) -> Path:
 
 
 def read(setting: str, path: Path, longest: int) -> str:
-    """The text of a file of at most so many characters. Raises `ConfigError`."""
+    """Read a file of at most `longest` characters. Raises `ConfigError`."""
     try:
         if not path.is_file():
             raise ConfigError(f"{setting}: there is no file {path}.")
@@ -37,8 +42,7 @@ def read(setting: str, path: Path, longest: int) -> str:
 
 
 def template(name: str | None, workspace: Path) -> str:
-    """What a page is before anything was written on it: the Markdown file `name`, our own where none is set. Raises
-    `ConfigError`."""
+    """Return the initial page: the Markdown file `name`, the built-in one where None. Raises `ConfigError`."""
     if name is None:
         return read_prompt("working-memory")
     path = find(TEMPLATE, name, workspace)

@@ -1,4 +1,4 @@
-"""The pages of working memory of one workspace, as the settings want them: what requests carry, who may write which."""
+"""Manage the pages of working memory of one workspace: what requests carry, who may write which."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ READ_ONLY = "Memory is read-only here (memory.read_only, --no-save): no page of 
 
 
 class Pages:
-    """The pages of the workspace `resource_id`, its folder, and of its threads."""
+    """Pages of the workspace `resource_id` (its folder), and of its threads."""
 
     def __init__(self, store: Store, counter: Counter, settings: MemorySettings, resource_id: str) -> None:
         self.store, self.counter, self.settings = store, counter, settings
@@ -37,21 +37,23 @@ class Pages:
         return self.settings.working_memory.enabled
 
     def schema(self) -> Json | None:
-        """What a page has to follow. Blocks at the first call; raises `ConfigError`."""
+        """Return the JSON schema of the pages. Blocks at the first call; raises `ConfigError`."""
         if self._schema is None:
             self._schema = page_schema.load(self.settings.working_memory.schema, Path(self.resource_id))
         return self._schema
 
     async def template(self) -> str:
-        """What a page is before anything was written on it. Raises `ConfigError`."""
+        """Return the initial page. Raises `ConfigError`."""
         if self._template is None:
             name, workspace = self.settings.working_memory.template, Path(self.resource_id)
             self._template = await asyncio.to_thread(page_files.template, name, workspace)
         return self._template
 
     async def sent(self, thread_id: str) -> tuple[str, ...]:
-        """What requests of a thread carry: the workspace's page, then the thread's own. Where there is no page yet, but
-        a template of the user's, that one, so that the model knows what to fill in."""
+        """Return what requests of a thread carry: the workspace's page, then the thread's own.
+
+        Without a page, a template of the user's is sent, so that the model knows what to fill in.
+        """
         if not self.enabled:
             return ()
         usual = self.settings.working_memory
@@ -64,22 +66,24 @@ class Pages:
         return tuple(texts)
 
     async def read(self, thread_id: str | None = None) -> str:
-        """The workspace's page, or a thread's own; the template where there is none yet."""
+        """Return the workspace's page, or a thread's own; the template where there is none yet."""
         scope: Scope = "thread" if thread_id else "resource"
         page = await self.store.read(rows.working_memory, scope, self._owner(scope, thread_id or ""))
         return page[0] if page else await self.template()
 
     async def own(self, thread_id: str) -> str:
-        """A thread's own page; empty where it has none."""
+        """Return a thread's own page; empty where it has none."""
         page = await self.store.read(rows.working_memory, "thread", thread_id)
         return page[0] if page else ""
 
     async def update(
         self, thread_id: str, content: str, *, scope: Scope | None = None, replace: bool = False, actor: str
     ) -> tuple[str, tuple[str, ...]]:
-        """Merge `content` into a page (or put it in its place), that of the settings' scope where none is named, and
-        keep a version. Returns the page and the headings that changed. Raises `MemoryFailure`: off, read_only, and as
-        `working_memory.update`."""
+        """Merge `content` into a page (or replace it) and store a version; return the page and the changed headings.
+
+        The page is that of the settings' scope unless one is named. Raises `MemoryFailure`: off, read_only, and as
+        `working_memory.update`.
+        """
         self.must_write()
         scope = scope or self.settings.working_memory.scope
         return await working_memory.update(
@@ -96,8 +100,10 @@ class Pages:
         )
 
     async def add_note(self, thread_id: str, note: str) -> str:
-        """Add a line of the user's to the section "Notes" of the page of the settings' scope; returns the page. Raises
-        as `update`."""
+        """Add the user's line to the section "Notes" of the page of the settings' scope; return the page.
+
+        Raises as `update`.
+        """
         self.must_write()
         scope = self.settings.working_memory.scope
         return await working_memory.add_note(
@@ -115,7 +121,7 @@ class Pages:
         return self.resource_id if scope == "resource" else thread_id
 
     def must_write(self) -> None:
-        """Raises `MemoryFailure` (off, read_only) where no page may be written."""
+        """Raise `MemoryFailure` (off, read_only) where no page may be written."""
         if self.settings.read_only:
             raise MemoryFailure(READ_ONLY, code="read_only")
         if not self.enabled:

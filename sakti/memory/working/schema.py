@@ -1,4 +1,4 @@
-"""A JSON schema that the working-memory page has to follow, where one is set."""
+"""Check the working-memory page against a JSON schema, where one is set."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ LONGEST = 20_000  # characters: the model is told the whole of it
 
 
 def _library(name: str) -> Any:
-    """A module of jsonschema, which has no types; imported where a schema is set and nowhere else."""
+    """Import a module of jsonschema, which has no types; only where a schema is set."""
     return importlib.import_module(name)
 
 
 def load(name: str | None, workspace: Path) -> Json | None:
-    """The schema in the file `name`, relative to the workspace; None where none is set. Raises `ConfigError` for a
-    file that holds none, and for one outside of workspace and configuration."""
+    """Load the schema in the file `name`, relative to the workspace; None where none is set.
+
+    Raises `ConfigError` for a file without a schema, and for one outside of workspace and configuration.
+    """
     if name is None:
         return None
     validators, errors = _library("jsonschema.validators"), _library("jsonschema.exceptions")
@@ -43,7 +45,7 @@ def load(name: str | None, workspace: Path) -> Json | None:
 
 
 def check(page: str, schema: Json) -> None:
-    """Raises `MemoryFailure` (schema), which names the place, for a page that does not follow `schema`."""
+    """Raise `MemoryFailure` (schema), which names the place, for a page that violates `schema`."""
     validators, errors, referencing = map(_library, ("jsonschema.validators", "jsonschema.exceptions", "referencing"))
     unresolvable = _library("referencing.exceptions").Unresolvable
     try:
@@ -64,7 +66,7 @@ def check(page: str, schema: Json) -> None:
 
 
 def told(schema: Json | None) -> str:
-    """What the model is told of the schema, empty where there is none."""
+    """Return the instructions on the schema, empty without one."""
     if schema is None:
         return ""
     return fill_prompt("working-memory#schema", schema=json.dumps(schema, ensure_ascii=False, separators=(",", ":")))

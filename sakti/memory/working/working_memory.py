@@ -1,4 +1,4 @@
-"""Working memory: one page of stable facts for each workspace or thread, every version of it kept."""
+"""Keep one page of stable facts for each workspace or thread, with all its versions."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ _FENCE = re.compile(r"^[ \t]*(```|~~~)")
 
 
 def sections(page: str) -> list[tuple[str, str]]:
-    """(heading line, body) of each section; what stands before the first heading has an empty one. Headings
-    inside code fences are text."""
+    """Split a page into (heading line, body); text before the first heading has an empty one.
+
+    Headings inside code fences are text.
+    """
     out: list[tuple[str, list[str]]] = [("", [])]
     fenced = False
     for line in page.split("\n"):
@@ -40,9 +42,11 @@ def _name(heading: str) -> str:
 
 
 def merge(page: str, update: str) -> tuple[str, tuple[str, ...]]:
-    """`page` with the sections of `update` in place of those with the same heading (whatever its level or
-    case), new ones behind it; text before the first heading replaces that of the page. Returns the page and
-    the headings that changed ("" for the text before the first)."""
+    """Merge the sections of `update` into `page`; return it and the headings that changed.
+
+    A section replaces the one with the same heading (whatever its level or case), new ones are appended; text before
+    the first heading replaces that of the page ("" among the headings).
+    """
     out = sections(page)
     changed: list[str] = []
     for heading, body in sections(update):
@@ -61,8 +65,10 @@ def merge(page: str, update: str) -> tuple[str, tuple[str, ...]]:
 
 
 def merge_json(page: Json, update: Json) -> tuple[Json, tuple[str, ...]]:
-    """`page` with `update` merged into it, objects in depth, null deleting a key, anything else replacing.
-    Returns the page and the keys at its top that changed."""
+    """Merge `update` into `page` in depth; return it and the top-level keys that changed.
+
+    Null deletes a key, anything but an object replaces.
+    """
     out = dict(page)
     for key, value in update.items():
         if value is None:
@@ -76,7 +82,7 @@ def merge_json(page: Json, update: Json) -> tuple[Json, tuple[str, ...]]:
 
 
 def as_json(text: str) -> Json | None:
-    """The object that a page or an update is; None for Markdown."""
+    """Parse a page or an update as a JSON object; None for Markdown."""
     if not text.lstrip().startswith("{"):
         return None
     try:
@@ -87,8 +93,10 @@ def as_json(text: str) -> Json | None:
 
 
 def _merged(page: str, update: str, *, known: bool, replace: bool, ruled: bool) -> tuple[str, tuple[str, ...]]:
-    """A page of JSON takes JSON, a page of Markdown takes Markdown; a new or replaced page is what it is
-    given. `ruled` by a schema it is JSON in any case."""
+    """Merge JSON into a page of JSON or Markdown into a page of Markdown; a new page takes either.
+
+    `ruled`: a schema requires JSON.
+    """
     new, old = as_json(update), as_json(page)
     if ruled and new is None:
         raise MemoryFailure("The page follows a JSON schema: give a JSON object.", code="bad_json")
@@ -108,7 +116,7 @@ def _merged(page: str, update: str, *, known: bool, replace: bool, ruled: bool) 
 
 
 def check_size(page: str, counter: Counter) -> int:
-    """Tokens of `page`; raises `MemoryFailure` (too_long) above 2,000."""
+    """Return the tokens of `page`; raises `MemoryFailure` (too_long) above 2,000."""
     tokens = counter.count(page)
     if tokens > LIMIT_TOKENS:
         raise MemoryFailure(
@@ -122,7 +130,7 @@ def check_size(page: str, counter: Counter) -> int:
 async def read(
     store: Store, *, scope: Literal["resource", "thread"], owner_id: str, template: str | None = None
 ) -> str:
-    """The page as it is, the template (our own where None) where there is none yet."""
+    """Return the page, or the template (the built-in one where None) if there is none yet."""
     page = await store.read(pages.working_memory, scope, owner_id)
     return page[0] if page else read_prompt("working-memory") if template is None else template
 
@@ -140,10 +148,12 @@ async def update(
     schema: Json | None = None,
     template: str | None = None,
 ) -> tuple[str, tuple[str, ...]]:
-    """Merge `content` into the page (or put it in its place; `template` is what a new one begins as) and keep a
-    version. Returns the page and the headings that changed; nothing changed, nothing written. A page that is a JSON
-    object is merged in depth, null deletes; with a `schema` it must follow it. Raises `MemoryFailure`: empty, too_long,
-    conflict, bad_json, schema."""
+    """Merge `content` into the page (or replace it) and store a version; return the page and the changed headings.
+
+    A new page begins as `template`. Nothing is written if nothing changed. A page that is a JSON object is merged in
+    depth, null deletes; with a `schema` it must conform. Raises `MemoryFailure`: empty, too_long, conflict, bad_json,
+    schema.
+    """
     if not content.strip():
         raise MemoryFailure("There is no content: give Markdown sections, each with its heading.", code="empty")
     current = await store.read(pages.working_memory, scope, owner_id)
@@ -186,8 +196,10 @@ async def add_note(
     schema: Json | None = None,
     template: str | None = None,
 ) -> str:
-    """Add a line to the section "Notes" of a page, which is made where there is none; returns the page. Raises as
-    `update`."""
+    """Add a line to the section "Notes" of a page, creating it if needed; return the page.
+
+    Raises as `update`.
+    """
     page = await read(store, scope=scope, owner_id=owner_id, template=template)
     body = next((b for h, b in sections(page) if _name(h) == NOTES.casefold()), "")
     line = f"- {' '.join(note.split())}"

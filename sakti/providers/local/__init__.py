@@ -1,1 +1,1 @@
-"""The embedded model: its weights, the process it runs in, and the provider that speaks to it."""
+"""Run the embedded model: its weights, its process, and the provider that speaks to it."""

@@ -1,4 +1,4 @@
-"""How a model that cannot call tools calls them: it writes one JSON object, an answer or an action. Pure."""
+"""Let a model without tool calling call tools: it writes one JSON object, an answer or an action. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A tool as a small model is shown it: flat, with few arguments.
+    """Tool as it is described to a small model: flat, with few arguments.
 
     `inner` names an argument that is a list of objects; the model writes the fields of one of them instead.
     """
@@ -44,14 +44,14 @@ class Action:
         }
 
     def line(self) -> str:
-        """One line for the prompt: how the action is written and what it does."""
+        """Return the action's line in the prompt: its syntax and what it does."""
         fields = "".join(f', "{name}": {_kind(value)}' for name, value in self.required.items())
         sentence = re.split(r"(?<=[.!?])\s|\n", self.tool.description.strip())[0]
         also = f" (may also have {', '.join(self.optional)})" if self.optional else ""
         return f'{{"action": "{self.name}"{fields}}}: {sentence}{also}'
 
     def arguments(self, fields: Json) -> Json:
-        """The tool's own arguments of what the model wrote."""
+        """Convert the fields that the model wrote to the tool's own arguments."""
         own = {
             ("action" if k == _RENAMED and _RENAMED not in _properties(self.tool) else k): v for k, v in fields.items()
         }
@@ -62,7 +62,7 @@ class Action:
 
 
 def offer(tools: Sequence[ToolSpec]) -> list[Action]:
-    """Return the first six tools: a small model is offered them in the order of their worth."""
+    """Return the first six tools; they are ordered by usefulness to a small model."""
     return [_action(t) for t in tools[:MOST_TOOLS]]
 
 
@@ -100,7 +100,7 @@ def _is_object(value: Any) -> bool:
 
 
 def _plain(value: Any, definitions: Json) -> Any:
-    """A schema with its references resolved and nothing that only makes the grammar longer."""
+    """Resolve a schema's references and drop what only makes the grammar longer."""
     if isinstance(value, list):
         return [_plain(v, definitions) for v in cast("list[Any]", value)]
     if not isinstance(value, dict):
@@ -132,7 +132,7 @@ def _kind(value: Json) -> str:
 
 
 def schema(actions: Sequence[Action], answer: bool = True) -> Json:
-    """The JSON Schema of one action or, with `answer`, one answer."""
+    """Return the JSON Schema of one action or, with `answer`, one answer."""
     talk: Json = {
         "type": "object",
         "properties": {"action": {"const": ANSWER}, "text": {"type": "string"}},
@@ -144,7 +144,7 @@ def schema(actions: Sequence[Action], answer: bool = True) -> Json:
 
 
 def write(call: ToolCallPart, actions: Sequence[Action]) -> str:
-    """A call as the model would have written it: one object a line."""
+    """Write a call as the model would have: one object a line."""
     own = call.arguments or {}
     action = next((a for a in actions if a.name == call.name), None)
     items: Any = own.get(action.inner) if action is not None and action.inner else None
@@ -156,7 +156,7 @@ def write(call: ToolCallPart, actions: Sequence[Action]) -> str:
 
 
 def write_answer(text: str) -> str:
-    """An answer as the model would have written it."""
+    """Write an answer as the model would have."""
     return _object(ANSWER, {"text": text})
 
 
@@ -165,9 +165,9 @@ def _object(name: str, fields: Json) -> str:
 
 
 def read(raw: str) -> tuple[str, Json] | None:
-    """Name and fields of what the model wrote, None where no object can be made of it.
+    """Parse name and fields of what the model wrote, None where it has no object.
 
-    Repairs what small models do: a code fence round the object, words before or after it.
+    Repairs what small models do: a code fence around the object, words before or after it.
     """
     start = raw.find("{")
     if start < 0:
@@ -184,8 +184,10 @@ def read(raw: str) -> tuple[str, Json] | None:
 
 
 class Reader:
-    """Reads an object while it is written. `feed` returns the answer's text as far as it is new;
-    `action` is the name of the action as soon as it is known."""
+    """Incremental parser of an object.
+
+    `feed` returns the new part of the answer's text; `action` is the name of the action once it is known.
+    """
 
     def __init__(self) -> None:
         self.raw = ""
@@ -215,7 +217,7 @@ class Reader:
         return new
 
     def _decode(self) -> str:
-        """The characters of the JSON string from here on; an unfinished escape waits for its rest."""
+        """Decode the characters of the JSON string received so far; an unfinished escape waits for its rest."""
         out: list[str] = []
         raw, at = self.raw, self._position
         while at < len(raw):
@@ -236,7 +238,7 @@ class Reader:
 
     @staticmethod
     def _escape_width(raw: str, at: int) -> int:
-        """Characters of the escape at `at`, 0 where more are to come."""
+        """Return the length of the escape at `at`, 0 where it is incomplete."""
         if at + 1 >= len(raw):
             return 0
         if raw[at + 1] != "u":
@@ -260,7 +262,7 @@ def _unescape(escape: str) -> str:
 
 
 def degenerate(text: str) -> bool:
-    """Whether a text ends in the same few characters or lines over and over."""
+    """Return whether a text ends in the same few characters or lines over and over."""
     tail = text[-400:]
     for size in range(1, 81):
         times = max(6, 160 // size)

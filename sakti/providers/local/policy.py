@@ -1,4 +1,4 @@
-"""What a small model may do next. Pure.
+"""Decide what a small model may do next. Pure.
 
 Leaving the wrong actions out of the grammar works where asking the model does not.
 """
@@ -52,21 +52,21 @@ _NUMBERED = re.compile(r"^ *\d+\t", re.M)
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """The actions that make sense now, and whether the model may answer instead."""
+    """Actions allowed now, and whether the model may answer instead."""
 
     actions: tuple[Action, ...]
     answer: bool = True
 
 
 def following(messages: Sequence[Message], actions: Sequence[Action]) -> Next:
-    """What may follow `messages`.
+    """Return what may follow `messages`.
 
-    A general question is answered; one that names a file is not answered unseen. The source files that the user
-    names are read first; where tests fail and no file is named, the tests are run first. Only files that were
-    mentioned are read: a small model makes names up. Nothing is edited that was not read, and no test unless the
-    user speaks of changing it; a change that was asked for is tried before it is talked about, and again if it
-    failed; what worked is not written a second time, and is run where the user asked for that; who asks the same
-    thing again and again has to answer.
+    A general question is answered; one that names a file is not answered unseen. The source files that the user names
+    are read first; where tests fail and no file is named, the tests are run first. Only files that were mentioned are
+    read: a small model makes names up. Only files that were read are edited, and tests only if the user speaks of
+    changing them. A requested change is tried before it is discussed, and again if it failed; what worked is not
+    written a second time, and is run where the user asked for that. A model that repeats a call again and again has
+    to answer.
     """
     asked = next((m.text for m in reversed(messages) if m.role == "user"), "")
     calls = [c for m in _turn(messages) for c in m.tool_calls]
@@ -112,7 +112,7 @@ def following(messages: Sequence[Message], actions: Sequence[Action]) -> Next:
 
 
 def _turn(messages: Sequence[Message]) -> list[Message]:
-    """The messages since the user last spoke."""
+    """Return the messages since the user's last one."""
     start = max((i + 1 for i, m in enumerate(messages) if m.role == "user"), default=0)
     return list(messages[start:])
 
@@ -125,7 +125,7 @@ def _repeats(calls: Sequence[ToolCallPart]) -> bool:
 
 
 def _fits(name: str, messages: Sequence[Message], asked: str) -> bool:
-    """What was not read is not edited, what nobody mentioned is not read; whole files are for who wants new ones."""
+    """Return whether an action is allowed: read before editing, read only mentioned files, write only new files."""
     if name in _NEEDS_READING:
         return bool(_editable(messages, asked))
     if name == "read":
@@ -134,14 +134,14 @@ def _fits(name: str, messages: Sequence[Message], asked: str) -> bool:
 
 
 def _only(action: Action, values: Sequence[str], field: str = "path") -> Action:
-    """`action` with nothing but one of `values` in one of its fields."""
+    """Restrict one of an action's fields to `values`."""
     if field not in action.required:
         return action
     return replace(action, required={**action.required, field: {"type": "string", "enum": list(values)}})
 
 
 def _read_paths(messages: Sequence[Message]) -> list[str]:
-    """What was read, as the model named it, and the files that the user attached."""
+    """Return the paths read, as the model named them, and the files that the user attached."""
     good = {r.call_id for m in messages for r in m.tool_results if not r.is_error}
     out: dict[str, None] = {}
     for message in messages:
@@ -153,8 +153,10 @@ def _read_paths(messages: Sequence[Message]) -> list[str]:
 
 
 def _editable(messages: Sequence[Message], asked: str) -> list[str]:
-    """The files that may be edited: read ones, the one that the user wants changed alone where it is among them,
-    tests only where the user speaks of changing tests."""
+    """Return the files that may be edited, of those read.
+
+    Only the one that the user wants changed, if it is among them; tests only where the user speaks of changing tests.
+    """
     read, named = _read_paths(messages), _CHANGE_OF.search(asked)
     if named:
         meant = [p for p in read if p == named[1] or p.endswith("/" + named[1])]
@@ -164,8 +166,10 @@ def _editable(messages: Sequence[Message], asked: str) -> list[str]:
 
 
 def _unread(messages: Sequence[Message]) -> list[str]:
-    """Files that were mentioned, by the user or in what tools returned, and that nobody has tried to read in this
-    turn; a Python file's imports mention their modules."""
+    """Return mentioned files that nothing has tried to read in this turn.
+
+    They are mentioned by the user, in results of tools, or by a Python file's imports.
+    """
     texts = [m.text for m in messages if m.role == "user"]
     texts += [r.content for m in messages for r in m.tool_results if not r.is_error or r.name == "bash"]
     found: dict[str, None] = {}
@@ -179,7 +183,7 @@ def _unread(messages: Sequence[Message]) -> list[str]:
 
 
 def _named_unread(messages: Sequence[Message], asked: str, *, tests: bool) -> list[str]:
-    """Source files that the user names and nobody has tried to read yet; `tests` among them."""
+    """Return source files that the user names and nothing has tried to read yet; test files with `tests`."""
     tried = {str((c.arguments or {}).get("path")) for m in _turn(messages) for c in m.tool_calls if c.name == "read"}
     tried.update(p.path for m in messages for p in m.parts if isinstance(p, FilePart))
     named = dict.fromkeys(f for f in _A_FILE.findall(asked) if _SOURCE.search(f))
@@ -188,10 +192,10 @@ def _named_unread(messages: Sequence[Message], asked: str, *, tests: bool) -> li
 
 
 def repaired(name: str, fields: Json, messages: Sequence[Message]) -> Json:
-    """`fields` of an edit with `old` as it stands in what was read last.
+    """Repair `old` in the fields of an edit by the file that was read last.
 
-    Writing code inside JSON, small models lose indentation and turn " into '. Where exactly one run of lines
-    is meant, that run is put in and the same is undone in `new`.
+    Writing code inside JSON, small models lose indentation and turn " into '. Where exactly one run of lines matches,
+    that run is used and the same is undone in `new`.
     """
     old, new = fields.get("old"), fields.get("new")
     if name not in _NEEDS_READING or not isinstance(old, str) or not isinstance(new, str) or not old.strip():
@@ -226,7 +230,7 @@ def _loose(line: str) -> str:
 
 
 def _fitted(new: str, old: str, found: Sequence[str]) -> str:
-    """`new` with the indentation and the quotes of the lines it replaces."""
+    """Give `new` the indentation and the quotes of the lines it replaces."""
     text = "\n".join(found)
     if "'" not in text and '"' in text and '"' not in old:
         new = new.replace("'", '"')

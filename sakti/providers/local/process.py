@@ -1,4 +1,4 @@
-"""Starting the worker, speaking to it, and noticing that it died."""
+"""Start the worker, exchange messages with it, and detect its end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SECRETS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 
 
 class Worker:
-    """One worker process for one model file. Started by the first call, again after a crash."""
+    """Worker process for one model file, started by the first call and again after a crash."""
 
     def __init__(self, model: Path, context: int, command: tuple[str, ...] | None = None) -> None:
         self._model = model
@@ -36,7 +36,7 @@ class Worker:
         return state_home() / "local-model.log"
 
     async def start(self) -> None:
-        """Load the model if that is not done yet. Raises ProviderError (server) where it cannot be loaded."""
+        """Load the model if needed. Raises ProviderError (server) where it cannot be loaded."""
         async with self._lock:
             await self._start()
 
@@ -75,7 +75,7 @@ class Worker:
         self.load_seconds = float(first.get("seconds", 0.0))
 
     async def chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """The messages of the worker for one request, up to `done` or `error`. Close it to give up."""
+        """Yield the worker's messages for one request, up to `done` or `error`; close it to cancel."""
         async with self._lock:
             await self._start()
             self._number += 1
@@ -94,7 +94,7 @@ class Worker:
                     self._cancel(number)
 
     def _cancel(self, number: int) -> None:
-        """Without waiting: what still comes of it is passed over by its number."""
+        """Cancel a request without waiting; its remaining messages are skipped by their number."""
         process = self._process
         if process is not None and process.returncode is None and process.stdin is not None:
             process.stdin.write(json.dumps({"cancel": number}).encode() + b"\n")
@@ -135,6 +135,6 @@ class Worker:
 
 
 def _environment() -> dict[str, str]:
-    """Ours without the keys: the model needs none. The package is found where this process found it."""
+    """Return our environment without keys, which the model does not need, and with the path of this package."""
     kept = {k: v for k, v in os.environ.items() if not k.upper().endswith(_SECRETS)}
     return {**kept, "PYTHONPATH": str(PACKAGE.parent)}

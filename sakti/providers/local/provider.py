@@ -1,4 +1,4 @@
-"""The embedded model as a provider: short prompts, at most six tools, one action or answer at a time."""
+"""Offer the embedded model as a provider: short prompts, at most six tools, one action or answer at a time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CHECK_EVERY = 32  # chunks between two looks for text that goes round in circles
 
 
 class LocalProvider:
-    """Runs the installed GGUF file; `context` is the window in tokens. `worker` is for tests."""
+    """Provider that runs the installed GGUF file; `context` is the window in tokens, `worker` is for tests."""
 
     name = "local"
     elsewhere = False
@@ -66,7 +66,7 @@ class LocalProvider:
         yield answer.completed(model.name())
 
     async def count_tokens(self, request: Request) -> int | None:
-        """None: counting would need the loaded model."""
+        """Return None: counting would need the loaded model."""
         return None
 
     async def models(self) -> Sequence[ModelInfo]:
@@ -75,7 +75,7 @@ class LocalProvider:
         return [info(self._context)]
 
     async def served(self, model: str) -> Served | None:
-        """Nothing: what is to be known of `model` is known."""
+        """Return nothing: all facts about `model` are known."""
         return Served()
 
     async def warm(self) -> None:
@@ -88,12 +88,12 @@ class LocalProvider:
 
 
 def info(context: int | None = None) -> ModelInfo:
-    """What is known of the model that would be loaded, with a window of `context` tokens."""
+    """Return the facts about the model to load, with a window of `context` tokens."""
     return ModelInfo(model.name(), LocalProvider.name, context or CONTEXT, OUTPUT, 0.0, 0.0, small=True, observes=False)
 
 
 def body(request: Request) -> Json:
-    """The body of Chat Completions for `request`."""
+    """Render `request` as a body of Chat Completions."""
     offered = actions.offer(request.tools)
     chat: Json = {
         "messages": _messages(request, offered),
@@ -169,7 +169,7 @@ def _bounded(text: str) -> str:
 
 
 class _Answer:
-    """Turns what the worker says into events."""
+    """Converts the worker's messages to events."""
 
     def __init__(self, request: Request) -> None:
         self.looping = False
@@ -232,7 +232,7 @@ class _Answer:
         return Completed((call,), "tool_use", self._usage, name)
 
     def _broken(self) -> tuple[Part, ...]:
-        """Neither an answer nor a whole action: what there is, so that the model can be told."""
+        """Return an incomplete answer or action as parts, so that the model can be told."""
         raw = self._reader.raw.strip()
         if self._reader.action and self._reader.action != actions.ANSWER:
             return (ToolCallPart(self._call_id, self._reader.action, None, raw),)

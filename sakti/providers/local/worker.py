@@ -1,8 +1,8 @@
-"""The process that runs the model: `python -m sakti.providers.local.worker MODEL CONTEXT`.
+"""Run the model in a process: `python -m sakti.providers.local.worker MODEL CONTEXT`.
 
-It reads one JSON object a line from stdin and writes one a line to stdout. What the library prints goes to
-stderr, which whoever started it keeps as the log. The library's server insists on a socket: it gets a Unix
-one in a folder of its own that is deleted at once, so nothing listens where anybody could reach it.
+It reads one JSON object a line from stdin and writes one a line to stdout. What the library prints goes to stderr,
+which the parent process keeps as the log. The library's server requires a socket: it gets a Unix one in a folder of
+its own that is deleted at once, so nothing listens where others could reach it.
 
 In:  {"id": 1, "chat": {...}}   a body of Chat Completions, always streamed
      {"cancel": 1}              stop answering it
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def _own_stdout() -> BinaryIO:
-    """The real stdout for our messages only; whatever else prints, prints into the log."""
+    """Reserve the real stdout for our messages; other prints go to the log."""
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return out
@@ -89,7 +89,7 @@ def _load(model: str, context: int) -> Any:
 
 
 def _listen(lines: TextIO, requests: queue.Queue[dict[str, Any]], cancelled: set[int]) -> None:
-    """Whoever started this process holds the other end of stdin: when it closes, nobody is there any more."""
+    """Read messages from stdin; end the process when the parent closes it."""
     for line in lines:
         message = cast("dict[str, Any]", json.loads(line))
         if "cancel" in message:
@@ -105,7 +105,7 @@ def _answer(server: Any, request: dict[str, Any], cancelled: set[int], send: Sen
     state = {"finish": ""}
 
     def on_chunk(chunk: dict[str, Any]) -> bool:
-        """Returns True to make the library stop."""
+        """Send what a chunk holds; return True to make the library stop."""
         if "error" in chunk:
             error = chunk["error"]
             send(

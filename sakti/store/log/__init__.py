@@ -1,1 +1,1 @@
-"""The log as people read it, correct it and check it."""
+"""Read, correct and check the observation log."""

@@ -1,7 +1,7 @@
-"""What people changed in the log: lines pinned, edited, forgotten, and that taken back; and the log as it was.
+"""Correct the log: pin, edit and forget lines, undo that, and read the log as of a time.
 
-A line keeps all its corrections with their times in its metadata, its columns are what they come to now. The text
-of its group never changes. `changed_lines` and `as_of` are raw SQL: every window, and the pane at a time, asks them.
+A line keeps all its corrections with their times in its metadata; its columns hold the result. The text of its group
+never changes. `changed_lines` and `as_of` are raw SQL: every window, and the pane's time slider, query them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FIELDS = ("pinned", "edited", "forgotten")
 
 @dataclass(frozen=True, slots=True)
 class Corrected:
-    """What was changed: the line's id, its text before and after (empty where it is forgotten)."""
+    """Correction of a line: its text before and after (empty where it is forgotten)."""
 
     line_id: str
     group_id: str
@@ -38,8 +38,10 @@ class Corrected:
 
 
 def find_line(db: Database, record_id: str, text: str) -> str:
-    """The id of the line in a record's log whose id is or ends with `text`. Raises `MemoryFailure`
-    (not_found, ambiguous)."""
+    """Return the id of the line in a record's log that `text` is, or is the end of.
+
+    Raises `MemoryFailure` (not_found, ambiguous).
+    """
     wanted = text.strip()
     found = _in_log(record_id, LINE.id).where(ends_with(LINE.id, wanted)).limit(2)
     ids: list[str] = [line_id for (line_id,) in found.tuples().execute(db)]
@@ -51,9 +53,11 @@ def find_line(db: Database, record_id: str, text: str) -> str:
 
 
 def correct(db: Database, record_id: str, line_id: str, action: Action, *, text: str = "", now: int) -> Corrected:
-    """Pin, unpin, edit or forget a line of the log; the lines nested under a forgotten one go with it. A
-    reflection that waits and was made from the line before is thrown away. Raises `MemoryFailure` (not_found,
-    empty, unchanged)."""
+    """Pin, unpin, edit or forget a line of the log; nested lines are forgotten with it.
+
+    A buffered reflection made from the uncorrected line is discarded. Raises `MemoryFailure` (not_found, empty,
+    unchanged).
+    """
     if action == "edit" and not text.strip():
         raise MemoryFailure("A line cannot become empty: forget it instead.", code="empty")
     changes: Json = {
@@ -81,8 +85,7 @@ def correct(db: Database, record_id: str, line_id: str, action: Action, *, text:
 
 
 def undo(db: Database, record_id: str, now: int, *, line_id: str | None = None) -> Corrected:
-    """Take back the newest correction of a line, or of the log. Raises `MemoryFailure` (not_found) where
-    there is none."""
+    """Undo the newest correction of a line, or of the log. Raises `MemoryFailure` (not_found) if there is none."""
     best: tuple[int, Json] | None = None
     for row in _corrected_rows(db, record_id):
         if line_id is not None and row["id"] != line_id:
@@ -109,7 +112,7 @@ def undo(db: Database, record_id: str, now: int, *, line_id: str | None = None) 
 
 
 def state_at(columns: Json, corrections: Sequence[Json], time: int | None) -> Json:
-    """pinned, edited and forgotten of a line at a time (None: now) from what it was made with. Pure."""
+    """Compute pinned, edited and forgotten of a line at a time (None: now) from its corrections. Pure."""
     state = dict(corrections[0]["before"]) if corrections else {name: columns[name] for name in _FIELDS}
     for c in corrections:
         undone = c["undone_at"] is not None and (time is None or c["undone_at"] <= time)
@@ -126,7 +129,7 @@ _CHANGED = (
 
 
 def changed_lines(db: Database, record_id: str) -> dict[str, dict[int, str | None]]:
-    """Of every group in use that has some: line number → its text now, None where it is forgotten."""
+    """Map every active group with corrections to {line number: its text now, None where it is forgotten}."""
     found = db.execute_sql(_CHANGED, (record_id,)).fetchall()
     out: dict[str, dict[int, str | None]] = {}
     for group_id, line, edited, forgotten in found:
@@ -135,8 +138,7 @@ def changed_lines(db: Database, record_id: str) -> dict[str, dict[int, str | Non
 
 
 def as_of(db: Database, record_id: str, time: int) -> list[LogLine]:
-    """The log as it was at that time (Unix ms), in the order in which the model saw it; forgotten lines are
-    left out."""
+    """Return the log as it was at a time (Unix ms), in the model's order, without forgotten lines."""
     found = lines_where(
         db,
         "g.record_id = ? AND g.activated_at <= ? AND (g.superseded_at IS NULL OR g.superseded_at > ?)"
@@ -171,7 +173,7 @@ def as_of(db: Database, record_id: str, time: int) -> list[LogLine]:
 
 
 def _in_log(record_id: str, *columns: Any) -> Any:
-    """Select lines of the groups of a record that are in use, oldest first."""
+    """Select lines of a record's active groups, oldest first."""
     return _lines(*columns).where(GROUP.record_id == record_id, GROUP.state.in_(("active", "buffered")))
 
 
@@ -235,7 +237,7 @@ def _shown(row: Json) -> str:
 
 
 def next_number(db: Database, record_id: str) -> int:
-    """Count a change that people made to a record's log: who has read the log before reads it anew."""
+    """Increase the number of corrections of a record's log, so that readers reload it."""
     number = memory.corrected(db, record_id) + 1
     memory.set_record_metadata(db, record_id, {KEY: number})
     return number

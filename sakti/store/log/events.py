@@ -1,6 +1,6 @@
-"""What happened to a memory, newest first, from its own rows: observed, activated, reflected, compacted, undone.
+"""List a memory's events, newest first: observed, activated, reflected, compacted, undone.
 
-Raw SQL: a pane asks it at every step.
+They are computed from memory's own rows. Raw SQL: a pane queries it at every step.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ AT_ONCE = 1_000  # ms: what goes into the log within them was observed while som
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """`time` in Unix ms. Tokens: of what went in and of what came of it. `group_ids`: whose text tells more. `text`: a
-    compaction's focus, the reason of a failure."""
+    """Event of a memory; `time` in Unix ms, tokens of input and output.
+
+    `group_ids`: the groups with the details. `text`: a compaction's focus, the reason of a failure.
+    """
 
     time: int
     kind: Kind
@@ -36,7 +38,7 @@ class Happened:
 
 
 def events(db: Database, record_id: str, thread_id: str, limit: int = 200) -> list[Happened]:
-    """The newest of a record's events and of a thread's compactions, newest first."""
+    """Return the newest events of a record and compactions of a thread, newest first."""
     groups = db.execute_sql(
         "SELECT id, kind, json_array_length(message_ids), message_tokens, observation_tokens, generation, created_at,"
         " activated_at, discarded_at, coalesce(json_extract(metadata, '$.input_tokens'), 0),"
@@ -67,7 +69,7 @@ def _of_groups(rows: list[Any]) -> Iterator[Happened]:
 
 
 def _activations(rows: list[Any]) -> Iterator[Happened]:
-    """Groups that went into the log together are one event."""
+    """Yield one event for the groups that were activated together."""
     ready = [r for r in rows if r[1] == "observation" and r[7] is not None and r[7] - r[6] >= AT_ONCE]
     for time, together in groupby(sorted(ready, key=lambda r: r[7]), key=lambda r: r[7]):
         found = list(together)

@@ -1,6 +1,6 @@
-"""What a memory's own rows say of how it does: last passes, generations, what the faithfulness guard found.
+"""Compute a memory's figures from its rows: last passes, generations, findings of the faithfulness check.
 
-Raw SQL: a pane asks it at every step.
+Raw SQL: a pane queries it at every step.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sakti.store.log.lines import Generation, generations
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One observation or reflection: tokens of what went in and of what came out, who made it, when (Unix ms)."""
+    """One observation or reflection: tokens in and out, the model, when (Unix ms)."""
 
     tokens_before: int
     tokens_after: int
@@ -22,15 +22,18 @@ class Pass:
 
     @property
     def ratio(self) -> float:
-        """Tokens that are left of one."""
+        """Return output tokens per input token."""
         return self.tokens_after / self.tokens_before if self.tokens_before else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of one record. `observation` and `reflection` are the last that count; `generations` leave out what was thrown
-    away or taken back. The guard's: lines of the log with a `claims` that their source does not have; important lines
-    and paths that the log's reflections do not have any more."""
+    """Figures of one record.
+
+    `observation` and `reflection` are the newest that count; `generations` leave out discarded and undone ones.
+    Findings of the faithfulness check: lines of the log with `claims` that their source does not have; important
+    lines and paths that the log's reflections dropped.
+    """
 
     observation: Pass | None = None
     reflection: Pass | None = None
@@ -45,7 +48,7 @@ TURNS = 5  # newest ones that a forecast looks at
 
 
 def turn_tokens(db: Database, thread_id: str) -> int | None:
-    """Tokens of messages that a turn brought lately: the mean of the newest turns; None before there are two."""
+    """Return the mean tokens of messages per turn, of the newest turns; None before there are two."""
     rows = db.execute_sql(
         "SELECT role, token_count FROM messages WHERE thread_id = ? AND state = 'saved'"
         " ORDER BY message_index DESC LIMIT 400",
@@ -64,7 +67,7 @@ def turn_tokens(db: Database, thread_id: str) -> int | None:
 
 
 def figures(db: Database, record_id: str) -> Figures:
-    """Read-only; every number is a stored one, or a sum of them."""
+    """Compute a record's figures from stored numbers. Read-only."""
     last = db.execute_sql(
         "SELECT message_tokens, observation_tokens, model, created_at FROM observation_groups"
         " WHERE record_id = ? AND state IN ('buffered', 'active', 'superseded') AND kind = 'observation'"

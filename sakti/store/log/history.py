@@ -1,6 +1,6 @@
-"""When the log of a record changed by itself: observations that entered it, reflections that condensed it.
+"""List the changes of a record's log over time: activated observations and reflections.
 
-Raw SQL: the slider of a pane asks it.
+Raw SQL: the slider of a pane queries it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ from sakti.store.connection import Database
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """`time` (Unix ms) is when the log began to be so; `kind` what happened then: "observation" or "reflection" (both
-    at once count as the latter); `generation` is that of the reflection, 0 where there is none."""
+    """Change of the log.
+
+    `time` (Unix ms) is when it took effect; `kind` is "observation" or "reflection" (both at once count as the
+    latter); `generation` is that of the reflection, 0 where there is none.
+    """
 
     time: int
     kind: str
@@ -21,7 +24,7 @@ class Moment:
 
 
 def moments(db: Database, record_id: str) -> list[Moment]:
-    """Oldest first, each time once. What was thrown away later is among them: the log was so then."""
+    """Return the changes, oldest first, each time once; those discarded later are included."""
     rows = db.execute_sql(
         "SELECT activated_at, max(kind = 'reflection'), max(CASE kind WHEN 'reflection' THEN generation ELSE 0 END)"
         " FROM observation_groups WHERE record_id = ? AND activated_at IS NOT NULL GROUP BY activated_at"

@@ -1,6 +1,7 @@
-"""What panes and tools read of memory: log lines, generations, where a line comes from. Read-only.
+"""Read what panes and tools show of memory: log lines, generations, sources of lines. Read-only.
 
-The log, its generations, the actors and what others said are raw SQL: panes and windows ask them at every step.
+The log, its generations, the actors and messages of other threads are raw SQL: panes and windows query them at every
+step.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from sakti.store.threads import threads
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line of the active log. `content` is what a correction made of it where there is one; `earlier` what of it
-    newer lines of the same look at the log replace."""
+    """One line of the active log.
+
+    `content` includes corrections; `earlier` are the parts of it that newer lines, read together with it, replace.
+    """
 
     id: str
     group_id: str
@@ -49,26 +52,26 @@ class LogLine:
 
     @property
     def marked(self) -> str:
-        """The text as people read it: with a mark behind what a newer line replaces."""
+        """Return the text as people read it, with a mark after each part that a newer line replaces."""
         return replaced.with_marks(self.content, self.earlier, self.date)
 
 
 def with_earlier(lines: Sequence[LogLine]) -> list[LogLine]:
-    """The lines of a log, in its order, each with what the later ones among them replace of it."""
+    """Return the lines of a log, in order, each with what later ones of them replace of it."""
     rows = [replaced.Row(x.id, x.content, x.date, x.time, x.metadata, x.forgotten) for x in lines]
     found = replaced.found(rows)
     return [dataclasses.replace(x, earlier=found[x.id]) if x.id in found else x for x in lines]
 
 
 def log_lines(db: Database, record_id: str, *, states: Sequence[str] = ("active",)) -> list[LogLine]:
-    """The lines of a record's log in the order in which the model sees them."""
+    """Return the lines of a record's log in the model's order."""
     marks = ",".join("?" * len(states))
     found = lines_where(db, f"g.record_id = ? AND g.state IN ({marks})", (record_id, *states))
     return with_earlier([line for line, _ in found])
 
 
 def lines_where(db: Database, where: str, values: Sequence[object]) -> list[tuple[LogLine, str]]:
-    """(line, its text before any correction) of the groups `g` that `where` chooses, in the log's order."""
+    """Return (line, its text before corrections) of the groups `g` that `where` selects, in the log's order."""
     rows = db.execute_sql(f"{_LINES} WHERE {where} {_ORDER}", list(values)).fetchall()
     return [(_line(row), row[-1]) for row in rows]
 
@@ -109,7 +112,7 @@ def _line(row: Sequence[Any]) -> LogLine:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One reflection of a record. Tokens: of the log lines it merged, and of itself."""
+    """One reflection of a record; tokens of the log lines it merged, and of itself."""
 
     group_id: str
     generation: int
@@ -129,7 +132,7 @@ _GENERATIONS = (
 
 
 def generations(db: Database, record_id: str) -> list[Generation]:
-    """The reflections of a record, oldest first."""
+    """Return the reflections of a record, oldest first."""
     rows = db.execute_sql(_GENERATIONS, (record_id,)).fetchall()
     return [
         Generation(r[0], r[1], r[2], json.loads(r[3]).get("input_tokens", 0), r[4], tuple(json.loads(r[5])), *r[6:])
@@ -138,8 +141,10 @@ def generations(db: Database, record_id: str) -> list[Generation]:
 
 
 def sources_of_group(db: Database, group_id: str) -> list[str]:
-    """Ids of the messages that a group stands for, oldest first, thread by thread; of a reflection, those of all it
-    merged."""
+    """Return the ids of the messages that a group covers, oldest first, thread by thread.
+
+    For a reflection, those of all groups it merged.
+    """
     row = MessageRow
     here = row.select(row.id).order_by(row.message_index)
     return [
@@ -155,8 +160,10 @@ def sources_of_group(db: Database, group_id: str) -> list[str]:
 
 
 def find_group(db: Database, resource_id: str, text: str) -> tuple[Span, ...]:
-    """The messages of threads that are not deleted that the newest group of a workspace stands for whose id is or ends
-    with `text`; empty where there is none."""
+    """Return the message ranges of the newest group in a workspace whose id is or ends with `text`.
+
+    Deleted threads are left out; empty where there is none.
+    """
     group, thread = GroupRow, ThreadRow
     here = group.select(group.id).join(thread, on=thread.id == group.thread_id).where(thread.resource_id == resource_id)
     meant = here.where(ends_with(group.id, text), group.first_index.is_null(False))
@@ -168,14 +175,14 @@ def find_group(db: Database, resource_id: str, text: str) -> tuple[Span, ...]:
 
 
 def thread_ids(db: Database, resource_id: str) -> list[str]:
-    """The threads of a workspace that are not deleted."""
+    """Return the ids of a workspace's threads that are not deleted."""
     row = ThreadRow
     here = row.select(row.id).where(row.resource_id == resource_id, row.deleted_at.is_null())
     return [i for (i,) in here.tuples().execute(db)]
 
 
 def find_message(db: Database, resource_id: str, text: str) -> tuple[str, str, int] | None:
-    """(id, thread id, index) of the newest message of a workspace whose id is or ends with `text`."""
+    """Return (id, thread id, index) of the newest message in a workspace whose id is or ends with `text`."""
     row, thread = MessageRow, ThreadRow
     gone = thread.select(thread.pk).where(thread.id == row.thread_id, thread.deleted_at.is_null(False))
     here = row.select(row.id, row.thread_id, row.message_index).where(row.resource_id == resource_id, ~fn.EXISTS(gone))
@@ -185,7 +192,7 @@ def find_message(db: Database, resource_id: str, text: str) -> tuple[str, str, i
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """The beginning of a message's text, and who said it where and when."""
+    """Beginning of a message's text, with its role, place and time."""
 
     thread_id: str
     index: int
@@ -216,8 +223,10 @@ def unobserved_elsewhere(
     limit: int = 40,
     characters: int = 1_000,
 ) -> list[Said]:
-    """What was last said in a workspace's other threads that a record has not observed: of the `recent` threads
-    last talked in, at most `limit` messages of each, the newest first."""
+    """Return the newest messages of a workspace's other threads that a record has not observed.
+
+    Of the `recent` threads last used, at most `limit` messages each, newest first.
+    """
     threads = db.execute_sql(_OTHERS, (resource_id, thread_id, recent)).fetchall()
     return [
         Said(thread, *row, title=title)
@@ -230,7 +239,7 @@ _ACTORS = "SELECT created_at, model FROM steps WHERE thread_id = ? AND purpose =
 
 
 def actors(db: Database, thread_id: str) -> list[tuple[int, str]]:
-    """(time, model) of the agent's calls in a thread, in order."""
+    """Return (time, model) of the agent's calls in a thread, in order."""
     return [(r[0], r[1]) for r in db.execute_sql(_ACTORS, (thread_id,)).fetchall()]
 
 
@@ -239,8 +248,10 @@ def actors(db: Database, thread_id: str) -> list[tuple[int, str]]:
 
 @dataclass(frozen=True, slots=True)
 class CarryOver:
-    """Earlier work in a workspace: the last thread, its title and task; lines worth knowing (newest thread first) and
-    open tasks, each with its id."""
+    """Earlier work in a workspace.
+
+    The last thread, its title and task; lines worth knowing (newest thread first) and open tasks, each with its id.
+    """
 
     thread_id: str
     title: str
@@ -250,7 +261,7 @@ class CarryOver:
 
 
 def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 5, limit: int = 60) -> CarryOver | None:
-    """What a new thread of a workspace may be told; None where there is no earlier thread."""
+    """Return what a new thread of a workspace may be told of earlier work; None without an earlier thread."""
     row, said = ThreadRow, MessageRow
     held = said.select(said.pk).where(said.thread_id == row.id)
     others = row.select(row.id, row.title, row.metadata).where(row.resource_id == resource_id, row.id != thread_id)

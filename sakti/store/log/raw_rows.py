@@ -1,6 +1,6 @@
-"""Memory's rows as they stand, read without the functions that memory works with: for checks from outside.
+"""Read memory's rows independently of the functions that memory works with, for checks.
 
-A defect in how memory reads or writes its tables cannot hide itself here. Nothing that works uses this module.
+A defect in how memory reads or writes its tables cannot hide here. No production code uses this module.
 
 Raw SQL, for the same reason.
 """
@@ -19,8 +19,10 @@ BEAT_MS = 30_000  # how long a lease holds after its holder's last beat
 
 @dataclass(frozen=True, slots=True)
 class SectionRow:
-    """Some lines of a reflection in a log of several threads: how many, and (thread, first, last index) of what they
-    stand for."""
+    """Part of a reflection in a log of several threads.
+
+    The number of its lines, and (thread, first, last index) of the messages that they cover.
+    """
 
     lines: int
     spans: tuple[tuple[str, int, int], ...]
@@ -28,7 +30,7 @@ class SectionRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A group of a log, whatever has become of it."""
+    """Group of a log, in any state."""
 
     id: str
     thread_id: str
@@ -47,7 +49,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class LineRow:
-    """A line of a group, as it was made (`content`) and as people have changed it."""
+    """Line of a group, as it was created (`content`) and as corrections have changed it."""
 
     id: str
     group_id: str
@@ -59,7 +61,7 @@ class LineRow:
 
     @property
     def shown(self) -> str:
-        """The text that the log has of it; empty where it is forgotten."""
+        """Return the text that the log shows; empty where it is forgotten."""
         return "" if self.forgotten else self.edited or self.content
 
 
@@ -82,14 +84,16 @@ def record(db: Database, record_id: str) -> RecordRow | None:
 
 
 def states(db: Database, record_id: str) -> tuple[tuple[str, str], ...]:
-    """(id, state) of every group of a record, in the order they were made."""
+    """Return (id, state) of every group of a record, in the order of creation."""
     sql = "SELECT id, state FROM observation_groups WHERE record_id = ? ORDER BY pk"
     return tuple(db.execute_sql(sql, (record_id,)).fetchall())
 
 
 def cursors(db: Database, record_id: str) -> dict[str, int]:
-    """How far each thread is observed, by thread: the end of what is or was in the log. A thread that is not observed
-    yet is left out."""
+    """Return the cursor of each thread: the last index of what is or was in the log.
+
+    A thread that is not observed yet is left out.
+    """
     sql = (
         "SELECT thread_id, max(last_index) FROM observation_groups WHERE record_id = ? AND kind = 'observation'"
         " AND state IN ('active', 'superseded') AND last_index IS NOT NULL GROUP BY thread_id"
@@ -98,7 +102,7 @@ def cursors(db: Database, record_id: str) -> dict[str, int]:
 
 
 def compactions(db: Database, record_id: str) -> tuple[str, ...]:
-    """Ids of the compactions of a record that were not taken back, oldest first."""
+    """Return the ids of a record's compactions that were not undone, oldest first."""
     sql = "SELECT id FROM compaction_records WHERE record_id = ? AND undone_at IS NULL ORDER BY pk"
     return tuple(i for (i,) in db.execute_sql(sql, (record_id,)).fetchall())
 
@@ -137,7 +141,7 @@ def _sections(metadata: Json) -> tuple[SectionRow, ...]:
 
 
 def lines(db: Database, group_ids: Sequence[str]) -> dict[str, list[LineRow]]:
-    """The lines of some groups in their order, by group."""
+    """Return the lines of some groups in order, by group."""
     sql = (
         "SELECT id, group_id, depth, content, pinned, edited, forgotten FROM observations"
         f" WHERE group_id IN ({_marks(group_ids)}) ORDER BY group_id, line"
@@ -149,7 +153,7 @@ def lines(db: Database, group_ids: Sequence[str]) -> dict[str, list[LineRow]]:
 
 
 def unsealed(db: Database, thread_id: str, first: int, last: int) -> list[int]:
-    """Indexes of the messages in a range that may still change: not sealed, and not withheld."""
+    """Return the indexes of messages in a range that may still change: not sealed, and not withheld."""
     rows = db.execute_sql(
         "SELECT message_index FROM messages WHERE thread_id = ? AND message_index BETWEEN ? AND ?"
         " AND sealed_at IS NULL AND state != 'withheld'",
@@ -159,13 +163,13 @@ def unsealed(db: Database, thread_id: str, first: int, last: int) -> list[int]:
 
 
 def under_way(db: Database, record_id: str, now: int) -> dict[str, str]:
-    """Who holds which lease of a record now: kind → owner."""
+    """Return the owner of each lease of a record that has not expired: kind → owner."""
     sql = "SELECT kind, owner FROM leases WHERE record_id = ? AND expires_at > ?"
     return dict(db.execute_sql(sql, (record_id, now)).fetchall())
 
 
 def searched(db: Database, record_id: str) -> dict[str, str]:
-    """What search looks at of a record's lines: line → text."""
+    """Return what search indexes of a record's lines: line → text."""
     sql = (
         "SELECT d.doc_id, d.text FROM observation_groups g JOIN observations o ON o.group_id = g.id"
         " JOIN search_docs d ON d.kind IN ('observation', 'reflection') AND d.doc_id = o.id WHERE g.record_id = ?"
@@ -174,7 +178,7 @@ def searched(db: Database, record_id: str) -> dict[str, str]:
 
 
 def beat(db: Database, owners: Iterable[str], now: int) -> None:
-    """What the heartbeats of processes that run do while time passes."""
+    """Renew the leases of `owners`, as their heartbeats would."""
     for owner in owners:
         db.execute_sql(
             "UPDATE leases SET heartbeat_at = ?, expires_at = ? WHERE owner = ?", (now, now + BEAT_MS, owner)
@@ -182,7 +186,7 @@ def beat(db: Database, owners: Iterable[str], now: int) -> None:
 
 
 def bury(db: Database, owner: str, nobody: str) -> None:
-    """The process of `owner` is no more: its leases carry the name of one that nobody has."""
+    """Give an owner's leases to `nobody`, an owner without a process, as if its process had ended."""
     db.execute_sql("UPDATE leases SET owner = ? WHERE owner = ?", (nobody, owner))
 
 

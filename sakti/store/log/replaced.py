@@ -1,7 +1,7 @@
-"""What newer lines of a log replace: marks that are computed from the stored rows, so that no older text changes.
+"""Mark what newer lines of a log replace; computed from stored rows, so that older text never changes.
 
-A newer line keeps in its metadata what it replaces, by the words that stand in the older line. Marks and notes also
-stand in texts that were written later than both, in the same form.
+A newer line keeps in its metadata the words of the older line that it replaces. Marks and notes also occur, in the
+same form, in texts that were written later than both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _YEAR = re.compile(r",?\s+\d{4}$")
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """`text` of a line holds no more since a newer one, of that date and time."""
+    """`text` of a line that a newer line, of that date and time, replaces."""
 
     text: str
     date: str
@@ -30,7 +30,7 @@ class Earlier:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What of a line decides about marks; `dead`: it counts no more."""
+    """Fields of a line that decide about marks; `dead`: it is ignored."""
 
     id: str
     content: str
@@ -41,37 +41,40 @@ class Row:
 
 
 def unmarked(text: str) -> str:
-    """A text without marks and notes."""
+    """Remove marks and notes from a text."""
     return NOTE.sub("", MARK.sub("", text))
 
 
 def when(date: str, time: str, seen_from: str) -> str:
-    """A moment as a line of the date `seen_from` names it: "12:29", "Jan 16, 12:29"."""
+    """Format a moment as seen from a line of the date `seen_from`: "12:29", "Jan 16, 12:29"."""
     day = "" if date == seen_from else _YEAR.sub("", date)
     return ", ".join(p for p in (day, time) if p) or "below"
 
 
 def mark(date: str, time: str, seen_from: str) -> str:
-    """What stands behind words that hold no more."""
+    """Format the mark behind words that were replaced."""
     return f" [earlier; see {when(date, time, seen_from)}]"
 
 
 def note(replaced: Earlier, seen_from: str) -> str:
-    """What a newer line says of the words it replaces; `replaced` with the older line's date and time."""
+    """Format the note of a newer line on the words it replaces.
+
+    `replaced` has the older line's date and time.
+    """
     words = " ".join(replaced.text.translate({ord("["): "(", ord("]"): ")"}).split())
     short = words if len(words) <= NOTED else words[: NOTED - 1].rstrip() + "…"
     return f" [replaces {when(replaced.date, replaced.time, seen_from)}: {short}]"
 
 
 def with_marks(content: str, earlier: Iterable[Earlier], date: str) -> str:
-    """A line's text with a mark behind each part that holds no more; once where several newer lines say so."""
+    """Return a line's text with one mark behind each replaced part."""
     plain = MARK.sub("", content)
     ends = ((place(plain, one.text), mark(one.date, one.time, date)) for one in earlier)
     return insert(content, {end: words for end, words in ends if end is not None})
 
 
 def place(content: str, text: str) -> int | None:
-    """Where in a line the words of `text` end; None where they do not stand there."""
+    """Return the offset in a line where the words of `text` end; None where it does not contain them."""
     found = re.search(re.escape(text), content, re.IGNORECASE) if text else None
     note_at = NOTE.search(content)
     if found is None or (note_at is not None and found.start() > note_at.start()):
@@ -80,8 +83,7 @@ def place(content: str, text: str) -> int | None:
 
 
 def insert(text: str, marks: Mapping[int, str]) -> str:
-    """A text with marks behind some places of it, which are counted as if no mark stood in it yet; where one stands, it
-    stays alone."""
+    """Insert marks into a text at offsets that ignore existing marks; where a mark stands, none is added."""
     moved: list[tuple[int, str]] = []
     for end, words in marks.items():
         at = end
@@ -97,7 +99,7 @@ def insert(text: str, marks: Mapping[int, str]) -> str:
 
 
 def found(rows: Sequence[Row]) -> dict[str, tuple[Earlier, ...]]:
-    """What of each row (in the log's order) a later one replaces, by the row's id."""
+    """Find what later rows replace of each row (in the log's order), by the row's id."""
     out: dict[str, tuple[Earlier, ...]] = {}
     plain = [MARK.sub("", row.content) for row in rows]
     folded = [text.casefold() for text in plain]

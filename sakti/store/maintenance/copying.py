@@ -1,4 +1,4 @@
-"""A copy of the database while it is in use: of one moment, checked, and under its name only when it is whole."""
+"""Copy the database while it is in use: a consistent, checked copy, named only once it is complete."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ PAGES = 2_000  # that are copied between two looks at anything else
 def copy(
     db: Database, target: Path, *, replace: bool = False, wanted: Callable[[Database], bool] | None = None
 ) -> None:
-    """Write what the database holds at this moment into the new file `target` (mode 0600), by SQLite's online backup.
+    """Copy the database as of now into the new file `target` (mode 0600), by SQLite's online backup.
 
-    Who writes meanwhile is neither held up nor seen. A copy that is not `wanted` gets no name. Raises `StoreError`
-    (exists, unless `replace`; damaged, full, io): then there is no `target`, or the one that was there.
+    Concurrent writers are neither delayed nor seen. A copy that is not `wanted` gets no name. Raises `StoreError`
+    (exists, unless `replace`; damaged, full, io): then there is no `target`, or the previous one.
     """
     if target.exists() and not replace:
         raise StoreError(f"{target} exists already; name another file.", code="exists")

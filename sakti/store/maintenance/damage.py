@@ -1,4 +1,4 @@
-"""Is a database's file damaged? What SQLite can tell of its pages, and of the JSON that stands in them."""
+"""Detect damage of a database file: by SQLite's check of its pages, and of the JSON in them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _OF_INDEX = re.compile(r"\bfts5\b.*\btable \"?(?:main\.)?(\w+)", re.IGNORECASE)
 
 
 def sorted_out(rows: Sequence[str]) -> tuple[list[str], set[str]]:
-    """What SQLite's check said, in two: what is wrong with the file itself, and the search indexes that are broken and
-    can be made anew. Nothing of either where all is well."""
+    """Split the rows of SQLite's check into faults of the file and search indexes that can be rebuilt.
+
+    Both are empty where all is well.
+    """
     broken: set[str] = set()
     rest: list[str] = []
     for row in rows:
@@ -31,8 +33,10 @@ def sorted_out(rows: Sequence[str]) -> tuple[list[str], set[str]]:
 
 
 def find(way: Way) -> str | None:
-    """What is wrong with the file, in a few words; None where nothing is, or where it cannot be told now. Reads all of
-    it."""
+    """Return what is wrong with the file, in a few words; None where nothing is or it cannot be checked now.
+
+    Reads the whole file.
+    """
     try:
         connection = way.connect()
         try:
@@ -47,7 +51,7 @@ def find(way: Way) -> str | None:
 
 
 def unreadable(connection: apsw.Connection) -> str | None:
-    """The first column with JSON that is none."""
+    """Return the first column that should hold JSON and does not."""
     for table in TABLES:
         for column, _ in table.json:
             (count,) = connection.execute(

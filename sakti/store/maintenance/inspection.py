@@ -1,4 +1,4 @@
-"""What is the matter with a database, whatever state it is in: nothing here needs a sound one."""
+"""Diagnose a database in any state: nothing here requires an intact one."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ _TO_READ_MS = 5_000
 
 
 def inspect(path: Path, *, deep: bool = True) -> list[Finding]:
-    """Everything that can be told of the database at `path`, in the order in which a person would ask; only reads.
-    `deep`: each indexed text is compared with its index, too."""
+    """Return all findings on the database at `path`, in the order in which a person would ask. Read-only.
+
+    `deep`: each indexed text is also compared with its index.
+    """
     place = _place(path)
     if not path.exists():
         return [*place, _absent(path)]
@@ -45,7 +47,7 @@ def _absent(path: Path) -> Finding:
 
 
 def _file(error: StoreError) -> Finding:
-    """What is wrong with the file as a whole; only what is damaged can be recovered."""
+    """Describe a fault of the whole file; only damage can be recovered."""
     if error.code == "damaged":
         return Finding("file", False, error.message.removesuffix(f" {failures.RECOVER}").rstrip("."), failures.RECOVER)
     detail, _, rest = error.message.partition(f": {opening.ANOTHER}")
@@ -53,7 +55,7 @@ def _file(error: StoreError) -> Finding:
 
 
 def _place(path: Path) -> list[Finding]:
-    """Where it lies, and who may read it there."""
+    """Check where the database lies and who may read it."""
     found: list[Finding] = []
     wide = [(p, mode) for p in (path.parent, *files.all_of(path)) if (mode := files.open_to_others(p)) is not None]
     for p, mode in wide:

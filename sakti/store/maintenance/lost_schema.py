@@ -1,8 +1,8 @@
-"""A file whose schema is gone: its tables are found again by the shape of their rows.
+"""Rebuild a lost schema: find the tables of a file by the shape of their rows.
 
-Which page a table begins at stands in the schema alone. The pages of tables themselves tell which of them begin one
-(no other page leads there), and SQLite reads the rows behind each under any name: what they are is seen by how many
-columns they have, of which types, with which of the words that a column may hold (sqlite.org/fileformat2.html, 1.6).
+The schema alone tells which page each table begins at. But the pages show which of them are roots (no other page
+points there), and SQLite reads the rows of each root under any name: the table is recognised by the number of
+columns, their types, and the words that a column may hold (sqlite.org/fileformat2.html, 1.6).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Column:
     refers: tuple[str, str] | None
 
     def takes(self, value: object) -> bool:
-        """Whether it may hold a value."""
+        """Return whether the column may hold a value."""
         if value is None:
             return self.may_be_null
         return isinstance(value, self.kind) and (not self.words or value in self.words)
@@ -44,7 +44,7 @@ class _Column:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """A table as it is known, its columns in the order in which a row has them on its page."""
+    """Known table, its columns in the order of a row on its page."""
 
     name: str
     sql: str
@@ -52,7 +52,7 @@ class _Shape:
     columns: tuple[_Column, ...]
 
     def fits(self, rows: Sequence[Sequence[object]]) -> bool:
-        """Whether all of some rows can be of this table."""
+        """Return whether all rows can belong to this table."""
         count = len(self.columns)
         return bool(rows) and all(
             all(c.takes(v) for c, v in zip(self.columns, row, strict=False))
@@ -62,8 +62,10 @@ class _Shape:
 
 
 def rebuilt(damaged: Path, copy: Path, model: apsw.Connection) -> bool:
-    """Make `copy` of a damaged database with a schema of the tables that were found in it; `model` has the schema that
-    they are of. False where no table was found."""
+    """Make `copy` of a damaged database with the schema of the tables found in it; False where none was found.
+
+    `model` is a connection to an empty database with the full schema.
+    """
     shutil.copyfile(damaged, copy)
     roots = dict(_beginnings(copy))
     _blank_schema(copy)
@@ -86,8 +88,10 @@ def rebuilt(damaged: Path, copy: Path, model: apsw.Connection) -> bool:
 
 
 def _beginnings(path: Path) -> Iterator[tuple[int, bool]]:
-    """The pages that begin a table or an index: those of a tree that no other page leads to. Whether rows there have no
-    numbers."""
+    """Yield the root pages of tables and indexes: those that no other page points to.
+
+    The second value is whether its rows have no rowid.
+    """
     kinds: dict[int, bool] = {}
     led_to: set[int] = set()
     with path.open("rb") as file:
@@ -105,7 +109,7 @@ def _beginnings(path: Path) -> Iterator[tuple[int, bool]]:
 
 
 def _blank_schema(path: Path) -> None:
-    """Write a first page with an empty schema; what the file holds behind it stays."""
+    """Replace the first page by one with an empty schema; the rest of the file stays."""
     size = path.stat().st_size // PAGE
     page = bytearray(PAGE)
     page[0:16] = b"SQLite format 3\0"
@@ -136,8 +140,10 @@ def _read_schema_again(connection: apsw.Connection) -> None:
 
 
 def _identify(connection: apsw.Connection, roots: dict[int, bool], shapes: Sequence[_Shape]) -> dict[_Shape, int]:
-    """Which table begins where. Of several places that fit the one with the most rows; a place that fits several tables
-    is nobody's."""
+    """Assign tables to root pages.
+
+    Of several roots that fit a table the one with the most rows wins; a root that fits several tables gets none.
+    """
     samples = {root: _sample(connection, root) for root in roots}
     found: dict[_Shape, int] = {}
     for refers in (False, True):  # first those that others refer to
@@ -161,7 +167,7 @@ def _identify(connection: apsw.Connection, roots: dict[int, bool], shapes: Seque
 def _refers_to_what_is_there(
     connection: apsw.Connection, shape: _Shape, rows: Sequence[Sequence[object]], found: dict[_Shape, int]
 ) -> bool:
-    """Whether the rows that a place's rows name are in the tables that they should be in."""
+    """Return whether the foreign keys of sample rows are found in the tables they refer to."""
     places = {s.name: (s, root) for s, root in found.items()}
     for at, column in enumerate(shape.columns):
         if column.refers is None or column.refers[0] not in places:

@@ -1,5 +1,6 @@
-"""Looking after the database: what is wrong with it, what search does not know, statistics, backup. Nothing here takes
-long in one transaction that writes; what has much to do works in pieces (`upkeep`).
+"""Check the database, rebuild the task index, count, back up.
+
+Nothing here holds a write transaction for long; longer work runs in pieces (`upkeep`).
 
 Raw SQL: it works on whatever file there is, and without peewee.
 """
@@ -34,7 +35,10 @@ COUNTED = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was checked. `mend` says what to do where it is not `ok`; `mendable`: `upkeep.mended` does it."""
+    """Result of one check.
+
+    `mend` says what to do where it is not `ok`; `mendable`: `upkeep.mended` repairs it.
+    """
 
     name: str
     ok: bool
@@ -49,8 +53,10 @@ INDEX = "`sakti db check` mends it."
 
 
 def check(db: Database, *, deep: bool = True) -> list[Finding]:
-    """Is the file sound, do its references hold, are the search indexes in step, is nothing lost? Only reads. `deep`:
-    each text is compared with what its index holds of it."""
+    """Check the file, its references, the search indexes, the messages and the tasks. Read-only.
+
+    `deep`: each text is also compared with its index.
+    """
     rest, broken = damage.sorted_out(integrity(db))
     found = _integrity(rest)
     if rest:
@@ -74,7 +80,7 @@ def check(db: Database, *, deep: bool = True) -> list[Finding]:
 
 
 def _searchable(db: Database) -> Finding:
-    """Whether search knows each message, and no thread is left that it is still to forget or to learn."""
+    """Check that search covers every message, and that no thread is left to be indexed or removed."""
     lost = len(message_index.unindexed(db))
     (threads,) = db.execute_sql("SELECT count(*) FROM reindexing n").fetchone()
     what = [f"{lost} messages are not searchable"] if lost else []
@@ -83,7 +89,7 @@ def _searchable(db: Database) -> Finding:
 
 
 def _check_tasks(db: Database) -> list[Finding]:
-    """Is every count of the task graph right, and is there no ring of tasks that wait for each other?"""
+    """Check the counts of the task graph, and that no tasks wait for each other in a cycle."""
     stale = len(checks.find_stale(db))
     detail = f"{stale} workspaces are out of step" if stale else "in step"
     rings = deadlocks.find_deadlocks(db)
@@ -97,7 +103,7 @@ def _check_tasks(db: Database) -> list[Finding]:
 
 
 def integrity_findings(db: Database) -> list[Finding]:
-    """Whether the file is sound, of a database of any schema."""
+    """Check the file of a database of any schema."""
     return _integrity(damage.sorted_out(integrity(db))[0])
 
 
@@ -107,8 +113,10 @@ def _integrity(rest: Sequence[str]) -> list[Finding]:
 
 
 def integrity(db: Database) -> list[str]:
-    """What SQLite finds wrong with the file; `["ok"]` where that is nothing. It is asked over a connection of its own:
-    FTS5 takes what was merged meanwhile for damage where it has the index open."""
+    """Return the rows of SQLite's integrity check, `["ok"]` for an intact file.
+
+    It runs on a connection of its own: FTS5 mistakes concurrent merges for damage where the index is open.
+    """
     connection: Any = db.connection()
     other = one_shot.another(connection)
     try:
@@ -118,7 +126,7 @@ def integrity(db: Database) -> list[str]:
 
 
 def _index(db: Database, table: str, *, broken: bool, deep: bool) -> Finding:
-    """Whether an index holds what its texts say. What is still there of one that was replaced is mended with it."""
+    """Check that an index matches its texts, and that no replaced one is left."""
     what = []
     if broken:
         what.append("it is damaged")
@@ -141,7 +149,7 @@ def _task_index(db: Database, *, broken: bool) -> Finding:
 
 
 def unindexed_tasks(db: Database) -> list[str]:
-    """The tasks that their own index does not hold."""
+    """Return the ids of tasks that are not in their index."""
     rows = db.execute_sql(
         "SELECT id FROM tasks t WHERE deleted_at IS NULL"
         f" AND NOT EXISTS (SELECT 1 FROM {search_index.TASKS}_docsize s WHERE s.id = t.pk) ORDER BY pk"
@@ -150,7 +158,7 @@ def unindexed_tasks(db: Database) -> list[str]:
 
 
 def index_tasks(db: Database, ids: Sequence[str]) -> None:
-    """Put tasks into their index again."""
+    """Add tasks to their index."""
     for task_id, title in db.execute_sql(
         f"SELECT id, title FROM tasks WHERE id IN ({', '.join('?' * len(ids))})", list(ids)
     ).fetchall():
@@ -158,7 +166,7 @@ def index_tasks(db: Database, ids: Sequence[str]) -> None:
 
 
 def stats(db: Database, path: Path) -> dict[str, int | str]:
-    """Sizes and counts; bytes of all files of the database together."""
+    """Return sizes and counts; `bytes` is of all files of the database together."""
     out: dict[str, int | str] = {"path": str(path), "schema": migrate.current_version(db)}
     out["bytes"] = sum(p.stat().st_size for s in ("", "-wal", "-shm") if (p := path.with_name(path.name + s)).exists())
     for table in COUNTED:
@@ -168,6 +176,6 @@ def stats(db: Database, path: Path) -> dict[str, int | str]:
 
 
 def backup(db: Database, target: Path) -> Path:
-    """A copy of the database while it is in use; see `copying.copy`."""
+    """Copy the database while it is in use; see `copying.copy`."""
     copying.copy(db, target)
     return target

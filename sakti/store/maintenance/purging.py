@@ -1,8 +1,8 @@
-"""Removing for good: every row that goes with a deleted thread or task, by the registry of texts, and every copy.
+"""Remove a deleted thread or task for good: every row of it, by the registry of texts, and every copy.
 
-Rows go in pieces, so that other windows write in between; a purge that was killed goes on when it is asked for again.
-What is removed is overwritten in the file (`secure_delete`, FTS5 'secure-delete'); then the indexes are made one piece,
-the write-ahead log is emptied, and an older file, which may hold words in its free space, is written anew.
+Rows go in pieces, so that other windows write in between; an interrupted purge goes on when it is requested again.
+What is removed is overwritten in the file (`secure_delete`, FTS5 'secure-delete'); then the indexes are merged, the
+write-ahead log is emptied, and an older file, which may hold text in its free space, is vacuumed.
 
 Raw SQL: conditions of the text registry, for whichever table they name.
 """
@@ -37,12 +37,12 @@ COPIES = ("before", "backup", "damaged")
 
 
 def is_clean(db: Database) -> bool:
-    """Whether nothing of what was removed is left in indexes and free space of the file."""
+    """Return whether nothing removed is left in the indexes and free space of the file."""
     return bool(db.execute_sql("PRAGMA user_version").fetchone()[0] & opening.CLEAN)
 
 
 def begin(db: Database) -> bool:
-    """From here on until `finish` something may be left, however the purge ends. Whether nothing was."""
+    """Mark the file as possibly holding removed text until `finish`; return whether it was clean."""
     clean = is_clean(db)
     index_upkeep.set_mark(db, opening.CLEAN, on=False)
     return clean
@@ -64,19 +64,22 @@ DELETED_TASK = rows.Shape(TaskRow, DeletedTask)
 
 
 def deleted_tasks(db: Database, *, before: int) -> list[DeletedTask]:
-    """The deleted tasks of all workspaces, those that were deleted by then (Unix ms); the last deleted first."""
+    """Return the deleted tasks of all workspaces up to a time (Unix ms), last deleted first."""
     gone = DELETED_TASK.select().where(TaskRow.deleted_at <= before)
     return list(gone.order_by(TaskRow.deleted_at.desc(), TaskRow.pk.desc()).execute(db))
 
 
 def copies(path: Path) -> list[Path]:
-    """Copies of the whole database beside it: before migrations, backups, damaged ones. They hold what goes, too."""
+    """List copies of the whole database beside it: before migrations, backups, damaged ones.
+
+    They hold what is purged, too.
+    """
     found = [p for kind in COPIES for p in path.parent.glob(f"{path.name}.{kind}-*")]
     return sorted(p for p in found if not p.name.endswith(files.SIDES))
 
 
 def remove(found: Iterable[Path]) -> list[Path]:
-    """Remove copies with what lies beside them; returns those that went."""
+    """Remove copies with their side files; return those removed."""
     gone: list[Path] = []
     for copy in found:
         for file in files.all_of(copy):
@@ -88,7 +91,7 @@ def remove(found: Iterable[Path]) -> list[Path]:
 
 
 def named_files(db: Database, thread_id: str) -> list[str]:
-    """Files that the messages of a thread name as their own: whole outputs of tools, pasted images."""
+    """List the files that a thread's messages own: whole outputs of tools, pasted images."""
     found: set[str] = set()
     for (parts,) in db.execute_sql(
         "SELECT parts FROM messages WHERE thread_id = ? AND (instr(parts, '\"output_file\"') OR instr(parts,"
@@ -114,8 +117,10 @@ def _strings(value: Any) -> Iterable[str]:
 
 
 async def purge_thread(store: Store, thread_id: str) -> None:
-    """Remove a deleted thread for good, with what logs, drafts and other threads took from it. Tasks that were worked
-    on in it stay. Raises `StoreError` where it is not deleted."""
+    """Remove a deleted thread for good, with what logs, drafts and other threads took from it.
+
+    Tasks that were worked on in it stay. Raises `StoreError` where it is not deleted.
+    """
     await upkeep.reindex(store)
     resource_id = await store.write(_begin, thread_id, store.clock.now())
     for find in (shared_logs.reflections, shared_logs.words):
@@ -133,8 +138,10 @@ async def purge_thread(store: Store, thread_id: str) -> None:
 
 
 async def go_on(store: Store) -> None:
-    """Go on with removing what another process began to remove and did not come to the end of. What cannot be done now
-    is left to whoever comes next."""
+    """Continue purges that another process began and did not finish.
+
+    If that fails now, the next start tries again.
+    """
     if store.read_only_reason:
         return
     try:
@@ -166,7 +173,7 @@ async def purge_task(store: Store, task_id: str) -> None:
 
 
 def _begin(db: Database, thread_id: str, now: int) -> str:
-    """From here on it cannot be restored. Returns its workspace."""
+    """Mark a deleted thread as purged, so that it cannot be restored; return its workspace."""
     thread, deleted_at = thread_removal.state_of(db, thread_id)
     if deleted_at is None:
         raise StoreError("Only a deleted thread can be removed for good.")
@@ -213,19 +220,21 @@ def _remove_all(db: Database, table: str, where: str, key: str) -> None:
 
 
 def _numbered(db: Database) -> set[str]:
-    """The tables whose rows have numbers; of the others there are few rows for one thread."""
+    """Return the tables with a rowid; the others have few rows per thread."""
     return {name for (name,) in db.execute_sql("SELECT name FROM pragma_table_list WHERE wr = 0").fetchall()}
 
 
 def forget_samples(db: Database) -> None:
-    """SQLite's statistics hold samples of what is indexed, labels among it."""
+    """Delete SQLite's statistics: they hold samples of indexed values, labels among them."""
     if db.execute_sql("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_stat4'").fetchone():
         db.execute_sql("DELETE FROM sqlite_stat4")
 
 
 async def clean(store: Store) -> bool:
-    """After a purge: nothing of what went is left in the indexes or the write-ahead log. False while another window
-    reads what the log held before."""
+    """Remove what a purge left in the indexes and the write-ahead log.
+
+    False while another window still reads the log.
+    """
     await store.write(forget_samples)
     await upkeep.optimize(store)
     return await store.flush()

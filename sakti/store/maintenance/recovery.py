@@ -1,4 +1,4 @@
-"""Out of a damaged file: every row that can still be read goes into a new one, the damaged one is kept beside it."""
+"""Recover a damaged database: copy every readable row into a new file and keep the damaged one."""
 
 from __future__ import annotations
 
@@ -38,8 +38,11 @@ _BROKEN = (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.FormatError)
 
 @dataclass(slots=True)
 class Recovered:
-    """What became of a damaged database. `rows` says for each table how many rows came back and how many that are known
-    of did not, `repaired` what was put right in them, in sentences."""
+    """Result of a recovery.
+
+    `rows` is per table the number of rows recovered and of known rows lost; `repaired` are sentences on what was
+    repaired.
+    """
 
     path: Path
     kept: Path
@@ -48,7 +51,7 @@ class Recovered:
 
     @property
     def copies(self) -> list[Path]:
-        """Copies of the database that lie beside it."""
+        """List copies of the database beside it."""
         return [p for kind in ("backup", "before") for p in sorted(self.path.parent.glob(f"{self.path.name}.{kind}-*"))]
 
     @property
@@ -57,8 +60,9 @@ class Recovered:
 
 
 def recover(path: Path, clock: Clock) -> Recovered:
-    """Copy what can be read of the database at `path` into a new one in its place, and keep the damaged one as
-    `<name>.damaged-<date>`. Takes about as long as writing all of it anew.
+    """Recover the database at `path` into a new one in its place; keep the old as `<name>.damaged-<date>`.
+
+    Takes about as long as writing all of it anew.
 
     Raises `StoreError`: busy where it is open elsewhere, full where there is no room, read_only where nothing can be
     written, not_ours.
@@ -81,7 +85,7 @@ def recover(path: Path, clock: Clock) -> Recovered:
 
 
 def _alone(path: Path) -> None:
-    """Raises `StoreError` where another process has it open, or where nothing can be written."""
+    """Raise `StoreError` where another process has it open, or where nothing can be written."""
     if not path.exists():
         raise StoreError(f"{path} is not there: there is nothing to recover.", code="missing")
     _not_of_another(path)
@@ -95,8 +99,11 @@ def _alone(path: Path) -> None:
 
 
 def _not_of_another(path: Path) -> None:
-    """Raises `StoreError` for the database of another program. Damage may have taken what tells whose a file is, so one
-    with a table that only this program has is never taken for another's."""
+    """Raise `StoreError` for the database of another program.
+
+    Damage may have destroyed the application id, so a file with a table that only this program has is always
+    accepted.
+    """
     with contextlib.suppress(apsw.Error, OSError, UnicodeDecodeError):  # what cannot be read is damaged
         way = opening.to_read(path)  # not a byte of another's file changes
         try:
@@ -113,8 +120,10 @@ def _not_of_another(path: Path) -> None:
 
 @contextlib.contextmanager
 def _readable(path: Path, model: apsw.Connection) -> Generator[Path | None]:
-    """A file to read the damaged one from: itself, a copy with a mended header, or one whose schema was found again by
-    `model`, which has it. None where nothing can be read."""
+    """Yield a readable form of the damaged file; None where nothing can be read.
+
+    The file itself, a copy with a repaired header, or one whose schema was rebuilt from `model`, an empty database.
+    """
     if path.stat().st_size < HEADER:
         yield None
         return
@@ -151,7 +160,7 @@ def _opens(path: Path) -> bool:
 
 
 def _has_schema(path: Path) -> bool:
-    """Whether the file still says where its tables are."""
+    """Return whether the file still has its schema."""
     connection = _forgiving(path)
     try:
         for _ in range(2):
@@ -164,7 +173,7 @@ def _has_schema(path: Path) -> bool:
 
 
 def _take_in_log(path: Path) -> None:
-    """Let a copy hold what its write-ahead log holds."""
+    """Checkpoint a copy's write-ahead log into it."""
     connection = opening.Way(str(path)).connect()
     try:
         _forgive(connection)
@@ -175,7 +184,7 @@ def _take_in_log(path: Path) -> None:
 
 
 def _forgiving(path: Path) -> apsw.Connection:
-    """A connection that reads what it can and writes nothing, not even what its write-ahead log holds."""
+    """Open a connection that reads what it can and writes nothing, not even a checkpoint on close."""
     connection = Way(str(path)).connect()
     _forgive(connection)
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -183,7 +192,7 @@ def _forgiving(path: Path) -> apsw.Connection:
 
 
 def _forgive(connection: apsw.Connection) -> None:
-    """Take a schema, and a file that was cut off, as far as they go."""
+    """Accept a faulty schema and a truncated file as far as they can be read."""
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)
     connection.config(apsw.SQLITE_DBCONFIG_WRITABLE_SCHEMA, 1)
 
@@ -233,8 +242,10 @@ def _fill(new: Path, path: Path, found: Recovered, clock: Clock) -> None:
 
 
 def _copy_all(connection: apsw.Connection, source: Path, found: Recovered) -> set[str]:
-    """Copy what can be read. Returns the columns (`tasks.claim_owner`) that tables which were there did not have: those
-    of newer schemas."""
+    """Copy what can be read.
+
+    Return the columns (`tasks.claim_owner`) that existing tables lacked: those of newer schemas.
+    """
     lacking: set[str] = set()
     names = [
         str(n)
@@ -256,8 +267,10 @@ def _copy_all(connection: apsw.Connection, source: Path, found: Recovered) -> se
 
 
 class _Table:
-    """A table of the damaged file and its copy. `columns` are those that both have, empty where it cannot be read;
-    `lacking` those that only the copy has."""
+    """Table of the damaged file and its copy.
+
+    `columns` are those that both have, empty where it cannot be read; `lacking` those that only the copy has.
+    """
 
     def __init__(self, connection: apsw.Connection, name: str) -> None:
         self._connection, self._name = connection, name
@@ -276,7 +289,7 @@ class _Table:
         return [str(n) for (n,) in rows.fetchall()]
 
     def copy(self) -> tuple[int, int]:
-        """Copy what can be read. How many rows came, and how many of those that are known did not."""
+        """Copy what can be read; return how many rows were copied, and how many known ones were not."""
         if self.columns[0] != "pk":
             return self._copy_without_numbers()
         known = self._known()
@@ -291,7 +304,7 @@ class _Table:
         return int(str(came)), len(known - have)
 
     def _copy_between(self, first: int, last: int) -> None:
-        """The rows with these numbers; where one of them cannot be read, each half by itself."""
+        """Copy the rows of a range; where one cannot be read, each half by itself."""
         names = ", ".join(self.columns)
         # a range looks at the row behind it, too, which may be the one that cannot be read
         where, values = ("= ?", (first,)) if first == last else ("BETWEEN ? AND ?", (first, last))
@@ -308,7 +321,7 @@ class _Table:
                 self._copy_between(middle + 1, last)
 
     def _known(self) -> set[int]:
-        """The numbers of the rows that the table or one of its indexes knows of, as far as they can be read."""
+        """Return the row numbers that the table or one of its indexes has, as far as they can be read."""
         known: set[int] = set()
         rows = self._rows(
             "SELECT name FROM old.sqlite_schema WHERE type = 'index' AND tbl_name = ?"
@@ -331,7 +344,7 @@ class _Table:
                     yield n
 
     def _end(self, known: set[int]) -> int:
-        """The last row number that is worth a try."""
+        """Return the last row number worth trying."""
         found = self._one(f"SELECT max(pk) FROM old.{self._name} NOT INDEXED")
         last = max(known, default=0)
         if found is None:
@@ -339,8 +352,7 @@ class _Table:
         return max(last, int(str(found[0] or 0)))
 
     def _copy_without_numbers(self) -> tuple[int, int]:
-        """A table whose rows have no numbers: from both ends as far as it goes, and where its first column is what
-        another table's rows are known by."""
+        """Copy a table without rowid: from both ends, then by the keys that other tables have of it."""
         names = ", ".join(self.columns)
         marks = ", ".join("?" * len(self.columns))
         insert = f"INSERT OR IGNORE INTO main.{self._name} ({names}) VALUES ({marks})"
@@ -357,7 +369,7 @@ class _Table:
         return int(str(came)), 0 if whole else 1
 
     def _take(self, sql: str, values: Sequence[str], insert: str) -> bool:
-        """Whether all of it came."""
+        """Copy the result of a query; return whether all of it could be read."""
         rows: list[tuple[apsw.SQLiteValue, ...]] = []
         whole = True
         try:

@@ -1,7 +1,9 @@
-"""What was copied out of a damaged file is put in order: what cannot be read is replaced by what says so, what nothing
-refers to any more gets something to belong to, what code derives is derived again.
+"""Repair the rows copied out of a damaged file.
 
-Raw SQL: the rows that are left of a damaged file need not be what the models say.
+Unreadable values are replaced by placeholders, rows whose parent is lost get a new one, derived data is computed
+again.
+
+Raw SQL: the rows that are left of a damaged file may not conform to the models.
 """
 
 from __future__ import annotations
@@ -74,8 +76,10 @@ _LATER: dict[str, tuple[str, ...]] = {
 
 
 def repair(db: Database, clock: Clock, lacking: Collection[str] = ()) -> list[str]:
-    """Put it in order; returns what was done that a user may want to know. `lacking`: columns that the damaged file's
-    tables did not have yet."""
+    """Repair the rows; return sentences on what was done that a user may want to know.
+
+    `lacking`: columns that the damaged file's tables did not have yet.
+    """
     told: list[str] = []
 
     def tell(count: int, text: str) -> None:
@@ -114,7 +118,7 @@ def _columns(db: Database, kind: str) -> Iterator[tuple[str, str]]:
 
 
 def _readable_texts(db: Database) -> int:
-    """What is no UTF-8 becomes it; what is of another type than its column becomes one of it."""
+    """Convert texts to valid UTF-8 and values to the type of their column; return how many texts changed."""
     connection: Any = db.connection()
     connection.create_scalar_function("sakti_is_text", _is_text, 1)
     connection.create_scalar_function("sakti_as_text", _as_text, 1)
@@ -144,7 +148,7 @@ def _as_text(value: bytes) -> str:
 
 
 def _known_words(db: Database) -> int:
-    """What a column's CHECK does not allow becomes what is usual there."""
+    """Replace words that a column's CHECK does not allow by the usual one; return how many."""
     mended = 0
     for table, column, allowed, usual in _WORDS:
         marks = ", ".join("?" * len(allowed))
@@ -185,7 +189,7 @@ def _missing_threads(db: Database) -> int:
 
 
 def _missing_records(db: Database) -> None:
-    """A record for the groups whose own was lost, and how far it has observed its threads."""
+    """Insert a record for groups whose own was lost, with how far it has observed its threads."""
     lost = db.execute_sql(
         "SELECT g.record_id, min(g.thread_id), count(DISTINCT g.thread_id), min(g.created_at), t.resource_id"
         " FROM observation_groups g JOIN threads t ON t.id = g.thread_id"
@@ -214,7 +218,7 @@ def _missing_records(db: Database) -> None:
 
 
 def _missing_groups(db: Database) -> int:
-    """A group for the lines whose own was lost: what they say stays in the log."""
+    """Insert a group for lines whose own was lost, so that they stay in the log; return how many."""
     lost = db.execute_sql(
         "SELECT group_id, min(thread_id), min(resource_id), min(created_at) FROM observations"
         " WHERE group_id NOT IN (SELECT id FROM observation_groups) GROUP BY group_id ORDER BY min(pk)"
@@ -241,7 +245,7 @@ def _missing_groups(db: Database) -> int:
 
 
 def _gaps(db: Database, clock: Clock) -> int:
-    """A note in the place of each message that is not there, so that the others stay where they were."""
+    """Insert a placeholder for each lost message, so that the others keep their indexes; return how many."""
     ids, filled = TimeIds(clock), 0
     parts = json.dumps([{"t": "marker", "kind": "withheld", "text": LOST}])
     for thread_id, resource_id, last in db.execute_sql(
@@ -270,7 +274,7 @@ def _gaps(db: Database, clock: Clock) -> int:
 
 
 def _derive(db: Database) -> None:
-    """Readiness of tasks, and everything that search looks at."""
+    """Compute the readiness of tasks, and everything in the search index."""
     connection: Any = db.connection()
     with connection:
         for kind, there in _STRANGE:
@@ -300,7 +304,7 @@ def _has_unknown_lines(db: Database, thread_id: str) -> bool:
 
 
 def _index_pages(db: Database) -> None:
-    """Working memory: its newest versions."""
+    """Index the newest versions of working memory."""
     for scope, owner_id, content, created_at, resource_id in db.execute_sql(
         "SELECT w.scope, w.owner_id, w.content, w.created_at, CASE w.scope WHEN 'thread' THEN t.resource_id"
         " ELSE w.owner_id END AS resource FROM working_memory w LEFT JOIN threads t ON t.id = w.owner_id"

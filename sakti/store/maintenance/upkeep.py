@@ -1,6 +1,6 @@
-"""Long work on the database in short transactions: other windows write in between, within a tenth of a second.
+"""Run long work on the database in short transactions; other windows wait a tenth of a second at most.
 
-Each piece works for `PIECE_S` and is followed by a pause as long, so that who waits for the lock gets it.
+Each piece works for `PIECE_S` and is followed by an equal pause, in which waiting writers get the lock.
 
 Raw SQL: one pragma.
 """
@@ -36,7 +36,7 @@ _WINDOW = 2_000  # texts whose index is filled in one go: the newest first, with
 async def each(
     store: Store, items: Sequence[T], do: Callable[[Database, Sequence[T]], object], *, step: int = _STEP
 ) -> None:
-    """Have `do(db, some)` done for all of `items`, `step` between two looks at the clock."""
+    """Run `do(db, some)` over all of `items` in pieces; `step` items between two looks at the clock."""
     at = 0
     while at < len(items):
         at = await _piece(store, partial(_from, items=items, at=at, do=do, step=step))
@@ -54,7 +54,7 @@ def _from(
 
 
 async def until_done(store: Store, step: Callable[[Database], bool]) -> None:
-    """Have `step(db)` done again and again until it returns False."""
+    """Run `step(db)` in pieces until it returns False."""
 
     def some(db: Database) -> bool:
         end = time.perf_counter() + PIECE_S
@@ -75,8 +75,10 @@ async def _piece(store: Store, work: Callable[[Database], T]) -> T:
 
 
 async def reindex(store: Store) -> None:
-    """Take what is left of deleted threads out of search, and put back what restored ones lack. Raises `StoreError`
-    where nothing can be written; whoever comes next goes on with it then."""
+    """Remove the rest of deleted threads from search, and add what restored ones lack.
+
+    Raises `StoreError` where nothing can be written; the next start continues then.
+    """
     while noted := await store.read(reindexing.notes):
         for one in noted:
             items = await store.read(reindexing.items, one)
@@ -86,7 +88,7 @@ async def reindex(store: Store) -> None:
 
 
 async def catch_up(store: Store) -> None:
-    """The same; what cannot be done now is left to whoever comes next."""
+    """Run `reindex`; if it fails now, the next start tries again."""
     if store.read_only_reason:
         return
     try:
@@ -96,13 +98,13 @@ async def catch_up(store: Store) -> None:
 
 
 async def check(store: Store) -> list[Finding]:
-    """Check everything, on the reader; then mend what code alone can mend. What was mended says so."""
+    """Check everything, on the reader, then repair what code alone can; repaired findings say so."""
     found = await store.read(maintenance.check)
     return [f if f.ok or not f.mendable else await mended(store, f) for f in found]
 
 
 async def mended(store: Store, finding: Finding) -> Finding:
-    """What is to be said of a finding when it has been mended."""
+    """Repair a finding and return what to report then."""
     return await _MENDING[finding.name](store, finding)
 
 
@@ -155,8 +157,11 @@ _MENDING: dict[str, Callable[[Store, Finding], Awaitable[Finding]]] = {
 
 
 async def rebuild_index(store: Store) -> dict[str, int]:
-    """Make the search indexes anew. Returns `texts` that are covered and `added`, messages that were missing. Search
-    finds what is indexed again, the newest first, while it goes on."""
+    """Rebuild the search indexes.
+
+    Return `texts` that are covered and `added`, messages that were missing. Meanwhile search finds what is indexed
+    again, newest first.
+    """
     added = await store.read(message_index.unindexed)
     await each(store, added, message_index.index_messages)
     for table in search_index.TABLES:
@@ -165,7 +170,7 @@ async def rebuild_index(store: Store) -> dict[str, int]:
 
 
 async def rebuild(store: Store, table: str) -> None:
-    """Make one index anew."""
+    """Rebuild one index."""
     await _drop_replaced(store)
     await store.write(index_upkeep.start_over, table)
     await _fill(store, table, await store.read(index_upkeep.missing, table))
@@ -189,8 +194,10 @@ async def _drop_replaced(store: Store) -> None:
 
 
 async def optimize(store: Store) -> None:
-    """Make one piece of each search index, so that searches are faster and nothing is left in them of what was
-    removed; let SQLite look at its statistics again."""
+    """Merge each search index into one segment and refresh SQLite's statistics.
+
+    Searches get faster, and nothing removed is left in the indexes.
+    """
     for table in (*search_index.TABLES, search_index.TASKS):
         await store.write(index_upkeep.merge_some, table, whole=True)
         await until_done(store, partial(index_upkeep.merge_some, table=table))

@@ -1,4 +1,4 @@
-"""Writing the file anew: it becomes as small as what it holds, and nothing is left in its free space."""
+"""Vacuum the file: it shrinks to its content, and its free space holds nothing."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from sakti.store.way import Way
 
 
 def is_clean(path: Path) -> bool:
-    """Whether the free space of a database never held what was removed. Raises `StoreError` where it cannot be
-    opened."""
+    """Return whether the free space of a database never held removed text.
+
+    Raises `StoreError` where it cannot be opened.
+    """
     try:
         connection = Way(str(path)).connect()
         try:
@@ -28,8 +30,11 @@ def is_clean(path: Path) -> bool:
 
 
 def vacuum(path: Path) -> tuple[int, int]:
-    """Write the database at `path` anew; its bytes before and after. Takes as long, and as much room for a while, as a
-    copy of it. Raises `StoreError`: busy where it is open elsewhere, full, damaged, read_only, missing."""
+    """Vacuum the database at `path`; return its bytes before and after.
+
+    Takes as long, and meanwhile as much room, as a copy of it. Raises `StoreError`: busy where it is open elsewhere,
+    full, damaged, read_only, missing.
+    """
     if not path.exists():
         raise StoreError(f"{path} is not there.", code="missing")
     opening.look_at(path)

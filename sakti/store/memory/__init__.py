@@ -1,5 +1,7 @@
-"""Observational memory in SQL: records, groups, and `advance`, which alone moves them. The panes' queries are
-`memory_log`'s."""
+"""Store observational memory: records, groups, and `advance`, which alone changes their states.
+
+The panes' queries are in `sakti.store.log`.
+"""
 
 from sakti.store.memory.advance import advance, corrected, may_condense
 from sakti.store.memory.group_rows import (

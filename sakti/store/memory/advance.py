@@ -1,15 +1,15 @@
-"""Move memory: the only place where a group comes in or changes its state.
+"""Change the state of memory: the only place where a group is added or changes its state.
 
-`advance` runs inside the caller's transaction and looks at the rows as they are there, whatever the caller believed.
-A move that would break an invariant raises `MemoryFailure` and nothing has happened:
+`advance` runs inside the caller's transaction and checks the rows as they are there, whatever the caller believed. A
+move that would break an invariant raises `MemoryFailure` and nothing has happened:
 
 - a group covers only messages behind the cursor, and no index is covered by two groups;
-- a group becomes active only right behind the cursor (withheld messages aside), so nothing is jumped over;
-- the cursor is where the groups end: it grows with them and goes back by the user's undo alone;
-- a reflection stands only for groups that are in the log, and for the log as it was condensed;
-- what an undo takes back is exactly what the undone operation did, else it is refused.
+- a group becomes active only right behind the cursor (withheld messages aside), so nothing is skipped;
+- the cursor is where the groups end: it grows with them and goes back only by the user's undo;
+- a reflection replaces only groups that are in the log, and only if the log has not changed since;
+- an undo reverses exactly what the undone operation did, else it is refused.
 
-A group without a range of its own thread (a report, an import) stands outside the rules for ranges.
+A group without a range of its own thread (a report, an import) is exempt from the rules for ranges.
 
 Raw SQL: every group that memory makes passes here.
 """
@@ -35,8 +35,10 @@ from sakti.store.threads.threads import HOLD
 
 
 def advance(db: Database, record_id: str, thread_id: str, move: Move, now: int) -> Advanced:
-    """Carry out one move of a record's memory, as seen from a thread. Raises `MemoryFailure`: conflict (the rows do not
-    allow it), lease_lost, not_found (nothing to undo)."""
+    """Carry out one move of a record's memory, as seen from a thread.
+
+    Raises `MemoryFailure`: conflict (the rows do not allow it), lease_lost, not_found (nothing to undo).
+    """
     match move:
         case Add():
             done = _add(db, move, now)
@@ -89,8 +91,10 @@ def _may_cover(db: Database, group: Group) -> None:
 
 
 def may_condense(db: Database, record_id: str, merged: Sequence[str], corrections: int) -> None:
-    """Whether a reflection of these groups, read when the log had been corrected so often, may be stored: asked before
-    its model is, too. Raises `MemoryFailure` (conflict)."""
+    """Check that a reflection of these groups may be stored; asked before its model is called, too.
+
+    `corrections`: their number when the log was read. Raises `MemoryFailure` (conflict).
+    """
     if corrected(db, record_id) != corrections:
         raise MemoryFailure("The log was corrected meanwhile: it is condensed anew.", code="conflict")
     if any(g.kind == "reflection" for g in rows.groups(db, record_id, "buffered")):
@@ -100,7 +104,7 @@ def may_condense(db: Database, record_id: str, merged: Sequence[str], correction
 
 
 def corrected(db: Database, record_id: str) -> int:
-    """How often the log of a record was corrected, undoing included: it changed when this has."""
+    """Return the number of corrections of a record's log, undos included: it changes whenever the log is corrected."""
     row = db.execute_sql(
         "SELECT json_extract(metadata, '$.corrections') FROM observational_memory WHERE id = ?", (record_id,)
     ).fetchone()
@@ -108,7 +112,7 @@ def corrected(db: Database, record_id: str) -> int:
 
 
 def _retitle(db: Database, thread: Thread | None, group: Group, now: int) -> Thread | None:
-    """The Observer's title, unless the user gave one or a newer observation has."""
+    """Set the Observer's title, unless the user pinned one or a newer observation gave one."""
     title = str(group.metadata.get("title") or "")
     if not title or thread is None or thread.title_pinned:
         return None
@@ -140,7 +144,7 @@ def _activate(db: Database, record_id: str, thread_id: str, move: Activate, now:
 
 
 def _enter(db: Database, entering: Sequence[Group], now: int) -> None:
-    """Put groups of one thread into the log, each right behind what is observed."""
+    """Activate groups of one thread, each right behind what is observed."""
     first = entering[0]
     end = rows.cursor(db, first.record_id, first.thread_id)
     for group in (g for g in entering if g.observes):
@@ -161,7 +165,7 @@ def _enter(db: Database, entering: Sequence[Group], now: int) -> None:
 def _condense(
     db: Database, record_id: str, thread_id: str, now: int, *, alone: bool
 ) -> tuple[Group | None, tuple[Group, ...]]:
-    """The waiting reflection takes the place of what it merged."""
+    """Activate the buffered reflection in place of the groups it merged."""
     waiting = next((g for g in rows.groups(db, record_id, "buffered") if g.kind == "reflection"), None)
     if waiting is None:
         return None, ()
@@ -189,8 +193,10 @@ def _condense(
 
 
 def _task_of(db: Database, reflection: Group, merged: Sequence[Group], thread_id: str) -> Json:
-    """Write the reflection's task to the thread, where no newer Observer has said what is being worked on and the
-    reflection is of this thread alone; returns what stood there."""
+    """Write the reflection's task to the thread; return what it replaces.
+
+    Only where no newer Observer has set the task and the reflection is of this thread alone.
+    """
     thread = threads.get(db, thread_id)
     if thread is None or not reflection.current_task or any(g.thread_id != thread_id for g in merged):
         return {}
@@ -202,7 +208,7 @@ def _task_of(db: Database, reflection: Group, merged: Sequence[Group], thread_id
 
 
 def task(group: Group) -> Json:
-    """What a group says is being worked on, as its thread's metadata keeps it."""
+    """Return the task fields of a group, in the form of its thread's metadata."""
     return {
         "current_task": group.current_task,
         "suggested_response": group.suggested_response,

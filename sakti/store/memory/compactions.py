@@ -1,4 +1,4 @@
-"""Compactions: what each /compact did, kept so that it can be undone."""
+"""Store compactions: what each /compact did, so that it can be undone."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from sakti.store.rows import Shape, first, insert
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """A /compact that was done. `group_ids`: exactly the groups that it made or put into the log, all of its thread.
-    `before`: ids of the groups that were buffered, the thread's task, the record's last times."""
+    """Completed /compact.
+
+    `group_ids`: exactly the groups that it made or activated, all of its thread. `before`: ids of the groups that
+    were buffered, the thread's task, the record's last times.
+    """
 
     id: str
     thread_id: str
@@ -41,7 +44,7 @@ def add_compaction(db: Database, done: Compaction) -> None:
 
 
 def noted(db: Database, done: Compaction) -> tuple[int, int, int]:
-    """Of the log after it: lines of its own groups, lines that are pinned, and its own with flags."""
+    """Count lines of the log after a compaction: its own, the pinned ones, and its own with flags."""
     line, group = ObservationRow, GroupRow
     in_log = (group.record_id == done.record_id) & (group.state == "active")
     kept = group.select(fn.COUNT(line.pk)).join(line, on=line.group_id == group.id).where(in_log)
@@ -53,7 +56,7 @@ def noted(db: Database, done: Compaction) -> tuple[int, int, int]:
 
 
 def last_compaction(db: Database, thread_id: str) -> Compaction | None:
-    """The newest compaction of a thread that was not undone."""
+    """Return the newest compaction of a thread that was not undone."""
     row = CompactionRow
     here = (row.thread_id == thread_id) & row.undone_at.is_null()
     return COMPACTION.select().where(here).order_by(row.pk.desc()).limit(1).get_or_none(db)

@@ -1,9 +1,9 @@
-"""Observation groups and their lines as rows.
+"""Read and write observation groups and their lines.
 
 Groups are append-only: buffered → active → superseded | discarded, with the times kept. Their states change in
 `advance` alone.
 
-Raw SQL, made of the models' columns: every window and every commit of memory asks it.
+Raw SQL, made of the models' columns: every window and every commit of memory queries it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ GroupState: TypeAlias = Literal["buffered", "active", "superseded", "discarded"]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Some consecutive messages and the log text that stands for them. A reflection's range is that of what
-    it merged; what a report or an import brought (`origin`) has none. Tokens: `message_tokens` of the raw messages,
-    `observation_tokens` of `text` as stored."""
+    """Consecutive messages and the log text that stands for them.
+
+    A reflection's range is that of the groups it merged; a group from a report or an import (`origin`) has none.
+    Tokens: `message_tokens` of the raw messages, `observation_tokens` of `text` as stored.
+    """
 
     id: str
     record_id: str
@@ -61,13 +63,13 @@ class Group:
 
     @property
     def observes(self) -> bool:
-        """Whether it stands for messages of its own thread by itself: only then the cursor follows it."""
+        """Return whether it covers messages of its own thread by itself: only then it moves the cursor."""
         return self.kind == "observation" and self.origin == "thread"
 
 
 @dataclass(frozen=True, slots=True)
 class NewLine:
-    """A line of a group that is about to be stored. `thread_id`: whose it is, the group's own where that is empty."""
+    """Line of a group that is about to be stored; `thread_id` is empty for a line of the group's own thread."""
 
     id: str
     line: int
@@ -85,7 +87,7 @@ class NewLine:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The lease under which a result was made."""
+    """Lease under which a result was made."""
 
     kind: leases.LeaseKind
     owner: str
@@ -101,7 +103,7 @@ NEW_LINE = Shape(ObservationRow, NewLine, date="observed_date")
 
 
 def groups(db: Database, record_id: str, state: GroupState) -> list[Group]:
-    """The groups of a record in that state, reflections first, each kind in the order it was made."""
+    """Return the groups of a record in a state, reflections first, each kind in the order of creation."""
     rows = db.execute_sql(
         f"{_SELECT} record_id = ? AND state = ? ORDER BY kind = 'observation', pk", (record_id, state)
     ).fetchall()
@@ -109,8 +111,10 @@ def groups(db: Database, record_id: str, state: GroupState) -> list[Group]:
 
 
 def current(db: Database, record_id: str, known: dict[str, Group]) -> list[Group]:
-    """The active and buffered groups of a record as `groups` gives them. Nothing of a group but its state and times
-    ever changes, so that one that is `known` in its present state is not read again."""
+    """Return the active and buffered groups of a record, in the order of `groups`.
+
+    Only the state and times of a group ever change, so one that is `known` in its present state is not read again.
+    """
     rows = db.execute_sql(
         "SELECT id, state FROM observation_groups WHERE record_id = ? AND state IN ('active', 'buffered')"
         " ORDER BY state, kind = 'observation', pk",
@@ -128,8 +132,10 @@ def groups_by_id(db: Database, ids: Collection[str]) -> list[Group]:
 
 
 def cursor(db: Database, record_id: str, thread_id: str) -> int:
-    """Index of the last observed message of a thread, -1 where none is: the end of the groups that are or were in the
-    log."""
+    """Return the index of the last observed message of a thread, -1 where none is.
+
+    It is the end of the groups that are or were in the log.
+    """
     (last,) = db.execute_sql(
         "SELECT max(coalesce((SELECT max(last_index) FROM observation_groups WHERE record_id = ?1 AND thread_id = ?2"
         " AND kind = 'observation' AND state = 'active'), -1), coalesce((SELECT max(last_index) FROM observation_groups"
@@ -140,7 +146,7 @@ def cursor(db: Database, record_id: str, thread_id: str) -> int:
 
 
 def insert_group(db: Database, group: Group, lines: Sequence[NewLine], resource_id: str) -> None:
-    """Write a group's row, its lines and their search rows; whether it may stand there `advance` decides."""
+    """Insert a group's row, its lines and their search rows; `advance` decides whether it may."""
     insert(db, GroupRow, **GROUP.values(group))
     of_group = {"group_id": group.id, "resource_id": resource_id, "mode": group.mode, "created_at": group.created_at}
     insert_many(
@@ -155,7 +161,7 @@ def insert_group(db: Database, group: Group, lines: Sequence[NewLine], resource_
 def _docs(
     group: Group, resource_id: str, created_at: int, lines: Iterable[tuple[str, str, Json, str]]
 ) -> Iterator[Doc]:
-    """Lines (id, text, metadata, thread) of a group as search knows them, each with the one before it."""
+    """Yield the search rows of a group's lines (id, text, metadata, thread), each with the previous line."""
     previous = ""
     for line_id, text, metadata, thread_id in lines:
         yield Doc(
@@ -173,13 +179,13 @@ def _docs(
 
 
 def unindex(db: Database, group: Group) -> None:
-    """Take the lines of a group out of search."""
+    """Remove the lines of a group from search."""
     for (line_id,) in db.execute_sql("SELECT id FROM observations WHERE group_id = ?", (group.id,)).fetchall():
         search_index.remove(db, group.kind, line_id)
 
 
 def reindex(db: Database, group: Group) -> None:
-    """Put the lines of a group back into search, as they are now."""
+    """Index the lines of a group again, with corrections."""
     rows = db.execute_sql(
         "SELECT id, coalesce(edited, content), metadata, thread_id, resource_id FROM observations"
         " WHERE group_id = ? AND forgotten = 0 ORDER BY line",
@@ -191,7 +197,7 @@ def reindex(db: Database, group: Group) -> None:
 
 
 def pinned_lines(db: Database, group_ids: Sequence[str]) -> list[str]:
-    """The pinned lines of some groups as the log writes them, oldest first."""
+    """Return the pinned lines of some groups as the log writes them, oldest first."""
     marks = ",".join("?" * len(group_ids))
     rows = db.execute_sql(
         "SELECT coalesce(edited, content), priority, time FROM observations"
@@ -202,7 +208,7 @@ def pinned_lines(db: Database, group_ids: Sequence[str]) -> list[str]:
 
 
 def categories(db: Database, group_ids: Sequence[str]) -> dict[str, str]:
-    """The section of its mode that a line of these groups stands in, by its content; lines without one are left out."""
+    """Map lines of these groups, by content, to the section of their mode; lines without one are left out."""
     marks = ",".join("?" * len(group_ids))
     rows = db.execute_sql(
         f"SELECT content, category FROM observations WHERE group_id IN ({marks}) AND category != ''", list(group_ids)

@@ -1,10 +1,11 @@
-"""Check that memory's groups are what they must be, and mend them where they are not.
+"""Check that memory's groups are in consistent states, and repair them.
 
-Each index of a thread up to the cursor is in exactly one group that is in the log, or that a reflection in the log was
-made from; no group stands ahead of a hole; what was superseded is merged by a reflection that still stands. States are
-derived from the ranges of the groups; raw text is always whole, so what no group covers is observed anew.
+Each index of a thread up to the cursor is in exactly one group that is in the log, or that a reflection in the log
+was made from; no group stands behind a gap; a superseded group is merged by a reflection that still stands. States
+are derived from the ranges of the groups; raw text is always complete, so messages that no group covers are observed
+again.
 
-Raw SQL: recovery mends with it, too, where peewee is not loaded.
+Raw SQL: recovery uses it, too, where peewee is not loaded.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Between = Callable[[str, int, int], bool]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What of a group its state follows from. Indexes are -1 where it has no range of its own."""
+    """Fields of a group that determine its state; indexes are -1 where it has no range of its own."""
 
     id: str
     thread_id: str
@@ -39,7 +40,7 @@ class Span:
 
 @dataclass(slots=True)
 class _Log:
-    """The states that a record's groups should be in, worked out reflection by reflection, then thread by thread."""
+    """Computation of the states that a record's groups should have: reflection by reflection, then thread by thread."""
 
     spans: Sequence[Span]
     between: Between
@@ -58,7 +59,7 @@ class _Log:
                 return {s.id: self.states[s.id] for s in self.spans if self.states[s.id] != s.state}
 
     def _reflections(self) -> dict[str, str]:
-        """Group id → the reflection in the log that stands for it; newer reflections come first."""
+        """Map group ids to the reflection in the log that covers them; newer reflections come first."""
         by_id = {s.id: s for s in self.spans}
         claimed: dict[str, str] = {}
         made = [s for s in self.spans if s.kind == "reflection"]
@@ -79,8 +80,7 @@ class _Log:
         return claimed
 
     def _thread(self, thread: str, claimed: dict[str, str]) -> None:
-        """Walk along the thread: each next group that stands right behind the last, gaps filled from what was made
-        once and not used."""
+        """Walk along a thread: keep each group right behind the last, fill gaps from unused groups."""
         own = [s for s in self.spans if s.thread_id == thread and s.kind == "observation" and s.first >= 0]
         log = [s for s in own if s.id in claimed or s.state in ("active", "superseded")]
         end = -1
@@ -101,7 +101,7 @@ class _Log:
         self._behind(own, end)
 
     def _fill(self, own: Sequence[Span], thread: str, end: int, before: int) -> int:
-        """Use unused groups that fit the gap between `end` and `before`; returns where it ends then."""
+        """Use unused groups that fit the gap between `end` and `before`; return where it ends then."""
         spare = [s for s in own if s.state in ("buffered", "discarded") and end < s.first and s.last < before]
         for span in sorted(spare, key=lambda s: (s.first, s.state)):
             if not self.between(thread, end, before):
@@ -111,7 +111,7 @@ class _Log:
         return end
 
     def _stop(self, log: Sequence[Span], hole: Span, claimed: dict[str, str]) -> None:
-        """Nothing covers what stands before `hole`: from there on the log waits until it is observed."""
+        """Buffer the log from `hole` on, since no group covers the messages before it: it waits for observation."""
         for span in log:
             if span.first < hole.first:
                 continue
@@ -120,7 +120,7 @@ class _Log:
             self.states[span.id] = "buffered"
 
     def _behind(self, own: Sequence[Span], end: int) -> None:
-        """Buffered groups stand behind the cursor, and no two of them on one index."""
+        """Discard buffered groups that are not behind the cursor or overlap another."""
         for span in sorted((s for s in own if self.states[s.id] == "buffered"), key=lambda s: s.first):
             if span.first <= end:
                 self.states[span.id] = "discarded"
@@ -131,13 +131,16 @@ class _Log:
 def settle(
     spans: Sequence[Span], between: Between, observed_to: Mapping[str, int] | None = None
 ) -> dict[str, GroupState]:
-    """The states that some groups of one record, in the order in which they were made, should be in and are not.
-    `observed_to`: how far its threads were once said to be observed. Pure but for `between`."""
+    """Compute the states that groups of one record should have and do not.
+
+    `spans` are in the order of creation. `observed_to`: how far its threads were once said to be observed. Pure but
+    for `between`.
+    """
     return _Log(spans, between, observed_to or {}).settle()
 
 
 def wrong_states(db: Database, record_id: str) -> dict[str, GroupState]:
-    """Of a record's groups, those in a wrong state: id → the right one. Empty where memory is sound."""
+    """Map a record's groups in a wrong state to the right one; empty where memory is consistent."""
     found = db.execute_sql(
         "SELECT id, thread_id, kind, state, first_index, last_index, merged_group_ids FROM observation_groups"
         " WHERE record_id = ? ORDER BY pk",
@@ -155,14 +158,14 @@ def wrong_states(db: Database, record_id: str) -> dict[str, GroupState]:
 
 
 def check(db: Database) -> dict[str, str]:
-    """Each record whose groups are in a wrong state, with a sentence that says which."""
+    """Map each record with groups in a wrong state to a sentence that says which."""
     rows = db.execute_sql("SELECT id, lookup_key FROM observational_memory").fetchall()
     found = {i: (key, wrong_states(db, i)) for i, key in rows}
     return {i: f"{key}: {_words(wrong.values(), _SHOULD)}" for i, (key, wrong) in found.items() if wrong}
 
 
 def mend(db: Database, record_id: str, now: int) -> str:
-    """Put a record's groups into the states they should be in; returns what was done, empty where all was right."""
+    """Put a record's groups into the right states; return what was done, empty where all was right."""
     wrong = wrong_states(db, record_id)
     db.execute_sql(
         f"UPDATE observational_memory SET metadata = json_remove(metadata, '$.{OBSERVED_TO}')"

@@ -1,4 +1,4 @@
-"""The moves of memory, and what one of them did. `advance` carries them out."""
+"""Define the moves of memory and their result; `advance` carries them out."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from sakti.store.memory.group_rows import Group, Held, NewLine
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """A finished observation or reflection, made under a lease. It is buffered, or, with `activate`, an observation in
-    the log at once. `corrections`: how often the log had been corrected when a reflection read it."""
+    """Store a finished observation or reflection, made under a lease.
+
+    It is buffered; with `activate` an observation goes into the log at once. `corrections`: how often the log had
+    been corrected when a reflection read it.
+    """
 
     group: Group
     lines: Sequence[NewLine]
@@ -24,9 +27,11 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Activate:
-    """Buffered groups of one thread, oldest first, enter the log; with `reflection` what waits to condense it does,
-    too. A reflection that the log has outrun is discarded instead. `revision`: the record's, where they were chosen by
-    all that was ready then and may enter only as long as that is so."""
+    """Activate buffered groups of one thread, oldest first; with `reflection`, the buffered one too.
+
+    A reflection of a log that has changed since is discarded instead. `revision`: the record's, if the groups were
+    chosen by everything that was buffered then and may be activated only as long as that holds.
+    """
 
     group_ids: tuple[str, ...] = ()
     reflection: bool = False
@@ -35,7 +40,7 @@ class Activate:
 
 @dataclass(frozen=True, slots=True)
 class UndoCompaction:
-    """Take back a thread's last compaction; then nothing is observed by itself for `interval` tokens."""
+    """Undo a thread's last compaction; nothing is observed automatically for the next `interval` tokens."""
 
     compaction_id: str
     interval: int
@@ -43,8 +48,10 @@ class UndoCompaction:
 
 @dataclass(frozen=True, slots=True)
 class UndoReflection:
-    """Take back a reflection, the newest where `generation` is None; then nothing is condensed by itself for `interval`
-    tokens of the log."""
+    """Undo a reflection, the newest where `generation` is None.
+
+    Nothing is condensed automatically for the next `interval` tokens of the log.
+    """
 
     interval: int
     generation: int | None = None
@@ -55,9 +62,11 @@ Move: TypeAlias = Add | Activate | UndoCompaction | UndoReflection
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """What a move did: the groups that are in the log or buffered now, the reflection that is, those that were
-    taken out (superseded, discarded or back to buffered), what `lines` of them people had changed, and the thread where
-    its title changed."""
+    """Result of a move.
+
+    The groups that it activated or buffered, the activated reflection, the groups that left the log (superseded,
+    discarded or back to buffered), how many corrected lines these had, and the thread if it got a new title.
+    """
 
     groups: tuple[Group, ...] = ()
     reflection: Group | None = None

@@ -1,6 +1,6 @@
-"""Memory records: one for a thread, or one for a whole workspace.
+"""Store memory records: one for a thread, or one for a whole workspace.
 
-`get_record` and `revision` are raw SQL: every step asks them.
+`get_record` and `revision` are raw SQL: every step queries them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ def get_or_create(
     timezone: str,
     now: int,
 ) -> Record:
-    """The record of that key. Two processes may ask at once: both get the one that was first."""
+    """Return the record of a key, creating it if needed.
+
+    Of two processes at once, both get the first one's.
+    """
     MemoryRecordRow.insert(
         id=id,
         lookup_key=lookup_key,
@@ -79,7 +82,7 @@ def get_or_create(
 
 
 def set_record_metadata(db: Database, record_id: str, changes: Json) -> None:
-    """Merge `changes` into a record's metadata; None removes a key. The record has a new revision."""
+    """Merge `changes` into a record's metadata (None removes a key) and increase its revision."""
     row = MemoryRecordRow.select(MemoryRecordRow.metadata).where(MemoryRecordRow.id == record_id).dicts().get(db)
     merged = {k: v for k, v in {**row["metadata"], **changes}.items() if v is not None}
     MemoryRecordRow.update(metadata=merged, revision=MemoryRecordRow.revision + 1).where(
@@ -88,7 +91,7 @@ def set_record_metadata(db: Database, record_id: str, changes: Json) -> None:
 
 
 def revision(db: Database, record_id: str, thread_id: str) -> tuple[int, int]:
-    """(revision of a record, index of a thread's newest message): a window that was read at these is as it was."""
+    """Return (revision of a record, index of a thread's newest message): equal pairs mean an unchanged window."""
     row = db.execute_sql(_REVISION, (thread_id, record_id)).fetchone()
     return (0, -1) if row is None else (row[0], row[1])
 
@@ -98,7 +101,7 @@ def set_timezone(db: Database, record_id: str, timezone: str) -> None:
 
 
 def set_buffered_at(db: Database, record_id: str, tokens: int, now: int) -> None:
-    """Where the last background observation began, in pending tokens."""
+    """Store where the last background observation began, in pending tokens."""
     MemoryRecordRow.update(last_buffered_at_tokens=tokens, last_buffered_at_time=now).where(
         MemoryRecordRow.id == record_id
     ).execute(db)

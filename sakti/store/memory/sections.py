@@ -1,4 +1,4 @@
-"""Whose each part of a group's text is. In a log for several threads a reflection stands for messages of more than one.
+"""Tell which thread each part of a group's text belongs to: a reflection of a shared log covers several.
 
 The parts and their ranges stand in the group's metadata, written once with the group; its text has no sign of them.
 """
@@ -17,7 +17,7 @@ TITLE = "thread_title"  # what a group's thread was called when it was made: a l
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Messages `first` to `last` (indexes) of a thread, and what it was called."""
+    """Messages `first` to `last` (indexes) of a thread, and its title then."""
 
     thread_id: str
     first: int
@@ -27,8 +27,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Some consecutive lines of a group's text: so many, as many of the log's rows among them, and the messages they
-    stand for, one span a thread."""
+    """Consecutive lines of a group's text.
+
+    Their number, how many rows of the log are among them, and the messages that they stand for, one span per thread.
+    """
 
     lines: int
     rows: int
@@ -36,12 +38,12 @@ class Section:
 
 
 def stored(sections: Sequence[Section]) -> Json:
-    """The sections of a group that is made, as its metadata keeps them."""
+    """Convert the sections of a new group to the form in its metadata."""
     return {SECTIONS: [[s.lines, s.rows, [[x.thread_id, x.first, x.last, x.title] for x in s.spans]] for s in sections]}
 
 
 def sections(group: Group) -> tuple[Section, ...]:
-    """The sections of a group, empty for one whose whole text is of its own thread."""
+    """Return the sections of a group, empty where its whole text is of its own thread."""
     return tuple(
         Section(lines, rows, tuple(Span(*span) for span in spans))
         for lines, rows, spans in group.metadata.get(SECTIONS, ())
@@ -49,20 +51,20 @@ def sections(group: Group) -> tuple[Section, ...]:
 
 
 def own_span(group: Group) -> tuple[Span, ...]:
-    """The messages of its own thread that a group stands for; none for what a report or an import brought."""
+    """Return the messages of its own thread that a group covers; empty for a report or an import."""
     if group.first_index is None or group.last_index is None:
         return ()
     return (Span(group.thread_id, group.first_index, group.last_index, str(group.metadata.get(TITLE, ""))),)
 
 
 def spans(group: Group) -> tuple[Span, ...]:
-    """All messages that a group stands for, one span a thread."""
+    """Return all messages that a group covers, one span per thread."""
     found = sections(group)
     return union(x for s in found for x in s.spans) if found else own_span(group)
 
 
 def spans_of_row(group: Group, row: int) -> tuple[Span, ...]:
-    """The messages that one line of a group's log stands for."""
+    """Return the messages that one line of a group's log covers."""
     for section in sections(group):
         if row < section.rows:
             return section.spans
@@ -71,13 +73,13 @@ def spans_of_row(group: Group, row: int) -> tuple[Span, ...]:
 
 
 def thread_of_row(group: Group, row: int) -> str:
-    """The thread that one line of a group's log is of; the group's own where it is of several."""
+    """Return the thread of one line of a group's log; the group's own where it covers several."""
     found = spans_of_row(group, row)
     return found[0].thread_id if len(found) == 1 else group.thread_id
 
 
 def union(found: Iterable[Span]) -> tuple[Span, ...]:
-    """One span a thread, over all of its own, in the order in which they come; the last title holds."""
+    """Merge spans into one per thread, in order of appearance, with the last title."""
     out: dict[str, Span] = {}
     for span in found:
         before = out.get(span.thread_id, span)

@@ -1,8 +1,8 @@
-"""A thread is taken out of the logs that it shares with others: what is left is made of the others' words alone.
+"""Remove a thread from the logs that it shares with others, so that only the others' text is left.
 
-Its groups go with the thread's rows. Here go the reflections that were made of them, for which what else they stood for
-stands again, and what others' lines repeat of the thread's where they replace it. The first transaction takes it all
-out of the log; rows and words follow one at a time, so that other windows write in between.
+Its groups go with the thread's rows. Here the reflections that were made of them go, and their other sources become
+active again; so does what others' lines quote of the thread's where they replace it. The first transaction removes it
+from the log; rows and words follow one at a time, so that other windows write in between.
 
 Raw SQL where a whole log is read or counted in one statement, or a piece of text is replaced in place.
 """
@@ -27,8 +27,11 @@ Step: TypeAlias = tuple[Literal["line", "group"], str] | tuple[Literal["unsay"],
 
 
 def begin(db: Database, thread_id: str, now: int) -> None:
-    """Out of the log at once: a thread's own groups and what was made of them, for which what else they stood for
-    stands again. No row goes here (`reflections`, `words`), so that it takes no longer for a large log."""
+    """Take a thread's own groups and all reflections made of them out of the log, in one transaction.
+
+    The other sources of those reflections become active again. No row is deleted here (`reflections`, `words`), so
+    that a large log takes no longer.
+    """
     resource_id = ThreadRow.select(ThreadRow.resource_id).where(ThreadRow.id == thread_id).scalar(db)
     if (record_id := _shared(db, thread_id)) is None:
         return
@@ -46,8 +49,10 @@ def begin(db: Database, thread_id: str, now: int) -> None:
 
 
 def reflections(db: Database, thread_id: str) -> list[Step]:
-    """After `begin`: the rows of what was made of a thread's groups. What was made of others goes before them, so that
-    who goes on with it finds the same."""
+    """List the rows of reflections made of a thread's groups; call it after `begin`.
+
+    Reflections of reflections come first, so that an interrupted run finds the same list again.
+    """
     if (record_id := _shared(db, thread_id)) is None:
         return []
     groups = _groups(db, record_id)
@@ -68,8 +73,11 @@ _TEXTS = (
 
 
 def words(db: Database, thread_id: str) -> list[Step]:
-    """After `reflections`, while the thread's own lines are still there: others' lines that say which of its words they
-    replace, where nobody else said them."""
+    """List other threads' lines that quote words of this thread which they replace.
+
+    Only where no other thread has these words. Call it after `reflections`, while the thread's own lines are still
+    there.
+    """
     if (record_id := _shared(db, thread_id)) is None:
         return []
     found = db.execute_sql(_TEXTS, (record_id,)).fetchall()
@@ -85,7 +93,7 @@ def words(db: Database, thread_id: str) -> list[Step]:
 
 
 def work_off(db: Database, steps: Sequence[Step]) -> None:
-    """Do some of what `reflections` or `words` found; nothing where it is done already."""
+    """Carry out steps that `reflections` or `words` returned; those done already change nothing."""
     for step in steps:
         match step:
             case ("line", line_id):
@@ -99,7 +107,7 @@ def work_off(db: Database, steps: Sequence[Step]) -> None:
 
 
 def _shared(db: Database, thread_id: str) -> str | None:
-    """The record of the log that the thread's workspace shares, where there is one."""
+    """Return the record of the log shared by the thread's workspace; None without one."""
     row = db.execute_sql(
         "SELECT r.id FROM threads t JOIN observational_memory r ON r.lookup_key = 'resource:' || t.resource_id"
         " WHERE t.id = ?",
@@ -116,12 +124,12 @@ class _Group:
     merged: tuple[str, ...]
 
     def is_of(self, thread_id: str) -> bool:
-        """Whether it was observed in that thread."""
+        """Return whether it was observed in that thread."""
         return self.kind == "observation" and self.thread_id == thread_id
 
 
 def _groups(db: Database, record_id: str) -> dict[str, _Group]:
-    """The groups of a record by id, in the order in which they were made."""
+    """Return the groups of a record by id, in the order of creation."""
     row = GroupRow
     columns = row.id, row.thread_id, row.kind, row.state, row.merged_group_ids
     found = row.select(*columns).where(row.record_id == record_id).order_by(row.pk).tuples().execute(db)
@@ -135,8 +143,7 @@ def _set_state(db: Database, state: str, ids: Iterable[str], now: int) -> None:
 
 
 def _made_of(groups: Mapping[str, _Group], thread_id: str) -> tuple[set[str], set[str]]:
-    """Of a log: the reflections that are made of a thread's groups, by however many steps, and what else they stood
-    for. Pure."""
+    """Find the reflections made of a thread's groups, directly or not, and their other sources. Pure."""
     tainted = {i for i, g in groups.items() if g.is_of(thread_id)}
     gone: set[str] = set()
     while more := {i for i, g in groups.items() if i not in gone and tainted.intersection(g.merged)}:
@@ -149,7 +156,7 @@ def _made_of(groups: Mapping[str, _Group], thread_id: str) -> tuple[set[str], se
 
 
 def _hand_over(db: Database, groups: Mapping[str, _Group], thread_id: str) -> None:
-    """A reflection that was made while this thread was open, of others' lines alone, is another thread's."""
+    """Assign reflections that this thread made, of others' lines alone, to another thread."""
     for group_id, group in groups.items():
         if group.kind == "reflection" and group.thread_id == thread_id and group.merged:
             other = GroupRow.select(GroupRow.thread_id).where(GroupRow.id == group.merged[-1]).scalar(db)
@@ -157,7 +164,7 @@ def _hand_over(db: Database, groups: Mapping[str, _Group], thread_id: str) -> No
 
 
 def _unsay(db: Database, line_id: str, said: Sequence[str]) -> None:
-    """A line no longer says that it replaces these words."""
+    """Remove from a line the note that it replaces these words."""
     row = ObservationRow
     line: Any = row.select().where(row.id == line_id).get_or_none(db)
     if line is None:
@@ -190,7 +197,7 @@ def _take_words(db: Database, line_id: str, group_id: str, words: str) -> None:
 
 
 def count_again(db: Database, resource_id: str, now: int) -> None:
-    """What the log that a workspace's threads share holds: other windows read it anew."""
+    """Recompute the counts of the log shared by a workspace; other windows reload it."""
     db.execute_sql(
         "UPDATE observational_memory AS r SET revision = revision + 1, updated_at = ?1, observation_token_count ="
         " (SELECT coalesce(sum(observation_tokens), 0) FROM observation_groups g WHERE g.record_id = r.id"

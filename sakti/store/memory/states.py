@@ -1,4 +1,4 @@
-"""States of groups, changed by conditional statements: what is no longer in the state it should be in is a conflict.
+"""Change states of groups by conditional statements: a group in an unexpected state is a conflict.
 
 Used by `advance`, its undo and the repair alone.
 
@@ -23,7 +23,7 @@ _TIME = {
 
 
 def transition(db: Database, ids: Sequence[str], before: GroupState, after: GroupState, now: int) -> None:
-    """Raises `MemoryFailure` (conflict) unless every one of them is in state `before`."""
+    """Change the state of groups. Raises `MemoryFailure` (conflict) unless all of them are in state `before`."""
     marks = ",".join("?" * len(ids))
     changed = db.execute_sql(
         f"UPDATE observation_groups SET state = ?, {_TIME[after]} = ? WHERE id IN ({marks}) AND state = ? RETURNING 1",
@@ -42,14 +42,14 @@ def all_in_state(db: Database, ids: Sequence[str], state: GroupState) -> bool:
 
 
 def discard(db: Database, groups: Sequence[Group], now: int) -> None:
-    """Buffered groups that will never be used: kept, with the time, but out of search."""
+    """Discard buffered groups: they are kept, with the time, but removed from search."""
     transition(db, [g.id for g in groups], "buffered", "discarded", now)
     for group in groups:
         rows.unindex(db, group)
 
 
 def discard_stale(db: Database, record_id: str, group_ids: Sequence[str], now: int) -> None:
-    """Discard a waiting reflection that was made from one of these groups, which are no longer what it read."""
+    """Discard a buffered reflection made from one of these groups, which have changed since."""
     changed = set(group_ids)
     stale = [
         g
@@ -61,7 +61,7 @@ def discard_stale(db: Database, record_id: str, group_ids: Sequence[str], now: i
 
 
 def figures(db: Database, record_id: str, thread_id: str, now: int) -> None:
-    """The record's counts, from its groups and messages."""
+    """Update the record's counts from its groups and messages."""
     db.execute_sql(
         "UPDATE observational_memory SET updated_at = ?1, revision = revision + 1, observation_token_count = (SELECT"
         " coalesce(sum(observation_tokens), 0) FROM observation_groups WHERE record_id = ?2 AND state = 'active'),"
@@ -74,7 +74,7 @@ def figures(db: Database, record_id: str, thread_id: str, now: int) -> None:
 
 
 def messages_between(db: Database, thread_id: str, after: int, before: int) -> bool:
-    """Whether messages that can be observed stand strictly between two indexes of a thread."""
+    """Return whether observable messages lie strictly between two indexes of a thread."""
     if before - after <= 1:
         return False
     row = db.execute_sql(

@@ -1,4 +1,4 @@
-"""Undo a compaction or a reflection, called by `advance` alone. Nothing is deleted, and nothing else changes."""
+"""Undo a compaction or a reflection, called by `advance` alone; no row is deleted."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ CORRECTIONS = "corrections"  # in a record's metadata how often its log was corr
 
 
 def compaction(db: Database, record_id: str, thread_id: str, move: UndoCompaction, now: int) -> Advanced:
-    """Its groups leave the log: what was ready before is ready again, what it made is discarded. Its messages are
-    behind the cursor again."""
+    """Undo a compaction: groups buffered before are buffered again, those it made are discarded.
+
+    Its messages are unobserved again.
+    """
     done = compactions.last_compaction(db, thread_id)
     if done is None or done.id != move.compaction_id:
         raise MemoryFailure("Only the last compaction of this thread can be undone.", code="conflict")
@@ -57,7 +59,7 @@ def compaction(db: Database, record_id: str, thread_id: str, move: UndoCompactio
 
 
 def _own_groups(db: Database, done: Compaction, record_id: str, thread_id: str) -> list[Group]:
-    """The groups of a compaction. Raises `MemoryFailure` (conflict) where undoing it would change anything else."""
+    """Return a compaction's groups. Raises `MemoryFailure` (conflict) where an undo would change anything else."""
     found = rows.groups_by_id(db, done.group_ids)
     if done.record_id != record_id or any(not g.observes or g.thread_id != thread_id for g in found):
         raise MemoryFailure("It cannot be undone: it also covers work outside this thread.", code="conflict")
@@ -76,8 +78,11 @@ def _own_groups(db: Database, done: Compaction, record_id: str, thread_id: str) 
 
 
 def reflection(db: Database, record_id: str, move: UndoReflection, now: int) -> Advanced:
-    """The groups it merged are the log again, with what was observed since behind them. Each keeps in its metadata
-    from when to when the reflection stood in its place, so that the log as of any time stays what it was."""
+    """Undo a reflection: the groups it merged are active again, followed by what was observed since.
+
+    Each notes in its metadata from when to when the reflection replaced it, so that the log as of any time stays the
+    same.
+    """
     target = _target(db, record_id, move.generation)
     line, record = ObservationRow, MemoryRecordRow
     lines = list(line.select(line.id, line.metadata).where(line.group_id == target.id).tuples().execute(db))
@@ -109,7 +114,7 @@ def reflection(db: Database, record_id: str, move: UndoReflection, now: int) -> 
 
 
 def _target(db: Database, record_id: str, generation: int | None) -> Group:
-    """The reflection that is meant; it must be in the log."""
+    """Return the reflection to undo; it must be in the log."""
     active = [g for g in rows.groups(db, record_id, "active") if g.kind == "reflection"]
     merged = [g for g in rows.groups(db, record_id, "superseded") if g.kind == "reflection"]
     wanted = [g for g in (*merged, *active) if generation is None or g.generation == generation]
@@ -128,7 +133,7 @@ def _target(db: Database, record_id: str, generation: int | None) -> Group:
 
 
 def _task_back(db: Database, target: Group) -> None:
-    """The thread's task as it was, unless an Observer has written a newer one since."""
+    """Restore the thread's former task, unless an Observer has set a newer one since."""
     before = target.metadata.get("before", {}).get("task")
     thread = threads.get(db, target.thread_id)
     if before is None or thread is None or thread.metadata.get("task_index") != target.last_index:

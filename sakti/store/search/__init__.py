@@ -1,1 +1,1 @@
-"""Search over messages, observations and tasks."""
+"""Search messages, observations and tasks."""

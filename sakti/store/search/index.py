@@ -1,4 +1,4 @@
-"""What search looks at: for each message, observation and task its text and what code derives from it.
+"""Index messages, observations and tasks: their text and what is derived from it.
 
 Rows are written in the same transaction as what they describe; triggers keep the FTS5 tables in step.
 
@@ -26,13 +26,15 @@ _PIECE = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 
 def pieces(token: str) -> list[str]:
-    """`getUserId` → get, user, id; `refresh_tokens` → refresh, tokens; `auth.ts` → auth, ts."""
+    """Split an identifier: `getUserId` → get, user, id; `refresh_tokens` → refresh, tokens; `auth.ts` → auth, ts."""
     return [p.lower() for p in _PIECE.findall(token)]
 
 
 def identifiers(text: str) -> str:
-    """Pieces and joined form of every compound token in `text`, each once: `getUserId` gives
-    `get user id getuserid`."""
+    """Return the pieces and the joined form of every compound token in `text`, each once.
+
+    `getUserId` gives `get user id getuserid`.
+    """
     out: dict[str, None] = {}
     for token in dict.fromkeys(_TOKEN.findall(text)):
         if (token.islower() and token.isalpha()) or not _COMPOUND.search(token):
@@ -46,7 +48,7 @@ def identifiers(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doc:
-    """One text to index, and where it stands."""
+    """Text to index, and its place."""
 
     kind: str
     doc_id: str
@@ -61,7 +63,7 @@ class Doc:
     paths: Sequence[str] = ()
 
     def row(self) -> tuple[Any, ...]:
-        """As the table has it, secrets masked."""
+        """Return the row for the table, secrets masked."""
         text = entering("search_docs", "text", self.text[:TEXT_LIMIT])
         return (
             self.kind,
@@ -93,13 +95,13 @@ def put(db: Database, **values: Any) -> None:
 
 
 def put_all(db: Database, docs: Iterable[Doc]) -> None:
-    """Index many at once."""
+    """Index many documents at once."""
     connection: Any = db.connection()
     connection.executemany(_PUT, [d.row() for d in docs])
 
 
 def set_previous(db: Database, kind: str, doc_id: str, prev: str) -> None:
-    """Let a text be found by what is said before it."""
+    """Set the previous message's text, by which a text is also found."""
     db.execute_sql(
         "UPDATE search_docs SET prev = ? WHERE kind = ? AND doc_id = ?",
         (entering("search_docs", "prev", prev[:PREVIOUS_LIMIT]), kind, doc_id),
@@ -107,7 +109,7 @@ def set_previous(db: Database, kind: str, doc_id: str, prev: str) -> None:
 
 
 def summarise(db: Database, kind: str, doc_id: str, text: str) -> None:
-    """Let a text be found by what a summary took from it, too; a hit is the text itself all the same."""
+    """Set what a summary took from a text, by which it is also found; the hit is still the text itself."""
     text = entering("search_docs", "summary", text)
     db.execute_sql(
         "UPDATE search_docs SET summary = ? WHERE kind = ? AND doc_id = ? AND summary != ?", (text, kind, doc_id, text)

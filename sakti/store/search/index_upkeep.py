@@ -1,7 +1,8 @@
-"""Is a search index in step with its texts, and how is it made anew in small pieces, while it is in use?
+"""Check that a search index matches its texts, and rebuild it in small pieces while it is in use.
 
-An index is an FTS5 table over `search_docs`; what it holds of a text it notes in its `_docsize` table. The triggers
-take a text out of an index only where that note is, so an index may lack texts at any time and is filled where it does.
+An index is an FTS5 table over `search_docs`; it lists the texts that it holds in its `_docsize` table. The triggers
+remove a text from an index only where it is listed, so an index may lack texts at any time and is filled where it
+does.
 
 Raw SQL: tables behind the indexes have no models.
 """
@@ -26,12 +27,12 @@ _KEPT = 10  # FTS5 keeps what a table is in rows up to this id of its `_data`
 
 
 def texts(db: Database) -> int:
-    """How many texts there are to index."""
+    """Return the number of texts to index."""
     return db.execute_sql("SELECT count(*) FROM search_docs").fetchone()[0]
 
 
 def missing(db: Database, table: str) -> list[int]:
-    """The texts (their pk) that an index does not hold, in order."""
+    """Return the texts (their pk) that an index lacks, in order."""
     rows = db.execute_sql(
         f"SELECT pk FROM search_docs d WHERE NOT EXISTS (SELECT 1 FROM {table}_docsize s WHERE s.id = d.pk) ORDER BY pk"
     ).fetchall()
@@ -39,14 +40,14 @@ def missing(db: Database, table: str) -> list[int]:
 
 
 def strangers(db: Database, table: str) -> int:
-    """How many texts an index holds that are no more."""
+    """Return how many texts an index holds that no longer exist."""
     return db.execute_sql(
         f"SELECT count(*) FROM {table}_docsize s WHERE NOT EXISTS (SELECT 1 FROM search_docs d WHERE d.pk = s.id)"
     ).fetchone()[0]
 
 
 def differing(db: Database, table: str) -> int:
-    """Of how many texts an index holds other numbers of words than they have: they were changed behind its back."""
+    """Return for how many texts the word counts in an index are wrong: they were changed past the triggers."""
     columns = _columns(db, table)
     model = _empty_copy(db, table)
     found = 0
@@ -91,7 +92,7 @@ def _sql(db: Database, name: str) -> str:
 
 
 def fill(db: Database, table: str, pks: Sequence[int]) -> None:
-    """Let an index hold these texts (in ascending order), where it does not yet."""
+    """Add texts (pks in ascending order) to an index where it lacks them."""
     columns = _columns(db, table)
     for pk in pks:
         db.execute_sql(
@@ -102,7 +103,7 @@ def fill(db: Database, table: str, pks: Sequence[int]) -> None:
 
 
 def start_over(db: Database, table: str) -> None:
-    """Put an empty index in the place of one, which stays under another name until `drop_some` has removed it."""
+    """Replace an index by an empty one; the old table stays under another name until `drop_some` removes it."""
     sql = _sql(db, table)
     db.execute_sql("PRAGMA legacy_alter_table = 1")  # the triggers go on naming the new one
     try:
@@ -115,12 +116,12 @@ def start_over(db: Database, table: str) -> None:
 
 
 def empty(db: Database, table: str) -> None:
-    """Take everything out of an index that keeps no texts."""
+    """Clear an index that stores no texts."""
     db.execute_sql(f"INSERT INTO {table} ({table}) VALUES ('delete-all')")
 
 
 def replaced(db: Database) -> list[str]:
-    """Indexes that others have taken the place of and that are still there."""
+    """Return the replaced indexes that still exist."""
     names = [f"{table}{OLD}" for table in TABLES]
     marks = ", ".join("?" * len(names))
     rows = db.execute_sql(f"SELECT name FROM sqlite_schema WHERE name IN ({marks})", names).fetchall()
@@ -128,7 +129,7 @@ def replaced(db: Database) -> list[str]:
 
 
 def drop_some(db: Database, table: str, rows: int = 250) -> bool:
-    """Remove about so many pages of an index that is no longer used; False when all of it is gone."""
+    """Delete about `rows` rows of an unused index; False when nothing is left."""
     for part, key in (("data", f"id > {_KEPT}"), ("docsize", "1"), ("idx", "1")):
         name = f"{table}_{part}"
         column = "(segid, term)" if part == "idx" else "id"
@@ -142,8 +143,11 @@ def drop_some(db: Database, table: str, rows: int = 250) -> bool:
 
 
 def noting(db: Database, do: Callable[[Database], T]) -> T:
-    """Run `do(db)`: texts that it takes away are only noted as gone in the indexes, which hold their words until they
-    are made one piece (`upkeep.optimize`). That is thirty times faster than taking each word out of its place."""
+    """Run `do(db)`, only marking the texts that it deletes in the indexes.
+
+    The indexes keep their words until they are merged (`upkeep.optimize`). That is thirty times faster than removing
+    each word from its place.
+    """
     set_mark(db, opening.UNMERGED, on=True)
     for table in TABLES:
         db.execute_sql(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 0)")
@@ -155,12 +159,12 @@ def noting(db: Database, do: Callable[[Database], T]) -> T:
 
 
 def unmerged(db: Database) -> bool:
-    """Whether the indexes may hold words of texts that were taken out of them."""
+    """Return whether the indexes may hold words of deleted texts."""
     return bool(_marks(db) & opening.UNMERGED)
 
 
 def set_mark(db: Database, mark: int, *, on: bool) -> None:
-    """Set or take away one of the marks of a file (`opening.CLEAN`, `opening.UNMERGED`)."""
+    """Set or clear one of the marks of a file (`opening.CLEAN`, `opening.UNMERGED`)."""
     before = _marks(db)
     after = before | mark if on else before & ~mark
     if after != before:
@@ -172,8 +176,10 @@ def _marks(db: Database) -> int:
 
 
 def merge_some(db: Database, table: str, pages: int = 16, *, whole: bool = False) -> bool:
-    """Merge about so many pages of an index. `whole` begins to make one piece of all of it, which later calls go on
-    with (FTS5 'merge'). False when nothing is left to merge."""
+    """Merge about `pages` pages of an index; False when nothing is left to merge.
+
+    `whole` starts merging all of it into one segment, which later calls continue (FTS5 'merge').
+    """
     connection: Any = db.connection()
     before = connection.total_changes()
     db.execute_sql(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)", (-pages if whole else pages,))

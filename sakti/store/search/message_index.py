@@ -1,4 +1,4 @@
-"""Find the messages that search should know and does not, and let it know them. Full text, in SQL."""
+"""Find messages that search lacks, and index them. Full text, in SQL."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNINDEXED = (
 
 
 def unindexed(db: Database, thread_id: str | None = None) -> list[int]:
-    """The messages (of one thread), by their pk, that search should know and does not."""
+    """Return the messages (of one thread), by pk, that search should have and lacks."""
     rows = db.execute_sql(
         f"SELECT m.pk, coalesce(m.search_text, m.raw_content){_UNINDEXED}"
         + (" AND m.thread_id = ?" if thread_id else "")
@@ -27,7 +27,7 @@ def unindexed(db: Database, thread_id: str | None = None) -> list[int]:
 
 
 def index_messages(db: Database, pks: Sequence[int]) -> None:
-    """Let search know these messages, where it does not yet."""
+    """Index these messages where search lacks them."""
     for pk in pks:
         row = db.execute_sql(
             "SELECT m.id, m.resource_id, m.thread_id, m.task_id, m.role, m.message_index, m.created_at,"

@@ -1,6 +1,6 @@
-"""Where a search hit stands: the message that a line of the log comes from.
+"""Find the message that a line of the log comes from.
 
-Raw SQL: asked for each hit of a list.
+Raw SQL: run for each hit of a list.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ HEAD = 4_000  # characters of each
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The messages `first` to `last` (indexes in their thread) that a line of the log was made from, and the one of
-    them that shares most words with it."""
+    """Source of a line of the log.
+
+    The messages `first` to `last` (indexes in their thread), and the one of them that shares most words with it.
+    """
 
     group_id: str
     thread_id: str
@@ -31,7 +33,7 @@ class Origin:
 
 
 def origin(db: Database, line_id: str) -> Origin | None:
-    """Where a line of the log comes from; None where it names no messages, or none is left."""
+    """Return where a line of the log comes from; None where it names no messages, or none is left."""
     row = db.execute_sql("SELECT group_id, line, content FROM observations WHERE id = ?", (line_id,)).fetchone()
     if row is None:
         return None
@@ -53,7 +55,7 @@ def origin(db: Database, line_id: str) -> Origin | None:
 
 
 def _closest(content: str, texts: Iterable[str]) -> int:
-    """Which of `texts` shares most words with `content`; the earliest of equals."""
+    """Return the index of the text that shares most words with `content`; the earliest of equals."""
     wanted = _words(content)
     shared = [len(wanted & _words(text)) for text in texts]
     return shared.index(max(shared))

@@ -1,4 +1,4 @@
-"""What a search line means: operators, words, identifiers. Pure; nothing that is typed is an error."""
+"""Parse a search line: operators, words, identifiers. Pure; any input is a valid query."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _IDENTIFIER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What a search line means. `since` and `until` in Unix ms; everything that is no operator is `text`."""
+    """Parsed search line; `since` and `until` in Unix ms, everything that is not an operator is `text`."""
 
     text: str
     phrases: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Query:
 
 
 def parse_query(text: str) -> Query:
-    """Read operators out of `text`; what is not one of them, or makes no sense, stays text."""
+    """Parse the operators in `text`; unknown or senseless ones stay text."""
     query = Query(text="")
     rest = text
 
@@ -93,7 +93,7 @@ def parse_query(text: str) -> Query:
 
 
 def _moment(value: str) -> int | None:
-    """`2026-01-15`, `2026-01`, `today`, `yesterday`, `7d` (ago) as Unix ms in local time."""
+    """Parse `2026-01-15`, `2026-01`, `today`, `yesterday`, `7d` (ago) to Unix ms in local time."""
     now = datetime.datetime.now().astimezone()
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     if value == "today":
@@ -115,8 +115,11 @@ def _moment(value: str) -> int | None:
 
 
 def terms(text: str) -> list[str]:
-    """The words to look up: lower case, without stop words unless nothing is left, with the pieces and the joined
-    form of identifiers and of words that stand side by side (`login schema` → `loginschema`), at most 32."""
+    """Return the words to look up, at most 32.
+
+    Lower case, without stop words unless nothing is left, with the pieces and the joined form of identifiers and of
+    adjacent words (`login schema` → `loginschema`).
+    """
     words: dict[str, None] = {}
     joined: dict[str, None] = {}
     tokens = TOKEN.findall(text[:MAX_TEXT])

@@ -1,4 +1,4 @@
-"""The order of what was found: words, adjacent and near words, what stands round it, recency. Pure."""
+"""Rank search results: words, adjacent and near words, the context, recency. Pure."""
 
 from __future__ import annotations
 
@@ -36,8 +36,11 @@ HALF_LIFE_MS = 30 * 86_400_000
 
 @dataclass(slots=True)
 class Candidate:
-    """`head` is the beginning of its text, `length` the length of the whole (they tell duplicates apart); `idents`
-    and `before` what is indexed beside it: pieces of identifiers, the message before."""
+    """Search result to rank.
+
+    `head` is the beginning of its text, `length` the length of the whole (they identify duplicates); `idents` and
+    `before` are indexed beside it: pieces of identifiers, the previous message.
+    """
 
     pk: int
     score: float
@@ -61,9 +64,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words of a query: how rare each stem is (its idf), which stand side by side, what it is worth that
-    all are near each other (each word with each rarer one counts as much as the more common of the two), and of
-    which stems something is the beginning."""
+    """Statistics of a query's words.
+
+    The idf of each stem, which words are adjacent, the weight of all being near each other (each pair counts as much
+    as the more common of the two), and which stems each prefix belongs to.
+    """
 
     rarity: Mapping[str, float]
     pairs: frozenset[tuple[str, str]]
@@ -72,7 +77,7 @@ class Words:
 
 
 def words_of(query: Sequence[str], documents: Mapping[str, int], total: int) -> Words:
-    """`documents`: in how many of `total` texts each word of the query is."""
+    """Compute the statistics of a query; `documents`: in how many of `total` texts each word is."""
     rarity: dict[str, float] = {}
     order: list[str] = []
     for word in query:
@@ -92,7 +97,7 @@ def words_of(query: Sequence[str], documents: Mapping[str, int], total: int) -> 
 
 @dataclass(slots=True)
 class _Seen:
-    """Of one text: how often each word counts, its length, the shares of adjacent and near words."""
+    """Statistics of one text: weighted count of each word, length, shares of adjacent and near words."""
 
     counts: dict[str, float]
     length: float
@@ -101,12 +106,12 @@ class _Seen:
 
 
 def rerank(found: list[Candidate], entering: Iterable[Candidate], words: Words) -> None:
-    """Sort `found`, which is in the order of the index, and let the `entering` messages next to its best in.
+    """Sort `found`, given in index order, and insert `entering` messages that are next to its best.
 
-    score = BM25 (Robertson and Zaragoza 2009) over text, identifiers and message before, of the best = 1
-    + the share of adjacent words that are adjacent, and how near words are (bigrams and windows as in Metzler and
-    Croft 2005) + what the messages around it and its thread score: where much of a thread fits, more of it is meant,
-    and what follows on a question that fits is its answer.
+    score = BM25 (Robertson and Zaragoza 2009) over text, identifiers and previous message, relative to the best = 1 +
+    the share of adjacent words that are adjacent, and how near words are (bigrams and windows as in Metzler and Croft
+    2005) + the scores of the messages around it and its thread: where much of a thread matches, more of it is
+    relevant, and what follows a matching question is its answer.
     """
     if not found:
         return
@@ -170,8 +175,10 @@ def _look(c: Candidate, words: Words) -> _Seen:
 
 
 def _together(places: Sequence[tuple[int, str]], words: Words) -> tuple[float, float]:
-    """(share of the query's adjacent words that are adjacent here, how near its words are: 1 where all stand side by
-    side; rare words count more)."""
+    """Return two shares for a text: the query's adjacent words that are adjacent in it, and their nearness.
+
+    The second is 1 where all words are adjacent; rare words count more.
+    """
     adjacent: set[tuple[str, str]] = set()
     nearest: dict[tuple[str, str], int] = {}
     for (i, a), (j, b) in itertools.pairwise(places):
@@ -186,7 +193,7 @@ def _together(places: Sequence[tuple[int, str]], words: Words) -> tuple[float, f
 
 
 def by_parts(found: list[Candidate], rarity: Mapping[str, float]) -> None:
-    """Sort `found` by BM25 over what their texts contain: each part as often as it stands there, in any case."""
+    """Sort `found` by BM25 over substrings: each part as often as the text contains it, ignoring case."""
     mean = sum(len(c.head) for c in found) / (len(found) or 1) or 1.0
     for c in found:
         text, norm = c.head.lower(), K1 * (1 - LENGTH + LENGTH * len(c.head) / mean)
@@ -201,7 +208,7 @@ def _bm25(seen: _Seen, words: Words, b: float, mean: float) -> float:
 
 
 def fuse(*lists: list[Candidate]) -> list[Candidate]:
-    """Reciprocal-rank fusion (Cormack, Clarke and Büttcher 2009, k = 60)."""
+    """Merge ranked lists by reciprocal-rank fusion (Cormack, Clarke and Büttcher 2009, k = 60)."""
     fused: dict[int, Candidate] = {}
     scores: dict[int, float] = {}
     for ranked in lists:
@@ -214,15 +221,17 @@ def fuse(*lists: list[Candidate]) -> list[Candidate]:
 
 
 def prefer_recent(found: list[Candidate], now: int) -> None:
-    """Multiply by 1 + 0.1 · 2^(−age / 30 days), and sort: equals are newest first, nothing else turns round by
-    more than a tenth. `now` in Unix ms."""
+    """Multiply scores by 1 + 0.1 · 2^(−age / 30 days) and sort; `now` in Unix ms.
+
+    Equals are newest first; otherwise only scores within a tenth of each other change order.
+    """
     for c in found:
         c.score *= 1 + RECENT * 2 ** (-max(0, now - c.created_at) / HALF_LIFE_MS)
     found.sort(key=lambda c: (-c.score, -c.created_at))
 
 
 def without_duplicates(found: Iterable[Candidate]) -> list[Candidate]:
-    """Of identical texts of a kind only the first."""
+    """Keep the first of identical texts of a kind."""
     seen: set[tuple[str, int, str]] = set()
     kept: list[Candidate] = []
     for c in found:

@@ -1,10 +1,10 @@
-"""What search knows of a thread follows its being deleted or restored, a few rows at a time.
+"""Update search after a thread was deleted or restored, a few rows at a time.
 
-The transaction that deletes or restores a thread only notes it (`note`); from then on search leaves out what is to
-go (`HIDDEN`). The rows go, or come back, behind it (`upkeep.reindex`), after a crash by whoever comes next: each step
-looks whether the note is still the one that it works for, and does nothing that is done already.
+The transaction that deletes or restores a thread only notes it (`note`); from then on search hides the rows that are
+to be removed (`HIDDEN`). They are removed, or added back, later (`upkeep.reindex`), after a crash by the next start:
+each step checks that its note is still the current one, and repeats nothing.
 
-Raw SQL: search asks these conditions as parts of its own statements.
+Raw SQL: search uses these conditions as parts of its own statements.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ HIDDEN = f"(d.thread_id IS NOT NULL AND d.thread_id IN (SELECT n.thread_id {_DEL
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A thread whose rows in search are to go (`deleted`) or to come back."""
+    """Thread whose search rows are to be removed (`deleted`) or added back."""
 
     thread_id: str
     operation_id: str
@@ -52,7 +52,7 @@ class Note:
 
 
 def note(db: Database, thread_id: str) -> None:
-    """Note that a thread was deleted or restored just now; what is under way for it stops."""
+    """Note that a thread was just deleted or restored; earlier work on it stops."""
     db.execute_sql("INSERT OR REPLACE INTO reindexing VALUES (?, lower(hex(randomblob(8))))", (thread_id,))
 
 
@@ -65,7 +65,7 @@ def note_fork(db: Database, thread_id: str, made: str) -> None:
 
 
 def notes(db: Connection) -> list[Note]:
-    """What is still to be done."""
+    """Return the notes that are not worked off yet."""
     rows = db.execute_sql(
         "SELECT n.thread_id, n.operation_id, t.deleted_at IS NOT NULL FROM reindexing n"
         " LEFT JOIN threads t ON t.id = n.thread_id"
@@ -74,12 +74,12 @@ def notes(db: Connection) -> list[Note]:
 
 
 def hides(db: Connection) -> bool:
-    """Whether search holds rows of deleted threads."""
+    """Return whether search holds rows of deleted threads."""
     return db.execute_sql(f"SELECT EXISTS (SELECT 1 {_DELETED})").fetchone()[0] == 1
 
 
 def items(db: Database, noted: Note) -> list[Item]:
-    """What is to go, or to come back, in order."""
+    """Return what is to be removed or added back, in order."""
     if noted.deleted:
         rows = db.execute_sql(
             f"SELECT d.kind, d.doc_id FROM search_docs d WHERE d.thread_id = ? AND {_GOES}", (noted.thread_id,)
@@ -91,7 +91,7 @@ def items(db: Database, noted: Note) -> list[Item]:
 
 
 def work_off(db: Database, some: Sequence[Item], noted: Note) -> None:
-    """Take some items out of search, or put them back; nothing where the thread was restored or deleted meanwhile."""
+    """Remove some items from search, or add them back; none where the thread's state changed meanwhile."""
     if _stands(db, noted):
         index_upkeep.noting(db, partial(_do, some=some, noted=noted))
 
@@ -126,12 +126,12 @@ def is_done(db: Database, noted: Note) -> None:
 
 
 def lines_of(db: Database, thread_id: str) -> list[int]:
-    """The lines (their pk) of a thread's own log that search should know, in order."""
+    """Return the lines (their pk) of a thread's own log that search should have, in order."""
     return [pk for (pk,) in db.execute_sql(f"SELECT o.pk{_INDEXED} ORDER BY g.pk, o.line", (thread_id,)).fetchall()]
 
 
 def index_line(db: Database, pk: int) -> None:
-    """Let search know a line of a log as it is now."""
+    """Index a line of a log with its corrections."""
     row = db.execute_sql(
         "SELECT o.id, g.kind, o.thread_id, o.resource_id, g.created_at, coalesce(o.edited, o.content), g.first_index,"
         " o.metadata, coalesce((SELECT coalesce(p.edited, p.content) FROM observations p WHERE p.group_id = o.group_id"
@@ -165,7 +165,7 @@ def index_line(db: Database, pk: int) -> None:
 
 
 def index_page(db: Database, thread: Thread) -> None:
-    """Let search know a thread's own page of working memory."""
+    """Index a thread's own page of working memory."""
     row = db.execute_sql(
         "SELECT content, created_at FROM working_memory WHERE scope = 'thread' AND owner_id = ?"
         " ORDER BY version DESC LIMIT 1",

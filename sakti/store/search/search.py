@@ -1,10 +1,10 @@
-"""Search over messages, observations and tasks: whatever is typed is a query, never an error.
+"""Search messages, observations and tasks: any input is a valid query.
 
-Words are looked up in a stemmed index with the pieces of identifiers and a little of the message before; what
-looks like an identifier, or finds little, is also looked up by trigrams, and both lists are fused by reciprocal
-rank. A word that nothing has is corrected by one letter. What no index can hold (`C#`, an emoji, two CJK signs) is
-found by LIKE. The work for one query is bounded: common words are looked up where rare ones stand, or among the
-newest texts only.
+Words are looked up in a stemmed index with the pieces of identifiers and a little of the previous message; what looks
+like an identifier, or finds little, is also looked up by trigrams, and both lists are fused by reciprocal rank. A
+word that no text has is corrected by one letter. What no index can hold (`C#`, an emoji, two CJK signs) is found by
+LIKE. The work for one query is bounded: common words are looked up where rare ones stand, or among the newest texts
+only.
 
 Raw SQL: MATCH and bm25.
 """
@@ -61,7 +61,7 @@ WIDE = 600  # hits taken without looking at the filters first
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where to look: one thread, one workspace, or (both None) everywhere."""
+    """Scope of a search: one thread, one workspace, or (both None) everywhere."""
 
     resource_id: str | None = None
     thread_id: str | None = None
@@ -70,9 +70,12 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """`marks` are (start, end) in `snippet`, which begins at `start` of `text`; `score` is 0 to 1, `rank` counts
-    from 1; `position` is a message's index in its thread, the first one behind an observation;
-    `source`: raw or compacted (a message), observation, reflection, task, working_memory."""
+    """Search hit.
+
+    `marks` are (start, end) in `snippet`, which begins at `start` of `text`; `score` is 0 to 1, `rank` counts from 1;
+    `position` is a message's index in its thread, the first one behind an observation; `source`: raw or compacted (a
+    message), observation, reflection, task, working_memory.
+    """
 
     id: str
     kind: str
@@ -93,8 +96,11 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class SearchPage:
-    """`total` hits can be paged through; `more`: these are the best of more. `newest_only`: the query was so common
-    that only the newest texts were looked at. `partial`: it was not yet looked inside words."""
+    """Page of hits; `total` can be paged through.
+
+    `more`: these are the best of more. `newest_only`: the query was so common that only the newest texts were
+    searched. `partial`: substrings were not searched yet.
+    """
 
     query: str
     total: int
@@ -105,14 +111,17 @@ class SearchPage:
 
     @property
     def found(self) -> str:
-        """How many, for people."""
+        """Describe the number of hits."""
         return f"the best {self.total} of more" if self.more else f"{self.total} found"
 
 
 @dataclass(slots=True)
 class _Place:
-    """Where rows may be: the SQL condition over `d` and `t`, its values, and the lowest key to look at. `narrow`: a
-    filter or a scope was asked for."""
+    """Filter of rows.
+
+    The SQL condition over `d` and `t`, its values, and the lowest key to look at. `narrow`: the user gave a filter or
+    scope.
+    """
 
     where: str
     values: list[object]
@@ -130,10 +139,10 @@ def search(
     now: int | None = None,
     first: bool = False,
 ) -> SearchPage:
-    """The best hits for what was typed, best first; identical texts once. Never raises for a query.
+    """Return the best hits, best first, without duplicates. Never raises for a query.
 
-    `now` (Unix ms, default the clock) is what recency counts from. `first`: among very many texts be content with
-    what whole words find, if they find something; the page is then `partial`.
+    `now` (Unix ms, default the clock) is what recency counts from. `first`: in large stores whole-word hits suffice,
+    if there are any; the page is then `partial`.
     """
     query = parse_query(text[:MAX_TEXT].encode("utf-8", "replace").decode().replace("\0", " "))
     place = _place(db, query, scope)
@@ -196,8 +205,10 @@ def _newest(db: Connection) -> int:
 def _documents(
     db: Connection, words: Sequence[str], table: str = "search_words", sample: int = SAMPLE
 ) -> tuple[int, dict[str, int]]:
-    """How many texts there are, and in how many each word is: estimated from the newest, since counting all would
-    cost what it is to save."""
+    """Return the number of texts, and in how many each word is.
+
+    Estimated from the newest texts: counting all would cost what the figures are to save.
+    """
     newest = _newest(db)
     floor = max(0, newest - sample)
     share = max(1.0, newest / sample)
@@ -207,8 +218,10 @@ def _documents(
 
 
 def _within_budget(words: list[str], documents: Mapping[str, int], newest: int, budget: int) -> tuple[list[str], int]:
-    """The words to look up, and the lowest key to look at: rare words everywhere; where all are common, all of
-    them among the newest."""
+    """Return the words to look up within a budget, and the lowest key to look at.
+
+    Rare words are looked up everywhere; where all are common, all of them among the newest texts.
+    """
     cost = {w: documents[w] for w in words}
     budget //= 2 if newest > LARGE else 1
     if sum(cost.values()) <= budget:
@@ -226,9 +239,11 @@ def _within_budget(words: list[str], documents: Mapping[str, int], newest: int, 
 
 
 def _corrected(db: Connection, words: list[str], text: str, large: bool) -> list[str]:
-    """`words` of `text` with each that was typed and that no text has followed by the nearest ones, one letter away
-    (one edit or transposition: 80 % of slips, Damerau 1964). The first two letters are taken as right (three where
-    there are many texts); an identifier whose pieces are all words has no slip in it."""
+    """Return `words`, each typed word that no text has followed by the nearest known ones.
+
+    Nearest is one letter away (one edit or transposition: 80 % of typing errors, Damerau 1964). The first two letters
+    are taken as right (three in large stores); an identifier whose pieces are all known words is not corrected.
+    """
     parts = [pieces(token) for token in TOKEN.findall(text)]
     whole = {"".join(p): p for p in parts if len(p) > 1}
     typed = {w.lower() for w in WORD.findall(text)} | {w for p in parts for w in p} | whole.keys()
@@ -247,8 +262,10 @@ def _corrected(db: Connection, words: list[str], text: str, large: bool) -> list
 
 
 def _near(db: Connection, word: str, right: int) -> list[tuple[int, str]]:
-    """(texts, term) of what the index has one letter away, behind the `right` first ones. One edit leaves the first
-    or the last half (less one letter, for a swap in the middle) as it is."""
+    """Return (texts, term) for the indexed terms one letter away that share the first `right` letters.
+
+    One edit leaves the first or the last half (less one letter, for a swap in the middle) unchanged.
+    """
     half = len(word) // 2 - 1
     rows = db.execute_sql(
         "SELECT doc, term FROM (SELECT term, doc FROM search_vocabulary WHERE term >= ? AND term < ? LIMIT ?)"
@@ -262,8 +279,11 @@ def _near(db: Connection, word: str, right: int) -> list[tuple[int, str]]:
 
 
 def _exists(db: Connection, word: str, large: bool) -> bool:
-    """Is it a word of some text, or a part of one? Among many texts parts are too costly to tell; there a part
-    counts as a slip, which adds words to the query and takes none away."""
+    """Return whether a text contains the word, or a part of one.
+
+    In large stores substrings cost too much; a part then counts as a typing error, which only adds words to the
+    query.
+    """
     return any(
         db.execute_sql(f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT 1", (_quoted(word),)).fetchone()
         for table in (("search_words",) if large else ("search_words", "search_trigrams"))
@@ -271,7 +291,7 @@ def _exists(db: Connection, word: str, large: bool) -> bool:
 
 
 def _one_edit(a: str, b: str) -> bool:
-    """Does one letter inserted, removed, changed or swapped with the next make `b` of `a`?"""
+    """Return whether inserting, removing, changing or swapping one letter turns `a` into `b`."""
     if abs(len(a) - len(b)) > 1 or a == b:
         return False
     start = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
@@ -282,7 +302,7 @@ def _one_edit(a: str, b: str) -> bool:
 
 
 def _telling(words: list[str], documents: Mapping[str, int]) -> list[str]:
-    """`words` without the names of languages, where two others are known."""
+    """Return `words` without names of languages, where at least two others are known."""
     others = [w for w in words if w not in LANGUAGES]
     return others if sum(documents[w] > 0 for w in others) > 1 else words
 
@@ -302,8 +322,10 @@ def _quoted(term: str) -> str:
 
 
 def _by_trigrams(db: Connection, query: Query, place: _Place, large: bool) -> tuple[list[Candidate], bool]:
-    """Texts that contain the tokens of the query; where those are few, texts that share three-letter pieces with
-    it (a slip of the finger). Of each the newest, if there are many."""
+    """Return texts that contain the tokens of the query, newest first if there are many.
+
+    Where there are none and the query looks like a misspelt identifier: texts that share three-letter pieces with it.
+    """
     tokens = [t for t in dict.fromkeys(TOKEN.findall(query.text)) if len(t) >= 3 and t.lower() not in STOP_WORDS]
     if not tokens:
         return [], False
@@ -315,8 +337,7 @@ def _by_trigrams(db: Connection, query: Query, place: _Place, large: bool) -> tu
 
 
 def _containing(db: Connection, parts: Sequence[str], place: _Place) -> tuple[list[Candidate], bool]:
-    """Texts with most of `parts`, in the order of BM25 over what comes into question, and whether there are older
-    ones that were not looked at."""
+    """Return texts with most of `parts`, by BM25, and whether older ones were not searched."""
     keys, rarity, cut = _newest_with(db, "search_trigrams", parts, POSTINGS)
     candidates = _of(db, keys, place)
     search_rank.by_parts(candidates, rarity)
@@ -326,9 +347,12 @@ def _containing(db: Connection, parts: Sequence[str], place: _Place) -> tuple[li
 def _newest_with(
     db: Connection, table: str, parts: Sequence[str], postings: int
 ) -> tuple[list[int], dict[str, float], bool]:
-    """Keys of texts with most of `parts` (weighed by their idf), equals newest first; the idf of each part; whether
-    older texts were not looked at: common parts are looked up among the newest, and only rank what rare ones found
-    where there are such. FTS5's own bm25 goes through every text for each part, however few are asked for."""
+    """Return the keys of texts with most of `parts`, the idf of each part, and whether older texts were left out.
+
+    Keys are sorted by summed idf, equals newest first. Common parts are looked up among the newest, and only rank
+    what rare ones found if there are any. FTS5's own bm25 goes through every text for each part, however few are
+    wanted.
+    """
     newest, share = _newest(db), postings // len(parts)
     sql = f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC LIMIT ?"
     keys = {part.lower(): [row[0] for row in db.execute_sql(sql, (_quoted(part), share))] for part in parts}
@@ -363,7 +387,7 @@ _FROM = "search_docs d LEFT JOIN threads t ON t.id = d.thread_id"
 
 
 def _of(db: Connection, keys: Sequence[int], place: _Place) -> list[Candidate]:
-    """Those of `keys` that pass the filters, in their order, at most 300."""
+    """Return those of `keys` that pass the filters, in order, at most 300."""
     found: list[Candidate] = []
     for start in range(0, len(keys), CANDIDATES):
         some = keys[start : start + CANDIDATES]
@@ -379,8 +403,11 @@ def _of(db: Connection, keys: Sequence[int], place: _Place) -> list[Candidate]:
 
 
 def _candidates(db: Connection, table: str, rank: str, match: str, place: _Place) -> list[Candidate]:
-    """The best in bm25 order. The filters are looked at for the best alone, unless those do not suffice: a join for
-    each of 200,000 rows costs more than the ranking itself."""
+    """Return the best candidates in bm25 order.
+
+    The filters are applied to the best alone, unless those do not suffice: a join for each of 200,000 rows costs more
+    than the ranking itself.
+    """
     wide = WIDE if len(place.values) <= 1 else 2 * WIDE
     best = db.execute_sql(
         f"SELECT rowid, {rank} AS score FROM {table} WHERE {table} MATCH ? AND rowid > ? ORDER BY score LIMIT ?",
@@ -408,7 +435,7 @@ def _candidates(db: Connection, table: str, rank: str, match: str, place: _Place
 
 
 def _neighbours(db: Connection, found: Sequence[Candidate], place: _Place) -> list[Candidate]:
-    """The messages before and after each of `found` that pass the filters."""
+    """Return the messages before and after each of `found` that pass the filters."""
     wanted = {(c.thread_id, c.position + step) for c in found if c.kind == "message" for step in (-1, 1)}
     wanted -= {c.place for c in found}
     wanted = {w for w in wanted if w[0] is not None}
@@ -475,7 +502,7 @@ def _filters(query: Query, scope: Scope) -> tuple[str, list[object]]:
 
 
 def _like(db: Connection, query: Query, place: _Place) -> list[Candidate]:
-    """Everything newest first where only filters were typed; else texts that contain what was typed."""
+    """Return texts that contain what was typed; with filters alone everything, newest first."""
     needles = [w for w in (query.text, *query.phrases, *query.prefixes) if w]
     if not needles and not place.narrow:
         return []

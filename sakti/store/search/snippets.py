@@ -1,4 +1,4 @@
-"""The part of a text that shows why it was found. Pure."""
+"""Cut the part of a text that shows why it was found. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ MARKED = 64  # words that are marked in it
 
 
 def snippet_of(text: str, words: Sequence[str]) -> tuple[str, tuple[tuple[int, int], ...], int]:
-    """About 160 characters of `text` on one line where most of `words` stand, where they stand in it as
-    (start, end), and where it begins in `text`."""
+    """Cut about 160 characters of `text` with most of `words`, on one line.
+
+    Return it, the matches in it as (start, end), and its offset in `text`.
+    """
     start = _best_place(text, words)
     cut = " ".join(text[start : start + SNIPPET].split())
     snippet = ("…" if start else "") + cut + ("…" if start + SNIPPET < len(text) else "")
@@ -22,7 +24,7 @@ def snippet_of(text: str, words: Sequence[str]) -> tuple[str, tuple[tuple[int, i
 
 
 def _best_place(text: str, words: Sequence[str]) -> int:
-    """Where the 160 characters begin in which most of `words` stand."""
+    """Return the offset of the 160 characters that contain most of `words`."""
     start, most, first = 0, 0, 0
     spots = _spots(text[:READ].lower(), words)
     for last, spot in enumerate(spots):
@@ -34,7 +36,7 @@ def _best_place(text: str, words: Sequence[str]) -> int:
 
 
 def _spots(text: str, words: Sequence[str]) -> list[int]:
-    """Where the words stand in a text in lower case, at most some places of each."""
+    """Return the offsets of the words in a lower-case text, a limited number of each."""
     out: list[int] = []
     for word in {w.lower() for w in words[:MARKED] if w.strip()}:
         at = -1

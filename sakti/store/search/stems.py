@@ -1,4 +1,4 @@
-"""Words as the word index has them: lower case, without accents, stemmed (SQLite's `porter unicode61`)."""
+"""Stem words as the word index does: lower case, without accents (SQLite's `porter unicode61`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _local = threading.local()  # a connection serves one thread at a time
 
 
 def stems(text: str) -> Sequence[str]:
-    """The words of `text` in order, each stemmed."""
+    """Return the words of `text` in order, each stemmed."""
     return _tokenizer()(
         text.encode("utf-8", "replace"), apsw.FTS5_TOKENIZE_DOCUMENT, None, include_offsets=False,
         include_colocated=False,

@@ -1,4 +1,4 @@
-"""Databases of other programs, only read."""
+"""Read databases of other programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from sakti.core.types import Json
 
 
 def beads_issues(path: Path) -> list[Json]:
-    """The issues of a beads database as its own export writes them. Raises `TaskError` where it is none."""
+    """Return the issues of a beads database in the form of its own export.
+
+    Raises `TaskError` where it is no such database.
+    """
     try:
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     except apsw.Error as e:
@@ -40,7 +43,7 @@ def beads_issues(path: Path) -> list[Json]:
 
 
 def _rows(connection: apsw.Connection, sql: str) -> list[dict[str, Any]]:
-    """Rows as objects, without what is empty, and with bytes and the like as text."""
+    """Return rows as objects, without empty values, and with bytes and the like as text."""
     cursor = connection.execute(sql)
     names: list[str] = []
     out: list[dict[str, Any]] = []

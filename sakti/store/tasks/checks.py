@@ -29,7 +29,7 @@ UNION SELECT resource_id FROM (
 
 
 def find_stale(db: Connection) -> list[str]:
-    """Return the workspaces in which a cached column or a kept count is not what the rows say."""
+    """Return the workspaces in which a cached column or count differs from the rows."""
     return [r[0] for r in db.execute_sql(f"{_COUNTED} UNION {_TALLIED}").fetchall()]
 
 
@@ -39,7 +39,7 @@ def task_ids(db: Connection, resource_id: str) -> list[str]:
 
 
 def tally(db: Connection, resource_id: str) -> None:
-    """Count anew how many tasks of a workspace stand where."""
+    """Recount the tasks of a workspace by state."""
     db.execute_sql("DELETE FROM task_counts WHERE resource_id = ?", (resource_id,))
     db.execute_sql(
         "INSERT INTO task_counts SELECT resource_id, state, type, count(*) FROM tasks WHERE resource_id = ?"
@@ -49,6 +49,6 @@ def tally(db: Connection, resource_id: str) -> None:
 
 
 def count_again(db: Connection, resource_id: str) -> None:
-    """Make the cached columns and the counts of a workspace anew, all at once."""
+    """Recompute the cached columns and the counts of a workspace in one go."""
     graph.refresh_all(db, resource_id)
     tally(db, resource_id)

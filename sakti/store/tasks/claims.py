@@ -1,10 +1,10 @@
 """Claim tasks, across chats, shells and processes.
 
-The holder of a claim is a thread, a shell's actor or the user (`session_id`). A thread's claim has an owner too, the
-process that works in the thread: when that process is gone the claim is free at once, when the thread is opened again
-it still holds it. A claim without an owner, or of another machine, lasts until its lease ends.
+The holder of a claim is a thread, a shell's actor or the user (`session_id`). A thread's claim also has an owner, the
+process that runs the thread: when that process ends the claim is free at once, but the thread still has it when it is
+opened again. A claim without an owner, or of another machine, lasts until its lease ends.
 
-`active` is raw SQL: every message asks it.
+`active` is raw SQL: it runs with every message.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CLOSED, IN_PROGRESS, OPEN = "closed", "in_progress", "open"
 
 
 def is_live(task: Task, now: int) -> bool:
-    """Tell whether somebody holds the task: its lease runs, and its owner where it has one."""
+    """Return whether the claim is in force: its lease, and its owner where it has one."""
     if task.status != IN_PROGRESS or task.session_id is None:
         return False
     if task.claim_expires_at is None or task.claim_expires_at < now:
@@ -31,7 +31,7 @@ def is_live(task: Task, now: int) -> bool:
 def claim(
     db: Database, task: Task, holder: str, owner: str | None, thread_id: str | None, now: int, expires: int
 ) -> bool:
-    """Claim by one conditional UPDATE; true where the holder has the task afterwards."""
+    """Claim by one conditional UPDATE; return whether the holder has the task afterwards."""
     row = TaskRow
     mine = (row.session_id == holder) & (row.status == IN_PROGRESS)
     free = row.session_id.is_null() | (row.session_id == holder) | (row.status == OPEN)
@@ -55,10 +55,9 @@ def claim(
 
 
 def active(db: Database, thread_id: str, holder: str, owner: str | None = None) -> str | None:
-    """Return the task that the thread works on: claimed by this holder and in progress; else None.
+    """Return the thread's active task: claimed by this holder and in progress; else None.
 
-    Asked with every message, so it is one statement in SQL. Another process than before that works in the thread
-    becomes the claim's owner.
+    It runs with every message, so it is one statement in SQL. A new process of the thread becomes the claim's owner.
     """
     found = db.execute_sql(
         "SELECT t.id, t.claim_owner FROM threads th CROSS JOIN tasks t"
@@ -84,7 +83,7 @@ def latest(db: Database, resource_id: str, holder: str) -> str | None:
 
 
 def orphans(db: Database, resource_id: str, holder: str) -> list[str]:
-    """Return the tasks that a thread holds whose process is gone."""
+    """Return the tasks held by a thread whose process has ended."""
     mine = (TaskRow.resource_id == resource_id) & (TaskRow.session_id == holder)
     mine &= (TaskRow.status == IN_PROGRESS) & TaskRow.claim_owner.is_null(False)
     found = TaskRow.select(TaskRow.id, TaskRow.claim_owner).where(mine).tuples().execute(db)
@@ -92,6 +91,6 @@ def orphans(db: Database, resource_id: str, holder: str) -> list[str]:
 
 
 def adopt(db: Database, resource_id: str, holder: str, owner: str) -> None:
-    """Make a process the owner of what its thread holds and no other process works on."""
+    """Make a process the owner of a thread's claims that no other process has."""
     for task_id in orphans(db, resource_id, holder):
         TaskRow.update(claim_owner=owner).where(TaskRow.id == task_id).execute(db)

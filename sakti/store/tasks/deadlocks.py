@@ -1,11 +1,11 @@
-"""Judge what waits for what, so that no deadlock comes into the graph. Pure, but for the question at the end.
+"""Detect deadlocks of the task graph before they are added. Pure, except for `find_deadlocks`.
 
-A task has a begin and an end. It begins after the end of each task that it waits for (blocks), and not before what its
-parent's begin waits for; it ends after its own begin, and a container after its children. So in `x part of E, x waits
-for y` the edge `y waits for E` is refused, though no arrow leads from E to x: E's end waits for x's.
+A task has a begin and an end. It begins after the end of each task that it waits for (blocks), and not before what
+its parent's begin waits for; it ends after its own begin, and a container after its children. So in `x part of E, x
+waits for y` the edge `y waits for E` is refused, though no arrow leads from E to x: E's end waits for x's.
 
 A node is (task, is_end). The step from an end to its own begin is left out: an end waits for all that its begin does.
-Status does not count: what is closed can be opened again.
+Status does not count: a closed task can be reopened.
 
 Raw SQL: one recursive walk.
 """
@@ -24,7 +24,7 @@ Edge: TypeAlias = tuple[str, str, str]  # task, depends on, type
 
 
 def waits(edge: Edge) -> tuple[tuple[Node, Node], ...]:
-    """Return pairs of nodes: the first waits for the second because of this edge."""
+    """Return pairs of nodes: because of this edge the first waits for the second."""
     task, on, kind = edge
     if kind == BLOCKS:
         return ((task, False), (on, True)), ((task, True), (on, True))
@@ -34,12 +34,12 @@ def waits(edge: Edge) -> tuple[tuple[Node, Node], ...]:
 
 
 class Waiting:
-    """Edges that are taken in one by one as long as they close no cycle.
+    """Acyclic graph to which edges are added one by one.
 
-    The order in which everything could happen is kept, and mended only between the ends of an edge that goes against
-    it (Pearce and Kelly, A dynamic topological sort algorithm, 2006); a walk at each edge would make an import of
-    100,000 of them take hours. `known` are edges that are there, `coming` those that will be added: a first order that
-    suits most of them leaves little to mend.
+    A topological order is kept, and repaired only between the ends of an edge that contradicts it (Pearce and Kelly,
+    A dynamic topological sort algorithm, 2006); a walk at each edge would make an import of 100,000 of them take
+    hours. `known` are existing edges, `coming` those that will be added: an initial order that suits most of them
+    needs little repair.
     """
 
     def __init__(self, known: Iterable[Edge], coming: Iterable[Edge] = ()) -> None:
@@ -51,7 +51,7 @@ class Waiting:
             self.add(edge)
 
     def add(self, edge: Edge) -> tuple[str, ...] | None:
-        """Take an edge in; return the tasks `a, …, a` of the cycle that it would close instead, or None."""
+        """Add an edge; return None, or the tasks `a, …, a` of the cycle that it would close."""
         if edge[0] == edge[1]:
             return (edge[0], edge[0])
         done: list[tuple[Node, Node]] = []
@@ -87,7 +87,7 @@ class Waiting:
     def _reach(
         self, start: Node, steps: dict[Node, list[Node]], *, lowest: int = -1, highest: int = 1 << 62
     ) -> dict[Node, Node]:
-        """Return what is reached within these ranks, each with the node before it."""
+        """Return the nodes reached within these ranks, each with its predecessor."""
         came = {start: start}
         stack = [start]
         while stack:
@@ -100,7 +100,7 @@ class Waiting:
 
 
 def _from(task: str, cycle: tuple[str, ...]) -> tuple[str, ...]:
-    """Turn a cycle `b, a, c, b` so that it begins and ends with `task`."""
+    """Rotate a cycle `b, a, c, b` so that it begins and ends with `task`."""
     at = cycle.index(task)
     return (*cycle[at:-1], *cycle[:at], task)
 
@@ -115,7 +115,7 @@ def _graph(edges: Iterable[Edge]) -> dict[Node, list[Node]]:
 
 
 def _first_order(edges: Iterable[Edge]) -> dict[Node, int]:
-    """Return a rank for each node, below that of what waits for it wherever that is possible (by depth first)."""
+    """Return a rank for each node, below those of the nodes waiting for it where possible (depth first)."""
     ahead = _graph(edges)
     rank: dict[Node, int] = {}
     entered: set[Node] = set()
@@ -137,8 +137,7 @@ def _first_order(edges: Iterable[Edge]) -> dict[Node, int]:
 
 
 def _components(edges: Iterable[Edge]) -> dict[Node, int]:
-    """Return for each node the number of its strongly connected component: nodes of one wait for each other, if only
-    by way of others (Kosaraju's two walks)."""
+    """Return the number of each node's strongly connected component (Kosaraju's two walks)."""
     ahead, rank = _graph(edges), _first_order(edges)
     behind: dict[Node, list[Node]] = {}
     for node, others in ahead.items():
@@ -158,8 +157,10 @@ def _components(edges: Iterable[Edge]) -> dict[Node, int]:
 
 
 def cycles(edges: Iterable[Edge]) -> list[tuple[str, ...]]:
-    """Return the cycles of waiting among edges that are there already, one for each edge that closes one. Only edges
-    within a component can; what has no edge in common is looked at alone, so that many rings take time in proportion.
+    """Return the cycles among existing edges, one for each edge that closes one.
+
+    Only edges within a component can; components without common edges are handled apart, so that the time stays
+    proportional to their number.
     """
     edges = list(edges)
     component = _components(edges)
@@ -175,7 +176,7 @@ def cycles(edges: Iterable[Edge]) -> list[tuple[str, ...]]:
 
 
 def _joined(sets: Iterable[set[int]]) -> Callable[[int], int]:
-    """Return a function that tells for each number one that stands for it and for all that share sets with it."""
+    """Return a function that maps each number to one representative of all that share sets with it."""
     above: dict[int, int] = {}
 
     def top(number: int) -> int:
@@ -195,14 +196,14 @@ def _joined(sets: Iterable[set[int]]) -> Callable[[int], int]:
 
 @dataclass(frozen=True, slots=True)
 class Deadlock:
-    """Open tasks that wait for each other in a ring: none of them can ever be done. `path` are handles `a, …, a`."""
+    """Open tasks that wait for each other in a cycle; `path` are handles `a, …, a`."""
 
     resource_id: str
     path: tuple[str, ...]
 
 
 def find_deadlocks(db: Connection, resource_id: str | None = None) -> list[Deadlock]:
-    """Return the deadlocks of a workspace (of all where None) that an earlier version let in."""
+    """Return the deadlocks of a workspace (of all where None), from versions that did not refuse them."""
     live = "{0}.status != 'closed' AND {0}.deleted_at IS NULL"
     rows = db.execute_sql(
         "SELECT a.resource_id, a.handle, b.handle, d.type FROM task_dependencies d"

@@ -1,4 +1,4 @@
-"""Keep the log of what was done to tasks, from which changes are taken back."""
+"""Keep the log of changes of tasks, from which they are undone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sakti.store.tasks.row import Task
 
 @dataclass(frozen=True, slots=True)
 class TaskEvent:
-    """One change. `before` and `after` hold what it changed; events of one `batch` are taken back together."""
+    """One change; `before` and `after` hold the changed fields, events of one `batch` are undone together."""
 
     pk: int
     task_id: str
@@ -38,20 +38,20 @@ def add(
     *,
     batch: str | None = None,
 ) -> None:
-    """Write down a change."""
+    """Log a change."""
     values: dict[str, Any] = {"before": before, "after": after, "created_at": now, "batch": batch}
     who = {"task_id": task.id, "resource_id": task.resource_id, "action": action, "actor": actor}
     rows.insert(db, TaskEventRow, **who, **values)
 
 
 def newest(db: Database, resource_id: str, actions: Iterable[str], limit: int) -> list[TaskEvent]:
-    """Return the newest events of these actions that were not taken back, newest first."""
+    """Return the newest events of these actions that were not undone, newest first."""
     found = _events(TaskEventRow.resource_id == resource_id, TaskEventRow.action.in_(list(actions)))
     return [TaskEvent(*row) for row in found.limit(limit).execute(db)]
 
 
 def of_batch(db: Database, batch: str) -> list[TaskEvent]:
-    """Return the events that one command made and that were not taken back, newest first."""
+    """Return the events of one command that were not undone, newest first."""
     return [TaskEvent(*row) for row in _events(TaskEventRow.batch == batch).execute(db)]
 
 
@@ -62,6 +62,6 @@ def _events(*where: Any) -> Any:
 
 
 def mark_undone(db: Database, event: TaskEvent, now: int) -> None:
-    """Say of an event, and of those of its batch, that they were taken back."""
+    """Mark an event, and those of its batch, as undone."""
     same = TaskEventRow.pk == event.pk if event.batch is None else TaskEventRow.batch == event.batch
     TaskEventRow.update(undone_at=now).where(same).execute(db)

@@ -1,25 +1,25 @@
-"""What is blocked, kept up to date: a cache of three columns in `tasks`, and walks that read only what they need.
+"""Keep track of blocked tasks: a cache of three columns in `tasks`, and walks that read only what they need.
 
-Problem. Whether a task can be begun depends on its own blockers and on those of every ancestor. Asked anew for each
-of 50,000 tasks with 100,000 edges that takes seconds, and a board asks after every change.
+Problem. Whether a task can be started depends on its own blockers and on those of every ancestor. Computed for each
+of 50,000 tasks with 100,000 edges that takes seconds, and a board needs it after every change.
 
 Design. Each task carries `own_blockers` (open tasks it waits for), `open_children` and `held` (it or an ancestor
 waits for an open task). They are changed in the transaction that changes a status, an edge or a deletion, never
-later, so a reader sees a state and its cache together. `state` (a generated column) says where a task stands on the
-board, an index has each state in its order, and `task_counts` how many there are: a question reads the rows that it
+later, so a reader sees a state and its cache together. `state` (a generated column) is the task's column on the
+board, an index has each state in its order, and `task_counts` how many there are: a query reads the rows that it
 returns and no others.
 
-Semantics. Those of `sakti.tasks.graph`, which stays the reference (a property test holds both equal). `held` does not
-look at the task's own status: a closed task is never shown as blocked, but its children still wait for what it waited
-for, and a reopened one needs nothing computed.
+Semantics. Those of `sakti.tasks.graph`, which stays the reference (a property test compares both). `held` does not
+depend on the task's own status: a closed task is never shown as blocked, but its children still wait for what it
+waited for, and reopening it needs no computation.
 
-Edge cases. A task with two parents is held while either is. A deleted task is in nobody's way and passes nothing on.
+Edge cases. A task with two parents is held while either is. A deleted task blocks nothing and passes nothing on.
 Counts are counted again rather than added to, so a change that is applied twice changes nothing. Spreading stops
 where `held` does not change, and edges form no cycle, so it ends.
 
 Numbers (50,000 tasks, 100,000 edges, CPU p50 on two old cores): ready 1.4 ms, list 4.5, search 3.8, create 1.4, close
-1.3; a change costs the tasks it touches, so closing what an epic of thousands waits for costs those thousands.
-`sakti bench tasks` measures it here.
+1.3; a change costs the tasks it touches, so closing a blocker of an epic of thousands costs those thousands. `sakti
+bench tasks` measures it here.
 
 Raw SQL: recursive walks, and counts at every change of a task.
 """
@@ -49,8 +49,10 @@ RETURNING id, held"""
 
 
 def refresh(db: Connection, task_ids: Iterable[str]) -> dict[str, bool]:
-    """Count again for these tasks and spread what follows to their descendants. Return the tasks whose `held`
-    changed, with what it is now."""
+    """Recount these tasks and spread the result to their descendants; return the tasks whose `held` changed.
+
+    The value is what `held` is now.
+    """
     frontier = list(dict.fromkeys(task_ids))
     if not frontier:
         return {}
@@ -64,7 +66,7 @@ def refresh(db: Connection, task_ids: Iterable[str]) -> dict[str, bool]:
 
 
 def refresh_around(db: Connection, task_id: str) -> dict[str, bool]:
-    """Refresh after the status or deletion of a task changed: it, who waits for it, its parents and children."""
+    """Refresh after a task's status or deletion changed: the task, its dependents, parents and children."""
     rows = db.execute_sql(
         "SELECT task_id FROM task_dependencies WHERE depends_on = ?1 AND type IN ('blocks', 'parent-child')"
         " UNION SELECT depends_on FROM task_dependencies WHERE task_id = ?1 AND type = 'parent-child'",
@@ -74,7 +76,7 @@ def refresh_around(db: Connection, task_id: str) -> dict[str, bool]:
 
 
 def refresh_all(db: Connection, resource_id: str) -> None:
-    """Refresh every task of a workspace: after an import."""
+    """Refresh every task of a workspace, after an import."""
     rows = db.execute_sql("SELECT id FROM tasks WHERE resource_id = ?", (resource_id,)).fetchall()
     refresh(db, [r[0] for r in rows])
 
@@ -91,8 +93,9 @@ def _children(db: Connection, task_ids: list[str]) -> list[str]:
 
 
 def reasons(db: Connection, task_ids: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
-    """Return what keeps each of these tasks: pairs (via, by), `via` the task itself or an ancestor of it that waits
-    for the open task `by`.
+    """Return what blocks each of these tasks: pairs (via, by).
+
+    `via` is the task itself or an ancestor of it that waits for the open task `by`.
 
     CROSS JOIN fixes the order of the joins: without statistics the planner begins at all edges instead.
     """
@@ -114,7 +117,7 @@ def reasons(db: Connection, task_ids: Iterable[str]) -> dict[str, list[tuple[str
 
 
 def open_children(db: Connection, task_ids: Iterable[str]) -> dict[str, list[str]]:
-    """Return the open children of tasks that have any, the oldest first."""
+    """Return the open children of tasks that have any, oldest first."""
     rows = db.execute_sql(
         "SELECT d.depends_on, c.id FROM json_each(?) j CROSS JOIN task_dependencies d ON d.depends_on = j.value"
         f" AND d.type = 'parent-child' CROSS JOIN tasks c ON c.id = d.task_id AND {_LIVE.format('c')}"
@@ -138,7 +141,7 @@ def containers(db: Connection, task_ids: Iterable[str]) -> set[str]:
 
 
 def finished_containers(db: Connection, task_id: str) -> list[str]:
-    """Return the open parents of a task whose children are all closed and that nothing blocks, the oldest first."""
+    """Return the unblocked open parents of a task whose children are all closed, oldest first."""
     rows = db.execute_sql(
         "SELECT t.id FROM task_dependencies d CROSS JOIN tasks t ON t.id = d.depends_on WHERE d.task_id = ?"
         " AND d.type = 'parent-child' AND t.status != 'closed' AND t.deleted_at IS NULL AND t.open_children = 0"
@@ -149,7 +152,7 @@ def finished_containers(db: Connection, task_id: str) -> list[str]:
 
 
 def edges_of(db: Connection, task_id: str) -> list[tuple[str, str, str]]:
-    """Return (task, depends on, type) of the edges at a task, to live tasks, in both directions."""
+    """Return (task, depends on, type) of a task's edges to live tasks, in both directions."""
     return db.execute_sql(
         "SELECT d.task_id, d.depends_on, d.type FROM (SELECT * FROM task_dependencies WHERE task_id = ?1"
         " UNION SELECT * FROM task_dependencies WHERE depends_on = ?1) d"
@@ -161,7 +164,7 @@ def edges_of(db: Connection, task_id: str) -> list[tuple[str, str, str]]:
 
 
 def edges(db: Connection, resource_id: str) -> list[tuple[str, str, str]]:
-    """Return (task, depends on, type) of a workspace's live tasks, in the order in which they were made."""
+    """Return (task, depends on, type) of a workspace's live tasks, in the order of creation."""
     return db.execute_sql(
         "SELECT d.task_id, d.depends_on, d.type FROM tasks a CROSS JOIN task_dependencies d ON d.task_id = a.id"
         " CROSS JOIN tasks b ON b.id = d.depends_on AND b.deleted_at IS NULL"
@@ -183,10 +186,10 @@ _OF_TASK, _OF_TARGET = "task_id", "depends_on"
 
 
 def find_deadlock(db: Connection, task: str, on: str, kind: str) -> tuple[str, ...] | None:
-    """Return the shortest cycle `task, …, task` of waiting that the edge (blocks or parent-child) would close, or None.
+    """Return the shortest cycle `task, …, task` that the edge (blocks or parent-child) would close, or None.
 
-    Waiting is that of begins and ends (`deadlocks`). Both ends of the way back are walked, the smaller frontier first:
-    a task that nobody waits for ends the search at once.
+    Begins and ends are walked apart (`deadlocks`), from both ends, the smaller frontier first: a task that nothing
+    waits for ends the search at once.
     """
     if task == on:
         return (task, task)
@@ -200,7 +203,7 @@ def find_deadlock(db: Connection, task: str, on: str, kind: str) -> tuple[str, .
 
 
 def find_deadlock_at(db: Connection, task: str) -> tuple[str, ...] | None:
-    """Return a cycle of waiting `task, …, task` that goes through a task as its edges are, or None."""
+    """Return a cycle `task, …, task` through a task's existing edges, or None."""
     for side in (False, True):
         for first in _ahead(db, [(task, side)]):
             if way := _way(db, first[1], ((task, side),)):
@@ -209,7 +212,7 @@ def find_deadlock_at(db: Connection, task: str) -> tuple[str, ...] | None:
 
 
 def _way(db: Connection, start: Node, goals: Sequence[Node]) -> tuple[str, ...] | None:
-    """Return the tasks on the shortest way of waiting from `start` to one of `goals`, or None."""
+    """Return the tasks on the shortest path from `start` to one of `goals`, or None."""
     came: dict[Node, Node | None] = {start: None}
     goes: dict[Node, Node | None] = dict.fromkeys(goals)
     ahead, behind = [start], list(goals)
@@ -272,7 +275,7 @@ def _sides(nodes: Sequence[Node]) -> dict[str, list[bool]]:
 
 
 def _edges(db: Connection, tasks: Iterable[str], have: str) -> list[tuple[str, str, str]]:
-    """Return the edges that count for waiting at these tasks, to live tasks."""
+    """Return the edges at these tasks, to live tasks, that make one wait for another."""
     wanted = list(tasks)
     if not wanted:
         return []

@@ -1,4 +1,4 @@
-"""Write which messages belong to a task, and read what was said about it."""
+"""Link messages to tasks, and read the messages of a task."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ def remove(db: Database, task_id: str, message_id: str) -> bool:
 
 
 def said_about(db: Database, task_id: str, limit: int = 500) -> list[str]:
-    """Return the ids of the messages linked to a task, oldest first, each call with its results though these be
-    unlinked."""
+    """Return the ids of the messages linked to a task, oldest first.
+
+    Each tool call comes with its results, even where those are not linked.
+    """
     said, result = MessageRow, MessageRow.alias()
     linked = (TaskMessageRow.message_id == said.id) & (TaskMessageRow.task_id == task_id)
     follows = (result.thread_id == said.thread_id) & (result.message_index == said.message_index + 1)

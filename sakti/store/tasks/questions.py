@@ -1,6 +1,6 @@
-"""Ask about tasks, in SQL that also a program without peewee can run (see the package). Nothing here writes.
+"""Query tasks, in SQL that also runs without peewee (see the package). Read-only.
 
-Raw SQL: `sakti tasks` asks it without peewee.
+Raw SQL: `sakti tasks` runs it without peewee.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def get(db: Connection, task_id: str) -> Task | None:
 
 
 def is_known(db: Connection, task_id: str) -> bool:
-    """Whether a task is there, deleted or not."""
+    """Return whether a task exists, deleted or not."""
     return db.execute_sql("SELECT 1 FROM tasks WHERE id = ?", (task_id,)).fetchone() is not None
 
 
@@ -57,7 +57,7 @@ def handles(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
 
 
 def matching(db: Connection, resource_id: str, text: str, *, deleted: bool = False) -> list[Task]:
-    """Return the tasks whose id or handle is `text` or begins with it (at most 20); an exact one alone."""
+    """Return the tasks whose id or handle begins with `text` (at most 20); an exact match alone."""
     alive = "t.deleted_at IS NOT NULL" if deleted else "t.deleted_at IS NULL"
     found: dict[str, Task] = {}
     for clause, values in (
@@ -77,18 +77,18 @@ def matching(db: Connection, resource_id: str, text: str, *, deleted: bool = Fal
 
 
 def exists(db: Connection, task_id: str) -> bool:
-    """Tell whether the id is taken in any workspace, deleted ones too."""
+    """Return whether the id is taken in any workspace, also by a deleted task."""
     return db.execute_sql("SELECT 1 FROM tasks WHERE id = ?", (task_id,)).fetchone() is not None
 
 
 def has_handle(db: Connection, resource_id: str, handle: str) -> bool:
-    """Tell whether a workspace has used the handle, for a deleted task too."""
+    """Return whether a workspace has used the handle, also for a deleted task."""
     row = db.execute_sql("SELECT 1 FROM tasks WHERE resource_id = ? AND handle = ?", (resource_id, handle)).fetchone()
     return row is not None
 
 
 def is_in(db: Connection, resource_id: str, task_id: str) -> bool:
-    """Tell whether a workspace has the task and it is not deleted."""
+    """Return whether a workspace has the task and it is not deleted."""
     row = db.execute_sql(
         "SELECT 1 FROM tasks WHERE id = ? AND resource_id = ? AND deleted_at IS NULL", (task_id, resource_id)
     ).fetchone()
@@ -96,7 +96,7 @@ def is_in(db: Connection, resource_id: str, task_id: str) -> bool:
 
 
 def of_type(db: Connection, resource_id: str, type: str) -> set[str]:
-    """Return the ids of a workspace's tasks of a type: for an import, which looks at each edge."""
+    """Return the ids of a workspace's tasks of a type; an import checks each edge by it."""
     rows = db.execute_sql(
         "SELECT id FROM tasks WHERE resource_id = ? AND type = ? AND deleted_at IS NULL", (resource_id, type)
     )
@@ -104,7 +104,7 @@ def of_type(db: Connection, resource_id: str, type: str) -> set[str]:
 
 
 def states(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
-    """Return where tasks stand, by id."""
+    """Return the states of tasks by id."""
     return dict(
         db.execute_sql(
             "SELECT t.id, t.state FROM json_each(?) j CROSS JOIN tasks t ON t.id = j.value",
@@ -117,7 +117,7 @@ def states(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
 
 
 def column(db: Connection, resource_id: str, state: State, limit: int) -> list[Task]:
-    """Return the first of those that stand in one column: most urgent first, then the oldest."""
+    """Return the first tasks of a column: most urgent first, then oldest."""
     rows = db.execute_sql(
         f"SELECT {COLUMNS} FROM tasks t WHERE t.resource_id = ? AND t.state = ? {_ORDER} LIMIT ?",
         (resource_id, state, limit),
@@ -126,7 +126,7 @@ def column(db: Connection, resource_id: str, state: State, limit: int) -> list[T
 
 
 def counts(db: Connection, resource_id: str, type: str | None = None) -> dict[str, int]:
-    """Return how many tasks (of one type) stand where, by state. They are kept, not counted: see the migration."""
+    """Return the number of tasks (of one type) by state; it is kept, not counted (see the migration)."""
     rows = db.execute_sql(
         "SELECT state, sum(count) FROM task_counts WHERE resource_id = ?1 AND (?2 IS NULL OR type = ?2) GROUP BY state",
         (resource_id, type),
@@ -135,7 +135,7 @@ def counts(db: Connection, resource_id: str, type: str | None = None) -> dict[st
 
 
 def cards(db: Connection, resource_id: str, state: State, limit: int) -> list[Card]:
-    """Return the first of a column as cards, in the order of `column`."""
+    """Return the first tasks of a column as cards, in the order of `column`."""
     rows = db.execute_sql(
         f"SELECT {CARD_COLUMNS} FROM tasks t WHERE t.resource_id = ? AND t.state = ? {_ORDER} LIMIT ?",
         (resource_id, state, limit),
@@ -147,7 +147,7 @@ _COUNTED = 2_000  # tasks closed today that are counted one by one
 
 
 def closed_since(db: Connection, resource_id: str, since: int, limit: int) -> tuple[list[Card], int]:
-    """Return what was closed at or after `since` (Unix ms), the newest first, and how many there are."""
+    """Return tasks closed at or after `since` (Unix ms), newest first, and their number."""
     where = "t.resource_id = ? AND t.status = 'closed' AND t.deleted_at IS NULL AND t.closed_at >= ?"
     rows = db.execute_sql(  # in the order of the index, so that a great many of one moment need no sorting
         f"SELECT {CARD_COLUMNS} FROM tasks t WHERE {where}"
@@ -167,7 +167,7 @@ def closed_since(db: Connection, resource_id: str, since: int, limit: int) -> tu
 
 
 def claimed(db: Connection, resource_id: str) -> list[Task]:
-    """Return the tasks in progress whose claim belongs to a process: a claim ends with it."""
+    """Return the tasks in progress whose claim belongs to a process and ends with it."""
     rows = db.execute_sql(
         f"SELECT {COLUMNS} FROM tasks t WHERE t.resource_id = ? AND t.session_id IS NOT NULL"
         f" AND t.claim_owner IS NOT NULL AND +t.state = 'in_progress' {_ORDER}",
@@ -198,9 +198,9 @@ def select(
     limit: int = 20,
     offset: int = 0,
 ) -> tuple[list[Task], int]:
-    """Return tasks by what they are, most urgent first, and how many there are.
+    """Return tasks that match the filters, most urgent first, and their number.
 
-    `status` None: not closed; "all": any; "ready" and "blocked": the open ones that stand there.
+    `status` None: not closed; "all": any; "ready" and "blocked": open ones in that state.
     """
     states, where = _STATES[status], ["t.resource_id = ?"]
     values: list[object] = [resource_id]
@@ -237,8 +237,10 @@ def _first_of_each(
     limit: int,
     offset: int,
 ) -> list[Task]:
-    """Return the first tasks of some states: each state has its own in this order in the index, so the first of each
-    are read, and of those the first."""
+    """Return the first tasks of several states.
+
+    Each state has its own in this order in the index, so the first of each are read, and of those the first.
+    """
     first = (
         f"SELECT * FROM (SELECT t.pk, t.priority, t.created_at FROM {source} WHERE {clause} AND t.state = ?"
         f" {_ORDER} LIMIT ?)"
@@ -252,9 +254,9 @@ def _first_of_each(
 
 
 def due_to_shrink(db: Connection, resource_id: str, first: int, second: int, limit: int) -> list[Task]:
-    """Return tasks closed (or restored) before `first` that show everything, or before `second` that show a summary.
+    """Return tasks to shrink: closed (or restored) before `first` and whole, or before `second` with a summary.
 
-    Asked behind every close; the first lines are those of the partial index.
+    It runs after every close; the first lines are those of the partial index.
     """
     rows = db.execute_sql(
         f"SELECT {COLUMNS} FROM tasks t WHERE t.resource_id = ?1 AND t.status = 'closed' AND t.deleted_at IS NULL"
@@ -266,12 +268,12 @@ def due_to_shrink(db: Connection, resource_id: str, first: int, second: int, lim
 
 
 def all_live(db: Connection, resource_id: str) -> list[Task]:
-    """Return every task of the workspace, the oldest first: for exports and tests."""
+    """Return every task of the workspace, oldest first, for exports and tests."""
     return [task for task, _ in with_originals(db, resource_id)]
 
 
 def with_originals(db: Connection, resource_id: str) -> Iterator[tuple[Task, Json | None]]:
-    """Yield every task, the oldest first, with the texts that were shrunk away (description, summary)."""
+    """Yield every task, oldest first, with its original texts if it was shrunk (description, summary)."""
     for row in db.execute_sql(
         f"SELECT {COLUMNS}, t.original FROM tasks t WHERE t.resource_id = ? AND t.deleted_at IS NULL"
         " ORDER BY t.created_at, t.pk",
@@ -296,7 +298,7 @@ def linked_messages(db: Connection, task_id: str, limit: int = 50) -> list[Json]
 
 
 def history(db: Connection, task_id: str, limit: int = 20) -> list[Json]:
-    """Return what was done to a task, the newest first: action, actor, time."""
+    """Return the history of a task, newest first: action, actor, time."""
     rows = db.execute_sql(
         "SELECT action, actor, created_at FROM task_events WHERE task_id = ? ORDER BY pk DESC LIMIT ?",
         (task_id, limit),
@@ -305,7 +307,7 @@ def history(db: Connection, task_id: str, limit: int = 20) -> list[Json]:
 
 
 def last_event(db: Connection, resource_id: str) -> int:
-    """Return the number of the newest event of the workspace, one step in an index; 0 where nothing ever happened."""
+    """Return the number of the workspace's newest event (one step in an index); 0 without events."""
     return db.execute_sql(
         "SELECT coalesce(max(pk), 0) FROM task_events WHERE resource_id = ?", (resource_id,)
     ).fetchone()[0]

@@ -1,4 +1,4 @@
-"""Read a task's row: which columns it has, and the `Task` or `Card` that they become."""
+"""Convert a task's row to a `Task` or `Card`, and define the columns of both."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sakti.core.types import Json
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One task. `status` is open, in_progress or closed; blocked is computed, never stored. Times in Unix ms.
+    """One task; `status` is open, in_progress or closed, blocked is computed. Times in Unix ms.
 
-    `session_id` is who holds its claim: the id of a thread, `shell:NAME` or `user:NAME`; `claim_owner` is the process
-    (host:pid:uuid) that works in that thread, `holder_title` the thread's title (None where it is no thread). `state`
-    is where it stands: ready, blocked, container, in_progress, closed, deleted; `held` whether it or an ancestor waits
-    for an open task.
+    `session_id` is the holder of its claim: the id of a thread, `shell:NAME` or `user:NAME`; `claim_owner` is the
+    process (host:pid:uuid) that runs that thread, `holder_title` the thread's title (None for other holders). `state`
+    is its column: ready, blocked, container, in_progress, closed, deleted; `held` whether it or an ancestor waits for
+    an open task.
     """
 
     id: str
@@ -49,7 +49,7 @@ class Task:
 
 
 class Card(NamedTuple):
-    """What a board shows of a task. A board reads hundreds at once: a named tuple is made in a tenth of the time."""
+    """Fields of a task on the board; a board reads hundreds, and a named tuple is ten times as fast to make."""
 
     id: str
     handle: str
@@ -81,7 +81,7 @@ CARD_COLUMNS = ", ".join(_COMPUTED.get(name, f"t.{name}") for name in Card._fiel
 
 
 def task_of(row: Sequence[Any]) -> Task:
-    """Make a `Task` of a row that was selected as `COLUMNS` from `tasks t`."""
+    """Convert a row selected as `COLUMNS` from `tasks t` to a `Task`."""
     values = dict(zip(NAMES, row, strict=True))
     values["labels"] = tuple(json.loads(values["labels"]))
     values["metadata"] = json.loads(values["metadata"])
@@ -89,5 +89,5 @@ def task_of(row: Sequence[Any]) -> Task:
 
 
 def card_of(row: Sequence[Any]) -> Card:
-    """Make a `Card` of a row that was selected as `CARD_COLUMNS` from `tasks t`: its fields, in their order."""
+    """Convert a row selected as `CARD_COLUMNS` from `tasks t` to a `Card`: its fields, in order."""
     return Card._make(row)

@@ -1,4 +1,4 @@
-"""Write the rows of tasks, with their labels and what search knows of them.
+"""Write the rows of tasks, with their labels and search entries.
 
 Raw SQL where a list of ids is one parameter.
 """
@@ -33,7 +33,7 @@ def insert(db: Database, task: Task) -> None:
 
 
 def update(db: Database, task_id: str, **changes: Any) -> tuple[Task, dict[str, bool]]:
-    """Change columns; return the task, and the tasks that are held from now on (True) or no longer (False)."""
+    """Change columns; return the task, and the tasks that are now held (True) or free (False)."""
     rows.update(db, TaskRow, task_id, **changes)
     moved = graph.refresh_around(db, task_id) if _GRAPH & changes.keys() else {}
     task = _even_deleted(db, task_id)
@@ -53,7 +53,7 @@ def _even_deleted(db: Database, task_id: str) -> Task:
 
 
 def delete_many(db: Database, resource_id: str, task_ids: Sequence[str], now: int) -> None:
-    """Take many tasks of a workspace from the board at once."""
+    """Delete many tasks of a workspace at once."""
     db.execute_sql(
         "UPDATE tasks SET deleted_at = ? WHERE id IN (SELECT value FROM json_each(?)) AND deleted_at IS NULL",
         (now, json.dumps(list(task_ids))),
@@ -64,7 +64,7 @@ def delete_many(db: Database, resource_id: str, task_ids: Sequence[str], now: in
 
 
 def set_labels(db: Database, task_id: str, labels: Sequence[str]) -> None:
-    """Give a task these labels and no others."""
+    """Replace the labels of a task."""
     TaskLabelRow.delete().where(TaskLabelRow.task_id == task_id).execute(db)
     _add_labels(db, task_id, labels)
 
@@ -78,7 +78,7 @@ def _add_labels(db: Database, task_id: str, labels: Sequence[str]) -> None:
 
 
 def shrink(db: Database, task: Task, level: int, description: str, summary: str | None, now: int) -> None:
-    """Show less of a closed task. What it was is kept once; search goes on covering it whole."""
+    """Shorten a closed task's texts. The original is kept once; search goes on covering it whole."""
     whole = json.dumps({"description": task.description, "summary": task.summary}, ensure_ascii=False)
     TaskRow.update(
         original=fn.COALESCE(TaskRow.original, whole),
@@ -90,7 +90,7 @@ def shrink(db: Database, task: Task, level: int, description: str, summary: str 
 
 
 def unshrink(db: Database, task_id: str, now: int) -> bool:
-    """Bring the whole text back; False where it was never shrunk."""
+    """Restore the whole text; False where it was never shrunk."""
     row = TaskRow.select(TaskRow.original).where(TaskRow.id == task_id).tuples().get_or_none(db)
     whole: Json | None = row[0] if row else None
     if whole is None:
@@ -106,7 +106,7 @@ def unshrink(db: Database, task_id: str, now: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Sourced:
-    """A task that came from another program; `original` is what it came from."""
+    """Task imported from another program; `original` is what it was made from."""
 
     task_id: str
     deleted: bool
@@ -117,13 +117,13 @@ SOURCE_KEYS = ("source", "source_id", "original")  # of the metadata: they belon
 
 
 def set_metadata(db: Database, task_id: str, metadata: Json) -> None:
-    """Replace what is kept beside a task's fields, but for the copy that an import keeps of its source."""
+    """Replace a task's metadata, except for the source kept by an import."""
     kept = {k: v for k, v in _metadata(db, task_id).items() if k == "original"}
     TaskRow.update(metadata={**kept, **metadata}).where(TaskRow.id == task_id).execute(db)
 
 
 def set_source(db: Database, task_id: str, source: str, name: str, original: Json) -> None:
-    """Keep what a task came from: the program, its id there, and what that said."""
+    """Store a task's source: the program, its id there, and the original."""
     came = {"source": source, "source_id": name, "original": original}
     TaskRow.update(metadata={**_metadata(db, task_id), **came}).where(TaskRow.id == task_id).execute(db)
 
@@ -134,7 +134,7 @@ def _metadata(db: Database, task_id: str) -> Json:
 
 
 def by_source(db: Database, resource_id: str, source: str) -> dict[str, Sourced]:
-    """Return the tasks that came from `source`, deleted ones too, by their id there."""
+    """Return the tasks imported from `source`, deleted ones too, by their id there."""
     found = (
         TaskRow.select(TaskRow.id, TaskRow.deleted_at, TaskRow.metadata)
         .where(TaskRow.resource_id == resource_id, TaskRow.metadata != {})

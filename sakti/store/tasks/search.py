@@ -1,9 +1,9 @@
-"""Search over tasks alone: an index of their own, so that neither a million messages nor a word that every task has
-makes it slow.
+"""Search tasks with an index of their own.
 
-Words that all stand in a task come first, then those that begin words there, then tasks with some of them; what finds
-nothing so is looked for as everything else is, with slips of the finger. Of a word that more than `COMMON` tasks have
-only the newest `COMMON` are ranked; rarer words are always looked up whole.
+Neither a million messages nor a word that every task has makes it slow. Tasks with all words come first, then tasks
+where they are prefixes, then tasks with some of them; if nothing is found, the general search with its typing
+corrections runs. Of a word that more than `COMMON` tasks have only the newest `COMMON` are ranked; rarer words are
+always looked up whole.
 
 Raw SQL: MATCH and bm25, without peewee.
 """
@@ -22,7 +22,7 @@ COMMON_WORDS = 4  # of a query that has no other words
 
 
 def put(db: Connection, task_id: str, title: str, text: str) -> None:
-    """Index a task, secrets masked, replacing what was indexed for it."""
+    """Index a task, secrets masked, replacing its former entry."""
     title = entering("task_words", "title", title)
     body = entering("task_words", "body", text[: search_index.TEXT_LIMIT])
     db.execute_sql(
@@ -32,7 +32,7 @@ def put(db: Connection, task_id: str, title: str, text: str) -> None:
 
 
 def search(db: Connection, resource_id: str, text: str, limit: int) -> list[str]:
-    """The ids of the best tasks, best first. Whatever is typed is a query, never an error."""
+    """Return the ids of the best tasks, best first; any input is a valid query."""
     query = search_query.parse_query(text)
     plain = [w.lower() for w in search_query.WORD.findall(query.text[: search_query.MAX_TEXT])]
     words = list(dict.fromkeys(w for w in plain if w not in search_query.STOP_WORDS)) or list(dict.fromkeys(plain))
@@ -68,7 +68,7 @@ def _beginning(word: str) -> str:
 
 
 def _newest(db: Connection, match: str) -> int | None:
-    """The row from which on `COMMON` matches are; None where there are no more than that."""
+    """Return the row from which on `COMMON` matches follow; None where there are not more than that."""
     row = db.execute_sql(
         "SELECT rowid FROM task_words WHERE task_words MATCH ? ORDER BY rowid DESC LIMIT 1 OFFSET ?", (match, COMMON)
     ).fetchone()

@@ -1,1 +1,1 @@
-"""Threads and their messages."""
+"""Store threads and their messages."""

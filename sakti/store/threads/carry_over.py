@@ -1,7 +1,7 @@
-"""What a new thread begins with of earlier work, kept as where each piece comes from.
+"""Store the summary of earlier work that a new thread begins with, with the source of each piece.
 
-It is told as it stood when the thread began, so that a prompt's prefix stays, but for what was removed since: a thread
-or a task that is deleted, a line that is forgotten or corrected. `text` is raw SQL: every window is made with it.
+It stays as it was when the thread began, so that a prompt's prefix is stable, except for what was removed since: a
+deleted thread or task, a forgotten or corrected line. `text` is raw SQL: it runs for every window.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LINE = "* "
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One line of the block, and the thread, the line of a log or the task that it tells of."""
+    """One line of the block, and the thread, log line or task it is about."""
 
     kind: Kind
     source_id: str
@@ -32,7 +32,7 @@ class Piece:
 
 
 def keep(db: Database, thread_id: str, head: str, pieces: Sequence[Piece]) -> None:
-    """Store what a thread begins with: `head` above the pieces; without any, that there is nothing."""
+    """Store what a thread begins with: `head` above the pieces; without pieces, that there is nothing."""
     threads.update_metadata(db, thread_id, {KEY: head})
     values = [{"thread_id": thread_id, "position": n, **asdict(piece)} for n, piece in enumerate(pieces)]
     if values:
@@ -40,7 +40,7 @@ def keep(db: Database, thread_id: str, head: str, pieces: Sequence[Piece]) -> No
 
 
 def copy(db: Database, thread_id: str, new: str) -> None:
-    """A fork begins with what its thread began with."""
+    """Copy a thread's carried-over block to its fork."""
     rows.copy(db, CarryOverRow, {"thread_id": thread_id}, thread_id=new)
 
 
@@ -56,7 +56,7 @@ _TOLD = (
 
 
 def text(db: Database, thread_id: str) -> str:
-    """The block as it is told now; empty where there is none, or nothing of it is left."""
+    """Return the block as it is now; empty where there is none, or nothing of it is left."""
     found = db.execute_sql(_TOLD, (thread_id,)).fetchall()
     if not found:
         return ""
@@ -64,7 +64,7 @@ def text(db: Database, thread_id: str) -> str:
 
 
 def _told(kind: str, then: str, now: str | None) -> str:
-    """A line that was corrected since is told as it is now."""
+    """Return a line's text, in its corrected form if it was corrected since."""
     if kind != "line" or now is None:
         return then
     now = entering("carry_over", "text", now)

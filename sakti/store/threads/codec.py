@@ -1,4 +1,4 @@
-"""Parts of messages as JSON and back (format 1): `{"t": kind, …}` with the fields of the part."""
+"""Convert parts of messages to JSON and back (format 1): `{"t": kind, …}` with the fields of the part."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ def encode(part: Part) -> Json:
 
 
 def decode(data: Json) -> Part:
-    """Raises KeyError or TypeError for what no known format wrote."""
+    """Decode a part. Raises KeyError or TypeError for an unknown format."""
     fields: dict[str, Any] = dict(data)
     return KINDS[fields.pop("t")](**fields)

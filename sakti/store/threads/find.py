@@ -1,6 +1,6 @@
-"""Words in one thread, literally: every message that has them, however old.
+"""Find literal text in one thread: every message that has it, however old.
 
-Raw SQL: the rows are read one by one as they are looked at.
+Raw SQL: the rows are read one by one as they are checked.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sakti.store.connection import Database
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A message that has the text, and how often."""
+    """Message that contains the text, and how often."""
 
     message_id: str
     index: int
@@ -21,7 +21,7 @@ class Place:
 
 
 def places(db: Database, thread_id: str, text: str) -> list[Place]:
-    """The messages of a thread with `text` in them, oldest first."""
+    """Return the messages of a thread with `text` in them, oldest first."""
     words = text.split()
     if not words:
         return []

@@ -1,8 +1,8 @@
-"""A fork: a new thread that begins with the messages of another one up to some message.
+"""Fork a thread: make a new one that begins with its messages up to a given one.
 
-Its memory is its own record. What the other's log says of those messages is carried over, so that nothing is observed
-twice; where a reflection reaches beyond the last message, what it was made from stands in its place. From the end of
-what was carried over on, the messages are unobserved.
+The fork has a memory record of its own. The log of the copied messages is copied too, so that nothing is observed
+twice; a reflection that covers later messages is replaced by its sources. Messages behind the copied log are
+unobserved.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ _LOG = ("away",)  # when a reflection that is not carried over stood in a group'
 def fork(
     db: Database, thread_id: str, *, id: str, ids: Ids, now: int, upto: int | None = None, title: str = ""
 ) -> Thread:
-    """Make the thread `id` of the messages of another one up to index `upto` (all where None), with their log and
-    search rows; what was paid for them stays with the other. The messages of a turn that is not accepted yet are
-    left out. Raises `StoreError` where there is no such thread, or no message."""
+    """Create thread `id` from another one's messages up to index `upto` (all where None), with log and search rows.
+
+    Costs stay with the original. The messages of an unfinished turn are left out. Raises `StoreError` where there is
+    no such thread, or no message.
+    """
     parent = threads.get(db, thread_id)
     if parent is None:
         raise StoreError("There is no such thread: it was removed for good.", code="gone")
@@ -86,7 +88,7 @@ def _last(db: Database, thread_id: str, upto: int | None) -> int | None:
 
 
 def _copy_messages(db: Database, thread_id: str, made: Thread, last: int, ids: Ids) -> dict[str, str]:
-    """Returns the new id of each message."""
+    """Copy the messages; return the new id of each."""
     row = MessageRow
     copied = row.select(row.id).where(row.thread_id == thread_id, row.message_index <= last)
     new_ids = {old: ids.new() for (old,) in copied.order_by(row.message_index).tuples().execute(db)}
@@ -104,7 +106,7 @@ def _copy_doc(db: Database, kind: str, old: str, new: str, thread_id: str) -> No
 
 
 def _covered_already(db: Database, record_id: str, thread_id: str, made: Thread, last: int, ids: Ids) -> None:
-    """The log of the whole workspace has the observed messages already: a group without text stands for them."""
+    """Add an empty group for the messages that the workspace's shared log covers already."""
     end = min(memory.cursor(db, record_id, thread_id), last)
     if end >= 0:
         rows.insert(
@@ -125,7 +127,7 @@ def _covered_already(db: Database, record_id: str, thread_id: str, made: Thread,
 
 
 def _copy_memory(db: Database, record_id: str, made: Thread, last: int, new_ids: dict[str, str], ids: Ids) -> None:
-    """The log as far as it stands for messages up to `last`, in a record of its own."""
+    """Copy the log up to message `last` into a record of the fork's own."""
     known = {
         g.id: g for state in ("superseded", "active", "buffered") for g in memory.groups(db, record_id, state)
     }  # a reflection's sources are among them
@@ -164,14 +166,14 @@ def _copy_memory(db: Database, record_id: str, made: Thread, last: int, new_ids:
 
 
 def up_to(group: Group, last: int, known: dict[str, Group]) -> list[Group]:
-    """`group` where it stands for messages up to index `last` alone, else those of its sources that do. Pure."""
+    """Return `group` if it ends by message `last`, else those of its sources that do. Pure."""
     if group.last_index is None or group.last_index <= last:
         return [group]
     return [part for i in group.merged_group_ids if i in known for part in up_to(known[i], last, known)]
 
 
 def _with_sources(groups: Iterable[Group], known: dict[str, Group]) -> list[Group]:
-    """The groups and what they were made from, sources first."""
+    """Return the groups and their sources, sources first."""
     wanted: set[str] = set()
 
     def add(group: Group) -> None:
@@ -218,7 +220,7 @@ def _copy_lines(db: Database, old: Group, new: Group, ids: Ids) -> None:
 
 
 def _copy_page(db: Database, thread_id: str, made: Thread, ids: Ids) -> None:
-    """The newest version of the thread's own page of working memory, if it has one."""
+    """Copy the newest version of the thread's own page of working memory, if it has one."""
     row = WorkingMemoryRow
     pages = row.select(row.id).where(row.scope == "thread", row.owner_id == thread_id).order_by(row.version.desc())
     if newest := pages.limit(1).scalar(db):

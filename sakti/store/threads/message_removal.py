@@ -1,8 +1,8 @@
-"""Deleting single messages: what was said goes for good, that something was said there stays.
+"""Delete single messages: their text is removed for good, a placeholder stays.
 
-A message keeps its place, so that indexes and what was observed of its neighbours hold; its words leave the thread,
-search, exports, the sources of the log, what is sent, and the prompt history. Lines of the log that were made of it
-stay: they are forgotten one by one.
+A message keeps its index, so that indexes and observations of its neighbours hold; its text is removed from the
+thread, search, exports, the sources of the log, requests, and the prompt history. Lines of the log that were made of
+it stay: they are forgotten one by one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MARK = MarkerPart("deleted", "This message was deleted.")
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """What went: the messages, and how many lines of logs were made of a range with them in it."""
+    """Deleted messages, and the number of log lines made of ranges that contain them."""
 
     thread_id: str
     message_ids: tuple[str, ...]
@@ -46,8 +46,10 @@ def is_deleted(message: Message) -> bool:
 
 
 def delete(db: Database, message_id: str, now: int) -> Deleted:
-    """Delete a message, with a call its result and with a result its call. Raises `StoreError` where there is none,
-    `SaktiError` (thread_busy) while a turn is under way in its thread."""
+    """Delete a message; a tool call goes with its result and a result with its call.
+
+    Raises `StoreError` where there is none, `SaktiError` (thread_busy) while a turn runs in its thread.
+    """
     message = messages.get(db, message_id)
     if message is None or is_deleted(message):
         raise StoreError(f"There is no message {message_id}.", code="not_found")
@@ -111,7 +113,7 @@ def _empty(db: Database, message: Message) -> None:
 
 
 def _untitle(db: Database, message: Message) -> None:
-    """A thread is called by its first words until it has a title of its own."""
+    """Clear a thread's provisional title if it is taken from the deleted message."""
     thread = threads.get(db, message.thread_id)
     words = thread.title.removesuffix("…").strip() if thread and not thread.title_pinned else ""
     shell = message.metadata.get("shell")
@@ -121,7 +123,7 @@ def _untitle(db: Database, message: Message) -> None:
 
 
 def _drop_summaries(db: Database, thread_id: str, first: int, last: int) -> None:
-    """What stands for messages with these among them: the others are sent as they are again."""
+    """Remove summaries of ranges that contain these messages; the others are sent in full again."""
     row = MessageRow
     ends = fn.json_extract(row.metadata, "$.summary.last").coerce(False)
     row.update(injection_text=None, metadata=fn.json_remove(row.metadata, "$.summary")).where(
@@ -130,7 +132,7 @@ def _drop_summaries(db: Database, thread_id: str, first: int, last: int) -> None
 
 
 def _index_behind(db: Database, thread_id: str, last: int) -> None:
-    """The next message is also found by what was said before it: by another message from now on."""
+    """Update the next message's search row: its previous message is another one now."""
     row = MessageRow
     saved = (row.thread_id == thread_id) & (row.state == "saved")
     behind = row.select(row.id, row.message_index).where(saved, row.message_index > last).order_by(row.message_index)
@@ -144,5 +146,5 @@ def _index_behind(db: Database, thread_id: str, last: int) -> None:
 
 
 def without(found: Sequence[Message]) -> list[Message]:
-    """The messages that were not deleted."""
+    """Return the messages that were not deleted."""
     return [m for m in found if not is_deleted(m)]

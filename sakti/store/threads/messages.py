@@ -1,7 +1,7 @@
-"""Messages: appended once, found for ever. Their text is never changed or deleted by memory.
+"""Store messages: appended once; memory never changes or deletes their text.
 
-What every step of a turn asks or writes is raw SQL (a message appended, the pages that are read, seals): building the
-query costs more than running it. The rest is peewee's.
+What every step of a turn reads or writes is raw SQL (appending, pages, seals): building the query costs more than
+running it. The rest is peewee's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SAID_BEFORE = (
 
 
 def append(db: Database, message: Message, *, index_text: str | None = None, paths: Sequence[str] = ()) -> Message:
-    """Put `message` at the end of its thread and into the search index; returns it with its index.
+    """Append `message` to its thread and index it; return it with its index.
 
     A provisional message is stored but not indexed until `confirm`. `index_text` replaces the plain text in the index
     where it had to be redacted. Raises `StoreError` (gone) where there is no such thread.
@@ -56,8 +56,10 @@ def append(db: Database, message: Message, *, index_text: str | None = None, pat
 
 
 def add_context(db: Database, message: Message) -> bool:
-    """Keep the parts and tokens of `message`, which is told something more that is nobody's words; False where it is
-    being observed already, and so may not change."""
+    """Store the changed parts and tokens of `message` after context was added to it.
+
+    False where the message is already sealed for observation and may not change.
+    """
     changed = (
         MessageRow.update(parts=message.parts, part_tokens=message.part_tokens, token_count=message.tokens)
         .where(MessageRow.id == message.id, MessageRow.sealed_at.is_null())
@@ -67,7 +69,7 @@ def add_context(db: Database, message: Message) -> bool:
 
 
 def confirm(db: Database, message_ids: Sequence[str]) -> None:
-    """Provisional messages have passed: they become saved and searchable."""
+    """Mark provisional messages as saved and index them."""
     for message in get_many(db, message_ids):
         if message.state != "provisional":
             continue
@@ -79,7 +81,7 @@ def confirm(db: Database, message_ids: Sequence[str]) -> None:
 
 
 def withhold(db: Database, message_ids: Sequence[str], reason: str) -> None:
-    """A guardrail stopped the turn: the text of its messages goes, the reason stays."""
+    """Remove the text of messages that a guardrail stopped; the reason stays."""
     for message_id in message_ids:
         MessageRow.update(
             state="withheld",
@@ -112,7 +114,7 @@ def _index(db: Database, message: Message, index: int, text: str, paths: Sequenc
 
 
 def page(db: Database, thread_id: str, *, before: int | None = None, limit: int = 200) -> list[Message]:
-    """The `limit` newest messages of a thread whose index is below `before`, oldest first."""
+    """Return the `limit` newest messages of a thread with an index below `before`, oldest first."""
     found = db.execute_sql(
         f"{_SELECT} thread_id = ? AND message_index < ? ORDER BY message_index DESC LIMIT ?",
         (thread_id, 1 << 62 if before is None else before, limit),
@@ -121,12 +123,12 @@ def page(db: Database, thread_id: str, *, before: int | None = None, limit: int 
 
 
 def version(db: Database) -> int:
-    """A number that another connection's commits change, be it of this process or of another one."""
+    """Return a number that changes with every commit of another connection, in any process."""
     return db.execute_sql("PRAGMA data_version").fetchone()[0]
 
 
 def after(db: Database, thread_id: str, index: int, *, limit: int = 1 << 30) -> list[Message]:
-    """Messages of a thread with an index above `index`, oldest first."""
+    """Return the messages of a thread with an index above `index`, oldest first."""
     found = db.execute_sql(
         f"{_SELECT} thread_id = ? AND message_index > ? ORDER BY message_index LIMIT ?", (thread_id, index, limit)
     ).fetchall()
@@ -134,7 +136,7 @@ def after(db: Database, thread_id: str, index: int, *, limit: int = 1 << 30) -> 
 
 
 def states_after(db: Database, thread_id: str, index: int) -> list[tuple[str, int, str]]:
-    """(id, index, state) of the messages behind an index that were not withheld, oldest first."""
+    """Return (id, index, state) of the messages above an index that were not withheld, oldest first."""
     return db.execute_sql(
         "SELECT id, message_index, state FROM messages WHERE thread_id = ? AND message_index > ?"
         " AND state != 'withheld' ORDER BY message_index",
@@ -153,7 +155,7 @@ def get(db: Database, message_id: str) -> Message | None:
 
 
 def get_many(db: Database, ids: Sequence[str]) -> list[Message]:
-    """Those of `ids` that exist, in the order of their threads and indexes."""
+    """Return those of `ids` that exist, in the order of their threads and indexes."""
     found: list[Any] = []
     for start in range(0, len(ids), 500):
         some = list(ids[start : start + 500])
@@ -172,7 +174,7 @@ def last_of_user(db: Database, thread_id: str) -> Message | None:
 
 
 def seal(db: Database, ids: Sequence[str], now: int) -> None:
-    """Messages that a buffering is about to read: from here on they never change."""
+    """Seal messages that a buffering is about to read: from then on they never change."""
     for start in range(0, len(ids), 500):
         some = ids[start : start + 500]
         marks = ",".join("?" * len(some))
@@ -204,8 +206,7 @@ def add_step(
     stop_reason: str = "",
     sent: requests.Sent | None = None,
 ) -> None:
-    """Record one model call: its tokens as the provider reported them, beside our own count of the input, and what was
-    sent."""
+    """Record one model call: reported tokens, our own count of the input, and what was sent."""
     if sent is not None:
         requests.keep(db, thread_id, sent.texts)
     insert(
@@ -231,7 +232,7 @@ def add_step(
 
 
 def usage_of(db: Database, thread_id: str, *, purpose: str | None = None) -> Usage:
-    """What a thread has used so far, all purposes together or one of them."""
+    """Return the total usage of a thread, for all purposes or one of them."""
     row = db.execute_sql(
         "SELECT coalesce(sum(input_tokens), 0), coalesce(sum(cached_tokens), 0), coalesce(sum(cache_write_tokens), 0),"
         " coalesce(sum(output_tokens), 0), coalesce(sum(reasoning_tokens), 0), sum(cost_usd)"

@@ -1,8 +1,8 @@
-"""Deleting threads: out of sight, with everything kept.
+"""Delete threads: hidden, with everything kept.
 
-A deleted thread is in no list and no search (a trigger keeps what is still written to it out of the index). What the
-log that a workspace shares took from it stays in that log until it is purged (`purging`). The counts of `contents` are
-raw SQL: they are asked for each thread of a list.
+A deleted thread is in no list and no search (a trigger keeps what is still written to it out of the index). Its lines
+in a log shared by the workspace stay until it is purged (`purging`). The counts of `contents` are raw SQL: they run
+for each thread of a list.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ PURGED = "purged"  # of a thread's metadata: what it held is going
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a thread holds: `tokens` are those of its messages, `lines` those of its own log, `shared_lines` what a log
-    of the whole workspace says of it."""
+    """Contents of a thread.
+
+    `tokens` are those of its messages, `lines` those of its own log, `shared_lines` those about it in a log of the
+    whole workspace.
+    """
 
     thread: Thread
     messages: int
@@ -39,13 +42,13 @@ class Contents:
     deleted_at: int | None = None
 
     def in_words(self) -> str:
-        """`'fix login': 12 messages (3,400 tokens) and 5 observations`, as they go out of sight."""
+        """Describe what a deletion hides: `'fix login': 12 messages (3,400 tokens) and 5 observations`."""
         lines = "1 line stays" if self.shared_lines == 1 else f"{self.shared_lines} lines stay"
         shared = f"; {lines} in the log that the workspace shares until the thread is purged"
         return self._own() + (shared if self.shared_lines else "")
 
     def purged_in_words(self) -> str:
-        """The same for good: with what goes from the workspace's log."""
+        """Describe what a purge removes, including lines of the workspace's log."""
         lines = f"{self.shared_lines} line{'s' * (self.shared_lines != 1)}"
         return self._own() + (f"; {lines} of the log that the workspace shares" if self.shared_lines else "")
 
@@ -58,7 +61,7 @@ class Contents:
 
 
 def state_of(db: Database, thread_id: str) -> tuple[Thread, int | None]:
-    """A thread, and when it was deleted (Unix ms). Raises `StoreError` where there is none."""
+    """Return a thread, and when it was deleted (Unix ms). Raises `StoreError` where there is none."""
     thread = threads.get(db, thread_id)
     if thread is None:
         raise StoreError("There is no such thread: it was removed for good.", code="gone")
@@ -66,7 +69,7 @@ def state_of(db: Database, thread_id: str) -> tuple[Thread, int | None]:
 
 
 def contents(db: Database, thread_id: str) -> Contents:
-    """Raises `StoreError` where there is no such thread, deleted or not."""
+    """Count what a thread holds. Raises `StoreError` where there is no such thread, deleted or not."""
     thread, deleted_at = state_of(db, thread_id)
     messages, tokens = db.execute_sql(threads.SIZE, (thread_id,)).fetchone()
     (own,) = db.execute_sql(_OWN, (thread_id,)).fetchone()
@@ -75,8 +78,10 @@ def contents(db: Database, thread_id: str) -> Contents:
 
 
 def delete(db: Database, thread_id: str, now: int) -> Thread:
-    """Take a thread out of every list and search at once; its rows in search go behind it (`upkeep.reindex`). Raises
-    `StoreError` where there is none, `SaktiError` (thread_busy) while a turn is under way in it."""
+    """Delete a thread: hide it from every list and search at once; its search rows go later (`upkeep.reindex`).
+
+    Raises `StoreError` where there is none, `SaktiError` (thread_busy) while a turn runs in it.
+    """
     thread, deleted_at = state_of(db, thread_id)
     if deleted_at is not None:
         raise StoreError(f"The thread {thread.title!r} is deleted already.")
@@ -93,8 +98,10 @@ def delete(db: Database, thread_id: str, now: int) -> Thread:
 
 
 def restore(db: Database, thread_id: str) -> Thread:
-    """Bring a deleted thread back, as it was; search finds it again as its rows come back behind it
-    (`upkeep.reindex`). Raises `StoreError` where there is none, or it is not deleted."""
+    """Restore a deleted thread; search finds it again as its rows come back (`upkeep.reindex`).
+
+    Raises `StoreError` where there is none, or it is not deleted.
+    """
     thread, deleted_at = state_of(db, thread_id)
     if deleted_at is None:
         raise StoreError(f"The thread {thread.title!r} is not deleted.")
@@ -106,8 +113,7 @@ def restore(db: Database, thread_id: str) -> Thread:
 
 
 def deleted(db: Database, resource_id: str | None = None, *, before: int | None = None) -> list[Contents]:
-    """The deleted threads (of one workspace), the last deleted first; with `before`, those deleted by then (Unix
-    ms)."""
+    """Return the deleted threads (of one workspace), last deleted first; `before` (Unix ms) limits the time."""
     row = ThreadRow
     query = row.select(row.id).where(row.deleted_at.is_null(False))
     if resource_id is not None:
@@ -119,7 +125,7 @@ def deleted(db: Database, resource_id: str | None = None, *, before: int | None 
 
 
 def find_deleted(db: Database, resource_id: str, text: str) -> list[Thread]:
-    """Deleted threads of a workspace whose id is or ends with `text`, or whose title contains it."""
+    """Return deleted threads of a workspace whose id ends with `text`, or whose title contains it."""
     return [
         c.thread
         for c in deleted(db, resource_id)

@@ -1,4 +1,4 @@
-"""Keep what each step sent: its blocks by the hash of their text, its messages by index.
+"""Store what each step sent: its blocks by the hash of their text, its messages by index.
 
 A block that was sent before costs its hash only, so that a step takes some hundred bytes however long its request is.
 """
@@ -20,7 +20,7 @@ HASH = 16  # characters of a SHA-256
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A request as a step row keeps it (`described`, JSON), and the texts that it names by hash."""
+    """Request in the form of a step row (`described`, JSON), and the texts that it names by hash."""
 
     described: Json
     texts: dict[str, str]
@@ -28,8 +28,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A model call of a thread. `number` counts from 1; `request` is None for calls that were made before requests were
-    kept."""
+    """Model call of a thread; `number` counts from 1, `request` is None in rows older than this record."""
 
     number: int
     id: str
@@ -42,13 +41,16 @@ class Step:
 
 @lru_cache(256)
 def hashed(text: str) -> str:
-    """Return the name of a text. (Most of a request is the same text as in the step before.)"""
+    """Return the hash that names a text; most of a request is the same text as in the step before."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:HASH]
 
 
 def describe(request: Request) -> Sent:
-    """Return what is kept of a request: `{blocks: [[kind, hash]], messages: [[first, last] | [role, hash]], tools,
-    tail, …}`, stored messages as ranges of indices, those that memory put in by their text."""
+    """Return what is stored of a request.
+
+    `{blocks: [[kind, hash]], messages: [[first, last] | [role, hash]], tools, tail, …}`: stored messages as ranges of
+    indices, those that memory inserted by their text.
+    """
     texts: dict[str, str] = {}
 
     def name(text: str) -> str:
@@ -94,6 +96,6 @@ def steps(db: Database, thread_id: str) -> list[Step]:
 
 
 def texts(db: Database, thread_id: str) -> dict[str, str]:
-    """Return the texts that requests of a thread name, by their hash."""
+    """Return the texts of a thread's requests by hash."""
     row = RequestBlockRow
     return dict(row.select(row.hash, row.text).where(row.thread_id == thread_id).tuples().execute(db))

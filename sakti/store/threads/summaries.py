@@ -1,8 +1,8 @@
-"""What ten older messages came to: a summary kept beside them, in the search index and for requests. Their text stays.
+"""Store summaries of ten older messages each, for search and requests. The messages' text stays.
 
-The first of the ten holds the whole summary, with where it ends; each message holds, and is found by, what was taken
-from it. How far a thread is summarised stands in its metadata: the first message that level 1, and 2, has not. `count`
-and `summaries` are raw SQL: every request asks them.
+The first of the ten holds the whole summary and where it ends; each message also holds, and is found by, what was
+taken from it. The thread's metadata holds the first message that has no level 1, and no level 2, summary. `count` and
+`summaries` are raw SQL: every request runs them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Summarised:
 
 
 def done(metadata: Mapping[str, object]) -> tuple[int, int]:
-    """Index of the first message of a thread that has no level 1, and no level 2."""
+    """Return the index of a thread's first message without level 1, and without level 2."""
     marks = metadata.get(KEY)
     return (int(marks[0]), int(marks[1])) if isinstance(marks, list | tuple) else (0, 0)  # pyright: ignore
 
@@ -49,7 +49,7 @@ _SUMMARIES = (
 
 
 def count(db: Database, thread_id: str) -> int:
-    """Messages of a thread."""
+    """Return the number of messages of a thread."""
     return db.execute_sql(_COUNT, (thread_id,)).fetchone()[0]
 
 
@@ -61,7 +61,7 @@ def put(
     taken: Mapping[str, str],
     marks: tuple[int, int],
 ) -> None:
-    """Store the summary of some consecutive messages. `taken`: message id → what was taken from it."""
+    """Store the summary of some consecutive messages; `taken`: message id → what was taken from it."""
     first, last = messages[0], messages[-1]
     for message in messages:
         part = taken.get(message.id, "")
@@ -74,6 +74,6 @@ def put(
 
 
 def summaries(db: Database, thread_id: str, *, above: int, limit: int) -> list[Summarised]:
-    """The newest `limit` summaries of a thread that stand for more than `above` tokens, oldest first."""
+    """Return the newest `limit` summaries of a thread for more than `above` tokens each, oldest first."""
     newest = db.execute_sql(_SUMMARIES, (thread_id, above, limit)).fetchall()
     return [Summarised(*r) for r in reversed(newest)]

@@ -1,6 +1,6 @@
-"""Threads: the conversations of a workspace.
+"""Store threads of a workspace.
 
-`get`, `is_deleted` and `update_metadata` are raw SQL: every turn and every commit of memory asks them.
+`get`, `is_deleted` and `update_metadata` are raw SQL: every turn and every commit of memory runs them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HOLD_LIMITED = "hold_limited"  # … and whether requests take only the newest m
 
 
 def create(db: Database, thread: Thread) -> Thread:
-    """Store a new thread, and return it as it is stored: its title holds no secret."""
+    """Store a new thread and return it as stored, with secrets in its title masked."""
     title = entering("threads", "title", thread.title)
     stored = dataclasses.replace(thread, title=title)
     rows.insert(db, ThreadRow, **THREAD.values(stored))
@@ -41,7 +41,7 @@ def get(db: Database, thread_id: str) -> Thread | None:
 
 
 def find(db: Database, resource_id: str, text: str) -> list[Thread]:
-    """Threads of the workspace whose id begins or ends with `text`, or whose title contains it."""
+    """Return threads of the workspace whose id begins or ends with `text`, or whose title contains it."""
     row = ThreadRow
     meant = rows.starts_with(row.id, text) | rows.ends_with(row.id, text) | rows.contains(row.title, text)
     here = THREAD.select().where(row.resource_id == resource_id, row.deleted_at.is_null(), meant)
@@ -49,7 +49,7 @@ def find(db: Database, resource_id: str, text: str) -> list[Thread]:
 
 
 def recent(db: Database, resource_id: str | None, limit: int = 50) -> list[Thread]:
-    """The newest threads of a workspace, of all where None, that hold at least one message."""
+    """Return the newest threads of a workspace, of all where None, with at least one message."""
     newest = ThreadRow.updated_at.desc(), ThreadRow.pk.desc()
     here = ThreadRow.deleted_at.is_null()
     if resource_id is not None:
@@ -69,7 +69,7 @@ def touch(db: Database, thread_id: str, now: int) -> None:
 
 
 def rename(db: Database, thread_id: str, title: str, now: int, *, by_user: bool) -> Thread | None:
-    """Give the thread a title. One that the user set stays: only the user changes it again."""
+    """Rename the thread; a title that the user gave is only changed by the user."""
     query = ThreadRow.update(title=title, title_pinned=by_user, updated_at=now).where(ThreadRow.id == thread_id)
     if not by_user:
         query = query.where(ThreadRow.title_pinned == 0)
@@ -99,7 +99,7 @@ _PREVIEW = (
 
 
 def summaries(db: Database, resource_id: str | None, limit: int) -> list[tuple[Thread, str, int, int]]:
-    """Recent threads that hold messages, each with its last words, its number of messages and their tokens."""
+    """Return recent threads with messages, each with its last words, number of messages and tokens."""
     out: list[tuple[Thread, str, int, int]] = []
     for thread in recent(db, resource_id, limit):
         count, tokens = db.execute_sql(SIZE, (thread.id,)).fetchone()

@@ -192,6 +192,12 @@ class SaktiApp(App[int]):
             self.chat.keep_typing(event)
         await super().on_event(event)
 
+    def hang_up(self) -> None:
+        """Read the terminal no more: it is gone. From any thread."""
+        hang_up: Callable[[], None] | None = getattr(self._driver, "hang_up", None)
+        if hang_up is not None:
+            hang_up()
+
     def _only_raises(self, event: events.Event) -> bool:
         """Whether a press of the mouse comes with the window's turn to the front: it was meant for the window."""
         now = self.session.clock.monotonic

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from sakti.cli import common
 from sakti.cli.route import Chat
+from sakti.core import terminal
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
 
+GRACE = 0.5  # seconds that threads have to end when the session is closed and the store with it
 DUMB = "TERM is dumb, so this is the chat line by line, as with --plain"
 
 
@@ -29,7 +31,12 @@ def open_chat(asked: Chat) -> None:
     common.log_to_file(debug=asked.debug)
     from sakti.agent.session.session import Session
 
-    raise SystemExit(talk(Session(chosen), plain=asked.plain, prompt=asked.prompt, pick_thread=asked.resume == ""))
+    had_terminal = sys.stdin.isatty()
+    code = talk(Session(chosen), plain=asked.plain, prompt=asked.prompt, pick_thread=asked.resume == "")
+    if had_terminal and terminal.is_gone():
+        os._exit(code)  # the store is closed, and nobody is there to wait for anything else
+    terminal.end_within(GRACE, code)
+    raise SystemExit(code)
 
 
 def talk(session: Session, *, plain: bool = False, prompt: str | None = None, pick_thread: bool = False) -> int:

@@ -33,6 +33,15 @@ def when_gone(call: Callable[[], object], fd: int = 0) -> None:
     threading.Thread(target=watch, name="terminal-watch", daemon=True).start()
 
 
+def end_within(seconds: float, code: int) -> threading.Timer:
+    """End the process `seconds` from now, whatever thread still runs, unless the timer is cancelled: a thread that
+    waits for a network or for a terminal that is gone would hold it up for good. Nothing is written any more then."""
+    timer = threading.Timer(seconds, os._exit, (code,))
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
 def is_gone(fd: int = 0) -> bool:
     """Return whether `fd` is no longer a terminal, or its other side is closed."""
     if not os.isatty(fd) or not hasattr(select, "poll"):

@@ -14,9 +14,9 @@ from textual.screen import Screen
 from sakti.actions import registry
 from sakti.core.events import Event
 from sakti.core.text import sanitise
-from sakti.tui import bridge, open_url
+from sakti.tui import bridge, keys, open_url
 from sakti.tui.appearance import Appearance
-from sakti.tui.chat.screen import WIDE, ChatScreen
+from sakti.tui.chat.screen import WIDE, ChatScreen, chat_parts
 from sakti.tui.chat.welcome import Welcome
 from sakti.tui.commands import Commands
 from sakti.tui.driver import forgiving
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from sakti.agent.session.session import Session
 
 SHORTLY = 2.0  # seconds that a note stands
+RAISING = 0.2  # seconds in which the click that brought the window to the front arrives
 
 
 class SaktiApp(App[int]):
@@ -51,6 +52,9 @@ class SaktiApp(App[int]):
         super().__init__()
         self.session = session
         self.crash_message = ""
+        self._keys = {b.id: b.key for _, part in chat_parts() for b in keys.bindings_of(part)}
+        self._raised = float("-inf")  # when the window came to the front
+        self._swallowing = False  # a press of the mouse that was only meant to bring it there
         self.appearance.dress(self)
         self.chat = ChatScreen(self, Notifier(session, lambda: self.app_focus, self.write))
         self.welcome = Welcome(self, self.chat.apply_setting)
@@ -70,6 +74,7 @@ class SaktiApp(App[int]):
         for name, command in registry.chat().items():
             text = f"/{name}"
             yield SystemCommand(text, command.in_short, lambda text=text: self.run_command(text))
+        yield SystemCommand("Task board", "the tasks in columns, over the whole screen", self.chat.panes.open_board)
 
     def on_mount(self) -> None:
         self.session.subscribe(self._heard)
@@ -104,6 +109,12 @@ class SaktiApp(App[int]):
 
     def push(self, screen: Screen[Any], then: Callable[[Any], None] | None = None) -> None:
         self.push_screen(screen, then)
+
+    def key_of(self, binding_id: str) -> str:
+        return self._keys.get(binding_id, "").partition(",")[0]
+
+    def key_name(self, binding_id: str) -> str:
+        return keys.in_short(self.key_of(binding_id))
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy `text` (OSC 52), nothing in it that a terminal would obey; says how much it was."""
@@ -174,8 +185,31 @@ class SaktiApp(App[int]):
     # --- the terminal -----------------------------------------------------------------------------------------
 
     async def on_event(self, event: events.Event) -> None:
+        if self._only_raises(event):
+            return
         self.welcome.typed_through(event, self)
+        if self.screen_stack and self.screen is self.chat:
+            self.chat.keep_typing(event)
         await super().on_event(event)
+
+    def hang_up(self) -> None:
+        """Read the terminal no more: it is gone. From any thread."""
+        hang_up: Callable[[], None] | None = getattr(self._driver, "hang_up", None)
+        if hang_up is not None:
+            hang_up()
+
+    def _only_raises(self, event: events.Event) -> bool:
+        """Whether a press of the mouse comes with the window's turn to the front: it was meant for the window."""
+        now = self.session.clock.monotonic
+        if isinstance(event, events.AppFocus):
+            self._raised = now()
+        elif isinstance(event, events.MouseDown):
+            self._swallowing = now() - self._raised < RAISING
+            return self._swallowing
+        elif isinstance(event, events.MouseUp) and self._swallowing:
+            self._swallowing = False
+            return True
+        return False
 
     def _repaint(self, _: object) -> None:
         """Another program had the terminal: nothing of what stands there is ours."""

@@ -54,9 +54,9 @@ class Drawing:
             case "search":
                 chat.visit.search(data)
             case "board":
-                chat.panes.open_board()
+                chat.show_pane("tasks")
             case "log":
-                chat.panes.focus("log")
+                chat.show_pane("log")
             case "threads":
                 from sakti.tui.screens.threads import pick_thread
 

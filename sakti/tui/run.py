@@ -15,6 +15,8 @@ from sakti.core.text import sanitise
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
 
+LIMIT = 20.0  # seconds that closing may take: what waits for another process gives up well before
+
 
 def run(session: Session, *, prompt: str | None = None, pick_thread: bool = False) -> int:
     """Show `session` until the user leaves; `prompt` is sent at once, `pick_thread` asks for a thread first.
@@ -29,18 +31,30 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
     from sakti.tui.workers import log_error
 
     app = SaktiApp(session, prompt=prompt, pick_thread=pick_thread)
+    loop = asyncio.get_running_loop()
+    told_to_go = asyncio.Event()
+
+    def leave(number: int) -> None:
+        told_to_go.set()
+        app.exit(128 + number)
+
+    def gone() -> None:
+        app.hang_up()
+        loop.call_soon_threadsafe(leave, signal.SIGHUP)
+
     # leave as with ctrl+q: terminal restored, session closed; ctrl+c is a key here until the terminal is given back
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         with contextlib.suppress(NotImplementedError, RuntimeError):
-            asyncio.get_running_loop().add_signal_handler(number, app.exit, 128 + number)
-    loop = asyncio.get_running_loop()
-    terminal.when_gone(lambda: loop.call_soon_threadsafe(app.exit, 128 + signal.SIGHUP))
+            loop.add_signal_handler(number, leave, number)
+
+    terminal.when_gone(gone)
     try:
         code = await app.run_async(mouse=session.config.ui.mouse)
         if not code and not app.crash_message:
-            await observe_on_exit(session, lambda text: print(text, file=sys.stderr))
+            await observe_on_exit(session, lambda text: print(text, file=sys.stderr), skipped=told_to_go)
     finally:
         terminal.end_of_interrupts()  # some press it until the shell is back
+        limit = terminal.end_within(LIMIT, 128 + signal.SIGHUP)
         session.hurry()
         try:
             await session.interrupt()  # what a turn takes from the queue now is a message, not a draft
@@ -56,6 +70,7 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
             log_error(e)
             with contextlib.suppress(OSError):
                 print("sakti could not close its session cleanly; the log file has the details.", file=sys.stderr)
+        limit.cancel()
     with contextlib.suppress(OSError):
         if not session.saved:
             print(NOT_KEPT, file=sys.stderr)

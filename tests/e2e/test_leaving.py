@@ -68,6 +68,21 @@ def test_told_to_go_it_keeps_everything_and_leaves_nothing_running(place: Place,
     place.sound()
 
 
+@pytest.mark.parametrize("observes", [False, True])
+def test_quitting_and_closing_the_window_at_once_leaves_no_process(place: Place, *, observes: bool) -> None:
+    if observes:
+        place.env["SAKTI_MEMORY__OBSERVE_ON_EXIT"] = "true"
+        place.model.observer_holds = True
+    place.model.play("the queue", "It drains at midnight.")
+    for _ in range(3):
+        with place.open() as t:
+            t.started()
+            t.say("what of the queue", "drains at midnight")
+            t.quit_and_close()
+            t.process.wait(20)
+    place.sound()
+
+
 @pytest.mark.parametrize("skip", [False, True], ids=["observed", "skipped"])
 def test_what_is_pending_is_observed_before_leaving_and_ctrl_c_skips_it(place: Place, *, skip: bool) -> None:
     place.env["SAKTI_MEMORY__OBSERVE_ON_EXIT"] = "true"

@@ -312,8 +312,11 @@ async def test_escape_brings_the_old_theme_back(running, session):
 async def test_panes_show_hide_and_are_remembered(running, session):
     async with running() as (app, pilot):
         await pilot.press("f2")
+        assert app.chat.sidebar.memory.has_focus, "a pane that shows is gone into"
+        await pilot.press("f2")
         await settle(app, pilot)
-        assert not app.chat.sidebar.memory.display
+        assert not app.chat.sidebar.memory.display and app.chat.prompt.has_focus
+        assert "Memory hidden · F2 shows it" in screen_text(app)
         assert session.views.state["panes"] == "log tasks"
         await pilot.press("ctrl+b")
         assert not app.chat.sidebar.display
@@ -342,7 +345,7 @@ async def test_the_log_is_filtered_and_opens_its_sources(tmp_path):
         await settle(app, pilot)
         await pilot.press(*"/observations", "enter")
         await settle(app, pilot)
-        await pilot.press("slash", *"safe_next", "enter")
+        await pilot.press("f3", "slash", *"safe_next", "enter")
         await settle(app, pilot)
         assert "1 of 7" in screen_text(app)
         await pilot.press("enter")

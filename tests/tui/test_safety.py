@@ -160,8 +160,6 @@ async def test_sources_and_stored_messages(running, session):
     session.views.lines = log()
     async with running() as (app, pilot):
         assert "L[$primary]M" in check(app)
-        app.chat.action_pane("log")
-        app.chat.action_pane("log")
         app.chat.sidebar.observations.log_list.focus()
         await pilot.press("enter")
         await settle(app, pilot)

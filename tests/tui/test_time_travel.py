@@ -78,6 +78,7 @@ async def test_the_bar_is_picked_by_mouse(running, session):
     async with running((140, 40)) as (app, pilot):
         bar = app.chat.sidebar.observations.time_bar
         assert "◆" in screen_text(app) and "○" in screen_text(app)
+        await pilot.press("f3")
         await pilot.click(bar, offset=(place(0, 3, bar.size.width), 0))
         await settle(app, pilot)
         assert "PAST 01-15 12:00" in screen_text(app) and "▼" in screen_text(app)

@@ -16,9 +16,14 @@ if TYPE_CHECKING:
 LIMIT_S = 60.0
 
 
-async def observe_on_exit(session: Session, say: Callable[[str], None], *, limit: float = LIMIT_S) -> None:
-    """Nothing where the setting is off, memory observes nothing or nothing is pending. ctrl+c (or `limit` seconds)
-    ends it; what was not observed is when the thread goes on. Never raises for a failure of memory."""
+async def observe_on_exit(
+    session: Session, say: Callable[[str], None], *, limit: float = LIMIT_S, skipped: asyncio.Event | None = None
+) -> None:
+    """Nothing where the setting is off, memory observes nothing or nothing is pending. ctrl+c, `skipped` or `limit`
+    seconds end it; what was not observed is when the thread goes on. Never raises for a failure of memory."""
+    skipped = skipped or asyncio.Event()
+    if skipped.is_set():
+        return
     settings = session.config.memory
     if not settings.observe_on_exit or not settings.enabled or settings.read_only or session.thread is None:
         return
@@ -27,7 +32,6 @@ async def observe_on_exit(session: Session, say: Callable[[str], None], *, limit
     if not tokens:
         return
     say(f"Observing {count_k(tokens)} tokens before leaving; ctrl+c skips it.")
-    skipped = asyncio.Event()
     loop = asyncio.get_running_loop()
     with contextlib.suppress(NotImplementedError, RuntimeError):
         loop.add_signal_handler(signal.SIGINT, skipped.set)

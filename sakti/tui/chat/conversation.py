@@ -32,6 +32,7 @@ class Conversation(Vertical):
         self._host = host
         self.visit_bar = VisitBar()
         self.transcript = Transcript(id="transcript", findable=True)
+        self.transcript.takes_click = False
         self.approval = ApprovalBox(host.session.clock)
         self.queue = QueueView()
         self.completions = Completions()

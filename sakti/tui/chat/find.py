@@ -56,13 +56,18 @@ class ThreadFind:
             self._transcript.focus()
         self._host.go(self._step, step, group="find", exclusive=True)
 
-    def leave(self) -> None:
-        """Close the bar and unmark everything."""
+    def leave(self) -> bool:
+        """Close the bar and unmark everything; False where it was not open."""
         self._places, self._words, self._at = (), "", -1
         self._transcript.show_found(None)
-        if (bar := self._bar) is not None:
-            bar.remove()
-        self._transcript.focus()
+        bar = self._bar
+        if bar is None:
+            return False
+        focused = bar.screen.focused
+        if focused is not None and bar in focused.ancestors:
+            bar.screen.set_focus(self._transcript)  # before it goes: else what has the keys is left to chance
+        bar.remove()
+        return True
 
     async def _count(self, text: str) -> None:
         """Mark `text` wherever it stands and count it in the whole thread."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from textual.widget import Widget
+
 from sakti.core.events import MemoryStatus
 from sakti.store.log.history import Moment
 from sakti.tui.host import Host
 from sakti.tui.panes.sidebar import Sidebar
-from sakti.tui.widgets.line_list import LineList
 
 if TYPE_CHECKING:
     from sakti.tui.screens.board import BoardScreen
 
+CORRECTED = {"pin": "Pinned", "unpin": "No longer pinned", "edit": "Changed", "forget": "Forgotten"}
+POINTS = 5.0  # seconds that a task which was looked for stands out
 POLL = 2.0  # seconds between looks at whether another process changed a task, while the pane shows
 
 
@@ -87,43 +90,54 @@ class Panes:
             await self._host.session.correct(action, line_id, text)
         finally:
             self.load_log()
+        if action != "undo":
+            self._host.note(f"{CORRECTED[action]} · {self._host.key_name('observations.undo')} undoes it")
 
     # --- showing ----------------------------------------------------------------------------------------------
 
-    def toggle(self, pane: str) -> bool:
-        """Show or hide a pane; in a narrow window its list gets the focus. False where it is hidden now."""
-        side = self._sidebar
-        shows = side.toggle(pane)
-        if shows and pane != "memory" and side.narrow:
-            self._list(pane).focus()
-        if not side.narrow:
-            self.remember()
-        return shows
+    def show(self, pane: str) -> None:
+        """Show a pane, unfolded; the keys stay where they are."""
+        if not self._sidebar.shows(pane):
+            self._toggle(pane)
 
-    def toggle_all(self) -> None:
-        self._sidebar.toggle_all()
+    def hide(self, pane: str) -> None:
+        if self._sidebar.shows(pane):
+            self._toggle(pane)
+
+    def _toggle(self, pane: str) -> None:
+        self._sidebar.toggle(pane)
         if not self._sidebar.narrow:
             self.remember()
 
-    def focus(self, pane: str) -> None:
-        """Show the log or the tasks and go into it."""
-        if pane not in self._sidebar.open_panes:
-            self._sidebar.toggle(pane)
-        self._list(pane).focus()
+    def toggle_all(self) -> bool:
+        """Hide all panes, or show them again; False where none shows now."""
+        self._sidebar.toggle_all()
+        if not self._sidebar.narrow:
+            self.remember()
+        return bool(self._sidebar.open_panes)
+
+    def place_of(self, pane: str) -> Widget:
+        """Give the widget of a pane that takes its keys."""
+        side = self._sidebar
+        lists = {"memory": side.memory, "log": side.observations.log_list, "tasks": side.tasks.task_list}
+        return lists[pane]
 
     def point_at(self, title: str) -> bool:
-        """Put the cursor of the tasks on the one of that title; False where it is not there, as what was closed long
-        ago."""
+        """Show the task of that title for a while; False where it is not there, as what was closed long ago."""
         tasks = self._sidebar.tasks.task_list
         at = next((i for i, row in enumerate(tasks.rows) if row.title == title), None)
         if at is not None:
-            self.focus("tasks")
+            self.show("tasks")
+            tasks.cursor_always = True
             tasks.move_to(at)
+            tasks.refresh()
+            tasks.set_timer(POINTS, self._point_no_more)
         return at is not None
 
-    def _list(self, pane: str) -> LineList:
-        side = self._sidebar
-        return side.observations.log_list if pane == "log" else side.tasks.task_list
+    def _point_no_more(self) -> None:
+        tasks = self._sidebar.tasks.task_list
+        tasks.cursor_always = False
+        tasks.refresh()
 
     def remember(self) -> None:
         """Keep which panes show, and how, for the next wide window."""

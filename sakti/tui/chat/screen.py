@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -11,10 +11,14 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.message import Message
 from textual.screen import Screen
+from textual.widget import Widget
 
+from sakti.core.config import APPROVAL_MODES
 from sakti.core.events import ApprovalRequested, ApprovalResolved
 from sakti.core.text import one_line
 from sakti.core.types import Thread
+from sakti.tui.approval_words import APPROVALS
+from sakti.tui.chat.browsing import AREAS, after, area_of, is_for_the_prompt
 from sakti.tui.chat.compaction import Compaction
 from sakti.tui.chat.conversation import Conversation
 from sakti.tui.chat.drafts import Drafts
@@ -26,12 +30,17 @@ from sakti.tui.host import Host
 from sakti.tui.notify import Notifier
 from sakti.tui.panes.memory import MemoryPane
 from sakti.tui.panes.observations import ObservationsPane
-from sakti.tui.panes.sidebar import Sidebar
+from sakti.tui.panes.sidebar import PANES, Sidebar
 from sakti.tui.panes.tasks import TasksPane
+from sakti.tui.widgets.approval import ApprovalView
+from sakti.tui.widgets.find_bar import FindBar
 from sakti.tui.widgets.header import Header
+from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.prompt import Prompt
-from sakti.tui.widgets.status import StatusLine
+from sakti.tui.widgets.status import Browsing, StatusLine
+from sakti.tui.widgets.transcript import Transcript
 
+SHORTLY = 2.0  # seconds that a note stands
 WIDE = 100  # columns from which the panes stand beside the chat
 
 
@@ -42,12 +51,15 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+c", "copy_text", show=False, id="app.copy"),  # where nothing is selected, the next one
         Binding("ctrl+c", "stop", "Copy, stop, clear; twice: quit", show=False, id="app.stop"),
         Binding("ctrl+q", "app.quit", "Quit", show=False, priority=True, id="app.quit"),
-        Binding("escape", "interrupt", "Stop the agent", show=False, id="app.interrupt"),
+        Binding("escape", "interrupt", "Back to the prompt; there: stop the agent", show=False, id="app.interrupt"),
         Binding("f1", "help", "Help", show=False, id="app.help"),
-        Binding("f2", "pane('memory')", "Memory", show=False, id="app.memory"),
-        Binding("f3", "pane('log')", "Observations", show=False, id="app.log"),
-        Binding("f4", "pane('tasks')", "Tasks", show=False, id="app.tasks"),
+        Binding("f2", "pane('memory')", "Memory: show, browse, hide", show=False, id="app.memory"),
+        Binding("f3", "pane('log')", "Observations: show, browse, hide", show=False, id="app.log"),
+        Binding("f4", "pane('tasks')", "Tasks: show, browse, hide", show=False, id="app.tasks"),
         Binding("ctrl+b", "panes", "All panes", show=False, id="app.panes"),
+        Binding("f6", "browse", "Browse: the conversation, then each pane", show=False, id="app.browse"),
+        Binding("tab", "tab", "Next part while browsing; to a question", show=False, id="app.tab"),
+        Binding("shift+tab", "cycle_approval", "Approval: plan, ask, edits, auto", show=False, id="app.approval"),
         Binding("ctrl+f", "search", "Search", show=False, id="app.search"),
         Binding("alt+left", "go_back", "Back from a search hit", show=False, id="app.back"),
         Binding("ctrl+t", "threads", "Threads", show=False, id="app.threads"),
@@ -73,6 +85,7 @@ class ChatScreen(Screen[None]):
         self.drafts = Drafts(host, chat.prompt)
         self.compaction = Compaction(self.status_line)
         self.stopping = Stopping(host, chat.prompt, self.compaction)
+        self._browsed = ""  # the area of `browsing` that has the keys; "": the prompt, or a question
 
     def compose(self) -> ComposeResult:
         yield self.header
@@ -93,6 +106,34 @@ class ChatScreen(Screen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         self.sidebar.set_narrow(event.size.width < WIDE)
+        self._stay_in_sight()
+
+    # --- who has the keys -------------------------------------------------------------------------------------
+
+    def keep_typing(self, event: events.Event) -> None:
+        """Give the prompt the keys for a letter or a paste that nothing else takes. Called before the event is handed
+        on, so that the letter itself is typed there and none after it overtakes it."""
+        if is_for_the_prompt(event, self):
+            self.set_focus(self.prompt)
+
+    def watch_focused(self, focused: Widget | None) -> None:
+        """Name the part that is browsed, and its keys, in the last line."""
+        if focused is not None:  # else another window of the desktop has the keys
+            self._browsed = area_of(focused)
+            self.status_line.browsing = self._told(self._browsed)
+
+    def _told(self, area: str) -> Browsing | None:
+        if area not in AREAS:
+            return None
+        host, told = self.host, AREAS[area]
+        hide = ((told.switch, "hide"),) if told.switch else ()
+        keys = tuple((host.key_of(i), host.key_name(i), word) for i, word in (*told.keys, *hide))
+        return Browsing(told.title, host.key_name("app.interrupt"), keys)
+
+    def _stay_in_sight(self) -> None:
+        """What is not shown any more does not keep the keys."""
+        if self._browsed in PANES and not self.sidebar.shows(self._browsed):
+            self.set_focus(self.prompt)
 
     # --- what is shown ----------------------------------------------------------------------------------------
 
@@ -113,6 +154,7 @@ class ChatScreen(Screen[None]):
     def show_modes(self) -> None:
         """Show the Observer's mode and how tools are approved."""
         self.header.mode, self.header.approval = self.host.session.mode, self.host.session.approval_mode
+        self.status_line.approval = (self.host.session.approval_mode, self.host.key_name("app.approval"))
 
     def show_git(self) -> None:
         git = self.host.session.git
@@ -120,12 +162,15 @@ class ChatScreen(Screen[None]):
 
     def show_approvals(self, event: ApprovalRequested | ApprovalResolved) -> None:
         pending = self.host.session.approvals
-        self.conversation.approval.show(pending, take_focus=not self.prompt.text and self.is_current)
+        takes = not self.prompt.text and not self._browsed and self.is_current
+        self.conversation.approval.show(pending, take_focus=takes)
         if isinstance(event, ApprovalRequested):
-            self.note("" if not self.prompt.text else "a question waits above: shift+tab goes there")
+            waits = f"a question waits above: {self.host.key_name('app.tab')} goes there"
+            self.note(waits if self.prompt.text or self._browsed else "")
         elif not pending:
             self.note("")
-            self.prompt.focus()
+            if not self._browsed:
+                self.prompt.focus()
 
     def apply_setting(self, name: str) -> str:
         """Show a setting that has changed; gives what is wrong with it, or ""."""
@@ -197,26 +242,76 @@ class ChatScreen(Screen[None]):
             self.stopping.stop()
 
     def action_interrupt(self) -> None:
-        """Esc: close what lies over the chat, else stop the agent; the partial answer is kept."""
-        if self.conversation.approval.leave_line() or self.sidebar.close_overlay():
+        """Esc: one step back: to the prompt, else close what lies over the chat, else stop the agent; the partial
+        answer is kept."""
+        if self.conversation.approval.leave_line():
             return
         if self.focused is not self.prompt:
-            self.prompt.focus()
-        else:
+            self.set_focus(self.prompt)
+        elif not (self.conversation.find.leave() or self.sidebar.close_overlay()):
             self.stopping.interrupt()
 
     def action_help(self) -> None:
         from sakti.tui.screens.help import HelpScreen
 
-        self.host.push(HelpScreen(type(self)))
+        self.host.push(HelpScreen(chat_parts()))
 
     def action_pane(self, pane: str) -> None:
-        if not self.panes.toggle(pane):
-            self.prompt.focus()
+        """Show a pane; browse one that shows; hide the one that is browsed."""
+        if not self.sidebar.shows(pane):
+            self.show_pane(pane)
+        elif self._browsed != pane:
+            self.browse(pane)
+        else:
+            self.set_focus(self.prompt)
+            self.panes.hide(pane)
+            area = AREAS[pane]
+            self.note(f"{area.title} hidden · {self.host.key_name(area.switch)} shows it", SHORTLY)
+
+    def show_pane(self, pane: str) -> None:
+        """Show a pane and say how it is browsed; the prompt keeps the keys."""
+        self.panes.show(pane)
+        area = AREAS[pane]
+        self.note(f"{area.title}: {self.host.key_name(area.switch)} browses it", SHORTLY)
+
+    def browse(self, area: str) -> None:
+        """Give a part of the screen the keys ("": the prompt), at once: the next key may be there already."""
+        if area and not self.host.session.approvals:
+            self.note("")  # what it said was for another place; a question goes on waiting
+        if area in PANES:
+            self.panes.show(area)
+            self.set_focus(self.panes.place_of(area))
+        else:
+            self.set_focus(self.transcript if area else self.prompt)
+
+    def action_browse(self) -> None:
+        self.browse(after(self._browsed, self.sidebar))
+
+    def action_tab(self) -> None:
+        """To a question that waits, and back; to the next part while one is browsed."""
+        approval = self.conversation.approval
+        if approval.pending and self.focused is not approval.view:
+            self.set_focus(approval.view)
+        elif self._browsed:
+            self.action_browse()
+        elif self.focused is not self.prompt:
+            self.set_focus(self.prompt)
+        else:
+            self.note(f"{self.host.key_name('app.browse')} browses the conversation and the panes", SHORTLY)
 
     def action_panes(self) -> None:
-        self.panes.toggle_all()
-        self.prompt.focus()
+        if self.panes.toggle_all():
+            return
+        self.set_focus(self.prompt)
+        self.note(f"Panes hidden · {self.host.key_name('app.panes')} shows them", SHORTLY)
+
+    def action_cycle_approval(self) -> None:
+        """The next approval mode, from strict to free and round."""
+        session = self.host.session
+        mode = APPROVAL_MODES[(APPROVAL_MODES.index(session.approval_mode) + 1) % len(APPROVAL_MODES)]
+        session.set_approval_mode(mode)
+        self.show_modes()
+        self.note(f"Approval: {mode}, {APPROVALS[mode]}", 2 * SHORTLY)
 
     def action_search(self) -> None:
         self.visit.search()
@@ -264,3 +359,19 @@ class ChatScreen(Screen[None]):
             text = session.unqueue(len(session.queued) - 1)
             if text is not None and not self.prompt.text:
                 self.prompt.put(text)
+
+
+def chat_parts() -> list[tuple[str, type[Any]]]:
+    """List what has keys on this screen, by the name that people know it under."""
+    return [
+        ("Everywhere", ChatScreen),
+        ("Prompt", Prompt),
+        ("Conversation", Transcript),
+        ("Find in the thread", FindBar),
+        ("Approvals", ApprovalView),
+        ("Panes", Sidebar),
+        ("Memory", MemoryPane),
+        ("Observations", ObservationsPane),
+        ("Tasks", TasksPane),
+        ("Lists", LineList),
+    ]

@@ -49,6 +49,7 @@ class MemoryPane(Widget, can_focus=True):
     """Drawn from the last `MemoryStatus`, the memory's stored figures and events and the thread's usage; no number is
     made up here. The last events fill what room there is."""
 
+    FOCUS_ON_CLICK = False
     HELP = "The windows. ┃ on a bar: the next observation in the background begins there. Enter: all that happened."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "events", "All that happened", show=False, id="memory.events"),
@@ -123,7 +124,7 @@ class MemoryPane(Widget, can_focus=True):
         self.screen.set_focus(self.screen.query_one("#prompt"))
 
     def on_click(self, event: events.Click) -> None:
-        if event.y > 0:  # the title folds
+        if event.y > 0 and (self.has_focus or event.chain > 1):  # the title folds
             self.action_events()
 
     def operation(self, event: MemoryOperation) -> None:

@@ -23,7 +23,7 @@ from sakti.tui.panes.time_bar import TimeBar
 from sakti.tui.panes.title import PaneTitle
 from sakti.tui.transcript.wrap import Line, indent, wrap
 from sakti.tui.widgets.line_list import LineList
-from sakti.tui.widgets.safe_input import SafeInput
+from sakti.tui.widgets.safe_input import PaneInput
 
 if TYPE_CHECKING:
     from sakti.store.log.history import Moment
@@ -227,17 +227,18 @@ class ObservationsPane(Vertical):
     def compose(self) -> ComposeResult:
         yield PaneTitle("Observations", id="observations-title")
         yield TimeBar(id="observations-time")
-        yield SafeInput(placeholder="/ text, #category, ? doubtful", id="observations-filter", compact=True)
+        yield PaneInput(placeholder="/ text, #category, ? doubtful", id="observations-filter", compact=True)
         yield LineList(
             draw_row,
             selectable=_is_line,
             id="observations-list",
             empty="what you say is observed here as the window fills, or at once by /compact",
         )
-        yield SafeInput(placeholder="what the line should say", id="observations-edit", compact=True)
+        yield PaneInput(placeholder="what the line should say", id="observations-edit", compact=True)
 
     def on_mount(self) -> None:
         self.log_list.follow_end = True
+        self.log_list.takes_click = False
 
     def show(self, lines: Sequence[LogLine], moments: Sequence[Moment] = ()) -> None:
         """The log as it is now; stays at the end when the end was in sight. Who looks at the past goes on doing so,
@@ -289,6 +290,7 @@ class ObservationsPane(Vertical):
     @on(TimeBar.Picked)
     def _picked(self, event: TimeBar.Picked) -> None:
         event.stop()
+        self.log_list.focus()
         self.travel_to(event.at)
 
     def _may_change(self) -> bool:

@@ -76,6 +76,10 @@ class Sidebar(Vertical):
             self.narrow = narrow
             self.apply()
 
+    def shows(self, pane: str) -> bool:
+        """Whether a pane is open and not folded to its title."""
+        return pane in self.open_panes and pane not in self._folded
+
     def toggle(self, pane: str) -> bool:
         """Show or hide one pane; True when it shows now. One that is folded unfolds."""
         if pane in self.open_panes and pane in self._folded:

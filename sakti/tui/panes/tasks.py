@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -115,16 +115,15 @@ class TasksPane(Vertical):
 
     def compose(self) -> ComposeResult:
         yield PaneTitle("Tasks", id="tasks-title")
-        yield LineList(draw_task, id="tasks-list", empty="no tasks: ask the agent for one, or /tasks and n")
+        yield LineList(draw_task, id="tasks-list", empty="no tasks: ask the agent for one, or F4, b and n")
+
+    def on_mount(self) -> None:
+        self.task_list.takes_click = False
 
     @on(LineList.Opened)
     def _opened(self, event: LineList.Opened) -> None:
         event.stop()
         self.action_board()
-
-    def on_click(self, event: events.Click) -> None:
-        if event.widget is self.task_list and not self.task_list.rows:
-            self.action_board()
 
     def action_board(self) -> None:
         self.post_message(self.BoardWanted())

@@ -20,7 +20,7 @@ class TimeBar(Widget):
     """One line. `at` is the index of the moment that is shown, None for now."""
 
     class Picked(Message):
-        """A click: `at` as in `TimeBar`."""
+        """A click while the pane has the keys, two at other times: `at` as in `TimeBar`."""
 
         def __init__(self, at: int | None) -> None:
             super().__init__()
@@ -50,7 +50,9 @@ class TimeBar(Widget):
         return Strip(Segment.apply_style(line, base)).crop_extend(0, width, base)
 
     def on_click(self, event: events.Click) -> None:
-        if self.moments:
+        pane, focused = self.parent, self.screen.focused
+        inside = focused is not None and pane in focused.ancestors
+        if self.moments and (inside or event.chain > 1):
             self.post_message(self.Picked(moment_at(event.x, len(self.moments), self.size.width)))
 
 

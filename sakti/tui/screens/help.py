@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, TypeAlias
 
-from textual.binding import Binding
-
-from sakti.tui.panes.memory import MemoryPane
-from sakti.tui.panes.observations import ObservationsPane
-from sakti.tui.panes.sidebar import Sidebar
-from sakti.tui.panes.tasks import TasksPane
+from sakti.tui.keys import bindings_of
 from sakti.tui.screens.board import BoardScreen
 from sakti.tui.screens.panel import BACK, Keys, ListPanel, Panel
 from sakti.tui.screens.search import SearchScreen
@@ -17,26 +13,14 @@ from sakti.tui.screens.settings import SettingsScreen
 from sakti.tui.screens.task_card import TaskCardScreen
 from sakti.tui.screens.text import ReadScreen, help_blocks
 from sakti.tui.screens.threads import ThreadsScreen
-from sakti.tui.widgets.approval import ApprovalView
-from sakti.tui.widgets.find_bar import FindBar
-from sakti.tui.widgets.line_list import LineList
-from sakti.tui.widgets.prompt import Prompt
-from sakti.tui.widgets.transcript import Transcript
+
+Part: TypeAlias = tuple[str, type[Any]]  # what has keys, by the name that people know it under
 
 
-def parts(chat: type[Any]) -> list[tuple[str, type[Any]]]:
-    """List what has keys, by the name that people know it under; `chat` has those that work everywhere."""
+def parts(chat: Sequence[Part]) -> list[Part]:
+    """List everything that has keys; `chat`: what stands beside the prompt."""
     return [
-        ("Everywhere", chat),
-        ("Prompt", Prompt),
-        ("Conversation", Transcript),
-        ("Find in the thread", FindBar),
-        ("Approvals", ApprovalView),
-        ("Panes", Sidebar),
-        ("Memory", MemoryPane),
-        ("Observations", ObservationsPane),
-        ("Tasks", TasksPane),
-        ("Lists", LineList),
+        *chat,
         ("Threads", ThreadsScreen),
         ("Search", SearchScreen),
         ("Board", BoardScreen),
@@ -53,6 +37,6 @@ class HelpScreen(ReadScreen):
     HELP = "Every command and every key."
     keys: ClassVar[Keys] = (("↑↓ scroll", ""), BACK)
 
-    def __init__(self, chat: type[Any]) -> None:
-        found = [(name, b) for name, owner in parts(chat) for b in owner.BINDINGS if isinstance(b, Binding)]
+    def __init__(self, chat: Sequence[Part]) -> None:
+        found = [(name, b) for name, owner in parts(chat) for b in bindings_of(owner)]
         super().__init__("Help", help_blocks(found))

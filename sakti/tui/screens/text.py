@@ -12,13 +12,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal
 from textual.getters import query_one
-from textual.keys import key_to_character
 
 from sakti.actions import registry
 from sakti.core.events import ApprovalRequested
 from sakti.core.text import count_k, one_line, sanitise
 from sakti.core.types import Message
 from sakti.tui.host import Host
+from sakti.tui.keys import in_words
 from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import BACK, Keys, Panel
 from sakti.tui.transcript.blocks import Block, CardBlock, NoticeBlock, TextBlock, estimate_text
@@ -92,19 +92,13 @@ def approval_screen(asked: ApprovalRequested) -> ReadScreen:
     return ReadScreen(f"{asked.tool}: {one_line(asked.target, 100)}", [shown])
 
 
-def _as_pressed(key: str) -> str:
-    """What stands on the key: `[` for left_square_bracket."""
-    sign = key_to_character(key.strip())
-    return sign if sign is not None and sign.isprintable() and not sign.isspace() else key.strip()
-
-
 def help_blocks(bindings: Sequence[tuple[str, Binding]]) -> list[Block]:
     """Keys by the part of the screen they belong to, and the slash commands."""
     groups: dict[str, list[tuple[str, str]]] = {}
     for group, binding in bindings:
         if binding.description:
-            keys = [binding.key_display] if binding.key_display else [_as_pressed(k) for k in binding.key.split(",")]
-            groups.setdefault(group, []).append((one_line(", ".join(keys), 30), binding.description))
+            keys = binding.key_display or in_words(binding.key.split(","))
+            groups.setdefault(group, []).append((one_line(keys, 30), binding.description))
     cards: list[Block] = [CardBlock(title=group, rows=tuple(rows)) for group, rows in groups.items()]
     commands = tuple((f"/{name} {c.hint}".strip(), c.in_short) for name, c in registry.chat().items())
     more = (("@path", "attach a file"), ("!command", "run a command yourself"), ("#note", "add to working memory"))

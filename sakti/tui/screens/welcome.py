@@ -22,6 +22,7 @@ from sakti.core.errors import SaktiError
 from sakti.core.text import one_line, sanitise
 from sakti.core.types import ModelInfo
 from sakti.tui import editor
+from sakti.tui.approval_words import APPROVALS
 from sakti.tui.host import app_of
 from sakti.tui.palette import Palette
 from sakti.tui.screens.lists import ModelsScreen, pick_theme
@@ -30,12 +31,6 @@ from sakti.tui.transcript.wrap import Line, fit, shorten
 from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.safe_input import SafeInput
 
-APPROVALS = {
-    "plan": "reads only, changes nothing",
-    "ask": "reads freely, asks before any change or command",
-    "edits": "reads and edits files freely, asks before any command",
-    "auto": "asks only for what cannot be taken back",
-}
 NO_SERVER = (
     "No server answers. Start Ollama, LM Studio, llama.cpp or vLLM and press enter again.\n"
     'Another address goes into the configuration: [providers.NAME] base_url = "http://…/v1"'

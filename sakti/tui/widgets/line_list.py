@@ -35,9 +35,9 @@ class LineList(LineView):
     ]
 
     class Opened(Message):
-        """Enter or a click on a row."""
+        """Enter or a click on a row; two clicks where one does not give the list the keys, `row` None without rows."""
 
-        def __init__(self, view: LineList, row: object) -> None:
+        def __init__(self, view: LineList, row: Any) -> None:
             super().__init__()
             self.view = view
             self.row = row
@@ -164,11 +164,15 @@ class LineList(LineView):
 
     def on_click(self, event: events.Click) -> None:
         index = bisect_right(self._tops, event.y + self.scroll_offset.y) - 1
-        if 0 <= index < len(self.rows) and self._selectable(self.rows[index]):
+        if not self.takes_click and not self.has_focus and event.chain < 2:
+            return  # a click beside the prompt, perhaps only into the window
+        if not self.takes_click and not self.rows:
+            self.post_message(self.Opened(self, None))
+        elif 0 <= index < len(self.rows) and self._selectable(self.rows[index]):
             again = index == self.cursor and (self.cursor_always or not self._just_entered)
             self._just_entered = False
             self.move_to(index)
-            if again or event.chain > 1:
+            if (again and self.takes_click) or event.chain > 1:
                 self.action_open()
 
     def _nearest(self, index: int, step: int) -> int:

@@ -29,6 +29,9 @@ class LineView(ScrollView, can_focus=True):
     """A scrolling view of lines. Subclasses set `virtual_size` and give `line_at`."""
 
     ALLOW_SELECT = True
+    takes_click = (
+        True  # one click gives it the keys; where not, they stay in the prompt until it is gone into on purpose
+    )
     DEFAULT_CSS = """
     LineView { overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
     """
@@ -79,6 +82,9 @@ class LineView(ScrollView, can_focus=True):
     @property
     def allow_select(self) -> bool:
         return True
+
+    def focus_on_click(self) -> bool:
+        return self.takes_click
 
     async def _on_click(self, event: events.Click) -> None:
         if event.chain > 1:

@@ -47,6 +47,7 @@ class Prompt(TextArea):
             id="prompt.cut",
         ),
         Binding("ctrl+v,super+v", "paste", "Paste, an image as well", show=False, id="prompt.paste"),
+        Binding("f6", "screen.browse", "Browse the conversation", show=False, id="prompt.browse"),
         Binding("ctrl+z", "app.suspend_process", "Suspend", show=False, id="prompt.suspend"),
         Binding("ctrl+underscore,super+z", "undo", "Undo", show=False, id="prompt.undo"),
     ]
@@ -280,11 +281,11 @@ class Prompt(TextArea):
         # of its own: one that whoever completes had sent would not rise above that one
         self.post_message(self.Submitted(text).set_sender(self))
 
-    def action_complete(self) -> None:
+    async def action_complete(self) -> None:
         if self.completing:
             self.post_message(self.Accepted(send=False))
         else:
-            self.screen.focus_next()
+            await self.run_action("screen.tab")
 
     def action_up(self) -> None:
         if self.completing:

@@ -15,3 +15,9 @@ class SafeInput(Input):
 
     def validate_value(self, value: str) -> str:
         return " ".join(sanitise(value).split("\n"))
+
+
+class PaneInput(SafeInput):
+    """One of a pane: a click beside the prompt does not take the keys from it."""
+
+    FOCUS_ON_CLICK = False

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.cells import cell_len
+from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.reactive import reactive
@@ -25,12 +27,25 @@ KEYS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Browsing:
+    """What is browsed, the key that leads back to the prompt as it is written, and the keys that act there: as they are
+    pressed, as they are written, and what they do."""
+
+    title: str
+    back: str
+    keys: tuple[tuple[str, str, str], ...]
+
+
 class StatusLine(Widget):
-    """`context` in tokens (0: not known yet), `why` this model answers, shown where there is room. Its timer runs
-    only while something is under way."""
+    """`browsing`: what has the keys instead of the prompt; `approval`: the mode, and the key that changes it; `context`
+    in tokens (0: not known yet); `why` this model answers, shown where there is room. Its timer runs only while
+    something is under way."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"status--key", "status--muted", "status--busy", "status--warn"}
 
+    browsing: reactive[Browsing | None] = reactive(None)
+    approval: reactive[tuple[str, str]] = reactive(("", ""))
     context: reactive[int] = reactive(0)
     window: reactive[int] = reactive(0)
     queued: reactive[int] = reactive(0)
@@ -84,6 +99,27 @@ class StatusLine(Widget):
             self._timer = None
         self.refresh()
 
+    def _browsed(self, browsing: Browsing, text: Text) -> Text:
+        """What has the keys and the way out, then a note or the keys that act there."""
+        key = self.get_component_rich_style("status--key", partial=True)
+        muted = self.get_component_rich_style("status--muted", partial=True)
+        text.append(f" {browsing.title} ", key + Style(reverse=True))
+        start = cell_len(text.plain)
+        text.append(f" {browsing.back}", key).append(" prompt", muted)
+        self._spots = [(start, cell_len(text.plain), "screen.interrupt")]
+        if self.hint:
+            room = max(0, self.size.width - cell_len(text.plain) - 4)
+            warn = self.get_component_rich_style("status--warn", partial=True)
+            return text.append(" · ", muted).append(shorten(one_line(self.hint, 200), room), warn)
+        for pressed, name, what in browsing.keys:
+            piece = f"{name} {what}"
+            start = cell_len(text.plain) + 3
+            if start + len(piece) + 1 > self.size.width:
+                break
+            self._spots.append((start, start + len(piece), f"app.simulate_key({pressed!r})"))
+            text.append(" · ", muted).append(name, key).append(f" {what}", muted)
+        return text
+
     async def on_click(self, event: events.Click) -> None:
         """A key that is clicked does what it does when it is pressed."""
         for start, end, action in self._spots:
@@ -97,6 +133,8 @@ class StatusLine(Widget):
         busy = self.get_component_rich_style("status--busy", partial=True)
         warn = self.get_component_rich_style("status--warn", partial=True)
         text = Text(no_wrap=True, overflow="crop", end="")
+        if self.browsing is not None:
+            return self._browsed(self.browsing, text)
         text.append(" ")
         if self._waiting is not None:
             self._spots = []
@@ -118,6 +156,11 @@ class StatusLine(Widget):
             text.append(shorten(what, max(8, width - len(took) - 14)), busy).append(took, busy)
             text.append(" · esc stops", muted)
             return text
+        if self.approval[0]:
+            piece = " ".join(self.approval)
+            self._spots.append((1, 1 + len(piece), "screen.cycle_approval"))
+            text.append(self.approval[0], warn if self.approval[0] == "auto" else muted)
+            text.append(f" {self.approval[1]}", key)
         parts: list[tuple[str, object]] = []
         if self._busy_since is not None:
             parts.append((f"working {int(self._clock.monotonic() - self._busy_since)}s", busy))
@@ -127,7 +170,7 @@ class StatusLine(Widget):
         if self.queued:
             parts.append((f"{self.queued} queued", busy))
         for number, (part, style) in enumerate(parts):
-            text.append(" · " if number else "", muted).append(part, style)  # pyright: ignore[reportArgumentType]
+            text.append(" · " if number or self.approval[0] else "", muted).append(part, style)  # pyright: ignore[reportArgumentType]
         busy_now = self._busy_since is not None
         for name, what, action in (("^C", "stop" if busy_now else "quit", "screen.stop"), *KEYS):
             piece = f"{name} {what}"

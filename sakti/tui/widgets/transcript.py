@@ -27,8 +27,9 @@ class Transcript(TranscriptView):
     """Blocks of one thread, under the keys and the mouse of its reader; `findable`: words can be found in it."""
 
     HELP = (
-        "The conversation. A click on ▸ unfolds, on a code block's language copies it, on a link opens it; "
-        "by key, [ and ] go from block to block, v selects lines, l goes to links, / finds in this thread."
+        "The conversation. A click on ▸ unfolds, on a code block's language copies it, on a link opens it. "
+        "F6 goes into it, Esc back to the prompt: there [ and ] go from block to block, v selects lines, l goes to "
+        "links, / finds in this thread."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("[", "choose(-1)", "Previous message, fold or code block", show=False, id="transcript.previous"),
@@ -230,17 +231,15 @@ class Transcript(TranscriptView):
         self._settle(None if self._follow else top)
 
     def action_leave(self) -> None:
-        """Out of the selection of lines, of the links, of the search; where there is none, the app's escape."""
-        if self._anchor is not None or self.text_selection is not None:
-            self.let_go()
-        elif self._link is not None:
-            self._link = None
-        elif self._found is not None:
-            self.post_message(self.FindLeft())
-        elif self._chosen is not None:
-            self._chosen = None
-        else:
+        """Out of the selection of lines, of the links, of the search, all in one step; where there is none, the app's
+        escape."""
+        selects = self._anchor is not None or self.text_selection is not None
+        if not (selects or self._link or self._chosen) and self._found is None:
             raise SkipAction
+        self.let_go()
+        self._link = self._chosen = None
+        if self._found is not None:
+            self.post_message(self.FindLeft())
         self.post_message(self.Said(""))
         self.refresh()
 

@@ -1,0 +1,102 @@
+"""Browsing: a part of the screen has the keys because the user went there on purpose. At all other times letters are
+typed into the prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from textual import events
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Input, TextArea
+
+from sakti.tui.panes.memory import MemoryPane
+from sakti.tui.panes.observations import ObservationsPane
+from sakti.tui.panes.sidebar import PANES, Sidebar
+from sakti.tui.panes.tasks import TasksPane
+from sakti.tui.widgets.find_bar import FindBar
+from sakti.tui.widgets.transcript import Transcript
+
+CONVERSATION = "conversation"
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """A part that can be browsed: its name, and the keys that the last line names: the binding's id and what it does.
+    `switch` is the id of the key that shows, enters and hides a pane."""
+
+    title: str
+    keys: tuple[tuple[str, str], ...]
+    switch: str = ""
+
+
+AREAS: Mapping[str, Area] = {
+    CONVERSATION: Area(
+        "Conversation",
+        (
+            ("transcript.previous", "back"),
+            ("transcript.next", "on"),
+            ("transcript.toggle", "unfold"),
+            ("transcript.select", "select"),
+            ("transcript.copy", "copy"),
+            ("transcript.link", "links"),
+            ("transcript.find", "find"),
+        ),
+    ),
+    "memory": Area("Memory", (("memory.events", "all events"),), "app.memory"),
+    "log": Area(
+        "Observations",
+        (
+            ("list.open", "sources"),
+            ("observations.pin", "pin"),
+            ("observations.edit", "edit"),
+            ("observations.forget", "forget"),
+            ("observations.undo", "undo"),
+            ("observations.filter", "filter"),
+            ("observations.earlier", "past"),
+        ),
+        "app.log",
+    ),
+    "tasks": Area("Tasks", (("tasks.board", "board"),), "app.tasks"),
+}
+
+
+def area_of(widget: Widget | None) -> str:
+    """Name the area that `widget` stands in; "" for the prompt, a question, and where nothing has the keys."""
+    for node in widget.ancestors_with_self if widget is not None else ():
+        match node:
+            case Transcript() | FindBar():
+                return CONVERSATION
+            case MemoryPane():
+                return "memory"
+            case ObservationsPane():
+                return "log"
+            case TasksPane():
+                return "tasks"
+            case _:
+                pass
+    return ""
+
+
+def after(area: str, sidebar: Sidebar) -> str:
+    """Name the area behind `area`: the conversation, then the panes that show, then the prompt ("")."""
+    order = ["", CONVERSATION, *(p for p in PANES if sidebar.shows(p)), ""]
+    return order[order.index(area) + 1] if area in order else ""
+
+
+def is_for_the_prompt(event: events.Event, screen: Screen[Any]) -> bool:
+    """Whether what was typed or pasted has nothing that takes it: no line of input, no area that is browsed, no
+    question that the key answers."""
+    focused = screen.focused
+    if isinstance(focused, Input | TextArea):
+        return False
+    if isinstance(event, events.Paste):
+        return True
+    return (
+        isinstance(event, events.Key)
+        and event.is_printable
+        and not area_of(focused)
+        and event.key not in screen.active_bindings
+    )

@@ -60,6 +60,7 @@ def made_from(lines: list[Line], source: str) -> list[Line]:
     return out
 
 
+COLUMN = 100  # cells in which text is read well: prose, cards and the lines of tools end there
 _PIECES = re.compile(r"\n|[^\S\n]+|[^\s]+")
 TAB = 4
 
@@ -174,11 +175,54 @@ def fold_line(spans: Sequence[Span], width: int) -> list[Line]:
     return lines
 
 
+def fold_words(spans: Sequence[Span], width: int) -> list[Line]:
+    """One line of code or output into lines of at most `width` cells, ended behind a space or a sign where one stands
+    in their second half, else cut anywhere; spaces are kept, so that all of them together are the line."""
+    width = max(1, width)
+    text = "".join(t for t, _ in spans)
+    if cells(text) <= width:
+        return fold_line(spans, width)
+    lines: list[Line] = []
+    rest = list(spans)
+    while cells(text) > width:
+        head = chop_cells(text, width)[0]
+        ends = [m.end() for m in _BREAKS.finditer(head) if m.end() > len(head) // 2]
+        cut = ends[-1] if ends else len(head)
+        if not 0 < cut < len(text) or cells(head) > width:
+            break
+        first, rest = _split_spans(rest, cut)
+        lines.append(_piece(first, bool(lines)))
+        text = text[cut:]
+    for line in fold_line(rest, width):
+        lines.append(continued(line, "") if lines and not isinstance(line, Row) else line)
+    return lines
+
+
+_BREAKS = re.compile(r"\s+|[,;)\]}/|&=]+")
+
+
+def _piece(spans: Sequence[Span], goes_on: bool) -> Line:
+    line: Line = [Segment(text, style) for text, style in spans]
+    return continued(line, "") if goes_on else line
+
+
+def _split_spans(spans: Sequence[Span], at: int) -> tuple[list[Span], list[Span]]:
+    """`spans` before and behind character `at`."""
+    first: list[Span] = []
+    for number, (text, style) in enumerate(spans):
+        if len(text) >= at:
+            rest = [(text[at:], style)] if len(text) > at else []
+            return [*first, (text[:at], style)], [*rest, *spans[number + 1 :]]
+        first.append((text, style))
+        at -= len(text)
+    return first, []
+
+
 def plain_lines(text: str, style: Style, width: int, limit: int | None = None) -> list[Line]:
     """Each line of `text`, tabs as spaces, folded at `width` cells; at most `limit` lines."""
     out: list[Line] = []
     for row in text.split("\n"):
-        lines = fold_line([(row.expandtabs(TAB), style)], width)
+        lines = fold_words([(row.expandtabs(TAB), style)], width)
         out += made_from(lines, row) if "\t" in row else lines
         if limit is not None and len(out) >= limit:
             return out[:limit]

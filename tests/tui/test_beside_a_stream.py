@@ -160,8 +160,8 @@ def test_all_calls_are_shown_with_their_arguments_before_the_first_runs(stage):
     stage.live.claim(assistant("a1", "", parts=calls))
     rows = [r for r in stage.text().split("\n") if "○" in r]
     assert "write  a.py" in rows[0] and "bash  make test" in rows[1] and all(r.endswith("pending") for r in rows)
-    stage.live.start_tool(calls[0])
     stage.live.set_state("c1", "waiting")
+    stage.live.start_tool(calls[0])
     stage.now += 90
     stage.live.tick()
     assert "waiting for you 1 m 30 s" in stage.text()

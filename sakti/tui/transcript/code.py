@@ -109,7 +109,7 @@ def code_lines(code: str, language: str, width: int, palette: Palette) -> list[L
     inner = max(1, width - 2)
     out: list[Line] = []
     for source, spans in zip(code.split("\n"), highlight(code, language, palette), strict=True):
-        lines = [pad(line, width, background) for line in indent(fold_words(spans, inner), _SPACE)]
+        lines = [pad(line, width, background) for line in indent(fold_words(spans, inner, hang=True), _SPACE)]
         for line in lines:
             line[:] = [Segment(s.text, background + s.style if s.style else background) for s in line]
         out += made_from(lines, source) if "\t" in source else lines

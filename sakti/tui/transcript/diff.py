@@ -120,10 +120,10 @@ def _row_lines(row: DiffRow, spans: list[Span], room: tuple[int, int], palette: 
     lead = [Segment(number, palette.faint + ground), Segment(f"{_SIGNS[row.kind]} ", style)]
     blank = [Segment(" " * (len(number) + 2), ground)]
     out: list[Line] = []
-    for line in fold_words(spans, width - len(number) - 2):
+    for line in fold_words(spans, width - len(number) - 2, hang=True):
         coloured = Row([Segment(s.text, (s.style or Style.null()) + ground) for s in line])
         if isinstance(line, Row):
-            coloured.join = line.join
+            coloured.join, coloured.skip = line.join, line.skip
         made = coloured.behind(blank if out else lead, len(number) + 2)
         out.append(pad(made, width, ground) if row.kind != " " else made)
     return made_from(out, row.source)

@@ -227,7 +227,8 @@ class LiveTurn:
             return
         block = self._tool(call.id, one_line(call.name, 40))
         self._step_stored()
-        block.start(call, self._clock())
+        if block.state != "waiting":  # its question is told before its start
+            block.start(call, self._clock())
         self._touch(block)
 
     def _start_own(self, call: ToolCallPart) -> None:

@@ -175,35 +175,47 @@ def fold_line(spans: Sequence[Span], width: int) -> list[Line]:
     return lines
 
 
-def fold_words(spans: Sequence[Span], width: int) -> list[Line]:
+def fold_words(spans: Sequence[Span], width: int, *, hang: bool = False) -> list[Line]:
     """One line of code or output into lines of at most `width` cells, ended behind a space or a sign where one stands
-    in their second half, else cut anywhere; spaces are kept, so that all of them together are the line."""
+    in their second half, else cut anywhere; spaces are kept, so that all of them together are the line. `hang`: what
+    goes on stands further in than the line began."""
     width = max(1, width)
     text = "".join(t for t, _ in spans)
     if cells(text) <= width:
         return fold_line(spans, width)
+    inset = len(text) - len(text.lstrip(" ")) + HANG if hang else 0
+    inset = inset if inset <= width // 2 else 0
+    lead = [Segment(" " * inset)] if inset else []
     lines: list[Line] = []
     rest = list(spans)
-    while cells(text) > width:
-        head = chop_cells(text, width)[0]
+    room = width
+    while cells(text) > room:
+        head = chop_cells(text, room)[0]
         ends = [m.end() for m in _BREAKS.finditer(head) if m.end() > len(head) // 2]
         cut = ends[-1] if ends else len(head)
-        if not 0 < cut < len(text) or cells(head) > width:
+        if not 0 < cut < len(text) or cells(head) > room:
             break
         first, rest = _split_spans(rest, cut)
-        lines.append(_piece(first, bool(lines)))
-        text = text[cut:]
-    for line in fold_line(rest, width):
-        lines.append(continued(line, "") if lines and not isinstance(line, Row) else line)
+        lines.append(_piece(first, lead) if lines else [Segment(t, s) for t, s in first])
+        text, room = text[cut:], width - inset
+    for line in fold_line(rest, room):
+        lines.append(_goes_on(line, lead) if lines else line)
     return lines
 
 
+HANG = 2  # cells that what goes on of a line of code stands further in
+
+
+def _piece(spans: Sequence[Span], lead: Line) -> Row:
+    return _goes_on([Segment(text, style) for text, style in spans], lead)
+
+
+def _goes_on(line: Line, lead: Line) -> Row:
+    row = continued(line, "")
+    return row.behind(lead, len(lead[0].text)) if lead else row
+
+
 _BREAKS = re.compile(r"\s+|[,;)\]}/|&=]+")
-
-
-def _piece(spans: Sequence[Span], goes_on: bool) -> Line:
-    line: Line = [Segment(text, style) for text, style in spans]
-    return continued(line, "") if goes_on else line
 
 
 def _split_spans(spans: Sequence[Span], at: int) -> tuple[list[Span], list[Span]]:

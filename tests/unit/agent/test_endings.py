@@ -25,7 +25,7 @@ async def stored(run: Recorded) -> list[Message]:
     [
         ([Answer(error="auth", message="No such key.")], "error", "user", "No such key."),
         ([SAME] * 5, "repetition", "tool", "The same call was repeated 5 times. Tell it what to try instead."),
-        ([Answer("half", cut=True)] * 20, "error", "assistant", "broke off"),
+        ([Answer("half", cut=True)] * 20, "error", "assistant", "The stream was cut."),
     ],
 )
 async def test_it_is_there_when_the_thread_is_opened_again(

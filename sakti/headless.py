@@ -125,6 +125,8 @@ def _tell(event: Event) -> None:
         case ToolStarted(call):
             what = one_line(" ".join(str(v) for v in (call.arguments or {}).values()), 100)
             line = f"▸ {call.name}  {what}"
+        case ToolFinished(result) if isinstance(denied := result.details.get("denied"), str):
+            line = f"  ⊘ denied{f': {one_line(denied, 200)}' if denied else ''}"
         case ToolFinished(result, duration):
             line = f"  {'✗' if result.is_error else '✓'} {duration / 1000:.1f}s"
             if result.is_error:

@@ -111,6 +111,9 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> AsyncGenerator[Event,
     if status in ("interrupted", "error"):
         with contextlib.suppress(SaktiError):
             await keeping.confirm(turn)
+    if status != "answered":
+        with contextlib.suppress(SaktiError):  # what cannot be stored was told all the same
+            await keeping.keep_end(turn, status, error)
     yield TurnFinished(
         turn.thread_id,
         status,
@@ -164,8 +167,8 @@ def _stop_if_due(turn: Turn, repetition: Repetition, last: bool, *, goes_on: boo
     if turn.circles.stopped:
         times, what = turn.circles.times, f"{turn.circles.period} calls" if turn.circles.period > 1 else "broken call"
     if times >= STOPPED_AFTER and (turn.circles.stopped or repetition.count >= STOPPED_AFTER):
-        text = f"The model made the same {what} {times} times in a row. Say what it should do instead."
-        raise Stop("repetition", SaktiError(text, title="Going in circles", code="repetition"))
+        text = f"The same {what} was repeated {times} times. Tell it what to try instead."
+        raise Stop("repetition", SaktiError(text, title="Stopped", code="repetition"))
     reached = budget.spent(turn.settings, turn.usage, turn.seconds())
     if reached is not None and goes_on:
         raise Stop("limit", reached)

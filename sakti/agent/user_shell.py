@@ -16,19 +16,23 @@ from sakti.store.threads import messages
 if TYPE_CHECKING:
     from sakti.agent.session.state import State
 
+KEPT = ("exit_code", "duration_ms", "characters", "output_file")  # of the outcome, with the message: for the screen
 
-async def run(state: State, command: str) -> None:
-    """Run `command` in the workbench's folder; its events are those of a tool call, its outcome a user message."""
+
+async def run(state: State, command: str, *, during: bool = False) -> None:
+    """Run `command` in the workbench's folder; its events are those of a tool call, its outcome a user message.
+    `during`: an answer streams, which is stored later than this and stands above it."""
     thread, store, bench = state.thread, state.store, build.toolbox(state).bench
     assert thread is not None
     call = ToolCallPart(store.ids.new(), "bash", {"command": command})
-    state.emit(ToolStarted(call))
+    state.emit(ToolStarted(call, own=True))
     started = state.clock.monotonic()
     work = ToolRun(bench, call.id, thread.id, "", lambda piece: state.emit(ToolOutput(call.id, piece)))
     outcome = bench.bounded(await bash(work, {"command": command}), call.id)
     duration = round((state.clock.monotonic() - started) * 1000)
     details = {**outcome.details, "duration_ms": duration}
     state.emit(ToolFinished(ToolResultPart(call.id, "bash", outcome.content, outcome.is_error, details), duration))
+    kept = {k: v for k, v in details.items() if k in KEPT} | {"failed": outcome.is_error}
     parts = (TextPart(f"I ran `{command}`:\n```\n{outcome.content}\n```"),)
     counted = count_parts(state.counter, parts)
     message = Message(
@@ -41,7 +45,7 @@ async def run(state: State, command: str) -> None:
         tokens=message_tokens(counted),
         part_tokens=counted,
         token_counter=state.counter.name,
-        metadata={"shell": command},
+        metadata={"shell": command, "outcome": kept, **({"during": True} if during else {})},
     )
     try:
         saved = await store.write(messages.append, message)

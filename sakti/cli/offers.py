@@ -74,11 +74,11 @@ def _tasks(word: str) -> list[Offer]:
 def _ask(fn: Callable[[Connection, str], list[tuple[str, str]]]) -> list[tuple[str, str]]:
     """What the database answers for this workspace; nothing where there is none, or where it is of another version."""
     from sakti.cli import common
-    from sakti.store import reading
+    from sakti.store import one_shot
 
     try:
-        return reading.ask(common.database_path(), fn, str(common.workspace()))
-    except reading.NotReady:
+        return one_shot.ask(common.database_path(), fn, str(common.workspace()))
+    except one_shot.NotReady:
         return []
 
 

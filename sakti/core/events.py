@@ -57,7 +57,10 @@ class ToolCallDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
+    """`own`: the user runs it. A call that is asked about starts with its question."""
+
     call: ToolCallPart
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,9 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
+    """`duration_ms` is the tool's own time, without what an approval took. A call that was denied says so in the
+    result's details: `denied`, why."""
+
     result: ToolResultPart
     duration_ms: int
 
@@ -131,7 +137,7 @@ class ApprovalRequested:
     """Tool call that waits for the user's approval.
 
     `reason` says why it asks, `target` what will run or change, `diff` is a unified diff for edits, `rule` the rule
-    that "always" would save.
+    that "always" would save; `call_id` is the call's.
     """
 
     id: str
@@ -141,6 +147,7 @@ class ApprovalRequested:
     cwd: str
     diff: str = ""
     rule: str = ""
+    call_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +155,7 @@ class ApprovalResolved:
     id: str
     approved: bool
     note: str = ""
+    call_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ _ENDS = {
     "interrupted": "stopped; what was said is kept",
     "limit": "stopped at a limit",
     "length": "the answer was cut",
-    "repetition": "stopped: it went in circles",
+    "repetition": "stopped",
     "tripwire": "withheld",
     "refused": "refused",
     "no_model": "no model",
@@ -178,8 +178,8 @@ class Speech:
                 own, rest = result.call_id == self._own, sanitise(self._own_rest)
                 if own:
                     self._own = self._own_rest = ""
-                said = words.finished(asked, result, duration_ms, own=own)
-                return [rest, said] if own and rest else [said]
+                said = [words.finished(asked, result, duration_ms, own=own), *(words.tail(result) if not own else ())]
+                return [rest, *said] if own and rest else said
 
     def _approval(self, event: ApprovalRequested | ApprovalResolved) -> list[str]:
         """One question at a time, in the order in which they came."""
@@ -188,7 +188,7 @@ class Speech:
             return self._ask() if len(self._open) == 1 else []
         first = self._open[:1]
         self._open = tuple(q for q in self._open if q.id != event.id)
-        said = ["allowed" if event.approved else "refused"]
+        said = ["allowed" if event.approved else "denied"]
         return [*said, *(self._ask() if self._open and self._open[:1] != first else [])]
 
     def _ask(self) -> list[str]:
@@ -218,7 +218,9 @@ class Speech:
         return []
 
     def _saved(self, message: Message) -> list[str]:
-        """What was queued is said again when the agent reads it."""
+        """What was queued is said again when the agent reads it; several calls are said before the first is made."""
+        if message.role == "assistant":
+            return words.planned(message)
         if message.role != "user" or message.text not in self._waiting:
             return []
         self._waiting.discard(message.text)

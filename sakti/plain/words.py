@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 DIFF_LINES = 60
 TARGET_LINES = 12
+TAIL_LINES = 10
+_EXIT = re.compile(r"\[exit code \d+\]")
 _MAIN = ("path", "command", "pattern", "query", "url", "id")
 _PLACE = re.compile(r"\+(\d+)")
 _SIGNS = {"+": "add: ", "-": "remove: ", " ": "keep: "}
@@ -75,29 +77,48 @@ def finished(asked: ToolCallPart | None, result: ToolResultPart, duration_ms: in
     code = details.get("exit_code")
     if isinstance(code, int) and code:
         parts.append(f"exit code {code}")
+    if isinstance(denied := details.get("denied"), str):
+        return ", ".join([*parts, f"denied: {one_line(denied, 200)}" if denied else "denied"])
     parts += ["failed" if result.is_error else "ok", duration(duration_ms)]
     if result.is_error and not isinstance(code, int):
         parts.append(one_line(result.content, 200))
     return ", ".join(parts)
 
 
+def tail(result: ToolResultPart) -> list[str]:
+    """The end of what a command printed that failed."""
+    if result.name != "bash" or not result.is_error or isinstance(result.details.get("denied"), str):
+        return []
+    lines = [line for line in sanitise(result.content).rstrip("\n").split("\n") if not _EXIT.fullmatch(line)]
+    cut = [f"  and {many(len(lines) - TAIL_LINES, 'line')} before; /output says all of it"]
+    return [*(cut if len(lines) > TAIL_LINES else []), *(f"  {line}" for line in lines[-TAIL_LINES:])]
+
+
+def planned(said: Message) -> list[str]:
+    """The calls of an answer that makes several, before the first of them is asked about."""
+    calls = said.tool_calls
+    return [f"{many(len(calls), 'call')}: {'; '.join(call(c) for c in calls)}"] if len(calls) > 1 else []
+
+
 def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
     """The first of `pending` as a question with its answers."""
     first = pending[0]
+    asked = "run this command?" if first.tool == "bash" else f"allow {one_line(first.tool, 40)}?"
     others = f" ({many(len(pending) - 1, 'other')} waiting behind it)" if len(pending) > 1 else ""
-    out = [f"question {number}: {one_line(first.tool, 40)} asks to run{others}:"]
+    out = [f"question {number}: {asked}{others}"]
     target = [line for line in sanitise(first.target).split("\n") if line.strip()]
     out += [f"  {line}" for line in target[:TARGET_LINES]]
     if len(target) > TARGET_LINES:
         out.append(f"  and {many(len(target) - TARGET_LINES, 'more line')}; /output shows all of it")
     if first.diff:
         out += diff(first.diff, DIFF_LINES)
-    where = "here" if first.cwd == "." else f"in {one_line(first.cwd, 200)}"
-    out.append(f"why: {one_line(first.reason, 300)}; {where}")
-    out.append("y and Enter: yes, once")
+    where = "" if first.cwd == "." else f"; in {one_line(first.cwd, 200)}"
+    reason = one_line(first.reason, 300)
+    out.append(f"why: {reason[:1].lower()}{reason[1:]}{where}")
+    out.append("y and Enter: allow once")
     if first.rule:
-        out.append(f"a and Enter: always; this rule is saved: {one_line(first.rule, 200)}")
-    out.append("n and Enter: no; words behind the n are a note to the agent")
+        out.append(f"a and Enter: always allow; this rule is saved: {one_line(first.rule, 200)}")
+    out.append("n and Enter: deny; words behind the n are the reason for the agent")
     if first.tool == "bash":
         out.append("e, a blank and another command: that is run instead")
     return out
@@ -134,7 +155,8 @@ def message(said: Message, *, limit: int | None = None) -> list[str]:
             case ToolCallPart():
                 lines.append(f"tool: {call(part)}")
             case ToolResultPart():
-                state = "failed" if part.is_error else "ok"
+                denied = isinstance(part.details.get("denied"), str)
+                state = "denied" if denied else "failed" if part.is_error else "ok"
                 lines.append(f"result of {one_line(part.name, 40)}, {state}: {one_line(part.content, 200)}")
             case FilePart(path, text):
                 lines.append(f"file {one_line(path, 200)}, {many(text.count(chr(10)) + 1, 'line')}")

@@ -37,20 +37,13 @@ from sakti.core.events import (
 )
 from sakti.core.text import count_k
 from sakti.tui.transcript.blocks import CardBlock, NoticeBlock
+from sakti.tui.transcript.endings import ENDS, ended_notice
+from sakti.tui.widgets.approval import question
 
 if TYPE_CHECKING:
     from sakti.tui.chat.screen import ChatScreen
 
-_ENDS = {
-    "interrupted": "Interrupted",
-    "limit": "Stopped at a limit",
-    "length": "The answer was cut",
-    "repetition": "Stopped: it went in circles",
-    "tripwire": "Withheld",
-    "refused": "Refused",
-    "no_model": "No model",
-    "error": "The model did not answer",
-}
+READING = "reading the prompt"  # what a model on this machine does before its first word
 
 
 def no_model_card() -> CardBlock:
@@ -69,6 +62,7 @@ def no_model_card() -> CardBlock:
 def handle(chat: ChatScreen, event: Event) -> None:
     """Show `event`. Called on the app's event loop, in the order of events."""
     live = chat.transcript.live
+    chat.status_line.hear(event)
     match event:
         case TextDelta(text):
             live.add_text(text)
@@ -76,9 +70,8 @@ def handle(chat: ChatScreen, event: Event) -> None:
             live.add_thinking(text)
         case ToolCallDelta(call_id, name, text):
             live.write_call(call_id, name, text)
-        case ToolStarted(call):
-            chat.status_line.going_on()
-            live.start_tool(call)
+        case ToolStarted(call, own):
+            live.start_tool(call, own=own)
         case ToolOutput(call_id, text):
             live.add_output(call_id, text)
         case ToolFinished(result, duration_ms):
@@ -87,25 +80,25 @@ def handle(chat: ChatScreen, event: Event) -> None:
             live.claim(message)
         case TurnStarted(message=message):
             live.show_user(message)
+            live.begin_wait()
             chat.transcript.scroll_end_now()
-            chat.status_line.busy(True)
             chat.notifier.turn_began()
-        case StepStarted(request_tokens=tokens):
-            chat.status_line.going_on()
+        case StepStarted(model=model, request_tokens=tokens):
             chat.status_line.context = tokens
-            live.begin_step()
+            live.begin_step(READING if model.startswith("local/") else "thinking")
         case StepFinished():
             chat.panes.load_usage()
         case StepDiscarded(reason=reason):
             live.discard_step(reason)
-        case RetryScheduled(attempt, limit, delay, reason):
-            chat.status_line.retry(delay, attempt, limit, reason)
+        case RetryScheduled(attempt, limit):
+            live.begin_wait(f"retrying, attempt {attempt} of {limit}")
         case TurnFinished():
             _turn_finished(chat, event)
         case ApprovalRequested() | ApprovalResolved():
+            live.set_state(event.call_id, "waiting" if isinstance(event, ApprovalRequested) else "running")
             chat.show_approvals(event)
             if isinstance(event, ApprovalRequested):
-                chat.notifier.call(f"{event.tool} asks to run: {event.target}")
+                chat.notifier.call(f"{question(event.tool)} {event.target}")
         case QueueChanged(queued):
             chat.conversation.queue.queued = queued
             chat.status_line.queued = len(queued)
@@ -173,16 +166,13 @@ def activation_notice(event: MemoryActivation, *, by_hand: bool = False) -> Noti
 def _turn_finished(chat: ChatScreen, event: TurnFinished) -> None:
     live = chat.transcript.live
     live.end_turn()
-    chat.status_line.busy(False)
     chat.panes.load_usage()
     chat.show_git()
-    chat.notifier.turn_ended(event.error_title or _ENDS.get(event.status, "The answer is there"))
+    chat.notifier.turn_ended(event.error_title or ENDS.get(event.status, "The answer is there"))
     if event.status == "answered":
         return
-    title = event.error_title or _ENDS.get(event.status, event.status)
     text = event.error or ""
     if event.status == "error":
         kept = "" if event.error_code in NOT_SAVED else "; what was said so far is kept"
         text = f"{text}\nF5 asks again{kept}.".strip()
-    tone = "error" if event.status in ("error", "no_model") else "warning"
-    live.add_block(NoticeBlock(tone=tone, title=title, text=text))
+    live.add_block(ended_notice(event.status, event.error_title or "", text))

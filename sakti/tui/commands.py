@@ -31,12 +31,20 @@ class Commands:
             case "unknown":
                 raise line.unknown(typed)
             case "shell":
-                self._chat.transcript.live.begin_shell(typed.argument)
-                await self._kept(text, session.shell(typed.argument))
+                await self._shell(text, typed.argument)
             case "note":
                 await self._kept(text, session.note(typed.argument))
             case _:
                 await self._kept(text, session.submit(typed.argument))
+
+    async def _shell(self, text: str, command: str) -> None:
+        live = self._chat.transcript.live
+        call = live.begin_shell(command)
+        try:
+            await self._kept(text, self._host.session.shell(command))
+        except SaktiError:
+            live.fail_shell(call)
+            raise
 
     async def _kept(self, text: str, work: Awaitable[None]) -> None:
         """Wait for `work`; where it fails, `text` stands in the prompt again, before what was typed meanwhile."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sakti.core.types import Thread
-from sakti.store import threads
+from sakti.store.threads import threads
 from sakti.store.database import Store
 from tests.e2e.conftest import Place
 from tests.e2e.terminal import Terminal

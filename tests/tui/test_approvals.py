@@ -12,6 +12,7 @@ from tests.tui.conftest import screen_text, settle
 from tests.tui.test_board import click_on
 
 DIFF = "--- a/x.py\n+++ b/x.py\n@@ -1,40 +1,40 @@\n" + "\n".join(f"-old {n}\n+new {n}" for n in range(40))
+ASKED = ("Run this command?", "Allow edit?")
 LONG = "\n".join(f"echo line {n} && make part-{n}" for n in range(30))
 
 
@@ -32,17 +33,17 @@ async def test_the_question_and_the_keys_are_always_seen(running, session, size,
     async with running(size) as (app, pilot):
         await ask(app, pilot, session, question, *more)
         text = screen_text(app)
-        assert "asks to run" in text and "(1 of 10)" in text
-        for key in ("y yes", "n no", "v all of it"):
+        assert any(w in text for w in ASKED) and "(1 of 10)" in text
+        for key in ("y Allow", "n Deny", "v View all"):
             assert key in text, text
         assert "echo line 0" in text or "src/x.py" in text
         await pilot.press("n")
         await settle(app, pilot)
         text = screen_text(app)
-        assert "why not" in text and "enter sends" in text and "asks to run" in text, text
+        assert "reason for the agent" in text and "enter Send" in text and any(w in text for w in ASKED), text
         await pilot.press("escape")
         await settle(app, pilot)
-        assert "y yes" in screen_text(app)
+        assert "y Allow" in screen_text(app)
 
 
 def test_what_gives_way():
@@ -52,12 +53,12 @@ def test_what_gives_way():
     def shown(height: int) -> list[str]:
         return ["".join(s.text for s in line) for line in approval_lines(many, 0, 60, palette, height)]
 
-    assert any("10 wait in all" in line for line in shown(20))
+    assert any("10 questions in all" in line for line in shown(20))
     for height in range(6, 30):
         lines = shown(height)
-        assert len(lines) <= height and any("y yes, once" in line for line in lines)
+        assert len(lines) <= height and any("y Allow once" in line for line in lines)
         assert any("echo line 0" in line for line in lines)
-    assert shown(1_000)[-1].endswith("10 wait in all") and sum("rm file" in line for line in shown(1_000)) == 3
+    assert shown(1_000)[-1].endswith("10 questions in all") and sum("rm file" in line for line in shown(1_000)) == 3
 
 
 async def test_several_are_chosen_and_answered_by_keys_and_by_mouse(running, session):
@@ -76,7 +77,7 @@ async def test_several_are_chosen_and_answered_by_keys_and_by_mouse(running, ses
         session.emit(new)
         await settle(app, pilot)
         assert "(3 of 4)" in screen_text(app), "what is looked at stays"
-        await click_on(app, pilot, "always: bash(git push *)")
+        await click_on(app, pilot, "Always allow bash(git push *)")
         assert session.calls[-1][:4] == ("resolve", "p3", True, True)
 
 
@@ -107,7 +108,7 @@ async def test_a_long_command_is_seen_whole_and_edited_outside(running, session,
 async def test_only_a_command_can_be_edited(running, session):
     async with running((80, 24)) as (app, pilot):
         await ask(app, pilot, session, asked(tool="read", target="/etc/hosts", rule="read(/etc/*)"))
-        assert "edit it" not in screen_text(app)
+        assert "e Edit" not in screen_text(app)
         await pilot.press("e")
         await settle(app, pilot)
         assert not app.chat.conversation.approval.line.display

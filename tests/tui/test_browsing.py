@@ -318,7 +318,7 @@ async def test_a_task_that_was_looked_for_stands_out_and_the_prompt_keeps_the_ke
 
 
 async def test_threads_are_left_alone_by_words(running, session):
-    from sakti.agent.views import ThreadSummary
+    from sakti.agent.session.queries import ThreadSummary
 
     session.views.all_threads = [ThreadSummary(Thread("t5", "r", "older one", 0, 0), "how do I", 12, 3_400)]
     async with running() as (app, pilot):

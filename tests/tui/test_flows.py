@@ -200,7 +200,7 @@ async def test_approvals_are_answered_in_the_flow(running, session, keys, answer
         await settle(app, pilot)
         painted = screen_text(app)
         assert "git push" in painted
-        assert "always: bash(git push *)" in painted
+        assert "Always allow bash(git push *)" in painted
         assert "1 of 2" in painted
         await pilot.press(*keys)
         await settle(app, pilot)
@@ -226,7 +226,7 @@ async def test_a_retry_counts_down_and_a_failure_offers_another(running, session
         await session.submit("go")
         session.emit(RetryScheduled(2, 5, 8.0, "overloaded"))
         await settle(app, pilot)
-        assert "retry in 8s  2/5 · overloaded" in screen_text(app)
+        assert "retrying in 8 s  2/5 · overloaded" in screen_text(app)
         session.finish(status="error", error="No route to host.", error_title="The model did not answer")
         await settle(app, pilot)
         assert "F5 asks again" in chat_text(app)
@@ -445,7 +445,7 @@ async def test_a_wait_for_another_window_stands_in_the_status_line(running, sess
     async with running() as (app, pilot):
         session.emit(StoreWaiting(3.2))
         await settle(app, pilot)
-        assert "waiting for another window · 3s" in screen_text(app)
+        assert "waiting for another window · 3 s" in screen_text(app)
         session.emit(StoreWaiting(None))
         await settle(app, pilot)
         assert "waiting for another window" not in screen_text(app)

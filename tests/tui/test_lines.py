@@ -13,13 +13,14 @@ from rich.style import Style
 from sakti.core.text import sanitise
 from sakti.core.types import ToolCallPart, ToolResultPart
 from sakti.tui.palette import make_palette
-from sakti.tui.transcript.blocks import ChunkBlock, TextBlock, ToolBlock
+from sakti.tui.transcript.blocks import ChunkBlock, TextBlock
 from sakti.tui.transcript.code import code_lines
 from sakti.tui.transcript.diff import diff_counts, diff_lines
 from sakti.tui.transcript.document import Document
 from sakti.tui.transcript.markdown import markdown_lines
 from sakti.tui.transcript.split import CAP, Splitter, split
-from sakti.tui.transcript.wrap import fit, fold_line, line_width, plain_lines, shorten, wrap
+from sakti.tui.transcript.tool import ToolBlock
+from sakti.tui.transcript.wrap import fit, fold_line, fold_words, line_width, plain_lines, shorten, wrap
 
 PALETTE = make_palette({}, True)
 NULL = Style.null()
@@ -158,40 +159,116 @@ def test_code_keeps_its_lines_and_language_does_not_matter():
 
 
 def test_diff_counts_and_cuts():
-    diff = "--- a\n+++ b\n@@ -1,2 +1,2 @@\n same\n-old\n+new\n+more\n"
+    diff = "--- a\n+++ b\n@@ -8,2 +8,3 @@\n same\n-old\n+new\n+more\n"
     assert diff_counts(diff) == (2, 1)
-    assert [t.rstrip() for t in text_of(diff_lines(diff, 20, PALETTE))] == ["  same", "- old", "+ new", "+ more"]
-    assert text_of(diff_lines(diff, 20, PALETTE, 2))[-1] == "… 2 more lines"
-    assert text_of(diff_lines(diff, 20, PALETTE, 3))[-1].rstrip() == "+ more", "no note that is as long as the rest"
+    shown = ["8   same", "9 − old", "9 + new", "10 + more"]
+    assert [t.strip() for t in text_of(diff_lines(diff, 20, PALETTE))] == shown
+    assert text_of(diff_lines(diff, 20, PALETTE, 2, " · ctrl+o"))[-1] == "… 2 more lines · ctrl+o"
+    assert text_of(diff_lines(diff, 20, PALETTE, 3))[-1].strip() == "10 + more", "no note that is as long as the rest"
+    assert [t.strip() for t in text_of(diff_lines(diff, 14, PALETTE))] == ["same", "− old", "+ new", "+ more"]
+
+
+def test_a_diff_has_the_colours_of_its_language_and_ends_with_what_changed():
+    diff = "--- a/x.py\n+++ b/x.py\n@@ -1,3 +1,3 @@\n a\n-x = 'old'\n+x = 'new'\n \n"
+    lines = diff_lines(diff, 60, PALETTE)
+    assert len(lines) == 3, "a blank line of context at the end shows nothing"
+    colours = {s.text: s.style for s in lines[2] if s.style}
+    text, style = next((t, s) for t, s in colours.items() if "new" in t)
+    assert style.color == PALETTE.string.color and style.bgcolor == PALETTE.added.bgcolor, text
+    plain = diff_lines(diff.replace("x.py", "x.nothing-known"), 60, PALETTE)
+    assert not any(s.style and s.style.color == PALETTE.string.color for line in plain for s in line)
+
+
+def test_lines_of_code_are_broken_at_words_and_nothing_is_lost():
+    row = "    return first_name(argument, other) or second_name(argument, other) or third"
+    lines = text_of(fold_words([(row, NULL)], 40))
+    assert lines == ["    return first_name(argument, other) ", "or second_name(argument, other) or third"]
+    assert text_of(fold_words([("x" * 25, NULL)], 10)) == ["x" * 10, "x" * 10, "x" * 5]
+
+
+@given(st.text(alphabet=st.sampled_from("ab, 日()e\u0301👩‍👩‍👧"), max_size=90), st.integers(2, 30))
+@settings(max_examples=100, deadline=None)
+def test_broken_lines_together_are_the_line(text, width):
+    text = sanitise(text)
+    lines = fold_words([(text[:9], NULL), (text[9:], NULL)], width)
+    assert "".join(text_of(lines)) == text
+    assert all(line_width(line) <= width for line in lines)
+
+
+def test_prose_ends_at_a_column_and_code_may_go_on():
+    words, code = "word " * 60, "x" * 130
+    block = ChunkBlock(chunk=split(words)[0])
+    assert max(len(t) for t in text_of(block.render(160, PALETTE))) <= 100
+    code = ChunkBlock(chunk=split(f"```\n{code}\n```\n")[0])
+    assert any("x" * 130 in t for t in text_of(code.render(160, PALETTE)))
+
+
+def test_a_fence_of_a_diff_is_coloured():
+    lines = code_lines("-old\n+new\n same", "diff", 30, PALETTE)
+    colours = [next(s.style.color for s in line if s.text.strip()) for line in lines]
+    assert colours[:2] == [PALETTE.removed.color, PALETTE.added.color]
+
+
+def made(content="", name="bash", error=False, **details):
+    tool = ToolBlock(call_id="c")
+    tool.start(ToolCallPart("c", name, {"command": "make"} if name == "bash" else {"pattern": "foo.*", "path": "src"}))
+    tool.finish(ToolResultPart("c", name, content, error, details), details.get("duration_ms", 0))
+    return tool
+
+
+def shown(tool, width=70):
+    return [t.rstrip() for t in text_of(tool.render(width, PALETTE))]
 
 
 def test_a_tool_line_says_what_ran_and_how_it_went():
     tool = ToolBlock(call_id="c")
-    tool.start(ToolCallPart("c", "bash", {"command": "pytest -q"}))
-    assert "running" in text_of(tool.render(60, PALETTE))[0]
-    tool.finish(ToolResultPart("c", "bash", "boom", True, {"exit_code": 2}), 1_900)
-    assert text_of(tool.render(60, PALETTE)) == ["  ▸ bash  pytest -q  ✗ exit 2 1.9s"]
-    tool.toggle()
-    assert "    boom" in text_of(tool.render(60, PALETTE))
+    tool.start(ToolCallPart("c", "bash", {"command": "pytest -q"}), 10.0)
+    assert shown(tool)[0].startswith("  ● bash  pytest -q") and shown(tool)[0].endswith("  running")
+    assert tool.tick(13.4) and not tool.tick(13.9)
+    assert shown(tool)[0].endswith("running 3 s")
+    tool.enter("waiting", 14.0)
+    assert shown(tool)[0].startswith("  ◌ bash") and shown(tool)[0].endswith("waiting for you")
+    tool.finish(ToolResultPart("c", "bash", "boom\n[exit code 2]", True, {"exit_code": 2}), 1_900)
+    assert shown(tool)[0].startswith("  ✗ bash  pytest -q") and shown(tool)[0].endswith("exit 2 · 1.9 s")
+    assert shown(tool)[1:] == ["      boom"], "what the line says already is not said again"
+    assert line_width(tool.render(300, PALETTE)[0]) == 100
 
 
-def test_a_folded_tool_says_how_much_it_gave():
-    def line(content, **details):
-        tool = ToolBlock(call_id="c")
-        tool.start(ToolCallPart("c", "bash", {"command": "make"}))
-        tool.finish(ToolResultPart("c", "bash", content, False, details), 0)
-        return text_of(tool.render(60, PALETTE))[0]
-
-    assert line("ok") == "  ▸ bash  make  ✓"
-    assert line("row\n" * 1_000) == "  ▸ bash  make  ✓ · 1,000 lines"
-    assert line("head … tail", characters=50_000_000) == "  ▸ bash  make  ✓ · 50.0 MB"
-    assert line("a", matches=1) == "  ▸ bash  make  ✓ · 1 match"
-    assert line("a", matches=12) == "  ▸ bash  make  ✓ · 12 matches"
+def test_a_command_that_runs_shows_its_last_lines():
     tool = ToolBlock(call_id="c")
-    tool.start(ToolCallPart("c", "grep", {"pattern": "foo.*", "path": "src"}))
-    tool.finish(ToolResultPart("c", "grep", "No such folder: src", True), 0)
-    assert text_of(tool.render(70, PALETTE))[0] == "  ▸ grep  foo.*  in src  ✗ failed · No such folder: src"
-    assert line("boom\n" * 30, exit_code=2) == "  ▸ bash  make  ✗ exit 2 · 30 lines"
+    tool.start(ToolCallPart("c", "bash", {"command": "make"}))
+    tool.add_output("".join(f"row {n}\n" for n in range(40)))
+    assert shown(tool)[1:] == [f"      row {n}" for n in range(35, 40)]
+
+
+def test_a_failure_shows_its_end_a_short_success_all_and_a_long_one_names_its_key():
+    failed = shown(made("".join(f"row {n}\n" for n in range(30)), error=True, exit_code=1))
+    assert failed[1] == "      … 18 lines above · ctrl+o" and failed[-1] == "      row 29"
+    assert shown(made("one\ntwo"))[1:] == ["      one", "      two"]
+    long = made("row\n" * 1_000)
+    assert shown(long)[1:] == [] and shown(long)[0].endswith("1,000 lines · ctrl+o ▸")
+    long.toggle()
+    assert len(shown(long)) > 200 and "ctrl+o" not in shown(long)[0]
+    assert shown(made("a", matches=12, name="grep"))[0].endswith("12 matches ▸")
+    assert shown(made("x", name="read"))[1:] == [], "only commands print for people"
+    assert shown(made("No such folder: src", name="grep", error=True))[1:] == ["      No such folder: src"]
+    assert "50.0 MB" in shown(made("head … tail", characters=50_000_000))[0]
+
+
+def test_what_the_user_ran_is_shown_whole_and_folds_by_hand():
+    tool = ToolBlock(own=True, name="bash")
+    tool.finish(ToolResultPart("c", "bash", "".join(f"row {n}\n" for n in range(300)), False, {}), 0)
+    assert len(shown(tool)) == 301
+    tool.toggle()
+    assert len(shown(tool)) == 1
+    tool.toggle()
+    assert shown(tool)[-1] == "      row 299"
+
+
+def test_a_denied_call_is_no_failure():
+    tool = made("The user denied this call.", error=True, denied="use pnpm", duration_ms=9_000)
+    assert shown(tool)[0].startswith("  ⊘ bash  make") and shown(tool)[0].endswith("denied: use pnpm")
+    assert len(shown(tool)) == 1
 
 
 def test_a_tool_that_prints_without_end_keeps_the_end():

@@ -44,7 +44,7 @@ async def test_an_approval_calls_only_while_nobody_looks(running, session, calle
         app.post_message(events.AppBlur())
         await pilot.pause()
         await approval(app, session, pilot)
-        wanted = {"off": [], "bell": ["\x07"], "desktop": ["\x1b]9;sakti: bash asks to run: rm -r build\x07\x07"]}
+        wanted = {"off": [], "bell": ["\x07"], "desktop": ["\x1b]9;sakti: Run this command? rm -r build\x07\x07"]}
         assert called == wanted[how]
 
 

@@ -136,8 +136,9 @@ async def test_a_shell_line_shows_its_output_once(make):
         await pilot.press(*"!echo hel''lo", "enter")
         await settle(app, pilot)
         assert "!echo hel''lo" in chat_text(app)
+        assert chat_text(app).count("      hello") == 1, "whole, without a key"
         await pilot.press("ctrl+o")
-        assert chat_text(app).count("    hello") == 1
+        assert "      hello" not in chat_text(app) and "ctrl+o ▸" in chat_text(app)
 
 
 async def test_what_is_not_kept_says_so_all_the_time(make, store):

@@ -270,7 +270,7 @@ class Session(State):
             await lease.give_back()  # not held for as long as a command may run: a turn may begin meanwhile
             await current_thread.catch_up(self)
         await current_thread.store(self, f"!{command}")
-        await user_shell.run(self, command)
+        await user_shell.run(self, command, during=self._turns.speaking)
 
     def pages(self) -> Pages:
         """The pages of working memory that may be written here."""

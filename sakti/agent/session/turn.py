@@ -242,6 +242,15 @@ async def keep_unfinished(turn: Turn, marker: str = "interrupted") -> list[Messa
     return saved
 
 
+async def keep_end(turn: Turn, status: TurnStatus, error: SaktiError | None) -> None:
+    """Store with the turn's last message how it ended without an answer: whoever opens the thread again is told, no
+    model is."""
+    if not turn.messages:
+        return
+    ended = {"status": status, **({"title": error.title, "text": error.message, "code": error.code} if error else {})}
+    await turn.store.write(message_store.add_metadata, turn.messages[-1].id, {"ended": ended})
+
+
 def touched_paths(message: Message, turn: Turn) -> list[str]:
     """The paths that a message's calls name, as the workspace writes them."""
     out: dict[str, None] = {}

@@ -38,6 +38,11 @@ class Turns:
     def busy(self) -> bool:
         return self._task is not None and not self._task.done()
 
+    @property
+    def speaking(self) -> bool:
+        """An answer streams, and what was said of it so far is not stored yet."""
+        return self._turn is not None and bool(self._turn.streamed or self._turn.thinking)
+
     async def submit(self, text: str) -> None:
         """Send a message: start a turn, or queue it for the running turn's next step. Files named as @path are
         attached. Raises `NoModelError` where there is nobody to answer, `SaktiError` (thread_busy) while another

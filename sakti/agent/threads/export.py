@@ -111,8 +111,8 @@ def _part_markdown(part: Part) -> str:
             return sanitise(text).strip()
         case ToolCallPart():
             return f"`{sanitise(part.name)}`\n\n{_fenced(_arguments(part), 'json')}"
-        case ToolResultPart(name=name, content=content, is_error=is_error):
-            return f"`{sanitise(name)}` {'failed' if is_error else 'gave'}\n\n{_fenced(content)}"
+        case ToolResultPart(name=name, content=content):
+            return f"`{sanitise(name)}` {_how(part)}\n\n{_fenced(content)}"
         case FilePart(path, text):
             return f"`{sanitise(path)}`\n\n{_fenced(text)}"
         case ImagePart(name=name, media_type=kind):
@@ -121,6 +121,12 @@ def _part_markdown(part: Part) -> str:
             return f"*{sanitise(kind)}* {sanitise(text)}".strip()
         case ThinkingPart() | ContextPart():
             return ""
+
+
+def _how(result: ToolResultPart) -> str:
+    if isinstance(result.details.get("denied"), str):
+        return "denied"
+    return "failed" if result.is_error else "gave"
 
 
 def _arguments(call: ToolCallPart) -> str:
@@ -216,8 +222,8 @@ def _part_html(part: Part) -> str:
             return _from_markdown(text)
         case ToolCallPart():
             return _folded(part.name, _arguments(part))
-        case ToolResultPart(name=name, content=content, is_error=is_error):
-            return _folded(f"{name} {'failed' if is_error else 'gave'}", content)
+        case ToolResultPart(name=name, content=content):
+            return _folded(f"{name} {_how(part)}", content)
         case FilePart(path, text):
             return _folded(path, text)
         case ThinkingPart() | ContextPart():

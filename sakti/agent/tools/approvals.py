@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from sakti.core.events import ApprovalRequested, ApprovalResolved, Event
 
+NOBODY = "approval is needed and there is no terminal"
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -35,7 +37,7 @@ class Approvals:
     async def ask(self, request: ApprovalRequested) -> Answer:
         if not self.interactive:
             self.refused += 1
-            return Answer(False, note="nobody is there to approve it")
+            return Answer(False, note=NOBODY)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._open[request.id] = (request, future)
         self._emit(request)
@@ -46,7 +48,7 @@ class Approvals:
         finally:
             del self._open[request.id]
             self.refused += not answer.approved
-            self._emit(ApprovalResolved(request.id, answer.approved, answer.note))
+            self._emit(ApprovalResolved(request.id, answer.approved, answer.note, request.call_id))
 
     def resolve(self, request_id: str, answer: Answer) -> None:
         """Answer an open question; one that is no longer open is ignored."""

@@ -184,19 +184,26 @@ class Tool:
         Raises `ToolError` with a sentence for the model where the arguments are invalid and the tool has no own
         answer to that.
         """
+        try:
+            values = self.check(arguments, run.bench.cwd)
+        except ToolError as e:
+            if self.refuse is not None:
+                return self.refuse(e.message)
+            raise
+        return await self.function(run, **values)
+
+    def check(self, arguments: Json, cwd: Path) -> Json:
+        """Return the arguments as the function takes them. Raises `ToolError` where they are invalid."""
         if forms.known(self.name):
-            arguments = forms.repaired(self.name, arguments, run.bench.cwd)
+            arguments = forms.repaired(self.name, arguments, cwd)
         try:
             checked = self.arguments.model_validate(arguments)
         except pydantic.ValidationError as e:
             problems = "; ".join(f"{'.'.join(str(p) for p in x['loc'])}: {x['msg']}" for x in e.errors())
             taken = ", ".join(n if f.is_required() else f"{n}?" for n, f in self.arguments.model_fields.items())
             sentence = f"{self.name} was called with wrong arguments: {problems}. It takes {taken}."
-            if self.refuse is not None:
-                return self.refuse(sentence)
             raise ToolError(sentence) from e
-        values = {name: getattr(checked, name) for name in type(checked).model_fields}
-        return await self.function(run, **values)
+        return {name: getattr(checked, name) for name in type(checked).model_fields}
 
 
 def tool(

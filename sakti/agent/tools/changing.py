@@ -66,15 +66,14 @@ async def write(
     return Outcome(f"{change.name} {what}: {number} line{'s' * (number != 1)}.", details=_details([change]))
 
 
-def _written(bench: Workbench, path: str, content: str, *, check: bool = True) -> Changed:
+def _written(bench: Workbench, path: str, content: str) -> Changed:
     found = bench.resolve(path)
     name = bench.show(found)
     if not os.path.lexists(found):
         return Changed(found, name, None, content, _encoded(FileText(""), content))
     regular(bench, path)
-    if check:
-        bench.check_unchanged(found, whole=True)
-        writable(found, name)
+    bench.check_unchanged(found, whole=True)
+    writable(found, name)
     try:
         _, there = read_file(found)
     except ToolError:  # binary or very large: replaced as it was asked for, without a diff
@@ -115,14 +114,13 @@ async def edit(
     return Outcome(f"{change.name} {verb} (+{details['added']} −{details['removed']} lines).", details=details)
 
 
-def _edited(bench: Workbench, path: str, edits: Sequence[Edit], *, check: bool = True) -> Changed:
+def _edited(bench: Workbench, path: str, edits: Sequence[Edit]) -> Changed:
     if len(edits) == 1 and not edits[0].old and edits[0].after is None and _is_empty(bench.resolve(path)):
-        return _written(bench, path, edits[0].new, check=check)  # how other programs make a file by their edit tool
+        return _written(bench, path, edits[0].new)  # how other programs make a file by their edit tool
     found = regular(bench, path)
     name = bench.show(found)
-    if check:
-        bench.check_unchanged(found)
-        writable(found, name)
+    bench.check_unchanged(found)
+    writable(found, name)
     _, there = read_file(found)
     after = apply_edits(there.text, edits, name)
     return Changed(found, name, there.text, after, there.encode(after))
@@ -188,7 +186,7 @@ def _sign(change: Changed) -> str:
     return "D" if change.data is None else "A" if change.before is None else "M"
 
 
-def _patched(bench: Workbench, text: str, workdir: str | None, *, check: bool = True) -> list[Changed]:
+def _patched(bench: Workbench, text: str, workdir: str | None) -> list[Changed]:
     """Return the changes of a patch; either all of it fits or nothing is done."""
     folder = resolved(bench.cwd, workdir or ".")
     out: dict[Path, Changed] = {}
@@ -198,9 +196,9 @@ def _patched(bench: Workbench, text: str, workdir: str | None, *, check: bool = 
         if change.kind == "add":
             if os.path.lexists(found) and found not in out:
                 bench.check_unchanged(regular(bench, path), whole=True)
-            out[found] = _written(bench, path, change.content, check=check)
+            out[found] = _written(bench, path, change.content)
             continue
-        there = _current(bench, out, path, found, check=check)
+        there = _current(bench, out, path, found)
         if change.kind == "delete":
             out[found] = Changed(found, there.name, there.before, "", None)
             continue
@@ -217,16 +215,15 @@ def _patched(bench: Workbench, text: str, workdir: str | None, *, check: bool = 
     return list(out.values())
 
 
-def _current(bench: Workbench, done: dict[Path, Changed], path: str, found: Path, *, check: bool) -> Changed:
+def _current(bench: Workbench, done: dict[Path, Changed], path: str, found: Path) -> Changed:
     """Return a file as it is, or as an earlier part of the patch leaves it."""
     if found in done:
         return done[found]
     regular(bench, path)
     name = bench.show(found)
-    if check:
-        writable(found, name)
-        if bench.files.state(found) == "changed":
-            bench.check_unchanged(found)
+    writable(found, name)
+    if bench.files.state(found) == "changed":
+        bench.check_unchanged(found)
     data, there = read_file(found)
     return Changed(found, name, there.text, there.text, data)
 
@@ -342,15 +339,18 @@ def _details(changes: Sequence[Changed]) -> dict[str, Any]:
 
 
 def preview_diff(bench: Workbench, name: str, arguments: dict[str, Any]) -> str:
-    """Return the diff that a call of write, edit or apply_patch would make; empty where it would fail."""
+    """Return the diff that a call of write, edit or apply_patch would make; its arguments were checked.
+
+    Raises `ToolError` where the change cannot be made.
+    """
     try:
         if name == "write":
-            changes = [_written(bench, str(arguments["path"]), str(arguments["content"]), check=False)]
+            changes = [_written(bench, str(arguments["path"]), str(arguments["content"]))]
         elif name == "edit":
             edits = pydantic.TypeAdapter(list[Edit]).validate_python(arguments["edits"])
-            changes = [_edited(bench, str(arguments["path"]), edits, check=False)]
+            changes = [_edited(bench, str(arguments["path"]), edits)]
         else:
-            changes = _patched(bench, str(arguments["patch"]), arguments.get("workdir"), check=False)
+            changes = _patched(bench, str(arguments["patch"]), arguments.get("workdir"))
         return str(_details(changes)["diff"])
-    except (ToolError, KeyError, OSError, pydantic.ValidationError):
+    except (KeyError, OSError, pydantic.ValidationError):
         return ""

@@ -62,7 +62,7 @@ GUARDED_NAMES = frozenset(
 )
 GUARDED_FOLDERS = frozenset({".git", ".sakti", ".vscode", ".husky"})
 
-# Commands that are asked even in `auto`: what they do cannot be taken back.
+# Commands that are asked even in `auto`: what they do cannot be undone.
 DESTRUCTIVE = re.compile(
     r"\brm\s+(?:-\w*\s+)*-\w*[rf]|\bmkfs|\bdd\s+.*\bof=|\bgit\s+(?:push|reset\s+--hard|clean)|\bsudo\b|\bshutdown\b"
     r"|\breboot\b|\bchmod\s+-R|\bchown\s+-R|>\s*/dev/(?!null|stdout|stderr)|\bcurl\b.*\|\s*\w*sh\b|\bwget\b.*\|\s*\w*sh\b"
@@ -151,7 +151,7 @@ def judge(tool: Facts, arguments: Mapping[str, Any], *, mode: ApprovalMode, rule
     judged = [_path(tool, path, mode, rules, place) for path in tool.named(arguments)]
     if not judged:  # it names none: a write changes nothing, and the tool says what is wrong with the call
         denied = _by_rule(tool.rule_name, "", rules) == "deny"
-        return Decision("deny", "a rule of yours denies it") if denied else Decision("allow", "")
+        return Decision("deny", "denied by your rules") if denied else Decision("allow", "")
     worst = max(judged, key=lambda d: ("allow", "ask", "deny").index(d.verdict))
     target = ", ".join(dict.fromkeys(d.target for d in judged))
     return Decision(worst.verdict, worst.reason, target, worst.rule if len(judged) == 1 else "")
@@ -165,21 +165,21 @@ def _path(tool: Facts, text: str, mode: ApprovalMode, rules: Rules, place: Place
         return Decision("deny", secret, target)
     said = _by_rule(tool.rule_name, target, rules)
     if said == "deny":
-        return Decision("deny", "a rule of yours denies it", target)
+        return Decision("deny", "denied by your rules", target)
     if not reads and mode == "plan":
-        return Decision("deny", "plan mode changes nothing", target)
+        return Decision("deny", "plan mode edits nothing", target)
     inside = path.is_relative_to(place.workspace) or (reads and _kept_output(path, place))
     if not reads and (guarded := _guarded(path)):
         return Decision("ask", guarded, target, "")
     if said == "ask":
-        return Decision("ask", "a rule of yours asks for it", target, "")
+        return Decision("ask", "Your rules ask first", target, "")
     if said == "allow":
         return Decision("allow", "", target)
     if not inside and not (reads and mode == "auto"):  # a command may read there anyway
-        return Decision("ask", "outside the workspace", target, rule)
+        return Decision("ask", "Outside the project", target, rule)
     if reads or mode in ("edits", "auto"):
         return Decision("allow", "", target)
-    return Decision("ask", "changes a file", target, rule)
+    return Decision("ask", "Edits a file in this project", target, rule)
 
 
 def _kept_output(path: Path, place: Place) -> bool:
@@ -195,16 +195,16 @@ def _command(name: str, command: str, mode: ApprovalMode, rules: Rules, place: P
                 return Decision("deny", secret, command)
     said = _by_rule(name, command, rules)
     if said == "deny":
-        return Decision("deny", "a rule of yours denies it", command)
+        return Decision("deny", "denied by your rules", command)
     if mode == "plan":
         return Decision("deny", "plan mode runs nothing", command)
     if DESTRUCTIVE.search(command):
-        return Decision("ask", "cannot be taken back", command, "")
+        return Decision("ask", "Cannot be undone", command, "")
     if said == "ask":
-        return Decision("ask", "a rule of yours asks for it", command, "")
+        return Decision("ask", "Your rules ask first", command, "")
     if said == "allow" or mode == "auto":
         return Decision("allow", "", command)
-    return Decision("ask", "runs a command", command, rule)
+    return Decision("ask", "Runs a command", command, rule)
 
 
 def _words(command: str) -> list[str]:
@@ -256,7 +256,7 @@ def _inside(pattern: str) -> str:
 
 def _guarded(path: Path) -> str:
     if path.name in GUARDED_NAMES or any(part in GUARDED_FOLDERS for part in path.parts):
-        return "runs or redirects code later"
+        return "Can run code later, without asking"
     return ""
 
 

@@ -31,6 +31,14 @@ MAX_PARALLEL = 8
 MAX_CALLS = 64  # of one answer; the rest is refused, not run
 
 
+class Denied(ToolError):
+    """A call that must not run. `why` in a few words for people, "" where none was given."""
+
+    def __init__(self, message: str, why: str) -> None:
+        super().__init__(message, code="refused")
+        self.why = why
+
+
 @dataclass(slots=True)
 class Repetition:
     """Counter of equal calls in a row."""
@@ -141,7 +149,15 @@ class Toolbox:
         try:
             if over:
                 raise ToolError(f"More than {MAX_CALLS} groups of calls in one answer; call again with fewer.")
-            outcome = await self._checked(message, call, emit)
+            found, arguments = await self._admitted(call)
+            started = clock.monotonic()  # what the user took to answer is not the tool's time
+            run = ToolRun(
+                self.bench, call.id, message.thread_id, message.id, lambda text: emit(ToolOutput(call.id, text))
+            )
+            outcome = await found(run, arguments)
+        except Denied as e:
+            started = clock.monotonic()
+            outcome = Outcome(e.message, is_error=True, details={"denied": e.why})
         except SaktiError as e:
             outcome = Outcome(e.message, is_error=True)
         except OSError as e:
@@ -169,7 +185,9 @@ class Toolbox:
                 name, arguments = forms.call(call.name, arguments, self.bench.cwd)
         return dataclasses.replace(call, name=name if name in self.tools else call.name, arguments=arguments)
 
-    async def _checked(self, message: Message, call: ToolCallPart, emit: Callable[[Event], None]) -> Outcome:
+    async def _admitted(self, call: ToolCallPart) -> tuple[Tool, Json]:
+        """The tool and the arguments to run it with. Raises `ToolError` where they are wrong, `Denied` where it must
+        not run."""
         found = self.tools.get(call.name)
         if found is None:
             forms.call(call.name, call.arguments or {}, self.bench.cwd)  # raises where it can say more
@@ -177,19 +195,22 @@ class Toolbox:
         if call.arguments is None:
             raise ToolError(f"The arguments of {call.name} {_unreadable(call.raw)}; write the call again.")
         _, given = forms.call(call.name, call.arguments, self.bench.cwd)  # raises where they cannot be read
-        arguments = await self._approved(found, call, given)
-        run = ToolRun(self.bench, call.id, message.thread_id, message.id, lambda text: emit(ToolOutput(call.id, text)))
-        return await found(run, arguments)
+        return found, await self._approved(found, call, given)
 
     async def _approved(self, found: Tool, call: ToolCallPart, arguments: Json) -> Json:
-        """Return the approved arguments. Raises `ToolError` where the call is refused."""
+        """Return the arguments to run with.
+
+        Raises `Denied` where a rule or the user says no, `ToolError` where the call would fail: the user is asked only
+        about what can be done.
+        """
         place = self.bench.place()
         decision = judge(found, arguments, mode=self.mode, rules=self.rules, place=place)
         if decision.verdict == "allow":
             return arguments
         if decision.verdict == "deny":
-            raise ToolError(f"Refused: {decision.target or call.name}: {decision.reason}.", code="refused")
-        diff = clean_surrogates(preview_diff(self.bench, call.name, arguments)) if found.effect == "write" else ""
+            raise Denied(f"Refused: {decision.target or call.name}: {decision.reason}.", decision.reason)
+        found.check(arguments, self.bench.cwd)
+        diff = clean_surrogates(self._preview(found, call, arguments)) if found.effect == "write" else ""
         answer = await self.approvals.ask(
             ApprovalRequested(
                 self.bench.ids.new(),
@@ -199,11 +220,14 @@ class Toolbox:
                 self.bench.show(self.bench.cwd),
                 diff,
                 decision.rule,
+                call.id,
             )
         )
         if not answer.approved:
+            if not self.approvals.interactive:
+                raise Denied(f"Denied: {answer.note}.", answer.note)
             note = f" They say: {answer.note}" if answer.note else ""
-            raise ToolError(f"The user refused this call.{note}", code="refused")
+            raise Denied(f"The user denied this call.{note}", answer.note)
         if answer.always and decision.rule:
             self.rules = dataclasses.replace(self.rules, allow=(*self.rules.allow, decision.rule))
             self.save_rule(decision.rule)
@@ -211,9 +235,28 @@ class Toolbox:
             changed = {**arguments, "command": answer.edited}
             again = judge(found, changed, mode=self.mode, rules=self.rules, place=place)
             if again.verdict == "deny":
-                raise ToolError(f"Refused: {again.target}: {again.reason}.", code="refused")
+                raise Denied(f"Refused: {again.target}: {again.reason}.", again.reason)
             return changed
         return arguments
+
+    def _preview(self, found: Tool, call: ToolCallPart, arguments: Json) -> str:
+        """The diff that a call would make. Raises `ToolError` where it cannot be made. What is wrong with a file
+        outside the project would tell the model what is in it, unasked: it hears only that it has not read it."""
+        try:
+            return preview_diff(self.bench, call.name, arguments)
+        except ToolError:
+            bench = self.bench
+            hidden = [
+                path
+                for path in map(bench.resolve, found.named(arguments))
+                if not path.is_relative_to(bench.workspace) and path not in bench.files.known
+            ]
+            if not hidden:
+                raise
+            if call.name == "apply_patch":  # which may change what was not read
+                return ""
+            message = f"{bench.show(hidden[0])} has not been read yet. Read it, then change it."
+            raise ToolError(message) from None
 
 
 # Models that were trained on the `*** Begin Patch` envelope.

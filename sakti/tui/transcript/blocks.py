@@ -13,21 +13,21 @@ from rich.segment import Segment
 from rich.style import Style
 
 from sakti.core.text import one_line, sanitise
-from sakti.core.types import Json, ToolCallPart, ToolResultPart
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.code import code_head, code_lines
-from sakti.tui.transcript.diff import diff_counts, diff_lines
 from sakti.tui.transcript.links import linked
 from sakti.tui.transcript.markdown import markdown_lines
 from sakti.tui.transcript.split import Chunk
 from sakti.tui.transcript.wrap import (
+    COLUMN,
     TAB,
     Line,
     Row,
-    fold_line,
+    cells,
     indent,
+    line_width,
     made_from,
-    plain_lines,
+    pad,
     row_of,
     shorten,
     wrap,
@@ -35,10 +35,7 @@ from sakti.tui.transcript.wrap import (
 
 INDENT = Segment("  ")
 SIGN = 4  # characters of a line before its text: the indent and a sign
-KEEP_OUTPUT = 64_000  # characters of a running tool's output that the screen keeps
-SHOW_OUTPUT = 200  # lines of output that an open tool shows
-GLANCE = 8  # lines of output whose number is not worth saying
-SHOW_DIFF = 14  # lines of a diff that show before it is unfolded
+NARROW = 40  # cells below which a card has no frame
 LONG_TEXT = 60_000  # characters of one message that show before it is unfolded
 
 
@@ -89,6 +86,11 @@ class Block:
     def estimate(self, width: int) -> int:
         """Lines that it will take, about, without drawing it."""
         return 1 + self.gap
+
+
+def column(width: int) -> int:
+    """Cells that text takes of `width`: lines that are longer than a `COLUMN` are not read with ease."""
+    return min(width, COLUMN)
 
 
 def estimate_text(text: str, width: int) -> int:
@@ -142,7 +144,7 @@ class TextBlock(Block):
 
     def render(self, width: int, palette: Palette) -> list[Line]:
         shown = self.text if self.open or not self.foldable else self.text[: LONG_TEXT // 10]
-        rows = wrap_rows(shown, palette.text, width - 2, palette.link)
+        rows = wrap_rows(shown, palette.text, column(width) - 2, palette.link)
         out = indent(rows, INDENT)
         if len(shown) < len(self.text):
             hidden = f"▸ {size_text(self.text)} in all"
@@ -150,7 +152,7 @@ class TextBlock(Block):
         return out
 
     def estimate(self, width: int) -> int:
-        return estimate_text(self.text[: LONG_TEXT // 10], width - 2) + self.gap
+        return estimate_text(self.text[: LONG_TEXT // 10], column(width) - 2) + self.gap
 
 
 def wrap_rows(text: str, style: Style, width: int, link: Style | None = None) -> list[Line]:
@@ -213,10 +215,11 @@ class ChunkBlock(Block):
             return lines if self.gap or not chunk.first else [self.above(width, palette), *lines]
         if not chunk.source.strip():
             return []
-        return indent(markdown_lines(chunk.source, width - 2, palette), INDENT)
+        return indent(markdown_lines(chunk.source, column(width) - 2, palette, code_width=width - 2), INDENT)
 
     def estimate(self, width: int) -> int:
-        return estimate_text(self.chunk.source.strip("\n"), width - 2) + self.gap
+        room = width if self.chunk.language is not None else column(width)
+        return estimate_text(self.chunk.source.strip("\n"), room - 2) + self.gap
 
 
 @dataclass(slots=True, eq=False)
@@ -247,199 +250,30 @@ class ThinkingBlock(Block):
         if not self.open:
             return [head]
         style = palette.muted + Style(italic=True)
-        return [head, *indent(wrap_rows(self.text.strip(), style, width - 4), Segment("    "))]
+        return [head, *indent(wrap_rows(self.text.strip(), style, column(width) - 4), Segment("    "))]
 
     def estimate(self, width: int) -> int:
-        return 1 + self.gap + (estimate_text(self.text, width - 4) if self.open else 0)
+        return 1 + self.gap + (estimate_text(self.text, column(width) - 4) if self.open else 0)
 
 
 @dataclass(slots=True, eq=False)
-class ToolBlock(Block):
-    """One tool call: a line that unfolds to arguments, output and diff. `result_id` is the message of its result."""
+class WaitingBlock(Block):
+    """Stands where the answer will appear: what is waited for, and for how long. `since` is when that began,
+    `elapsed` what the clock told last, in seconds."""
 
-    call_id: str = ""
-    result_id: str = ""
-    name: str = ""
-    summary: str = ""
-    state: Literal["writing", "running", "ok", "error", "stopped"] = "writing"
-    arguments: Json = field(default_factory=dict[str, object])
-    raw: str = ""
-    output: str = ""
-    dropped: int = 0  # characters of output that were not kept
-    diff: str = ""
-    duration_ms: int | None = None
-    detail: str = ""
-    whole_path: str = ""
-    size: str = ""  # of an output that is more than a glance, or what a failure says
-    open: bool = False
-    gap: bool = False
+    text: str = "thinking"
+    since: float = 0.0
+    elapsed: int = 0
 
-    @property
-    def foldable(self) -> bool:
-        return True
-
-    def toggle(self) -> None:
-        self.open = not self.open
-
-    def plain(self) -> str:
-        return self.diff or self.output
-
-    def holds(self, message_id: str) -> bool:
-        return message_id in (self.message_id, self.result_id)
-
-    def write(self, text: str) -> None:
-        """The model writes its arguments."""
-        self.raw = (self.raw + text)[-2_000:]
-
-    def start(self, call: ToolCallPart) -> None:
-        self.name = one_line(call.name, 40)
-        self.state = "running"
-        self.arguments = call.arguments or {}
-        self.raw = sanitise(call.raw)[:KEEP_OUTPUT] if call.arguments is None else ""
-        self.summary = summarise(call)
-
-    def add_output(self, text: str) -> None:
-        """A piece of what it prints; the newest `KEEP_OUTPUT` characters are kept."""
-        text = sanitise(text[-KEEP_OUTPUT:])
-        joined = self.output + text
-        if len(joined) > KEEP_OUTPUT:
-            self.dropped += len(joined) - KEEP_OUTPUT
-            joined = joined[-KEEP_OUTPUT:]
-        self.output = joined
-
-    def finish(self, result: ToolResultPart, duration_ms: int | None) -> None:
-        details = result.details
-        self.state = "error" if result.is_error else "ok"
-        self.output = sanitise(result.content)[:KEEP_OUTPUT]
-        self.diff = sanitise(str(details.get("diff") or ""))
-        stored = details.get("duration_ms")
-        self.duration_ms = duration_ms if duration_ms is not None else stored if isinstance(stored, int) else None
-        code = details.get("exit_code")
-        self.detail = f"exit {code}" if isinstance(code, int) and code else ""
-        lines = details.get("lines")
-        if isinstance(lines, str) and "-" in lines and "(" not in self.summary:
-            self.summary = f"{self.summary}  ({one_line(lines, 20)})"
-        self.whole_path = one_line(str(details.get("output_file") or ""), 200)
-        self.size = output_size(self.output, details)
-        if result.is_error and not self.detail and not self.size:
-            self.size = one_line(self.output, 40)  # why it failed
+    def tick(self, now: float) -> bool:
+        """Whether the clock has gone on since it was drawn last."""
+        before, self.elapsed = self.elapsed, max(0, int(now - self.since))
+        return self.elapsed != before
 
     def render(self, width: int, palette: Palette) -> list[Line]:
-        head = self._head(width, palette)
-        body: list[Line] = []
-        room = max(4, width - 4)
-        if self.diff:
-            body += diff_lines(self.diff, room, palette, None if self.open else SHOW_DIFF)
-        if self.open:
-            body = [*self._arguments(room, palette), *body, *self._output(room, palette)]
-        return [head, *indent(body, Segment("    "))]
-
-    def _head(self, width: int, palette: Palette) -> Line:
-        sign = "▾" if self.open or self.diff else "▸"
-        status, style = self._status(palette)
-        name = f"{sign} {self.name or 'tool'}"
-        size = f" · {self.size}" if self.size and not self.open else ""
-        room = width - 2 - len(name) - len(status) - len(size) - 4
-        line = Row([INDENT, Segment(name, palette.name)], SIGN)
-        if room > 4:
-            raw = "" if self.state == "writing" else one_line(self.raw, 200)  # half a JSON object says nothing
-            text = shorten(self.summary or raw, room)
-            line.append(Segment(f"  {text}", palette.muted))
-        line.append(Segment(f"  {status}", style))
-        if size:
-            line.append(Segment(size, palette.faint))
-        return line
-
-    def _status(self, palette: Palette) -> tuple[str, Style]:
-        took = f" {duration(self.duration_ms)}" if self.duration_ms is not None and self.duration_ms >= 100 else ""
-        match self.state:
-            case "writing":
-                return "…", palette.faint
-            case "running":
-                return "running", palette.warn
-            case "stopped":
-                return "■ stopped", palette.warn
-            case "error":
-                return f"✗ {self.detail or 'failed'}{took}", palette.bad
-            case "ok":
-                if self.diff:
-                    added, removed = diff_counts(self.diff)
-                    return f"✓ +{added} −{removed}", palette.ok
-                return (f"✗ {self.detail}{took}", palette.bad) if self.detail else (f"✓{took}", palette.ok)
-
-    def _arguments(self, width: int, palette: Palette) -> list[Line]:
-        out: list[Line] = []
-        if self.raw and not self.arguments:
-            return plain_lines(self.raw, palette.muted, width, 40)
-        for key, value in self.arguments.items():
-            if self.diff and key not in ("path", "file", "file_path"):
-                continue  # the diff says it better
-            name = one_line(str(key), 24)
-            lines = plain_lines(sanitise(str(value))[:4_000], palette.text, width - len(name) - 2, 12)
-            for number, line in enumerate(lines):
-                lead = f"{name}: " if number == 0 else " " * (len(name) + 2)
-                out.append(row_of(line).behind([Segment(lead, palette.faint)], 0 if number == 0 else len(lead)))
-        return out
-
-    def _output(self, width: int, palette: Palette) -> list[Line]:
-        if self.diff and self.state == "ok":
-            return []
-        rows = self.output.rstrip("\n").split("\n") if self.output.strip() else []
-        out: list[Line] = []
-        if len(rows) > SHOW_OUTPUT or self.dropped:
-            note = f"… {len(rows) - SHOW_OUTPUT:,} lines above" if len(rows) > SHOW_OUTPUT else "…"
-            if self.dropped:
-                note = f"… {self.dropped + len(self.output):,} characters so far, the last {SHOW_OUTPUT} lines:"
-            out.append([Segment(note, palette.faint)])
-        style = palette.bad if self.state == "error" else palette.muted
-        for row in rows[-SHOW_OUTPUT:]:
-            row = row[:4_000]
-            if ":" in row and "\t" not in row:
-                out += fold_line(linked(row, style, palette.link), width)[:20]
-            else:
-                out += plain_lines(row, style, width, 20)
-        if self.whole_path:
-            out += plain_lines(f"whole output: {self.whole_path}", palette.faint, width)
-        if not rows and self.state == "ok":
-            out.append([Segment("(no output)", palette.faint)])
-        return out
-
-    def estimate(self, width: int) -> int:
-        return 1 + self.gap + (min(SHOW_DIFF, self.diff.count("\n") + 1) if self.diff else 0)
-
-
-def output_size(output: str, details: Json) -> str:
-    """How much a tool gave, where that is more than a glance."""
-    total = details.get("characters")
-    if isinstance(total, int) and total >= 100_000:
-        return f"{total / 1_000_000:.1f} MB"
-    for key, one in (("matches", "match"), ("entries", "entry")):
-        count = details.get(key)
-        if isinstance(count, int) and count:
-            return f"{count:,} {key if count > 1 else one}"
-    lines = output.rstrip("\n").count("\n") + 1
-    return f"{lines:,} lines" if lines > GLANCE and "lines" not in details else ""
-
-
-def summarise(call: ToolCallPart) -> str:
-    """The one argument that says most about a call."""
-    arguments = call.arguments
-    if arguments is None:
-        return one_line(call.raw, 300)
-    for key in ("command", "pattern", "path", "file_path", "file", "query", "url", "title", "prompt"):
-        value = arguments.get(key)
-        if isinstance(value, str) and value:
-            where = arguments.get("path") if key == "pattern" else None
-            start, end = arguments.get("start", arguments.get("offset")), arguments.get("end", arguments.get("limit"))
-            suffix = f"  ({start or 1}-{end or ''})" if key.endswith(("path", "file")) and (start or end) else ""
-            return one_line(value, 300) + (f"  in {one_line(str(where), 100)}" if where else "") + suffix
-    return one_line(", ".join(f"{k}={v}" for k, v in arguments.items()), 300)
-
-
-def duration(ms: int) -> str:
-    """1900 → "1.9s", 75000 → "1m15s"."""
-    seconds = ms / 1000
-    return f"{seconds:.1f}s" if seconds < 60 else f"{int(seconds) // 60}m{int(seconds) % 60:02d}s"
+        took = f"  {self.elapsed} s" if self.elapsed else ""
+        text = shorten(f"◌ {self.text}", max(1, width - 2 - len(took)))
+        return [Row([INDENT, Segment(text, palette.muted), Segment(took, palette.faint)], SIGN)]
 
 
 Tone = Literal["information", "warning", "error", "good"]
@@ -468,14 +302,15 @@ class NoticeBlock(Block):
         }[self.tone]
         spans = [(f"{self.title}  " if self.text else self.title, style + Style(bold=True))] if self.title else []
         first, _, rest = self.text.partition("\n")
-        lines = wrap([*spans, (first, palette.muted)], width - 4)
+        room = column(width) - 4
+        lines = wrap([*spans, (first, palette.muted)], room)
         if rest:
-            lines += wrap_rows(rest, palette.muted, width - 4)
+            lines += wrap_rows(rest, palette.muted, room)
         signs = (Segment(f"{sign} ", style), Segment("  ", style))
         return [row_of(line).behind([INDENT, signs[min(n, 1)]], SIGN) for n, line in enumerate(lines)]
 
     def estimate(self, width: int) -> int:
-        return estimate_text(self.title + self.text, width - 4) + self.gap
+        return estimate_text(self.title + self.text, column(width) - 4) + self.gap
 
 
 @dataclass(slots=True, eq=False)
@@ -495,19 +330,36 @@ class CardBlock(Block):
         return "\n".join([self.title, *(f"{k}: {v}" for k, v in self.rows), *self.warnings])
 
     def render(self, width: int, palette: Palette) -> list[Line]:
-        bar = Segment("  ┃ ", palette.agent)
+        if width < NARROW:
+            title = wrap([(self.title, palette.bold)], width - 2)
+            return indent([*title, *self._inside(width - 2, palette)], INDENT)
+        body = self._inside(column(width) - 6, palette)
+        title = shorten(self.title, column(width) - 8)
+        room = max([line_width(line) for line in body] + [cells(title) + 2])
+        top = Row([INDENT, Segment("╭ ", palette.line), Segment(title, palette.bold)], SIGN)
+        top.append(Segment(f" {'─' * (room - cells(title))}╮", palette.line))
+        top.tail = room - cells(title) + 2
+        out: list[Line] = [top]
+        for line in body:
+            row = row_of(pad(row_of(line), room)).behind([INDENT, Segment("│ ", palette.line)], SIGN)
+            row.append(Segment(" │", palette.line))
+            row.tail += 2
+            out.append(row)
+        bottom = Row([INDENT, Segment(f"╰{'─' * (room + 2)}╯", palette.line)], SIGN)
+        bottom.skip = room + SIGN + 2
+        return [*out, bottom]
+
+    def _inside(self, width: int, palette: Palette) -> list[Line]:
+        """The rows and the warnings."""
+        out: list[Line] = []
         name = max((len(k) for k, _ in self.rows), default=0)
-        out = indent(wrap([(self.title, palette.bold)], width - 4), bar)
         for key, value in self.rows:
             lead = Segment(key.ljust(name) + "  ", palette.faint) if key else Segment("")
-            lines = wrap([(value, palette.text)], max(4, width - 4 - len(lead.text)))
-            blank = Segment(" " * len(lead.text))
-            first, *rest = lines
-            out += [row_of(first).behind([bar, lead], SIGN), *indent(indent(rest, blank), bar)]
+            first, *rest = wrap([(value, palette.text)], max(4, width - len(lead.text)))
+            out += [row_of(first).behind([lead], 0), *indent(rest, Segment(" " * len(lead.text)))]
         for warning in self.warnings:
-            lines = wrap([("! ", palette.warn), (warning, palette.muted)], width - 4)
-            out += indent(lines, bar)
+            out += wrap([("! ", palette.warn), (warning, palette.muted)], width)
         return out
 
     def estimate(self, width: int) -> int:
-        return 1 + len(self.rows) + len(self.warnings) + self.gap
+        return 2 + len(self.rows) + len(self.warnings) + self.gap

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import cast
 
 from sakti.core.text import one_line, sanitise
 from sakti.core.types import (
     FilePart,
     ImagePart,
+    Json,
     MarkerPart,
     Message,
     TextPart,
@@ -22,9 +24,10 @@ from sakti.tui.transcript.blocks import (
     NoticeBlock,
     TextBlock,
     ThinkingBlock,
-    ToolBlock,
 )
+from sakti.tui.transcript.endings import stored_notice
 from sakti.tui.transcript.split import split
+from sakti.tui.transcript.tool import ToolBlock
 
 _MARKERS = {
     "interrupted": "interrupted",
@@ -34,6 +37,7 @@ _MARKERS = {
     "limit": "step limit",
     "cut": "answer cut",
 }
+_TOLD = ("interrupted", "error", "cut")
 
 
 def message_blocks(messages: Iterable[Message]) -> list[Block]:
@@ -42,20 +46,55 @@ def message_blocks(messages: Iterable[Message]) -> list[Block]:
     blocks: list[Block] = []
     calls: dict[str, ToolBlock] = {}
     speaker = ""
-    for message in messages:
+    ordered = _in_order(messages)
+    told = _told_endings(ordered)
+    for message in ordered:
         if message.role == "user":
             speaker = "you"
             blocks += user_blocks(message)
-            continue
-        if message.role == "assistant" and speaker != "sakti":
+        elif message.role == "assistant" and speaker != "sakti":
             speaker = "sakti"
             blocks.append(Label(message.id, who="sakti", created_at=message.created_at))
-        for part in message.parts:
-            _add_part(part, message, blocks, calls)
+        for part in message.parts if message.role != "user" else ():
+            if not (isinstance(part, MarkerPart) and part.kind in _TOLD and message.id in told):
+                _add_part(part, message, blocks, calls)
+        if (ended := stored_notice(message)) is not None:
+            blocks.append(ended)
     for call in calls.values():
         if call.state == "running":
             call.state = "stopped"
     return blocks
+
+
+def _told_endings(messages: Sequence[Message]) -> set[str]:
+    """The messages of turns whose ending is stored: a mark in the answer says the same once more."""
+    out: set[str] = set()
+    told = False
+    for message in reversed(messages):
+        told = told or "ended" in message.metadata
+        if told:
+            out.add(message.id)
+        told = told and message.role != "user"
+    return out
+
+
+def _in_order(messages: Iterable[Message]) -> list[Message]:
+    """A command that the user ran while an answer streamed was stored before that answer: it stands below it, as it
+    did then."""
+    out: list[Message] = []
+    held: list[Message] = []
+    for message in messages:
+        if message.role == "user" and message.metadata.get("during"):
+            held.append(message)
+            continue
+        if held and message.role == "user":
+            out += held
+            held = []
+        out.append(message)
+        if held and message.role == "assistant":
+            out += held
+            held = []
+    return [*out, *held]
 
 
 def _add_part(part: object, message: Message, blocks: list[Block], calls: dict[str, ToolBlock]) -> None:
@@ -90,8 +129,11 @@ def user_blocks(message: Message) -> list[Block]:
     blocks: list[Block] = [Label(message.id, who="you", created_at=message.created_at)]
     command = message.metadata.get("shell")
     if isinstance(command, str):
-        call = ToolBlock(message.id, False, name="bash", summary=one_line(command, 300), state="ok")
-        call.add_output(message.text.partition("\n```\n")[2].removesuffix("\n```"))
+        call = ToolBlock(message.id, name="bash", own=True)
+        printed = message.text.partition("\n```\n")[2].removesuffix("\n```")
+        details = message.metadata.get("outcome")
+        known = cast("Json", details) if isinstance(details, dict) else {}
+        call.finish(ToolResultPart("", "bash", printed, bool(known.get("failed")), known), None)
         blocks += [TextBlock(message.id, text=f"!{command}"), call]
     elif message.text.strip():
         blocks.append(TextBlock(message.id, text=message.text))
@@ -112,6 +154,6 @@ def image_line(image: ImagePart) -> str:
     return f"▣ {one_line(image.name or 'image', 200)}{pixels}{amount}"
 
 
-def tool_gap(blocks: list[Block]) -> bool:
+def tool_gap(blocks: Sequence[Block]) -> bool:
     """Tool lines stand close together, with room before the first of them, except directly under a label."""
     return bool(blocks) and not isinstance(blocks[-1], ToolBlock | Label)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import fnmatch
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,7 +12,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from sakti.tui.palette import Palette
-from sakti.tui.transcript.wrap import TAB, Line, Row, Span, fold_line, indent, made_from, pad, shorten
+from sakti.tui.transcript.wrap import TAB, Line, Row, Span, fold_words, indent, made_from, pad, shorten
 
 if TYPE_CHECKING:
     from pygments.lexer import Lexer
@@ -33,6 +34,23 @@ def _lexer(language: str) -> Lexer | None:
         return None
 
 
+@lru_cache(maxsize=256)
+def language_of(path: str) -> str:
+    """The language that the name of a file tells, "" where it tells none."""
+    every = cast("Callable[..., Iterable[tuple[str, tuple[str, ...], tuple[str, ...], object]]]", _all_lexers())
+    name = path.rpartition("/")[2]
+    for _, aliases, patterns, _ in every(plugins=False):
+        if aliases and any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
+            return aliases[0]
+    return ""
+
+
+def _all_lexers() -> object:
+    import pygments.lexers
+
+    return pygments.lexers.get_all_lexers  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
+
+
 def warm_lexer(language: str) -> None:
     """Load a lexer: its first token costs as much as thousands later."""
     if (lexer := _lexer(language)) is not None:
@@ -45,7 +63,7 @@ def highlight(code: str, language: str, palette: Palette) -> list[list[Span]]:
     lexer = _lexer(language.lower()) if language and len(code) <= HIGHLIGHT_CAP else None
     if lexer is None:
         return [[(row, palette.text)] if row else [] for row in code.split("\n")]
-    from pygments.token import Comment, Keyword, Name, Number, String
+    from pygments.token import Comment, Generic, Keyword, Name, Number, String
 
     styles: dict[Any, Style] = {}
 
@@ -62,6 +80,12 @@ def highlight(code: str, language: str, palette: Palette) -> list[list[Span]]:
                 style = palette.number
             elif token in Name.Function or token in Name.Class or token in Name.Decorator or token in Name.Tag:
                 style = palette.name
+            elif token in Generic.Inserted:
+                style = Style(color=palette.added.color)
+            elif token in Generic.Deleted:
+                style = Style(color=palette.removed.color)
+            elif token in Generic.Heading or token in Generic.Subheading:
+                style = palette.muted
             else:
                 style = palette.text
             styles[token] = style
@@ -85,7 +109,7 @@ def code_lines(code: str, language: str, width: int, palette: Palette) -> list[L
     inner = max(1, width - 2)
     out: list[Line] = []
     for source, spans in zip(code.split("\n"), highlight(code, language, palette), strict=True):
-        lines = [pad(line, width, background) for line in indent(fold_line(spans, inner), _SPACE)]
+        lines = [pad(line, width, background) for line in indent(fold_words(spans, inner, hang=True), _SPACE)]
         for line in lines:
             line[:] = [Segment(s.text, background + s.style if s.style else background) for s in line]
         out += made_from(lines, source) if "\t" in source else lines

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from sakti.tui.transcript.blocks import Block, ChunkBlock, Label, TextBlock, ToolBlock
+from sakti.tui.transcript.blocks import Block, ChunkBlock, Label, TextBlock
 from sakti.tui.transcript.document import Document
+from sakti.tui.transcript.tool import ToolBlock
 from sakti.tui.transcript.wrap import Line, Row, row_of, rows_text
 
 _WORD = re.compile(r"[\w./:@#%+~-]+|\s+|.")

@@ -1,11 +1,32 @@
-"""A unified diff as coloured lines."""
+"""A unified diff as coloured lines: the number of each line, its sign, and the code in its language's colours."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+
 from rich.segment import Segment
+from rich.style import Style
 
 from sakti.tui.palette import Palette
-from sakti.tui.transcript.wrap import TAB, Line, fold_line, made_from, pad
+from sakti.tui.transcript.code import highlight, language_of
+from sakti.tui.transcript.wrap import COLUMN, TAB, Line, Row, Span, cells, fold_words, made_from, pad
+
+_HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+_SIGNS = {"+": "+", "-": "−", " ": " "}
+LONG = 4_000  # characters of one line that are shown
+
+
+@dataclass(frozen=True, slots=True)
+class DiffRow:
+    """One line: `kind` is "+", "-", " ", or "@" where lines are left out; `number` of that line in the file as it is
+    after the change, before it for what is removed (0: not known); `source` as the diff has it."""
+
+    kind: str
+    number: int
+    text: str
+    source: str
+    language: str = ""
 
 
 def diff_counts(diff: str) -> tuple[int, int]:
@@ -14,29 +35,95 @@ def diff_counts(diff: str) -> tuple[int, int]:
     return sum(r.startswith("+") for r in rows), sum(r.startswith("-") for r in rows)
 
 
-def diff_lines(diff: str, width: int, palette: Palette, limit: int | None = None) -> list[Line]:
-    """`diff`, sanitised before, as lines of `width` cells; with `limit`, at most so many and a note of the rest.
-    File headers are left out: the line above already names the file."""
-    out: list[Line] = []
-    rows = [r for r in diff.rstrip("\n").split("\n") if not r.startswith(("+++", "---", "diff ", "index "))]
-    seen_hunk = False
-    for number, row in enumerate(rows):
-        if limit is not None and len(out) >= limit and number + 1 < len(rows):  # one more line takes no more room
-            out.append([Segment(f"… {len(rows) - number} more lines", palette.faint)])
-            break
+def diff_rows(diff: str) -> list[DiffRow]:
+    """The lines of `diff`. Those that name its files are left out, as are blank ones of the context at the end of a
+    hunk, which show nothing."""
+    out: list[DiffRow] = []
+    old = new = 0
+    language = ""
+    for row in diff.rstrip("\n").split("\n"):
+        if row.startswith("+++ "):
+            language = language_of(row[4:].split("\t")[0].strip())
+        if row.startswith(("+++", "---", "diff ", "index ", "\\")):
+            continue
         if row.startswith("@@"):
-            if seen_hunk:
-                out.append([Segment("⋯", palette.faint)])
-            seen_hunk = True
+            found = _HUNK.match(row)
+            old, new = (int(found[1]), int(found[2])) if found else (0, 0)
+            _drop_blank(out)
+            out += [DiffRow("@", 0, "", row)] if out or not found else []
             continue
-        text = row.expandtabs(TAB)
-        if row.startswith("+"):
-            style = palette.added
-        elif row.startswith("-"):
-            style = palette.removed
-        else:
-            out += made_from(fold_line([(f" {text}", palette.muted)], width), row)
-            continue
-        lines = [pad(line, width, style) for line in fold_line([(f"{text[0]} {text[1:]}", style)], width)]
-        out += made_from(lines, row)
+        kind = row[:1] if row[:1] in ("+", "-") else " "
+        number = old if kind == "-" else new
+        out.append(DiffRow(kind, number, row[1:].expandtabs(TAB)[:LONG], row, language))
+        old, new = old + (old > 0 and kind != "+"), new + (new > 0 and kind != "-")
+    _drop_blank(out)
     return out
+
+
+def _drop_blank(rows: list[DiffRow]) -> None:
+    while rows and rows[-1].kind == " " and not rows[-1].text.strip():
+        rows.pop()
+
+
+def diff_lines(diff: str, width: int, palette: Palette, limit: int | None = None, more: str = "") -> list[Line]:
+    """`diff`, sanitised before, as lines of at most `width` cells; with `limit`, at most so many and a note of the
+    rest, which ends with `more`. Files are not named: the line above already does."""
+    rows = diff_rows(diff)
+    digits = len(str(max((r.number for r in rows), default=0)))
+    lead = digits + 3 if width >= digits + 16 else 2  # where there is no room for the number, the sign stands alone
+    colours = _coloured(rows if limit is None else rows[: limit + 1], palette)
+    longest = max((cells(r.text) for r in rows), default=0) + lead
+    full = min(width, max(longest, COLUMN - SIDE))
+    out: list[Line] = []
+    for number, row in enumerate(rows):
+        left = len(rows) - number
+        if limit is not None and len(out) >= limit and left > 1:  # one more line takes no more room
+            out.append([Segment(f"… {left} more lines{more}", palette.faint)])
+            break
+        if row.kind == "@":
+            out.append([Segment("⋯".rjust(digits) if lead > 2 else "⋯", palette.faint)])
+        else:
+            out += _row_lines(row, colours[number], (digits if lead > 2 else 0, full), palette)
+    return out
+
+
+SIDE = 4  # cells of indent that a diff in the conversation stands behind
+
+
+def _coloured(rows: list[DiffRow], palette: Palette) -> list[list[Span]]:
+    """The code of `rows` in colours: what was and what is are read as one text each, so that a string or a comment of
+    several lines is seen as one."""
+    out: list[list[Span]] = [[(r.text, palette.text)] if r.text else [] for r in rows]
+    for sides in ("- ", "+ "):
+        wanted = [n for n, r in enumerate(rows) if r.kind in sides]
+        start = 0
+        for at in range(1, len(wanted) + 1):
+            ends = at == len(wanted) or rows[wanted[at]].language != rows[wanted[start]].language
+            if not ends:
+                continue
+            part = wanted[start:at]
+            language = rows[part[0]].language
+            if language:
+                found = highlight("\n".join(rows[n].text for n in part), language, palette)
+                for n, spans in zip(part, found, strict=True):
+                    out[n] = spans
+            start = at
+    return out
+
+
+def _row_lines(row: DiffRow, spans: list[Span], room: tuple[int, int], palette: Palette) -> list[Line]:
+    """One line of a diff, folded; `room`: digits of its number (0: it has none), cells in all."""
+    digits, width = room
+    style = {"+": palette.added, "-": palette.removed}.get(row.kind, Style.null())
+    ground = Style(bgcolor=style.bgcolor) if style.bgcolor else Style.null()
+    number = f"{row.number or '':>{digits}} " if digits else ""
+    lead = [Segment(number, palette.faint + ground), Segment(f"{_SIGNS[row.kind]} ", style)]
+    blank = [Segment(" " * (len(number) + 2), ground)]
+    out: list[Line] = []
+    for line in fold_words(spans, width - len(number) - 2, hang=True):
+        coloured = Row([Segment(s.text, (s.style or Style.null()) + ground) for s in line])
+        if isinstance(line, Row):
+            coloured.join, coloured.skip = line.join, line.skip
+        made = coloured.behind(blank if out else lead, len(number) + 2)
+        out.append(pad(made, width, ground) if row.kind != " " else made)
+    return made_from(out, row.source)

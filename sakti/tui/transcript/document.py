@@ -82,13 +82,19 @@ class Document:
 
     def truncate(self, count: int) -> None:
         """Only the first `count` blocks stay."""
-        self._changed = min(self._changed, count)
-        for block in self.blocks[count:]:
+        self.remove(count, len(self.blocks))
+
+    def remove(self, start: int, stop: int) -> None:
+        """Take out the blocks from `start` to before `stop`."""
+        if start >= stop:
+            return
+        self._changed = min(self._changed, start)
+        for block in self.blocks[start:stop]:
             self._forget(block)
-        self._total -= sum(self._heights[count:])
+        self._total -= sum(self._heights[start:stop])
         for values in (self.blocks, self._heights, self._exact, self._tops):
-            del values[count:]
-        self._clean = min(self._clean, count)
+            del values[start:stop]
+        self._clean = min(self._clean, start)
 
     def clear(self) -> None:
         self.truncate(0)

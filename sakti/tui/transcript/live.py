@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from sakti.core.text import one_line, sanitise
 from sakti.core.types import Message, ToolCallPart, ToolResultPart
@@ -13,40 +15,75 @@ from sakti.tui.transcript.blocks import (
     NoticeBlock,
     TextBlock,
     ThinkingBlock,
-    ToolBlock,
+    WaitingBlock,
 )
 from sakti.tui.transcript.build import message_blocks, tool_gap, user_blocks
 from sakti.tui.transcript.document import Document
 from sakti.tui.transcript.split import Splitter
+from sakti.tui.transcript.tool import ToolBlock
+
+
+@dataclass(slots=True)
+class OwnCommand:
+    """A command of the user's, and the blocks that show it."""
+
+    command: str
+    call: ToolBlock
+    blocks: tuple[Block, ...]
+
+
+@dataclass(slots=True)
+class Waiting:
+    """What stands where the answer will appear; `label` was made for it, `before` it was who spoke."""
+
+    block: WaitingBlock
+    label: Label | None
+    before: str
 
 
 class LiveTurn:
     """`changed` is called whenever something has to be drawn, with True where the user waits for just that; `draw` then
-    brings the document up to date."""
+    brings the document up to date. `clock` gives seconds.
 
-    def __init__(self, document: Document, changed: Callable[[bool], None]) -> None:
+    What is made while an answer streams and is no part of it (a command of the user's, a notice, a card) stands below
+    the answer and waits there until its step is stored: the last `_held` blocks.
+    """
+
+    def __init__(
+        self, document: Document, changed: Callable[[bool], None], clock: Callable[[], float] = lambda: 0.0
+    ) -> None:
         self.document = document
         self.answer: list[str] = []
         self.seen: set[str] = set()
         self._draw_soon = changed
+        self._clock = clock
         self._splitter: Splitter | None = None
         self._sealed = 0  # blocks before the open tail of the answer
         self._open_tail = False
         self._thinking: ThinkingBlock | None = None
         self._tools: dict[str, ToolBlock] = {}
+        self._own: list[OwnCommand] = []  # commands of the user's whose message is not stored yet
         self._stale: set[int] = set()
         self._speaker = ""
         self._step_start = 0
+        self._in_turn = False
+        self._streaming = False  # something of a step is shown that is not stored yet
+        self._held = 0
+        self._wait: Waiting | None = None
         self._carriage = False
 
-    def reset(self) -> None:
-        """Another thread, or an empty screen."""
+    def reset(self, keep: Sequence[Block] = ()) -> str:
+        """Another thread, or an empty screen, on which the blocks `keep` stay. Gives what was waited for."""
         self._splitter = self._thinking = None
-        self._open_tail = False
-        self._tools.clear()
+        self._open_tail = self._streaming = False
+        kept = set(map(id, keep))
+        self._tools = {i: b for i, b in self._tools.items() if id(b) in kept}
+        self._own = [o for o in self._own if id(o.call) in kept]
         self._stale.clear()
-        self._step_start = self._sealed = 0
+        self._step_start = self._sealed = self._held = 0
         self._speaker = ""
+        awaited, self._wait = self._wait.block.text if self._wait is not None else "", None
+        return awaited
 
     def shift(self, added: int) -> None:
         """`added` blocks were put before everything."""
@@ -57,10 +94,10 @@ class LiveTurn:
         """The open end of the answer, and the blocks that changed, as they are now."""
         if self._splitter is not None:
             self._drop_tail()
-            self._sealed = self._blocks
+            self._sealed = self._end
             tail = self._splitter.tail()
             if tail is not None:
-                self.document.append(ChunkBlock(gap=self._chunk_gap(tail.gap), chunk=tail))
+                self._add(ChunkBlock(gap=self._chunk_gap(tail.gap), chunk=tail))
                 self._open_tail = True
         for index in range(self._blocks - 1, -1, -1):
             if not self._stale:
@@ -71,30 +108,82 @@ class LiveTurn:
                 self._stale.discard(key)
         self._stale.clear()
 
+    # --- clocks -----------------------------------------------------------------------------------------------
+
+    @property
+    def ticking(self) -> bool:
+        """Whether a clock is shown."""
+        return self._wait is not None or any(b.state in ("running", "waiting") for b in self._tools.values())
+
+    def tick(self) -> None:
+        """A second has gone by."""
+        now = self._clock()
+        blocks = [*self._tools.values(), *([self._wait.block] if self._wait is not None else [])]
+        for block in blocks:
+            if block.tick(now):
+                self._touch(block)
+
+    # --- what the user did --------------------------------------------------------------------------------------
+
     def show_user(self, message: Message) -> None:
         """A message of the user, typed now or delivered from the queue."""
         if message.id in self.seen:
             return
         self.seen.add(message.id)
-        self._close_text()
-        if message.metadata.get("shell"):
-            return  # its tool line is on the screen already
+        if (command := message.metadata.get("shell")) is not None:  # it is on the screen already
+            self._claim_own(str(command), message.id)
+            return
+        self._end_step()
         self.document.append(*user_blocks(message))
         self._speaker = "you"
         self.answer = []
         self._step_start = self._blocks
         self._changed()
 
-    def begin_shell(self, command: str) -> None:
+    def begin_shell(self, command: str) -> ToolBlock:
         """The user's own `!command`: what it prints stands under what was typed."""
-        self._close_text()
-        self.document.append(Label(who="you"), TextBlock(text=f"!{command}"))
+        call = ToolBlock(name="bash", own=True)
+        call.enter("running", self._clock())
+        blocks = (Label(who="you"), TextBlock(text=f"!{command}"), call)
+        self._own.append(OwnCommand(command, call, blocks))
+        self._place(*blocks)
+        return call
+
+    def fail_shell(self, call: ToolBlock) -> None:
+        """That command was not run."""
+        self._own = [o for o in self._own if o.call is not call]
+        if call.state == "running":
+            call.enter("stopped", 0.0)
+            self._touch(call)
+
+    def _claim_own(self, command: str, message_id: str) -> None:
+        """The message of a command of the user's is stored."""
+        for own in self._own:
+            if own.command == command and own.call.call_id:
+                for block in own.blocks:
+                    block.message_id = message_id
+                self._own.remove(own)
+                return
+
+    # --- what a step brings -------------------------------------------------------------------------------------
+
+    def begin_wait(self, text: str = "thinking") -> None:
+        """Where the answer will appear stands what is waited for."""
+        self._in_turn = True
+        if self._streaming:
+            return
+        self._stop_wait(label=True)
+        label = None if self._speaker == "sakti" else Label(who="sakti")
+        block = WaitingBlock(text=text, since=self._clock(), gap=label is None)
+        self._add(*([label] if label is not None else []), block)
+        self._wait = Waiting(block, label, self._speaker)
         self._speaker = "sakti"
         self._changed()
 
-    def begin_step(self) -> None:
-        self._close_text()
+    def begin_step(self, waiting: str = "thinking") -> None:
+        self._end_step()
         self._step_start = self._blocks
+        self.begin_wait(waiting)
 
     def add_text(self, delta: str) -> None:
         """A piece of the answer."""
@@ -103,24 +192,24 @@ class LiveTurn:
             return
         if self._splitter is None:
             self._close_thinking()
-            self._label()
+            self._begin_content()
             self._splitter = Splitter()
-            self._sealed = self._blocks
+            self._sealed = self._end
             self._draw_soon(True)  # the first token is what one waits for
         self.answer.append(delta)
         for chunk in self._splitter.feed(delta):
             self._drop_tail()
-            self.document.append(ChunkBlock(gap=self._chunk_gap(chunk.gap), chunk=chunk))
-            self._sealed = self._blocks
+            self._add(ChunkBlock(gap=self._chunk_gap(chunk.gap), chunk=chunk))
+            self._sealed = self._end
         self._changed()
 
     def add_thinking(self, delta: str) -> None:
         delta = self._clean(delta)
         if self._thinking is None:
             self._close_text()
-            self._label()
+            self._begin_content()
             self._thinking = ThinkingBlock(gap=not self._under_label(), done=False)
-            self.document.append(self._thinking)
+            self._add(self._thinking)
             self._draw_soon(True)
         self._thinking.text += delta
         self._touch(self._thinking)
@@ -131,16 +220,37 @@ class LiveTurn:
         block.write(sanitise(text))
         self._touch(block)
 
-    def start_tool(self, call: ToolCallPart) -> None:
+    def start_tool(self, call: ToolCallPart, *, own: bool = False) -> None:
+        """A call begins; `own`: it is the user's."""
+        if own:
+            self._start_own(call)
+            return
         block = self._tool(call.id, one_line(call.name, 40))
-        block.start(call)
+        self._step_stored()
+        if block.state != "waiting":  # its question is told before its start
+            block.start(call, self._clock())
         self._touch(block)
+
+    def _start_own(self, call: ToolCallPart) -> None:
+        command = str((call.arguments or {}).get("command", ""))
+        if not any(o.command == command and not o.call.call_id for o in self._own):
+            self.begin_shell(command)
+        block = next(o.call for o in self._own if o.command == command and not o.call.call_id)
+        block.call_id, block.arguments = call.id, call.arguments or {}
+        block.enter("running", self._clock())
+        self._tools[call.id] = block
+        self._touch(block)
+
+    def set_state(self, call_id: str, state: Literal["waiting", "running"]) -> None:
+        """A call waits for the user's answer, or does so no longer."""
+        if (block := self._tools.get(call_id)) is not None:
+            block.enter(state, self._clock())
+            self._touch(block)
 
     def add_output(self, call_id: str, text: str) -> None:
         if block := self._tools.get(call_id):
             block.add_output(text)
-            if block.open:
-                self._touch(block)
+            self._touch(block)
 
     def finish_tool(self, result: ToolResultPart, duration_ms: int) -> None:
         if block := self._tools.pop(result.call_id, None):
@@ -149,14 +259,16 @@ class LiveTurn:
 
     def discard_step(self, reason: str) -> None:
         """What was streamed of this step is void."""
+        self._stop_wait(label=True)
         self._splitter = self._thinking = None
-        self._open_tail = False
-        self._tools.clear()
+        self._open_tail = self._streaming = False
+        self._tools = {i: b for i, b in self._tools.items() if b.own}
         self._stale.clear()
         self.answer = []
-        self.document.truncate(self._step_start)
-        if not any(isinstance(b, Label) and b.who == "sakti" for b in self.document.blocks[-1:]):
+        self.document.remove(self._step_start, self._end)
+        if not any(isinstance(b, Label) and b.who == "sakti" for b in self.document.blocks[: self._end][-1:]):
             self._speaker = "" if self._speaker == "sakti" else self._speaker
+        self._release()
         self.add_block(NoticeBlock(tone="warning", title="Started over", text=reason))
 
     def claim(self, message: Message) -> None:
@@ -165,18 +277,27 @@ class LiveTurn:
             self.show_user(message)
             return
         self.seen.add(message.id)
+        mine = self.document.blocks[self._step_start : self._end]
         if message.role == "assistant":
             self._close_text()
-            for block in self.document.blocks[self._step_start :]:
+            known = {b.call_id for b in mine if isinstance(b, ToolBlock)}
+            for call in message.tool_calls:
+                if call.id in self._tools or call.id not in known:
+                    block = self._tool(call.id, one_line(call.name, 40))
+                    if block.state == "writing":
+                        block.plan(call)
+                        self._touch(block)
+            for block in self.document.blocks[self._step_start : self._end]:
                 block.message_id = block.message_id or message.id
+            self._step_stored()
         answered = {r.call_id for r in message.tool_results}
-        for block in self.document.blocks[self._step_start :] if answered else ():
+        for block in mine if answered else ():
             if isinstance(block, ToolBlock) and block.call_id in answered:
                 block.result_id = message.id
 
     def add_stored(self, messages: Sequence[Message]) -> None:
         """Messages that another window wrote, oldest first, below what is shown."""
-        self._close_text()
+        self._end_step()
         calls = {b.call_id: b for b in self.document.blocks if isinstance(b, ToolBlock)}
         for message in messages:
             self.seen.add(message.id)
@@ -197,21 +318,19 @@ class LiveTurn:
         self._changed()
 
     def end_turn(self) -> None:
-        """No more comes: nothing stays open."""
-        self._close_text()
-        self._close_thinking()
+        """No more comes: nothing stays open but commands of the user's."""
+        self._end_step()
         for block in self._tools.values():
-            block.state = "stopped"
-            self._touch(block)
-        self._tools.clear()
+            if not block.own:
+                block.enter("stopped", 0.0)
+                self._touch(block)
+        self._tools = {i: b for i, b in self._tools.items() if b.own}
+        self._in_turn = False
         self._changed()
 
     def add_block(self, block: Block) -> None:
-        """A notice or a card at the end."""
-        self._close_text()
-        self.document.append(block)
-        self._speaker = ""
-        self._changed()
+        """A notice or a card: below what is said, and never in the middle of it."""
+        self._place(block)
 
     @property
     def speaking(self) -> bool:
@@ -230,17 +349,85 @@ class LiveTurn:
             delta, self._carriage = delta[:-1], True
         return sanitise(delta)
 
+    # --- where blocks stand -------------------------------------------------------------------------------------
+
+    def _place(self, *blocks: Block) -> None:
+        """Blocks that are no part of the answer: below it while it streams, above the place where it is awaited."""
+        if self._streaming:
+            self.document.append(*blocks)
+            self._held += len(blocks)
+            self._changed()
+            return
+        awaited = self._wait.block if self._wait is not None else None
+        self._stop_wait(label=True)
+        self.document.append(*blocks)
+        if isinstance(blocks[0], Label):
+            self._speaker = blocks[0].who
+        elif not self._in_turn:
+            self._speaker = ""
+        if awaited is not None:
+            self._step_start = self._blocks
+            self.begin_wait(awaited.text)
+            if self._wait is not None:
+                self._wait.block.since, self._wait.block.elapsed = awaited.since, awaited.elapsed
+        self._changed()
+
+    def _stop_wait(self, *, label: bool = False) -> None:
+        """Nothing is waited for any more; `label`: nothing came of it, and its heading goes as well."""
+        if self._wait is None:
+            return
+        wait, self._wait = self._wait, None
+        gone = 2 if label and wait.label is not None else 1
+        self.document.remove(self._end - gone, self._end)
+        if gone == 2:
+            self._speaker = wait.before
+
+    def _begin_content(self) -> None:
+        """Something of a step is about to be shown."""
+        self._stop_wait()
+        self._streaming = True
+        self._label()
+
+    def _step_stored(self) -> None:
+        """What a step said is complete: what waited below it is below it for good."""
+        self._streaming = False
+        self._release()
+
+    def _release(self) -> None:
+        held = self.document.blocks[self._end :]
+        self._held = 0
+        if any(isinstance(b, Label) for b in held):
+            self._speaker = "you"
+
+    def _end_step(self) -> None:
+        self._stop_wait(label=True)
+        self._close_text()
+        self._close_thinking()
+        self._step_stored()
+
     def _label(self) -> None:
         if self._speaker != "sakti":
             self._speaker = "sakti"
-            self.document.append(Label(who="sakti"))
+            self._add(Label(who="sakti"))
 
     @property
     def _blocks(self) -> int:
         return len(self.document.blocks)
 
+    @property
+    def _end(self) -> int:
+        """Where the answer goes on."""
+        return self._blocks - self._held
+
+    def _add(self, *blocks: Block) -> None:
+        """Blocks of the answer, above what waits below it."""
+        if self._held:
+            self.document.insert(self._end, blocks)
+        else:
+            self.document.append(*blocks)
+
     def _under_label(self) -> bool:
-        return self._blocks > 0 and isinstance(self.document.blocks[-1], Label)
+        return self._end > 0 and isinstance(self.document.blocks[self._end - 1], Label)
 
     def _chunk_gap(self, gap: bool) -> bool:
         return gap and not self._under_label()
@@ -250,10 +437,11 @@ class LiveTurn:
         if block is None:
             self._close_text()
             self._close_thinking()
-            self._label()
-            block = ToolBlock(call_id=call_id, name=name, gap=tool_gap(self.document.blocks))
+            self._begin_content()
+            above = self.document.blocks[max(0, self._end - 1) : self._end]
+            block = ToolBlock(call_id=call_id, name=name, gap=tool_gap(above))
             self._tools[call_id] = block
-            self.document.append(block)
+            self._add(block)
         return block
 
     def _close_text(self) -> None:
@@ -261,7 +449,7 @@ class LiveTurn:
             return
         self._drop_tail()
         for chunk in self._splitter.finish():
-            self.document.append(ChunkBlock(gap=self._chunk_gap(chunk.gap), chunk=chunk))
+            self._add(ChunkBlock(gap=self._chunk_gap(chunk.gap), chunk=chunk))
         self._splitter = None
         self._changed()
 
@@ -273,7 +461,7 @@ class LiveTurn:
 
     def _drop_tail(self) -> None:
         if self._open_tail:
-            self.document.truncate(self._sealed)
+            self.document.remove(self._sealed, self._end)
             self._open_tail = False
 
     def _changed(self) -> None:

@@ -37,9 +37,10 @@ def _parser() -> MarkdownIt:
     return MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
-def markdown_lines(source: str, width: int, palette: Palette) -> list[Line]:
-    """`source`, already free of control characters, as lines of at most `width` cells."""
-    writer = _Writer(source, max(8, width), palette)
+def markdown_lines(source: str, width: int, palette: Palette, *, code_width: int = 0) -> list[Line]:
+    """`source`, already free of control characters, as lines of at most `width` cells; code and tables may take
+    `code_width`, where that is more."""
+    writer = _Writer(source, max(8, width), palette, max(0, code_width - width))
     writer.blocks(_parser().parse(source))
     return writer.lines
 
@@ -55,7 +56,8 @@ class _Writer:
     """One walk over the tokens. `_prefixes` is what stands before a line in the containers that are open:
     [first line, later lines] each; a list item's marker is used up by its first line."""
 
-    def __init__(self, source: str, width: int, palette: Palette) -> None:
+    def __init__(self, source: str, width: int, palette: Palette, more: int = 0) -> None:
+        self._more = more  # cells that code and tables may take beyond the width
         self.lines: list[Line] = []
         self._source = source.split("\n")
         self.width = width
@@ -83,8 +85,9 @@ class _Writer:
                 self._space(blank=False)
                 code = token.content.removesuffix("\n")
                 language = token.info.strip().split(" ")[0] if token.info else ""
-                head = code_head(language, self._room(), self.palette, code)
-                self._emit([head, *code_lines(code, language, self._room(), self.palette)])
+                room = self._room() + self._more
+                head = code_head(language, room, self.palette, code)
+                self._emit([head, *code_lines(code, language, room, self.palette)])
             case "bullet_list_open" | "ordered_list_open":
                 tight = _is_tight(tokens, index)
                 if not (self._lists and tight):
@@ -231,7 +234,7 @@ class _Writer:
                 rows[-1].append(self._spans(tokens[index + 1], base))
             index += 1
         self._space()
-        self._emit(_table_lines(rows, sources, aligns, self._room(), self.palette))
+        self._emit(_table_lines(rows, sources, aligns, self._room() + self._more, self.palette))
         return index + 1
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from sakti.tui.transcript.blocks import Block, TextBlock, ThinkingBlock, ToolBlock
+from sakti.tui.transcript.blocks import Block, TextBlock, ThinkingBlock
 from sakti.tui.transcript.document import Document
+from sakti.tui.transcript.tool import ToolBlock
 
 DRAWN = 12  # blocks of one message
 UNFOLDED = 200_000  # characters of a text that is unfolded for a word in it

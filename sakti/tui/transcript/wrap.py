@@ -60,6 +60,7 @@ def made_from(lines: list[Line], source: str) -> list[Line]:
     return out
 
 
+COLUMN = 100  # cells in which text is read well: prose, cards and the lines of tools end there
 _PIECES = re.compile(r"\n|[^\S\n]+|[^\s]+")
 TAB = 4
 
@@ -174,11 +175,66 @@ def fold_line(spans: Sequence[Span], width: int) -> list[Line]:
     return lines
 
 
+def fold_words(spans: Sequence[Span], width: int, *, hang: bool = False) -> list[Line]:
+    """One line of code or output into lines of at most `width` cells, ended behind a space or a sign where one stands
+    in their second half, else cut anywhere; spaces are kept, so that all of them together are the line. `hang`: what
+    goes on stands further in than the line began."""
+    width = max(1, width)
+    text = "".join(t for t, _ in spans)
+    if cells(text) <= width:
+        return fold_line(spans, width)
+    inset = len(text) - len(text.lstrip(" ")) + HANG if hang else 0
+    inset = inset if inset <= width // 2 else 0
+    lead = [Segment(" " * inset)] if inset else []
+    lines: list[Line] = []
+    rest = list(spans)
+    room = width
+    while cells(text) > room:
+        head = chop_cells(text, room)[0]
+        ends = [m.end() for m in _BREAKS.finditer(head) if m.end() > len(head) // 2]
+        cut = ends[-1] if ends else len(head)
+        if not 0 < cut < len(text) or cells(head) > room:
+            break
+        first, rest = _split_spans(rest, cut)
+        lines.append(_piece(first, lead) if lines else [Segment(t, s) for t, s in first])
+        text, room = text[cut:], width - inset
+    for line in fold_line(rest, room):
+        lines.append(_goes_on(line, lead) if lines else line)
+    return lines
+
+
+HANG = 2  # cells that what goes on of a line of code stands further in
+
+
+def _piece(spans: Sequence[Span], lead: Line) -> Row:
+    return _goes_on([Segment(text, style) for text, style in spans], lead)
+
+
+def _goes_on(line: Line, lead: Line) -> Row:
+    row = continued(line, "")
+    return row.behind(lead, len(lead[0].text)) if lead else row
+
+
+_BREAKS = re.compile(r"\s+|[,;)\]}/|&=]+")
+
+
+def _split_spans(spans: Sequence[Span], at: int) -> tuple[list[Span], list[Span]]:
+    """`spans` before and behind character `at`."""
+    first: list[Span] = []
+    for number, (text, style) in enumerate(spans):
+        if len(text) >= at:
+            rest = [(text[at:], style)] if len(text) > at else []
+            return [*first, (text[:at], style)], [*rest, *spans[number + 1 :]]
+        first.append((text, style))
+        at -= len(text)
+    return first, []
+
+
 def plain_lines(text: str, style: Style, width: int, limit: int | None = None) -> list[Line]:
     """Each line of `text`, tabs as spaces, folded at `width` cells; at most `limit` lines."""
     out: list[Line] = []
     for row in text.split("\n"):
-        lines = fold_line([(row.expandtabs(TAB), style)], width)
+        lines = fold_words([(row.expandtabs(TAB), style)], width)
         out += made_from(lines, row) if "\t" in row else lines
         if limit is not None and len(out) >= limit:
             return out[:limit]

@@ -33,6 +33,11 @@ SHARE = 0.6  # of the chat's height at most, as in main.tcss
 GUARD = 0.4  # seconds during which keys meant for the prompt are not taken for an answer
 
 
+def question(tool: str) -> str:
+    """What is asked about a call of `tool`."""
+    return "Run this command?" if tool == "bash" else f"Allow {one_line(tool, 40)}?"
+
+
 def approval_lines(
     pending: tuple[ApprovalRequested, ...],
     at: int,
@@ -50,16 +55,16 @@ def approval_lines(
     room = max(4, width - 2)
     many = f"  ({at + 1} of {len(pending)})" if len(pending) > 1 else ""
     head: list[Line] = [
-        [Segment(f"{one_line(now.tool, 40)} asks to run", palette.warn), Segment(many, palette.muted)],
+        [Segment(question(now.tool), palette.warn + Style(bold=True)), Segment(many, palette.muted)],
         *([[Segment(shorten(one_line(now.target, 300), room), palette.bold)]] if now.diff else []),
     ]
     why, where = one_line(now.reason, 300), one_line(now.cwd, 200)
-    reason = wrap([(why, palette.muted), ("  here" if where == "." else f"  in {where}", palette.faint)], room)
+    reason = wrap([(why, palette.muted), ("" if where == "." else f"  in {where}", palette.faint)], room)
     list_ = _list(pending, at, room, palette)
     keys = wrap(_keys(now, cut=True, many=bool(many), palette=palette), room)
     if writing:
         keys = wrap(
-            [("enter ", palette.agent), ("sends · ", palette.muted), ("esc ", palette.agent), ("back", palette.muted)],
+            [("enter ", palette.agent), ("Send · ", palette.muted), ("esc ", palette.agent), ("Back", palette.muted)],
             room,
         )
     left = height - len(head) - len(keys)
@@ -88,15 +93,15 @@ def _body(now: ApprovalRequested, room: int, palette: Palette, limit: int) -> tu
 
 def _keys(now: ApprovalRequested, *, cut: bool, many: bool, palette: Palette) -> list[Span]:
     """A click on one of them answers as the key does."""
-    keys = [("v", "all of it", "view")] if cut else []
-    keys.append(("y", "yes, once", "yes"))
+    keys = [("v", "View all", "view")] if cut else []
+    keys.append(("y", "Allow once", "yes"))
     if now.rule:
-        keys.append(("a", f"always: {one_line(now.rule, 80)}", "always"))
-    keys.append(("n", "no, with a note", "no"))
+        keys.append(("a", f"Always allow {one_line(now.rule, 80)}", "always"))
+    keys.append(("n", "Deny, with a reason", "no"))
     if now.tool == "bash":
-        keys.append(("e", "edit it", "edit"))
+        keys.append(("e", "Edit", "edit"))
     if many:
-        keys.append(("↑↓", "another", ""))
+        keys.append(("↑↓", "Next question", ""))
     return [
         (piece, style + Style(meta={"answer": answer}) if answer else style)
         for number, (key, text, answer) in enumerate(keys)
@@ -121,7 +126,7 @@ def _list(pending: tuple[ApprovalRequested, ...], at: int, room: int, palette: P
         style = palette.text if chosen else palette.muted
         lines.append([Segment("▶ " if chosen else "· ", palette.warn + meta), Segment(text, style + meta)])
     if len(pending) > OTHERS:
-        lines.append([Segment(f"  {len(pending)} wait in all", palette.faint)])
+        lines.append([Segment(f"  {len(pending)} questions in all", palette.faint)])
     return lines
 
 
@@ -129,17 +134,17 @@ class ApprovalView(Widget, can_focus=True):
     """Draws the open questions and takes the keys."""
 
     HELP = (
-        "y runs it once, a always allows what the rule says, n refuses with a note, e edits a command, v shows all of "
-        "what does not fit. Several wait: up and down choose which is answered."
+        "y allows it once, a always allows what the rule says, n denies it with a reason, e edits a command, v shows "
+        "all of what does not fit. Where several wait, up and down choose which is answered."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "answer('yes')", "Yes", show=False, id="approval.yes"),
-        Binding("a", "answer('always')", "Always", show=False, id="approval.always"),
-        Binding("n", "answer('no')", "No", show=False, id="approval.no"),
+        Binding("y", "answer('yes')", "Allow once", show=False, id="approval.yes"),
+        Binding("a", "answer('always')", "Always allow", show=False, id="approval.always"),
+        Binding("n", "answer('no')", "Deny, with a reason", show=False, id="approval.no"),
         Binding("e", "answer('edit')", "Edit", show=False, id="approval.edit"),
-        Binding("v", "answer('view')", "All of it", show=False, id="approval.view"),
-        Binding("up", "choose(-1)", "The question before", show=False, id="approval.before"),
-        Binding("down", "choose(1)", "The next question", show=False, id="approval.next"),
+        Binding("v", "answer('view')", "View all", show=False, id="approval.view"),
+        Binding("up", "choose(-1)", "Previous question", show=False, id="approval.before"),
+        Binding("down", "choose(1)", "Next question", show=False, id="approval.next"),
     ]
 
     class Key(Message):
@@ -261,11 +266,11 @@ class ApprovalBox(Vertical):
             case "always" if now.rule:
                 self.post_message(self.Answered(now.id, True, True, "", None))
             case "no":
-                self._write("no", "", "why not (Enter sends, empty is fine)")
+                self._write("no", "", "reason for the agent (may be empty)")
             case "edit" if now.tool == "bash" and "\n" in now.target:
                 self.post_message(self.EditWanted(now))
             case "edit" if now.tool == "bash":
-                self._write("edit", sanitise(now.target), "what to run instead")
+                self._write("edit", sanitise(now.target), "command to run instead")
             case "view":
                 self.post_message(self.ViewWanted(now))
             case _:

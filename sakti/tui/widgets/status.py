@@ -14,7 +14,9 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from sakti.core.clock import Clock
+from sakti.core.events import Event
 from sakti.core.text import count_k, one_line
+from sakti.tui.activity import Activity
 from sakti.tui.transcript.wrap import shorten
 
 # key, what it does, and the action that a click on it runs
@@ -55,19 +57,16 @@ class StatusLine(Widget):
     def __init__(self, clock: Clock, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._clock = clock
-        self._busy_since: float | None = None
-        self._retry: tuple[float, str] | None = None  # when, why
+        self._activity = Activity()
         self._work: tuple[float, str] | None = None  # since when, what
         self._waiting: float | None = None  # seconds for another window
         self._timer: Timer | None = None
         self._spots: list[tuple[int, int, str]] = []  # from cell, to cell: the action of what stands there
 
-    def busy(self, on: bool) -> None:
-        """A turn is under way."""
-        self._busy_since = (self._busy_since or self._clock.monotonic()) if on else None
-        if not on:
-            self._retry = None
-        self._tick_while_needed()
+    def hear(self, event: Event) -> None:
+        """Take in what happens: the line says what goes on, and for how long."""
+        if self._activity.hear(event, self._clock.monotonic()):
+            self._tick_while_needed()
 
     def work(self, what: str) -> None:
         """Something beside a turn is waited for, which Esc ends; empty: no longer."""
@@ -79,19 +78,8 @@ class StatusLine(Widget):
         self._waiting = seconds
         self.refresh()
 
-    def retry(self, delay: float, attempt: int, limit: int, reason: str) -> None:
-        """Count down to the next attempt, `delay` seconds from now."""
-        self._retry = (self._clock.monotonic() + delay, f"{attempt}/{limit} · {one_line(reason, 120)}")
-        self._tick_while_needed()
-
-    def going_on(self) -> None:
-        """The retry is over: something came."""
-        if self._retry is not None:
-            self._retry = None
-            self.refresh()
-
     def _tick_while_needed(self) -> None:
-        needed = self._busy_since is not None or self._work is not None
+        needed = self._activity.state is not None or self._work is not None
         if needed and self._timer is None:
             self._timer = self.set_interval(1.0, self.refresh)
         elif not needed and self._timer is not None:
@@ -138,13 +126,14 @@ class StatusLine(Widget):
         text.append(" ")
         if self._waiting is not None:
             self._spots = []
-            text.append(shorten(f"waiting for another window · {self._waiting:.0f}s", max(8, width - 2)), warn)
+            text.append(shorten(f"waiting for another window · {self._waiting:.0f} s", max(8, width - 2)), warn)
             return text
-        waits = self._retry is not None or self._work is not None
-        self._spots = [(0, width, "screen.interrupt")] if waits else []
-        if self._retry is not None:
-            left = max(0, round(self._retry[0] - self._clock.monotonic()))
-            text.append(shorten(f"retry in {left}s  {self._retry[1]}", max(8, width - 20)), warn)
+        state = self._activity.state
+        retries = state is not None and state.kind == "retrying"
+        self._spots = [(0, width, "screen.interrupt")] if retries or self._work is not None else []
+        if state is not None and retries:
+            left = max(0, round(state.since - self._clock.monotonic()))
+            text.append(shorten(f"retrying in {left} s  {state.text}", max(8, width - 20)), warn)
             text.append(" · esc gives up", muted)
             return text
         if self.hint:
@@ -152,7 +141,7 @@ class StatusLine(Widget):
             return text
         if self._work is not None:
             since, what = self._work
-            took = f" · {int(self._clock.monotonic() - since)}s"
+            took = f" · {int(self._clock.monotonic() - since)} s"
             text.append(shorten(what, max(8, width - len(took) - 14)), busy).append(took, busy)
             text.append(" · esc stops", muted)
             return text
@@ -162,8 +151,10 @@ class StatusLine(Widget):
             text.append(self.approval[0], warn if self.approval[0] == "auto" else muted)
             text.append(f" {self.approval[1]}", key)
         parts: list[tuple[str, object]] = []
-        if self._busy_since is not None:
-            parts.append((f"working {int(self._clock.monotonic() - self._busy_since)}s", busy))
+        if state is not None:
+            took = int(self._clock.monotonic() - state.since)
+            style = warn if state.kind == "waiting" else busy
+            parts.append((f"{shorten(state.text, max(8, width // 3))}{f' {took} s' if took else ''}", style))
         if self.context:
             of = f" / {count_k(self.window)}" if self.window else ""
             parts.append((f"{count_k(self.context)}{of} ctx", muted))
@@ -171,7 +162,7 @@ class StatusLine(Widget):
             parts.append((f"{self.queued} queued", busy))
         for number, (part, style) in enumerate(parts):
             text.append(" · " if number or self.approval[0] else "", muted).append(part, style)  # pyright: ignore[reportArgumentType]
-        busy_now = self._busy_since is not None
+        busy_now = state is not None
         for name, what, action in (("^C", "stop" if busy_now else "quit", "screen.stop"), *KEYS):
             piece = f"{name} {what}"
             if cell_len(text.plain) + len(piece) + 4 > width:

@@ -12,8 +12,9 @@ from textual.message import Message as TextualMessage
 from textual.timer import Timer
 
 from sakti.core.types import Message
+from sakti.tui.host import host_of
 from sakti.tui.palette import make_palette
-from sakti.tui.transcript.blocks import Block
+from sakti.tui.transcript.blocks import Block, WaitingBlock
 from sakti.tui.transcript.build import message_blocks
 from sakti.tui.transcript.document import Document
 from sakti.tui.transcript.live import LiveTurn
@@ -35,8 +36,9 @@ class TranscriptView(LineView):
         super().__init__(id=id)
         self.document = Document(make_palette({}, True))
         self.more_above = False
-        self.live = LiveTurn(self.document, self._schedule)
+        self.live = LiveTurn(self.document, self._schedule, self._seconds)
         self._timer: Timer | None = None
+        self._clock_timer: Timer | None = None
         self._last_flush = 0.0
         self._follow = True
         self._settling = False
@@ -204,11 +206,13 @@ class TranscriptView(LineView):
         self.let_go()
         notices = [] if self.live.seen else list(self.document.blocks)  # said before anything was loaded
         self.document.clear()
-        self.live.reset()
+        awaited = self.live.reset(notices)
         self.live.seen.clear()
         shown = list(messages)
         self.live.seen.update(m.id for m in shown)
-        self.document.append(*message_blocks(shown), *notices)
+        self.document.append(*message_blocks(shown), *(b for b in notices if not isinstance(b, WaitingBlock)))
+        if awaited:
+            self.live.begin_step(awaited)
         self.more_above, self._asked_older = more, False
         self.live.answer = [next((m.text for m in reversed(shown) if m.role == "assistant" and m.text), "")]
         self.forget_strips()
@@ -299,7 +303,20 @@ class TranscriptView(LineView):
             self._timer = None
         self._last_flush = monotonic()
         self.live.draw()
+        self._tick_while_needed()
         if self._follow:
             self._settle(None)
         else:
             self._move(self.scroll_offset.y)
+
+    def _seconds(self) -> float:
+        return host_of(self).session.clock.monotonic()
+
+    def _tick_while_needed(self) -> None:
+        """The clocks of what runs go on; no timer runs where there is none."""
+        needed = self.live.ticking
+        if needed and self._clock_timer is None:
+            self._clock_timer = self.set_interval(1.0, self.live.tick)
+        elif not needed and self._clock_timer is not None:
+            self._clock_timer.stop()
+            self._clock_timer = None

@@ -279,7 +279,9 @@ async def test_what_asks_is_refused_where_nobody_is(store: Store, tmp_path: Path
     await run.ask("go")
     assert not (tmp_path / "w" / "x").exists()
     assert run.session.refused_calls == 1
-    assert "refused" in (await stored(run))[2].tool_results[0].content
+    result = (await stored(run))[2].tool_results[0]
+    assert result.content == "Denied: approval is needed and there is no terminal."
+    assert result.details["denied"] == "approval is needed and there is no terminal"
 
 
 async def test_always_saves_a_rule_that_holds_in_the_next_session(store: Store, tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.thread_export import FORMATS
+from sakti.agent.threads.export import FORMATS
 from sakti.cli import complete, completion, offers, options, place, shell
 from sakti.core.config import APPROVAL_MODES, names
 from sakti.core.types import Thread
 from sakti.headless import OUTPUTS
-from sakti.store import thread_removal, threads
+from sakti.store.threads import removal as thread_removal, threads
 from sakti.store.database import Store
 from sakti.tasks import fields, graph
 from tests.fakes.shell import sakti

@@ -27,9 +27,9 @@ from sakti.plain.speech import Speech
 
 READ = ToolCallPart("1", "read", {"path": "src/a.py"})
 ANSWER = Message("m", "t", "r", "assistant", (TextPart("x"),), 0)
-BASH = ApprovalRequested("q1", "bash", "runs a command", "make all\nmake test", "src", rule="bash(make *)")
+BASH = ApprovalRequested("q1", "bash", "Runs a command", "make all\nmake test", "src", rule="bash(make *)")
 WRITE = ApprovalRequested(
-    "q2", "write", "changes a file", "a.py", ".", diff="--- a\n+++ b\n@@ -1,2 +1,2 @@\n x\n-y\n+z"
+    "q2", "write", "Edits a file in this project", "a.py", ".", diff="--- a\n+++ b\n@@ -1,2 +1,2 @@\n x\n-y\n+z"
 )
 
 
@@ -113,6 +113,7 @@ def test_a_tool_call_is_one_line() -> None:
     assert said(ToolStarted(run), ToolOutput("2", "boom"), failed) == [
         "tool: bash make, started",
         "tool: bash make, exit code 2, failed, 1.9 seconds",
+        "  boom",
     ]
 
 
@@ -139,33 +140,53 @@ def test_the_users_own_command_is_said_as_it_prints() -> None:
     assert speech.calls[-1].lines() == ["bash make:", "a", "b"]
 
 
+def test_a_command_that_failed_is_said_with_its_end() -> None:
+    printed = "".join(f"row {n}\n" for n in range(14)) + "[exit code 2]"
+    run = ToolCallPart("1", "bash", {"command": "make"})
+    failed = ToolFinished(ToolResultPart("1", "bash", printed, True, {"exit_code": 2}), 50)
+    lines = said(ToolStarted(run), failed)
+    assert lines[1] == "tool: bash make, exit code 2, failed, 0.1 seconds"
+    assert lines[2] == "  and 4 lines before; /output says all of it" and lines[3:] == [
+        f"  row {n}" for n in range(4, 14)
+    ]
+    denied = ToolFinished(ToolResultPart("1", "bash", "x", True, {"denied": "use pnpm"}), 0)
+    assert said(ToolStarted(run), denied)[1:] == ["tool: bash make, denied: use pnpm"]
+
+
+def test_several_calls_are_said_before_the_first_is_made() -> None:
+    calls = (ToolCallPart("1", "write", {"path": "a.py"}), ToolCallPart("2", "bash", {"command": "make"}))
+    message = Message("m", "t", "r", "assistant", calls, 0)
+    assert said(MessageSaved(message)) == ["2 calls: write a.py; bash make"]
+    assert said(MessageSaved(Message("m", "t", "r", "assistant", calls[:1], 0))) == []
+
+
 def test_questions_are_asked_one_at_a_time() -> None:
     speech = Speech()
     assert speech.hear(BASH) == [
-        "question 1: bash asks to run:",
+        "question 1: run this command?",
         "  make all",
         "  make test",
         "why: runs a command; in src",
-        "y and Enter: yes, once",
-        "a and Enter: always; this rule is saved: bash(make *)",
-        "n and Enter: no; words behind the n are a note to the agent",
+        "y and Enter: allow once",
+        "a and Enter: always allow; this rule is saved: bash(make *)",
+        "n and Enter: deny; words behind the n are the reason for the agent",
         "e, a blank and another command: that is run instead",
     ]
     assert speech.hear(WRITE) == []
     assert speech.question == BASH
     assert speech.hear(ApprovalResolved("q1", True)) == [
         "allowed",
-        "question 2: write asks to run:",
+        "question 2: allow write?",
         "  a.py",
         "at line 1:",
         "keep: x",
         "remove: y",
         "add: z",
-        "why: changes a file; here",
-        "y and Enter: yes, once",
-        "n and Enter: no; words behind the n are a note to the agent",
+        "why: edits a file in this project",
+        "y and Enter: allow once",
+        "n and Enter: deny; words behind the n are the reason for the agent",
     ]
-    assert speech.hear(ApprovalResolved("q2", False)) == ["refused"]
+    assert speech.hear(ApprovalResolved("q2", False)) == ["denied"]
     assert speech.question is None
 
 

@@ -1,0 +1,107 @@
+"""What goes on now, in the words of the last line: one state and one clock. Pure; fed with events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from sakti.core.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    Event,
+    RetryScheduled,
+    StepStarted,
+    TextDelta,
+    ThinkingDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+    TurnStarted,
+)
+from sakti.core.text import one_line
+
+Kind: TypeAlias = Literal["waiting", "running", "retrying", "thinking", "answering"]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """`since` in seconds of the monotonic clock; of a retry, when the next attempt is made."""
+
+    kind: Kind
+    text: str
+    since: float
+
+
+@dataclass(slots=True)
+class Activity:
+    """Follows a turn, and what the user runs beside it."""
+
+    _turn: State | None = None
+    _retry: State | None = None
+    _tools: dict[str, State] = field(default_factory=dict[str, State])
+    _own: set[str] = field(default_factory=set[str])  # calls that are the user's: no turn ends them
+    _questions: dict[str, State] = field(default_factory=dict[str, State])
+
+    def hear(self, event: Event, now: float) -> bool:
+        """Take in `event`, which came at `now`; whether the state may be another one."""
+        match event:
+            case TurnStarted():
+                self._turn = State("thinking", "thinking", now)
+            case StepStarted() | ThinkingDelta():
+                self._think(event, now)
+            case TextDelta():
+                return self._answer(now)
+            case RetryScheduled(attempt, limit, delay, reason):
+                text = f"{attempt}/{limit} · {one_line(reason, 120)}"
+                self._retry = State("retrying", text, now + delay)
+            case ToolStarted(call, own):
+                self._retry = None
+                self._tools[call.id] = State("running", one_line(call.name, 40), now)
+                if own:
+                    self._own.add(call.id)
+            case ToolFinished(result):
+                self._end_tool(result.call_id, now)
+            case ApprovalRequested():
+                self._questions[event.id] = State("waiting", event.call_id, now)
+            case ApprovalResolved():
+                self._questions.pop(event.id, None)
+                if (tool := self._tools.get(event.call_id)) is not None:
+                    self._tools[event.call_id] = State("running", tool.text, now)
+            case TurnFinished():
+                self._turn = self._retry = None
+                self._questions.clear()
+                self._tools = {i: s for i, s in self._tools.items() if i in self._own}
+            case _:
+                return False
+        return True
+
+    def _end_tool(self, call_id: str, now: float) -> None:
+        """After the last call of a step the model is asked again."""
+        self._tools.pop(call_id, None)
+        if call_id not in self._own and self._turn is not None:
+            self._turn = State("thinking", "thinking", now)
+        self._own.discard(call_id)
+
+    def _think(self, event: StepStarted | ThinkingDelta, now: float) -> None:
+        self._retry = None
+        if isinstance(event, StepStarted) or self._turn is None or self._turn.kind == "answering":
+            self._turn = State("thinking", "thinking", now)
+
+    def _answer(self, now: float) -> bool:
+        if self._turn is not None and self._turn.kind == "answering" and self._retry is None:
+            return False
+        self._turn, self._retry = State("answering", "answering", now), None
+        return True
+
+    @property
+    def state(self) -> State | None:
+        """What matters most of what goes on; None where nothing does."""
+        if self._questions:
+            return State("waiting", "waiting for you", min(s.since for s in self._questions.values()))
+        if self._retry is not None:
+            return self._retry
+        if self._tools:
+            first = min(self._tools.values(), key=lambda s: s.since)
+            more = f" and {len(self._tools) - 1} more" if len(self._tools) > 1 else ""
+            return State("running", f"running {first.text}{more}", first.since)
+        return self._turn

@@ -1,0 +1,319 @@
+"""One tool call: a line that says what runs and how it stands, and below it what matters of what it gave.
+
+A command that runs shows its last lines, one that failed the end of what it printed, a short success all of it; what is
+long and went well is folded. What the user ran is shown whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from rich.segment import Segment
+from rich.style import Style
+
+from sakti.core.text import one_line, sanitise
+from sakti.core.types import Json, ToolCallPart, ToolResultPart
+from sakti.tui.palette import Palette
+from sakti.tui.transcript.blocks import INDENT, SIGN, Block, column, estimate_text
+from sakti.tui.transcript.diff import diff_counts, diff_lines
+from sakti.tui.transcript.links import linked
+from sakti.tui.transcript.wrap import Line, Row, cells, fold_words, indent, plain_lines, row_of, shorten
+
+State: TypeAlias = Literal["writing", "pending", "waiting", "running", "ok", "error", "denied", "stopped"]
+
+KEEP_OUTPUT = 64_000  # characters of a running tool's output that the screen keeps
+SHOW_OUTPUT = 200  # lines of output that an open call shows
+OWN_OUTPUT = 2_000  # lines of it that a command of the user's shows
+GLANCE = 8  # lines of a success that show without unfolding
+LIVE = 5  # lines of a command that runs
+LIVE_OWN = 20  # of one that the user ran
+TAIL = 12  # lines of a failure
+SHOW_DIFF = 14  # lines of a diff that show before it is unfolded
+COMMANDS = ("bash", "bash_output")  # what they print is worth seeing
+BODY = Segment("      ")
+KEY = " · ctrl+o"  # what unfolds from the prompt
+
+
+@dataclass(slots=True, eq=False)
+class ToolBlock(Block):
+    """`result_id` is the message of its result; `own`: the user ran it; `elapsed` seconds in its state, as the clock
+    last told it."""
+
+    call_id: str = ""
+    result_id: str = ""
+    name: str = ""
+    summary: str = ""
+    state: State = "writing"
+    arguments: Json = field(default_factory=dict[str, object])
+    raw: str = ""
+    output: str = ""
+    dropped: int = 0  # characters of output that were not kept
+    diff: str = ""
+    duration_ms: int | None = None
+    detail: str = ""
+    note: str = ""  # why it was denied
+    whole_path: str = ""
+    size: str = ""  # of an output that is more than a glance
+    own: bool = False
+    open: bool = False
+    closed: bool = False  # folded by hand
+    since: float = 0.0
+    elapsed: int = 0
+    gap: bool = False
+
+    @property
+    def foldable(self) -> bool:
+        return True
+
+    @property
+    def _whole(self) -> bool:
+        return self.open or (self.own and not self.closed)
+
+    def toggle(self) -> None:
+        whole = self._whole
+        self.open, self.closed = not whole, whole
+
+    def plain(self) -> str:
+        return self.diff or self.output
+
+    def holds(self, message_id: str) -> bool:
+        return message_id in (self.message_id, self.result_id)
+
+    # --- what happens to it ---------------------------------------------------------------------------------
+
+    def write(self, text: str) -> None:
+        """The model writes its arguments."""
+        self.raw = (self.raw + text)[-2_000:]
+
+    def plan(self, call: ToolCallPart) -> None:
+        """The call is whole, and its turn is still to come."""
+        self.name = one_line(call.name, 40)
+        self.state = "pending"
+        self.arguments = call.arguments or {}
+        self.raw = sanitise(call.raw)[:KEEP_OUTPUT] if call.arguments is None else ""
+        self.summary = summarise(call)
+
+    def start(self, call: ToolCallPart, now: float = 0.0) -> None:
+        self.plan(call)
+        self.enter("running", now)
+
+    def enter(self, state: State, now: float) -> None:
+        """Another state, whose clock begins `now`."""
+        self.state, self.since, self.elapsed = state, now, 0
+
+    def tick(self, now: float) -> bool:
+        """Whether the clock has gone on since it was drawn last."""
+        before, self.elapsed = self.elapsed, max(0, int(now - self.since))
+        return self.state in ("running", "waiting") and self.elapsed != before
+
+    def add_output(self, text: str) -> None:
+        """A piece of what it prints; the newest `KEEP_OUTPUT` characters are kept."""
+        text = sanitise(text[-KEEP_OUTPUT:])
+        joined = self.output + text
+        if len(joined) > KEEP_OUTPUT:
+            self.dropped += len(joined) - KEEP_OUTPUT
+            joined = joined[-KEEP_OUTPUT:]
+        self.output = joined
+
+    def finish(self, result: ToolResultPart, duration_ms: int | None) -> None:
+        details = result.details
+        denied = details.get("denied")
+        self.state = "denied" if isinstance(denied, str) else "error" if result.is_error else "ok"
+        self.note = one_line(denied, 300) if isinstance(denied, str) else ""
+        self.dropped = 0
+        self.output = sanitise(result.content)[:KEEP_OUTPUT]
+        self.diff = sanitise(str(details.get("diff") or ""))
+        stored = details.get("duration_ms")
+        self.duration_ms = duration_ms if duration_ms is not None else stored if isinstance(stored, int) else None
+        code = details.get("exit_code")
+        self.detail = f"exit {code}" if isinstance(code, int) and code else ""
+        if self.detail:
+            self.output = self.output.rstrip("\n").removesuffix(f"[exit code {code}]")
+        if self.output.strip() == "[no output]":
+            self.output = ""
+        lines = details.get("lines")
+        if isinstance(lines, str) and "-" in lines and "(" not in self.summary:
+            self.summary = f"{self.summary}  ({one_line(lines, 20)})"
+        self.whole_path = one_line(str(details.get("output_file") or ""), 200)
+        self.size = output_size(self.output, details)
+
+    # --- how it looks ---------------------------------------------------------------------------------------
+
+    def render(self, width: int, palette: Palette) -> list[Line]:
+        room = max(4, width - len(BODY.text))
+        body: list[Line] = []
+        if self._whole and not self.own:
+            body += self._arguments(room, palette)
+        if self.diff:
+            body += diff_lines(self.diff, room, palette, None if self._whole else SHOW_DIFF, KEY)
+        if self.state != "denied" and not (self.diff and self.state == "ok"):
+            body += self._output(room, palette)
+        return [self._head(width, palette), *indent(body, BODY)]
+
+    @property
+    def _failed(self) -> bool:
+        return self.state == "error" or bool(self.detail)
+
+    def _shows(self, lines: int) -> int:
+        """How many of so many lines of output show, the last ones."""
+        if self.state in ("running", "waiting", "pending"):
+            return LIVE_OWN if self.own else SHOW_OUTPUT if self.open else LIVE
+        if self._whole:
+            return OWN_OUTPUT if self.own else SHOW_OUTPUT
+        if self.closed:
+            return 0
+        if self._failed or self.state == "stopped":
+            return TAIL if lines > TAIL + 1 else lines
+        return lines if self.name in COMMANDS and lines <= GLANCE else 0
+
+    def _head(self, width: int, palette: Palette) -> Line:
+        sign, style = self._sign(palette)
+        room = column(width) - SIGN
+        status = self._status(palette)
+        if sum(cells(t) for t, _ in status) > room // 2:
+            status = [(shorten("".join(t for t, _ in status), max(0, room // 2)), status[0][1])]
+        taken = sum(cells(t) for t, _ in status)
+        name = shorten(self.name or "tool", max(1, room - taken - 2))
+        raw = "" if self.state == "writing" else one_line(self.raw, 200)  # half a JSON object says nothing
+        left = room - cells(name) - taken - 4
+        text = f"  {shorten(self.summary or raw, left)}" if left > 4 and (self.summary or raw) else ""
+        gap = max(2, room - cells(name) - cells(text) - taken) if status else 0
+        line = Row([INDENT, Segment(f"{sign} ", style), Segment(name, palette.bold)], SIGN)
+        line += [Segment(text, palette.muted), Segment(" " * gap), *(Segment(t, s) for t, s in status)]
+        return line
+
+    def _sign(self, palette: Palette) -> tuple[str, Style]:
+        if self._failed and self.state != "denied":
+            return "✗", palette.bad
+        return {
+            "writing": ("○", palette.faint),
+            "pending": ("○", palette.faint),
+            "waiting": ("◌", palette.warn),
+            "running": ("●", palette.agent),
+            "denied": ("⊘", palette.warn),
+            "stopped": ("■", palette.warn),
+        }.get(self.state, ("✓", palette.ok))
+
+    def _status(self, palette: Palette) -> list[tuple[str, Style]]:
+        clock = f" {duration(self.elapsed * 1000)}" if self.elapsed else ""
+        took = duration(self.duration_ms) if self.duration_ms is not None and self.duration_ms >= 100 else ""
+        match self.state:
+            case "writing":
+                return [("…", palette.faint)]
+            case "pending":
+                return [("pending", palette.faint)]
+            case "waiting":
+                return [(f"waiting for you{clock}", palette.warn)]
+            case "running":
+                return [(f"running{clock}", palette.agent)]
+            case "stopped":
+                return [("stopped", palette.warn), *self._hidden(palette)]
+            case "denied":
+                return [(f"denied: {self.note}" if self.note else "denied", palette.warn)]
+            case "error" | "ok":
+                pass
+        out: list[tuple[str, Style]] = []
+        if self._failed:
+            out.append((self.detail or "failed", palette.bad))
+        if self.diff and self.state == "ok":
+            added, removed = diff_counts(self.diff)
+            out += [(f"+{added} ", palette.ok), (f"−{removed}", palette.bad)]
+        elif took:
+            out.append((f"{' · ' if out else ''}{took}", palette.faint))
+        return [*out, *self._hidden(palette, dot=bool(out))]
+
+    def _hidden(self, palette: Palette, *, dot: bool = True) -> list[tuple[str, Style]]:
+        """How much there is, and that some of it is folded."""
+        if self.diff and self.state == "ok":
+            return []
+        lines = self._lines()
+        folded = not self._whole and self._shows(lines) < lines
+        pieces = [self.size] if self.size else []
+        pieces += ["ctrl+o"] if folded and self.name in COMMANDS and not self._failed else []
+        text = " ".join([" · ".join(pieces), "▸"] if folded else pieces).strip()
+        return [(f"{' · ' if dot else ''}{text}", palette.faint)] if text else []
+
+    def _lines(self) -> int:
+        return self.output.rstrip("\n").count("\n") + 1 if self.output.strip() else 0
+
+    def _arguments(self, width: int, palette: Palette) -> list[Line]:
+        out: list[Line] = []
+        if self.raw and not self.arguments:
+            return plain_lines(self.raw, palette.muted, width, 40)
+        for key, value in self.arguments.items():
+            if self.diff and key not in ("path", "file", "file_path"):
+                continue  # the diff says it better
+            name = one_line(str(key), 24)
+            lines = plain_lines(sanitise(str(value))[:4_000], palette.text, width - len(name) - 2, 12)
+            for number, line in enumerate(lines):
+                lead = f"{name}: " if number == 0 else " " * (len(name) + 2)
+                out.append(row_of(line).behind([Segment(lead, palette.faint)], 0 if number == 0 else len(lead)))
+        return out
+
+    def _output(self, width: int, palette: Palette) -> list[Line]:
+        shown = self._shows(self._lines())
+        if not shown:
+            return []
+        rows = self.output.rstrip("\n").split("\n") if self.output.strip() else []
+        out: list[Line] = []
+        if self.dropped and self._whole:
+            note = f"… {self.dropped + len(self.output):,} characters so far, the last {shown} lines:"
+            out.append([Segment(note, palette.faint)])
+        elif len(rows) > shown and self.state != "running":
+            key = "" if self._whole else KEY
+            out.append([Segment(f"… {len(rows) - shown:,} lines above{key}", palette.faint)])
+        style = palette.text if self._failed or self.own else palette.muted
+        for row in rows[-shown:]:
+            row = row[:4_000]
+            if ":" in row and "\t" not in row:
+                out += fold_words(linked(row, style, palette.link), width)[:20]
+            else:
+                out += plain_lines(row, style, width, 20)
+        if self.whole_path and (self._whole or self._failed):
+            out += plain_lines(f"whole output: {self.whole_path}", palette.faint, width)
+        if not rows and self._whole and self.state == "ok":
+            out.append([Segment("(no output)", palette.faint)])
+        return out
+
+    def estimate(self, width: int) -> int:
+        if self.diff and self.state == "ok":
+            return 1 + self.gap + min(SHOW_DIFF, self.diff.count("\n") + 1)
+        lines = self._shows(self._lines()) if self.output and self.state != "denied" else 0
+        return 1 + self.gap + min(lines, estimate_text(self.output, width))
+
+
+def output_size(output: str, details: Json) -> str:
+    """How much a tool gave, where that is more than a glance."""
+    total = details.get("characters")
+    if isinstance(total, int) and total >= 100_000:
+        return f"{total / 1_000_000:.1f} MB"
+    for key, one in (("matches", "match"), ("entries", "entry")):
+        count = details.get(key)
+        if isinstance(count, int) and count:
+            return f"{count:,} {key if count > 1 else one}"
+    lines = output.rstrip("\n").count("\n") + 1
+    return f"{lines:,} lines" if lines > GLANCE and "lines" not in details else ""
+
+
+def summarise(call: ToolCallPart) -> str:
+    """The one argument that says most about a call."""
+    arguments = call.arguments
+    if arguments is None:
+        return one_line(call.raw, 300)
+    for key in ("command", "pattern", "path", "file_path", "file", "query", "url", "title", "prompt"):
+        value = arguments.get(key)
+        if isinstance(value, str) and value:
+            where = arguments.get("path") if key == "pattern" else None
+            start, end = arguments.get("start", arguments.get("offset")), arguments.get("end", arguments.get("limit"))
+            suffix = f"  ({start or 1}-{end or ''})" if key.endswith(("path", "file")) and (start or end) else ""
+            return one_line(value, 300) + (f"  in {one_line(str(where), 100)}" if where else "") + suffix
+    return one_line(", ".join(f"{k}={v}" for k, v in arguments.items()), 300)
+
+
+def duration(ms: int) -> str:
+    """1900 → "1.9 s", 12000 → "12 s", 75000 → "1 m 15 s"."""
+    seconds = ms / 1000
+    if seconds >= 60:
+        return f"{int(seconds) // 60} m {int(seconds) % 60:02d} s"
+    return f"{seconds:.0f} s" if seconds >= 10 or not ms % 1000 else f"{seconds:.1f} s"

@@ -24,7 +24,7 @@ from sakti.core.events import (
 )
 from sakti.core.terminal import Waits
 from sakti.core.text import json_line, one_line, sanitise
-from sakti.core.types import Json
+from sakti.core.types import Json, plain_values
 
 OUTPUTS = ("text", "json", "stream-json")
 EXIT = {
@@ -123,7 +123,7 @@ def _tell(event: Event) -> None:
     """What happens, for a person who watches standard error."""
     match event:
         case ToolStarted(call):
-            what = one_line(" ".join(str(v) for v in (call.arguments or {}).values()), 100)
+            what = one_line(plain_values(call.arguments or {}), 100)
             line = f"▸ {call.name}  {what}"
         case ToolFinished(result) if isinstance(denied := result.details.get("denied"), str):
             line = f"  ⊘ denied{f': {one_line(denied, 200)}' if denied else ''}"

@@ -14,19 +14,26 @@ if TYPE_CHECKING:
 
 @action(arg("name", "Only settings that begin so.", default="", offers="setting names"), shell="config")
 async def config(scope: Scope, name: str) -> Value:
-    """Show each setting, its value and where it comes from."""
+    """Show each setting, its value, where it comes from, what it means and what it takes."""
     from sakti.core import resources
-    from sakti.core.config import flat
+    from sakti.core.config import flat, meaning, takes
 
     loaded = scope.settings()
     every = flat(loaded.config).items()
     rows = [(n, v, loaded.origins.get(n, "default")) for n, v in every if n.startswith(name)]
     if not rows:
         raise Refused(f"There is no setting that begins with {name!r}.", code=USAGE)
-    lines = [f"{n:<44} {v!s:<16} {origin}" for n, v, origin in rows]
+    lines = [
+        line
+        for n, v, origin in rows
+        for line in (f"{n:<44} {v!s:<16} {origin}", f"    {meaning(n).help} Takes {takes(n)}.")
+    ]
     lines += [f"! {warning}" for warning in loaded.warnings]
     lines.append(f"\nYour file: {resources.config_home() / 'config.toml'}")
-    return Text(tuple(lines), json={n: {"value": v, "origin": o} for n, v, o in rows})
+    return Text(
+        tuple(lines),
+        json={n: {"value": v, "origin": o, "help": meaning(n).help, "takes": takes(n)} for n, v, o in rows},
+    )
 
 
 @action(
@@ -55,7 +62,7 @@ async def settings(scope: Scope, wanted: str) -> Value:
         rows = [s for s in found if (all(w in s.name for w in asked) if asked else s.origin != "default")]
         which = "with these words" if asked else "not at the default"
         return Rows(
-            tuple(f"{s.name} = {s.text or 'not set'}  ({s.origin})" for s in rows),
+            tuple(f"{s.name} = {s.text or 'not set'}  ({s.origin})  {s.meaning.help}" for s in rows),
             "settings",
             tuple(rows),
             head=f"{counted(len(rows), 'setting')} of {len(found)} {which}",

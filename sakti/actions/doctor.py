@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @action(shell="doctor", chat="doctor", needs="loop", summary="health of this installation")
 async def doctor(scope: Scope) -> Value:
-    """Check this installation; each finding says how to mend it. Exit 1 when there is one."""
+    """Check this installation, problems first; each says how to mend it. Exit 1 when there is one."""
     from sakti.agent.reports import doctor as checks
     from sakti.core import resources
     from sakti.core.config import Config
@@ -27,11 +27,14 @@ async def doctor(scope: Scope) -> Value:
     except ConfigError as e:
         config, path = Config(), Path(scope.env.get("SAKTI_DB") or resources.data_home() / "sakti.db").expanduser()
         problem = [checks.Line("config", False, e.message)]
-    lines = [*problem, *await checks.examine(path, scope.env, scope.workspace, config)]
-    ok = all(line.ok for line in lines)
+    answers = scope.live.model if scope.live is not None else None
+    lines = [*problem, *await checks.examine(path, scope.env, scope.workspace, config, answers)]
+    lines.sort(key=lambda line: "✗!✓".index(line.sign))
+    ok = not any(line.problem for line in lines)
     return Text(
         tuple(line.text for line in lines),
         title="Health",
+        kind="findings",
         json={"ok": ok, "findings": [asdict(line) for line in lines]},
         exit=int(not ok),
     )

@@ -1,4 +1,4 @@
-"""The conversations of a workspace: `/threads`, `/resume`, `/new`, `/rename`, `sakti threads`."""
+"""The threads of a workspace: `/threads`, `/resume`, `/new`, `/rename`, `sakti threads`."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from sakti.core.text import one_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
+    from sakti.agent.session.queries import ThreadSummary
     from sakti.agent.threads.actions import ThreadActions
     from sakti.core.types import Thread
 
-GROUP = Group("threads", "The conversations of this workspace.", CHAT)
+GROUP = Group("threads", "The threads of this workspace.", CHAT)
 SHORTEST = 6  # signs of a message's id
 WHICH = arg("thread", "Id, the end of it, or part of the title.", offers="threads")
-WHAT = "goes on with a thread; /threads rename, fork, delete, restore, export act on one"
+WHAT = "continues a thread; /threads rename, fork, delete, restore, export act on one"
 
 
 @action(limit(20), flag("--deleted", help="Those that were deleted."),
         flag("--all-workspaces", help="Those of all workspaces."), shell="threads list", chat="threads",
-        needs="store", summary="all conversations of this workspace")  # fmt: skip
+        needs="store", summary="list threads; those of `sakti run` are marked")  # fmt: skip
 async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool) -> Value:
     """The newest first."""
     if deleted:
@@ -34,23 +35,21 @@ async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool) -
 
     async def listed() -> Value:
         from sakti.agent.session.queries import ThreadSummary
+        from sakti.agent.titles import told_apart
         from sakti.store.threads import threads
 
         live = scope.live
         where = None if all_workspaces else scope.resource
         rows = await scope.store.read(threads.summaries, where, limit if live is None else 100)
         found = [ThreadSummary(*row) for row in rows]
+        titles = told_apart(s.thread for s in found)
 
         async def go_on(number: int) -> None:
             if live is not None:
                 await live.open_thread(one(found, number).thread.id)
 
         return Rows(
-            tuple(
-                f"{s.thread.id[-8:]}  {_when(s.thread.updated_at)}  {s.messages:>5} messages {s.tokens:>8} tokens"
-                f"  {s.thread.title}{f'  ({s.thread.resource_id})' if all_workspaces else ''}"
-                for s in found
-            ),
+            tuple(_row(s, titles[s.thread.id], all_workspaces) for s in found),
             "threads",
             tuple(found),
             "No thread yet." if all_workspaces else "No thread in this workspace yet.",
@@ -65,6 +64,16 @@ async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool) -
         )
 
     return Open("threads", instead=listed)
+
+
+def _row(found: ThreadSummary, title: str, with_workspace: bool) -> str:
+    from sakti.agent.titles import HEADLESS
+
+    thread = found.thread
+    run = "run: " if thread.metadata.get(HEADLESS) else ""
+    where = f"  ({thread.resource_id})" if with_workspace else ""
+    size = f"{found.messages:>5} messages {found.tokens:>8} tokens"
+    return f"{thread.id[-8:]}  {_when(thread.updated_at)}  {size}  {run}{title}{where}"
 
 
 def _when(time_ms: int) -> str:

@@ -37,7 +37,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Text(Value):
-    """Lines as they are; `kind` says that they are a "diff"."""
+    """Lines as they are; `kind` says that they are a "diff", or "findings": each begins with ✓, ! or ✗."""
 
     text: tuple[str, ...]
     title: str = ""

@@ -37,6 +37,18 @@ def say(text: str) -> None:
     print(sanitise(text))
 
 
+_SIGNS = {"✓": "32", "!": "33", "✗": "31"}  # SGR: green, yellow, red
+
+
+def say_finding(text: str) -> None:
+    """A line that begins with ✓, ! or ✗, the sign in colour on a terminal that shows any."""
+    sign, _, rest = text.partition(" ")
+    if sign not in _SIGNS or not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        say(text)
+    else:
+        print(f"\x1b[{_SIGNS[sign]}m{sign}\x1b[0m {sanitise(rest)}")
+
+
 def say_json(value: Any) -> None:
     print(json_line(value))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from sakti.actions import reader, registry
 from sakti.actions.spec import JSON, Action, Arg
-from sakti.actions.values import Open, Value
+from sakti.actions.values import Open, Text, Value
 from sakti.cli import common
 from sakti.cli.scope import ShellScope
 from sakti.core.errors import TaskError
@@ -137,8 +137,9 @@ def _show(value: Value | None, as_json: bool) -> None:
     if as_json:
         common.say_json(value.as_json())
     else:
+        found = isinstance(value, Text) and value.kind == "findings"
         for line in value.lines:
-            common.say(line)
+            common.say_finding(line) if found else common.say(line)
     if value.exit:
         raise SystemExit(value.exit)
 

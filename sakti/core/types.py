@@ -313,6 +313,15 @@ class ModelInfo:
         return self.small or (self.context_window is not None and self.context_window < BRIEF_BELOW)
 
 
+def plain_values(value: Any) -> str:
+    """The values in a call's arguments as a person would read them, however deep they lie; names are left out."""
+    if isinstance(value, dict):
+        return " ".join(map(plain_values, value.values()))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+    if isinstance(value, list | tuple):
+        return " ".join(map(plain_values, value))  # pyright: ignore[reportUnknownArgumentType]
+    return str(value)
+
+
 def plain_text(parts: Sequence[Part]) -> str:
     """Join everything in `parts` that a user could search for as plain text; thinking is left out."""
     out: list[str] = []
@@ -321,7 +330,7 @@ def plain_text(parts: Sequence[Part]) -> str:
             case TextPart(text):
                 out.append(text)
             case ToolCallPart(_, name, arguments, raw):
-                values = raw if arguments is None else " ".join(str(v) for v in arguments.values())
+                values = raw if arguments is None else plain_values(arguments)
                 out.append(f"{name} {values}")
             case ToolResultPart(content=content):
                 out.append(content)

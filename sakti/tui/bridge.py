@@ -84,7 +84,7 @@ def handle(chat: ChatScreen, event: Event) -> None:
             chat.transcript.scroll_end_now()
             chat.notifier.turn_began()
         case StepStarted(model=model, request_tokens=tokens):
-            chat.status_line.context = tokens
+            chat.status_line.sent(tokens)
             live.begin_step(READING if model.startswith("local/") else "thinking")
         case StepFinished():
             chat.panes.load_usage()
@@ -132,6 +132,7 @@ def _memory(chat: ChatScreen, event: Event) -> None:
         case MemoryActivation():
             live.add_block(activation_notice(event, by_hand=chat.compaction.under_way))
             chat.panes.load_log()
+            chat.panes.load_context()
         case StaleLeases():
             live.add_block(NoticeBlock(title="Memory", text=stale_leases(event)))
         case CompactionFinished():
@@ -142,6 +143,7 @@ def _memory(chat: ChatScreen, event: Event) -> None:
                 block = CardBlock(title=title, rows=tuple(compacted(event)), warnings=event.warnings)
             live.add_block(block)
             chat.panes.load_log()
+            chat.panes.load_context()
         case _:
             pass
 

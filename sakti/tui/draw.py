@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from sakti.actions.values import Card, Done, Open, Refused, Value
+from sakti.actions.values import Card, Done, Open, Refused, Text, Value
 from sakti.core.text import one_line
 from sakti.tui.chat.screen import ChatScreen
 from sakti.tui.chat.welcome import Welcome
 from sakti.tui.host import Host
 from sakti.tui.transcript.blocks import CardBlock, NoticeBlock
+from sakti.tui.transcript.findings import FindingsBlock
 
 
 class Drawing:
@@ -25,6 +26,8 @@ class Drawing:
                 self._host.say(sentence, title=title)
             case Card(title, rows):
                 self._chat.transcript.live.add_block(CardBlock(title=title, rows=rows))
+            case Text(lines, title, "findings"):
+                self._chat.transcript.live.add_block(FindingsBlock(title=title, findings=lines))
             case _:
                 title = str(getattr(value, "title", ""))
                 self._chat.transcript.live.add_block(NoticeBlock(title=title, text="\n".join(value.lines)))

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from sakti.core.types import Thread
-from sakti.store.threads import threads
 from sakti.store.database import Store
+from sakti.store.threads import threads
 from tests.e2e.conftest import Place
 from tests.e2e.terminal import Terminal
 

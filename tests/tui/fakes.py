@@ -52,6 +52,7 @@ class FakeClock:
 class FakeViews:
     messages: dict[str, list[Message]] = field(default_factory=dict)
     lines: list = field(default_factory=list)
+    waiting: list = field(default_factory=list)  # notes that are not in the prompt yet
     past: list = field(default_factory=list)  # moments of the log
     a_turn: int | None = None
     usage: Callable = Usage
@@ -77,6 +78,12 @@ class FakeViews:
 
     async def observations(self):
         return self.lines
+
+    async def waiting_observations(self):
+        return self.waiting
+
+    async def context_tokens(self):
+        return sum(b.tokens for b in self.blocks)
 
     async def turn_tokens(self):
         return self.a_turn

@@ -15,6 +15,7 @@ from sakti.core.events import ApprovalRequested, Backlog, ModelChanged, Notice, 
 from sakti.core.types import ModelInfo, Thread
 from sakti.store.search.search import Hit
 from sakti.tui.app import SaktiApp
+from sakti.tui.panes.sidebar import panes_width
 from sakti.tui.screens.lists import pick_theme
 from sakti.tui.workers import log_path
 from tests.tui.conftest import chat_text, screen_text, settle
@@ -324,16 +325,48 @@ async def test_panes_show_hide_and_are_remembered(running, session):
         assert app.chat.sidebar.display
 
 
-async def test_under_100_columns_the_panes_lie_over_the_chat(running, session):
+async def test_under_100_columns_the_conversation_is_wrapped_beside_a_pane(running, session):
     async with running((80, 24)) as (app, pilot):
         assert not app.chat.sidebar.display
         width = app.chat.transcript.size.width
         await pilot.press("f2")
         await settle(app, pilot)
         assert app.chat.sidebar.display
-        assert app.chat.transcript.size.width == width
+        panes = app.chat.sidebar.outer_size.width
+        assert panes == 36 and app.chat.transcript.size.width == width - panes, "nothing is covered"
+        assert "esc  closes the panes" in screen_text(app)
         await pilot.press("escape")
-        assert not app.chat.sidebar.display
+        assert not app.chat.sidebar.display and app.chat.transcript.size.width == width
+
+
+@pytest.mark.parametrize(
+    ("room", "by_hand", "narrow", "width"),
+    [
+        (59, 0, True, 59),
+        (60, 0, True, 24),
+        (80, 0, True, 36),
+        (80, 50, True, 36),
+        (100, 0, False, 36),
+        (160, 0, False, 44),
+        (200, 0, False, 56),
+        (400, 0, False, 56),
+        (120, 60, False, 60),
+        (100, 90, False, 70),
+    ],
+)
+def test_the_panes_grow_with_the_window(room, by_hand, narrow, width):
+    assert panes_width(room, by_hand, narrow=narrow) == width
+
+
+async def test_an_empty_conversation_says_where_it_is_and_what_to_try(running, session):
+    async with running() as (app, pilot):
+        start = app.chat.conversation.start
+        assert start.display
+        text = screen_text(app)
+        assert session.workspace.name in text and start.model in text and "Try     “What does this" in text
+        session.emit(Notice("information", "Something", "stands there now"))
+        await settle(app, pilot)
+        assert not start.display
 
 
 async def test_the_log_is_filtered_and_opens_its_sources(tmp_path):
@@ -428,8 +461,7 @@ async def test_memory_is_explained_paused_and_its_last_reflection_taken_back(ses
     async with app.run_test(size=(120, 35)) as pilot:
         await settle(app, pilot)
         assert "84.0k · 3 calls" in screen_text(app)
-        assert "6.1k → 640 (10%)" in screen_text(app)
-        assert "1 marked · 2 dropped" in screen_text(app)
+        assert "1 unverified · 2 dropped" in screen_text(app)
         for command in ("", " pause", " resume", " undo"):
             await pilot.press(*f"/memory{command}", "enter")
             await settle(app, pilot)
@@ -437,7 +469,7 @@ async def test_memory_is_explained_paused_and_its_last_reflection_taken_back(ses
         said = chat_text(app)
         assert "84.0k tokens left · 3 calls · ≈$0.12" in said
         assert "anthropic/claude-haiku-4-5 (the small model of anthropic)" in said
-        assert "1 line with 1 claims that their source does not have" in said
+        assert "1 line with 1 claim that their source does not have" in said
         assert "0 important lines and 2 paths" in said
 
 

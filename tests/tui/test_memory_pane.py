@@ -6,25 +6,26 @@ from dataclasses import replace
 
 import pytest
 
-from sakti.agent.reports.memory_report import forecast
-from sakti.core.events import Backlog, BufferedObservations, Gauge, MemoryOperation
+from sakti.agent.reports.memory_report import STEPS, context_words, doing, forecast, waiting_notes
+from sakti.core.events import Backlog, BufferedObservations, BufferedReflection, Gauge, MemoryOperation
 from sakti.store.log import figures as memory_figures
+from sakti.store.log.figures import Figures
 from sakti.tui.app import SaktiApp
 from tests.fakes.memory import Driver, ScriptedObserver, settings
 from tests.tui.conftest import screen_text, settle
 from tests.tui.fakes import NOW
 from tests.tui.real import real_session, say
-from tests.tui.scene import scene
+from tests.tui.scene import log, scene
 
 
 @pytest.mark.parametrize(
     ("turn", "change", "says"),
     [
-        (1_000, {}, "observes in about 3 turns"),
-        (2_600, {}, "observes in about 1 turn"),
+        (1_000, {}, "next notes in about 3 turns"),
+        (2_600, {}, "next notes in about 1 turn"),
         (None, {}, ""),
         (0, {}, ""),
-        (1_000, {"next_buffer_at": None}, "observes in about 9 turns"),
+        (1_000, {"next_buffer_at": None}, "next notes in about 10 turns"),
         (1_000, {"messages": Gauge(24_000, 30_000)}, ""),
         (1_000, {"backlog": Backlog(9, 1, None, paused=True)}, ""),
         (1_000, {"buffered_observations": BufferedObservations(status="running")}, ""),
@@ -35,19 +36,75 @@ def test_the_forecast_is_what_is_known(tmp_path, turn, change, says):
     assert forecast(replace(scene(tmp_path).status, **change), turn) == says
 
 
+def test_a_forecast_does_not_move_with_every_turn(tmp_path):
+    now = scene(tmp_path).status
+    said = [forecast(now, 2_600 // n) for n in (10, 12, 13, 11, 9, 8)]
+    assert set(said) == {"next notes in about 10 turns"}
+
+
+@pytest.mark.parametrize(
+    ("tokens", "window", "about", "says"),
+    [
+        (24_000, 200_000, False, "context 24.0k of 200k"),
+        (3_500, 200_000, True, "context ~3.5k of 200k"),
+        (900, 0, False, "context 900, limit unknown"),
+        (900, None, True, "context ~900, limit unknown"),
+    ],
+)
+def test_the_context_is_told_with_its_limit(tokens, window, about, says):
+    assert context_words(tokens, window, about=about) == says
+
+
+def test_what_is_ready_is_told_in_words(tmp_path):
+    now = scene(tmp_path).status
+    assert waiting_notes(now, Figures(ready_lines=5)) == "5 notes ready, will free 15.4k"
+    assert waiting_notes(now, Figures(ready_lines=1)) == "1 note ready, will free 15.4k"
+    assert waiting_notes(now, None) == "notes ready, will free 15.4k"
+    assert waiting_notes(replace(now, buffered_observations=BufferedObservations()), Figures()) == ""
+
+
+def test_memory_says_what_it_does_in_a_word(tmp_path):
+    now = scene(tmp_path).status
+    running = BufferedObservations(status="running")
+    assert doing(replace(now, buffered_observations=running)) == "observing"
+    assert doing(replace(now, phase="paused")) == "paused"
+    assert doing(replace(now, buffered_reflection=BufferedReflection(status="running"))) == "reflecting"
+    assert doing(replace(now, buffered_reflection=BufferedReflection(), phase="idle")) == ""
+
+
+async def test_notes_show_as_soon_as_they_are_made(running, session):
+    session.views.lines = log()
+    session.views.waiting = [replace(x, id=f"w{x.id}", state="buffered") for x in session.views.lines[-2:]]
+    session.views.figures = Figures(ready_lines=2)
+    async with running((140, 40)) as (app, pilot):
+        session.emit(replace(scene("/w").status, record_id="another"))
+        await settle(app, pilot)
+        text = screen_text(app)
+        before, divider, after = text.partition(" not in the prompt yet ")
+        assert divider and "2 notes ready, will free" in before
+        last = session.views.lines[-1].content[:16]
+        assert last in after and last in before, "as it is in the log, and waiting for it"
+        session.views.lines = [*session.views.lines, *session.views.waiting]
+        session.views.waiting = []
+        session.emit(MemoryOperation("observation", "end", "c", "observation", "another", (), {}, {}))
+        await settle(app, pilot)
+        assert "not in the prompt yet" not in screen_text(app)
+
+
 async def test_the_forecast_comes_from_the_turns_that_were(store, tmp_path):
     app = SaktiApp(real_session(store, tmp_path / "w", *(f"answer {n} " * 40 for n in range(3))))
     async with app.run_test(size=(140, 40)) as pilot:
         await settle(app, pilot)
         await say(app, pilot, "one")
-        assert "observes in about" not in screen_text(app), "one turn is no rate"
+        assert "next notes in about" not in screen_text(app), "one turn is no rate"
         await say(app, pilot, "two")
         thread = app.session.thread.id
         tokens = await store.read(memory_figures.turn_tokens, thread)
         total = app.session.status.messages.tokens
         assert tokens == total // 2
         left = app.session.status.next_buffer_at - total
-        assert f"observes in about {-(-left // tokens)} turns" in screen_text(app)
+        near = min(STEPS, key=lambda step: max(left / tokens / step, step * tokens / left))
+        assert f"next notes in about {near} turn" in screen_text(app)
 
 
 async def test_a_failure_says_when_it_is_tried_again(tmp_path):

@@ -34,20 +34,21 @@ def stored(db: Any, record: str, thread: str) -> dict[str, Any]:
     (pending,) = one(
         "SELECT coalesce(sum(token_count), 0) FROM messages WHERE thread_id = ? AND message_index > ?", thread, cursor
     )
-    chunks, raw, made = one(
-        "SELECT count(*), coalesce(sum(message_tokens), 0), coalesce(sum(observation_tokens), 0)"
-        " FROM observation_groups WHERE record_id = ? AND state = 'buffered' AND kind = 'observation'",
+    (waiting,) = one(
+        "SELECT count(*) FROM observations o JOIN observation_groups g ON g.id = o.group_id"
+        " WHERE g.record_id = ? AND g.state = 'buffered' AND g.kind = 'observation' AND o.forgotten = 0",
         record,
     )
     (generation,) = one("SELECT generation_count FROM observational_memory WHERE id = ?", record)
     (lines,) = one(
         "SELECT count(*) FROM observations o JOIN observation_groups g ON g.id = o.group_id"
-        " WHERE g.record_id = ? AND g.state = 'active' AND o.forgotten = 0",
+        " WHERE g.record_id = ? AND o.forgotten = 0"
+        " AND (g.state = 'active' OR (g.state = 'buffered' AND g.kind = 'observation'))",
         record,
     )
     read, cached, cost = one("SELECT sum(input_tokens), sum(cached_tokens), sum(cost_usd) FROM steps")
     return {
-        "pending": pending, "chunks": chunks, "raw": raw, "made": made, "generation": generation, "lines": lines,
+        "pending": pending, "waiting": waiting, "generation": generation, "lines": lines,
         "read": read, "cached": cached, "cost": cost,
     }  # fmt: skip
 
@@ -57,17 +58,15 @@ def pane_shows(text: str, found: dict[str, Any], observed: int) -> None:
         assert re.search(pattern, text), f"{pattern!r} is not in\n{text}"
 
     def k(tokens: int) -> str:
-        return f"≈?{re.escape(count_k(tokens))}"
+        return f"~?{re.escape(count_k(tokens))}"
 
-    has(rf"messages .* {k(found['pending'])} / 900")
-    has(rf"observed .* {k(observed)} / 500")
-    has(rf"Memory +gen {found['generation']} ·")
-    if found["chunks"]:
-        has(rf"buffered +{found['chunks']} chunks? {k(found['raw'])} → {k(found['made'])}")
-    else:
-        has(r"buffered +(nothing|idle)")
-    has(rf"cache +{found['cached'] / found['read']:.0%} of {k(found['read'])} in · \${found['cost']:.2f}")
-    has(rf"Observations +{found['lines'] or ''}")
+    has(rf"Conversation .* {k(found['pending'])} of 900")
+    has(rf"Notes .* {k(observed)} of 500")
+    assert ("ready, will free" in text) == bool(found["waiting"])
+    if found["waiting"]:
+        has(rf"{found['waiting']} notes? ready, will free")
+    has(rf"Cache {found['cached'] / found['read']:.0%} · \${found['cost']:.2f}")
+    has(rf"▾ Notes +{found['lines'] or ''}")
 
 
 async def test_the_pane_says_what_the_store_holds(store, tmp_path):

@@ -17,6 +17,7 @@ from sakti.store.threads import threads as thread_store
 from sakti.tasks.service import BoardTask
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.search import DEBOUNCE, SearchScreen
+from sakti.tui.screens.search_notes import folded, reason
 from sakti.tui.screens.search_preview import PassageScreen
 from sakti.tui.screens.search_rows import FILTERS, Heading, filter_of, grouped, next_filter, with_filter
 from sakti.tui.screens.text import SourceScreen
@@ -590,3 +591,28 @@ def test_a_visit(snap_compare):
         await settle(pilot.app, pilot)
 
     assert snap_compare(app_with_hits(), terminal_size=(100, 30), run_before=go)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "query", "says"),
+    [
+        ("the cache is cold", "message", "cache", ""),
+        ("we were testing the queue", "message", "tested", "same stem: testing"),
+        ("the redirct of the login", "message", "redirect", "similar: redirct"),
+        ("I look at the cart", "message", "discount", "near: what stands before or after has the word"),
+        ("I look at the cart", "observation", "discount", "related"),
+        ("anything", "message", "role:user", ""),
+    ],
+)
+def test_a_hit_without_the_word_says_why_it_is_there(text, kind, query, says):
+    assert reason(dataclasses.replace(hit("a"), text=text, kind=kind, start=0), query) == says
+
+
+def test_what_tools_showed_again_is_listed_once_and_behind_what_people_said():
+    file = {"role": "tool", "snippet": "def total(cart):"}
+    found = [dataclasses.replace(hit("a", thread="t1"), **file), dataclasses.replace(hit("b", thread="t2"), **file)]
+    mine = dataclasses.replace(hit("u", thread="t3"), role="user", snippet="what is the total")
+    hits, more = folded([*found, mine, dataclasses.replace(hit("c", thread="t4"), **file)])
+    assert [h.id for h in hits] == ["u", "a"] and more == {"a": 2}
+    hits, more = folded([found[0], mine])
+    assert [h.id for h in hits] == ["a", "u"] and not more, "one place keeps its rank"

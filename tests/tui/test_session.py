@@ -155,3 +155,20 @@ async def test_what_is_not_kept_says_so_all_the_time(make, store):
         assert "memory is read-only: nothing is" in screen_text(app)
     await app.session.close()
     assert await store.read(lambda db: db.execute_sql("SELECT count(*) FROM messages").fetchone()) == (0,)
+
+
+async def test_health_shows_problems_in_colour(running, session, monkeypatch):
+    from sakti.agent.reports import doctor
+
+    async def examine(*_args):
+        found = [doctor.Line("fine", True, "good"), doctor.Line("rg", False, "missing", optional=True)]
+        return [*found, doctor.Line("db", False, "broken:", "mend it.")]
+
+    monkeypatch.setattr(doctor, "examine", examine)
+    async with running() as (app, pilot):
+        app.run_command("/doctor")
+        await settle(app, pilot)
+        block = app.chat.transcript.document.blocks[-1]
+        assert block.findings == ("✗ db: broken: mend it.", "! rg: missing", "✓ fine: good")
+        signs = {s.text.strip(): s.style for line in block.render(60, app.palette) for s in line if s.style}
+        assert signs["✗"] == app.palette.bad and signs["!"] == app.palette.warn and signs["✓"] == app.palette.ok

@@ -214,3 +214,20 @@ async def test_settings_by_keys(store, tmp_path):
         assert not isinstance(app.screen, SettingsScreen)
         await say(app, pilot, "and on")
         assert session.thread is not None and "two" in screen_text(app), "the conversation goes on"
+
+
+async def test_the_words_below_follow_what_is_listed(store, tmp_path):
+    app = SaktiApp(real_session(store, tmp_path / "w"))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        app.run_command("/settings")
+        await settle(app, pilot)
+        screen = app.screen
+        assert isinstance(screen, SettingsScreen)
+        screen.input.value = "ui.notify"
+        await settle(app, pilot)
+        below = str(screen.query_one("#panel-detail").render())
+        assert "ui.notify takes off, bell or desktop" in below and 'the default is "bell"' in below
+        screen.input.value = "no such thing"
+        await settle(app, pilot)
+        assert not str(screen.query_one("#panel-detail").render()).strip()

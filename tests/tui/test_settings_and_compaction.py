@@ -71,12 +71,12 @@ async def test_compacting_is_seen_stopped_and_taken_back(store, tmp_path):
         await pilot.press("escape")
         await settle(app, pilot)
         assert "Not compacted" in chat_text(app) and "Stopped: nothing was changed" in chat_text(app)
-        assert "compacting:" not in screen_text(app) and "ctx" in screen_text(app)
+        assert "compacting:" not in screen_text(app) and "context ~" in screen_text(app)
         gate.set()
         app.run_command("/compact the ports")
         await settle(app, pilot)
         text = chat_text(app)
-        assert "went" in text and "kept" in text and "/compact undo brings" in text and " freed" in text
+        assert "Removed" in text and "Kept" in text and "/compact undo brings" in text and " freed" in text
         assert app.session.engine.preview().messages != before.messages
         app.run_command("/compact undo")
         await settle(app, pilot)
@@ -91,11 +91,12 @@ async def test_compacting_is_seen_stopped_and_taken_back(store, tmp_path):
 def test_the_card_says_what_there_is_to_say():
     done = CompactionFinished("r", 38, 21_400, 2_100, 1, gone_tokens=20_000, kept=2, kept_tokens=553)
     said = dict(compacted_rows(done))
-    assert said["went"].startswith("38 messages, 20.0k tokens") and said["log"] == "1 new line"
-    assert said["tokens"] == "21.4k → 2.1k, 19.3k freed" and said["kept"].startswith("2 messages")
-    assert not {"pinned", "doubtful"} & set(said)
+    assert said["Removed"].startswith("38 messages, 20.0k tokens")
+    assert said["New notes"] == "1 line; all notes are 1.5k tokens now"
+    assert said["Tokens"] == "21.4k → 2.1k (messages and notes), 19.3k freed" and said["Kept"].startswith("2 messages")
+    assert not {"Pinned", "Doubtful"} & set(said)
     said = dict(compacted_rows(replace(done, pinned=1, doubtful=2)))
-    assert said["pinned"].startswith("1 line,") and said["doubtful"].startswith("2 new lines")
+    assert said["Pinned"].startswith("1 line,") and said["Doubtful"].startswith("2 new lines")
 
 
 def compacted(text="the redirect"):

@@ -165,7 +165,7 @@ async def test_every_key_below_can_be_clicked(running, session):
             setattr(screen, f"action_{name}", lambda *a, name=name: done.append(name))
         keys = screen.query_one("#panel-keys")
         text = str(keys.render())
-        for label in ("enter open", "^r rename", "^o fork", "^d delete", "^y take back", "^s export"):
+        for label in ("enter open", "^r rename", "^o fork", "^d delete", "^y restore", "^s export"):
             await pilot.click(keys, offset=(text.index(label) + 2, 0))
         await settle(app, pilot)
         assert done == ["open", "ask", "fork", "delete", "restore", "ask"]
@@ -202,3 +202,20 @@ def test_fork_picture(snap_compare, size):
         await settle(pilot.app, pilot)
 
     assert snap_compare(SaktiApp(session), terminal_size=size, run_before=open_it)
+
+
+async def test_threads_are_told_apart_and_those_of_scripts_are_marked(running, session):
+    made = [("a", "FIXBUG", {}), ("b", "FIXBUG", {"headless": True}), ("c", "what", {})]
+    session.views.all_threads = [
+        ThreadSummary(Thread(i, "r", title, NOW + n, NOW, metadata=metadata), "done", 2, 90)
+        for n, (i, title, metadata) in enumerate(made)
+    ]
+    async with running() as (app, pilot):
+        screen = await opened(app, pilot)
+        text = screen_text(app)
+        assert "FIXBUG (2)" in text and "run · 2 msg" in text and text.count("run ·") == 1
+        await press(app, pilot, *"nowhere")
+        assert "no thread matches “nowhere”" in screen_text(app) and not screen.result_list.rows
+        screen.input.value = "run"
+        await settle(app, pilot)
+        assert [r.thread.id for r in screen.result_list.rows] == ["b"]

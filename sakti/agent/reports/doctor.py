@@ -13,6 +13,7 @@ from sakti.agent.tools.child import ripgrep
 from sakti.core import resources
 from sakti.core.config import Config
 from sakti.core.errors import NoModelError
+from sakti.core.events import ModelChanged
 from sakti.core.programs import find_program
 from sakti.core.tokens import O200K_SHA256
 from sakti.store import sqlite_info
@@ -22,34 +23,42 @@ from sakti.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class Line:
+    """A finding. `optional`: nothing is wrong where it is not `ok`, something just is not there."""
+
     name: str
     ok: bool
     detail: str
     mend: str = ""
+    optional: bool = False
+
+    @property
+    def problem(self) -> bool:
+        return not self.ok and not self.optional
+
+    @property
+    def sign(self) -> str:
+        return "✓" if self.ok else "!" if self.optional else "✗"
 
     @property
     def text(self) -> str:
-        return f"{'✓' if self.ok else '✗'} {self.name}: {self.detail}" + (
-            f" {self.mend}" if not self.ok and self.mend else ""
-        )
+        return f"{self.sign} {self.name}: {self.detail}" + (f" {self.mend}" if not self.ok and self.mend else "")
 
 
-async def examine(database: Path, env: Mapping[str, str], workspace: Path, config: Config) -> list[Line]:
-    """Every check, in the order in which a person would ask. The file `database` need not be sound, or there."""
+async def examine(
+    database: Path, env: Mapping[str, str], workspace: Path, config: Config, answers: ModelChanged | None = None
+) -> list[Line]:
+    """Every check, in the order in which a person would ask. The file `database` need not be sound, or there;
+    `answers`: the model of the chat that asks, where one does."""
     path = env.get("PATH")
     lines = [Line("sakti", True, f"{__version__}, Python {platform.python_version()}, {platform.system()}")]
     lines += _files(database)
     found = await asyncio.to_thread(inspection.inspect, database, deep=False)
     lines += [Line(f"database {f.name}", f.ok, f.detail + ":" * bool(f.mend and not f.ok), f.mend) for f in found]
     lines.append(await asyncio.to_thread(_tokenizer))
-    lines += await _models(env, config)
-    lines.append(
-        Line(
-            "ripgrep",
-            True,
-            ripgrep() or "not installed: searching files is slower, the answers are the same",
-        )
-    )
+    lines += await _models(env, config, answers)
+    found_rg = ripgrep()
+    slower = "not installed: searching files is slower, the answers are the same"
+    lines.append(Line("ripgrep", found_rg is not None, found_rg or slower, optional=True))
     bash = find_program("bash", workspace, path)
     lines.append(Line("bash", bash is not None, bash or "not found:", "commands cannot run; install bash."))
     return lines
@@ -78,8 +87,12 @@ def _tokenizer() -> Line:
     return Line("tokenizer", good, "o200k_base, offline", "The rank file is damaged: install sakti again.")
 
 
-async def _models(env: Mapping[str, str], config: Config) -> list[Line]:
-    return [await _model(env, config), Line("keyring", True, await asyncio.to_thread(_keyring))]
+async def _models(env: Mapping[str, str], config: Config, answers: ModelChanged | None) -> list[Line]:
+    if answers is not None and answers.model:
+        model = Line("model", True, f"{answers.model} ({answers.reason})")
+    else:
+        model = await _model(env, config)
+    return [model, await asyncio.to_thread(_keyring)]
 
 
 async def _model(env: Mapping[str, str], config: Config) -> Line:
@@ -95,11 +108,11 @@ async def _model(env: Mapping[str, str], config: Config) -> Line:
     return Line("model", True, f"{choice.model} ({choice.reason})")
 
 
-def _keyring() -> str:
+def _keyring() -> Line:
     import keyring
     from keyring.backends import fail
 
     backend = keyring.get_keyring()
     if isinstance(backend, fail.Keyring):
-        return "no backend: keys come from the environment only"
-    return type(backend).__module__.rpartition(".")[2] or os.name
+        return Line("keyring", False, "no backend: keys come from the environment only", optional=True)
+    return Line("keyring", True, type(backend).__module__.rpartition(".")[2] or os.name)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from sakti.core.events import Backlog, CompactionFinished, MemoryStatus, StaleLeases
-from sakti.core.text import count_k
+from sakti.core.events import Backlog, CompactionFinished, Gauge, MemoryStatus, StaleLeases
+from sakti.core.text import count_k, counted
 
 if TYPE_CHECKING:
     from sakti.agent.session.queries import Spent
@@ -40,20 +40,56 @@ def in_words(backlog: Backlog, unit: str = " tokens left") -> str:
     return " · ".join(parts)
 
 
+# What a forecast may say, in turns: in between the nearest stands, so that it does not move with every turn.
+STEPS = (1, 2, 3, 5, 10, 20, 50)
+
+
 def forecast(status: MemoryStatus, turn_tokens: int | None) -> str:
-    """`observes in about 3 turns`, from what a turn brought lately; empty where nobody can say."""
+    """`next notes in about 3 turns`, from what a turn brought lately; empty where nobody can say."""
     at = status.next_buffer_at or status.messages.threshold
     waits = status.backlog is not None or status.buffered_observations.status == "running" or status.retry_at
     if not turn_tokens or waits or at <= status.messages.tokens:
         return ""
-    turns = -(-(at - status.messages.tokens) // turn_tokens)
-    return f"observes in about {turns} turn{'s' * (turns != 1)}"
+    exact = (at - status.messages.tokens) / turn_tokens
+    turns = min(STEPS, key=lambda step: max(exact, 1) / step if exact > step else step / max(exact, 1))
+    return f"next notes in about {turns} turn{'s' * (turns != 1)}"
+
+
+def waiting_notes(status: MemoryStatus, figures: Figures | None) -> str:
+    """`5 notes ready, will free 24.6k`: what is made and not in the prompt yet; empty where there is nothing."""
+    buffered = status.buffered_observations
+    if not buffered.chunks:
+        return ""
+    count = figures.ready_lines if figures is not None else 0
+    about = "~" if status.approximate else ""
+    notes = counted(count, "note") if count else "notes"
+    return f"{notes} ready, will free {about}{count_k(buffered.projected_message_removal)}"
+
+
+def gauge_words(gauge: Gauge, *, about: bool = False) -> str:
+    """`21.4k of 30k`"""
+    return f"{'~' if about else ''}{count_k(gauge.tokens)} of {count_k(gauge.threshold).replace('.0k', 'k')}"
+
+
+def doing(status: MemoryStatus) -> str:
+    """What memory does now, in a word; empty where it does nothing."""
+    if status.buffered_reflection.status == "running":
+        return "reflecting"
+    if status.buffered_observations.status == "running":
+        return "observing"
+    return {"idle": "", "buffering": "observing", "waiting": "observing"}.get(status.phase, status.phase)
+
+
+def context_words(tokens: int, window: int | None, *, about: bool = False) -> str:
+    """`context 24.0k of 200k`: how much of what the model takes is in use; `about`: estimated, not sent yet."""
+    of = f" of {count_k(window).replace('.0k', 'k')}" if window else ", limit unknown"
+    return f"context {'~' if about else ''}{count_k(tokens)}{of}"
 
 
 def guarded(figures: Figures) -> str:
     """What the faithfulness guard found in the log, in a few words; empty where it found nothing."""
-    dropped = figures.dropped_lines + figures.dropped_paths
-    found = (f"{figures.marked_lines} marked" if figures.marked_lines else "", f"{dropped} dropped" if dropped else "")
+    dropped, marked = figures.dropped_lines + figures.dropped_paths, figures.marked_lines
+    found = (f"{marked} unverified" if marked else "", f"{dropped} dropped" if dropped else "")
     return " · ".join(x for x in found if x)
 
 
@@ -63,17 +99,19 @@ def compacted(done: CompactionFinished) -> list[tuple[str, str]]:
         return []
     saved = done.tokens_before - done.tokens_after
     said = "as it was said" if done.kept == 1 else "as they were said"
-    freed = f"{count_k(saved)} freed" if saved > 0 else "none freed: the log is as long as what it stands for"
+    freed = f"{count_k(saved)} freed" if saved > 0 else "none freed: the notes are as long as what they stand for"
+    notes = done.tokens_after - done.kept_tokens
+    made = f"{_lines(done.lines, 'line')}; all notes are {count_k(max(0, notes))} tokens now"
     doubtful = f"{_lines(done.doubtful, 'new line')} with claims that no message has: ? as the log's filter"
     found = [
-        ("went", f"{_messages(done.messages)}, {count_k(done.gone_tokens)} tokens; each is kept, /search finds it"),
-        ("kept", f"{_messages(done.kept)} {said}, {count_k(done.kept_tokens)} tokens" if done.kept else ""),
-        ("log", _lines(done.lines, "new line")),
-        ("pinned", f"{_lines(done.pinned)}, always kept" if done.pinned else ""),
-        ("doubtful", doubtful if done.doubtful else ""),
-        ("tokens", f"{count_k(done.tokens_before)} → {count_k(done.tokens_after)}, {freed}"),
-        ("diff", "/compact diff shows the log before and after"),
-        ("undo", "/compact undo brings the messages back"),
+        ("Removed", f"{_messages(done.messages)}, {count_k(done.gone_tokens)} tokens; each is kept, /search finds it"),
+        ("Kept", f"{_messages(done.kept)} {said}, {count_k(done.kept_tokens)} tokens" if done.kept else ""),
+        ("New notes", made),
+        ("Pinned", f"{_lines(done.pinned)}, always kept" if done.pinned else ""),
+        ("Doubtful", doubtful if done.doubtful else ""),
+        ("Tokens", f"{count_k(done.tokens_before)} → {count_k(done.tokens_after)} (messages and notes), {freed}"),
+        ("Diff", "/compact diff shows the log before and after"),
+        ("Undo", "/compact undo brings the messages back"),
     ]
     return [(name, text) for name, text in found if text]
 
@@ -121,17 +159,19 @@ def rows(figures: Figures) -> list[tuple[str, str]]:
     """(name, text) of every figure that there is."""
     out: list[tuple[str, str]] = []
     if last := figures.observation:
-        out.append(("last", f"observation {sizes(last.tokens_before, last.tokens_after)} by {last.model or 'unknown'}"))
+        out.append(
+            ("Last run", f"observation {sizes(last.tokens_before, last.tokens_after)} by {last.model or 'unknown'}")
+        )
     out += [
-        (f"gen {g.generation}", f"{sizes(g.input_tokens, g.tokens)} by {g.model or 'unknown'}")
+        (f"Generation {g.generation}", f"{sizes(g.input_tokens, g.tokens)} by {g.model or 'unknown'}")
         for g in figures.generations[-GENERATIONS:]
     ]
     if figures.marked_lines:
         lines = f"{figures.marked_lines} line{'s' * (figures.marked_lines != 1)}"
-        out.append(("guard", f"{lines} with {figures.claims} claims that their source does not have"))
+        out.append(("Unverified", f"{lines} with {counted(figures.claims, 'claim')} that their source does not have"))
     if figures.dropped_lines + figures.dropped_paths:
         lost = f"{figures.dropped_lines} important lines and {figures.dropped_paths} paths"
-        out.append(("dropped", f"{lost} are not in the reflections; search finds them"))
+        out.append(("Dropped", f"{lost} are not in the reflections; search finds them"))
     return out
 
 
@@ -152,31 +192,19 @@ def spent_rows(spent: Spent) -> list[tuple[str, str]]:
 def status_rows(status: MemoryStatus, figures: Figures | None) -> list[tuple[str, str]]:
     """(name, text) of the windows and of everything that works at them; what is empty is left out."""
     buffered, reflection = status.buffered_observations, status.buffered_reflection
-    about = "about " if status.approximate else ""
+    condensed = f"{count_k(reflection.input_observation_tokens)} → {count_k(reflection.observation_tokens)} tokens"
+    made = f"{count_k(buffered.message_tokens)} → {count_k(buffered.observation_tokens)} tokens"
     found = [
-        (
-            "messages",
-            f"{about}{status.messages.tokens:,} of {status.messages.threshold:,} tokens before they are observed",
-        ),
-        (
-            "observations",
-            f"{status.observations.tokens:,} of {status.observations.threshold:,} tokens before a reflection",
-        ),
-        (
-            "buffered",
-            f"{buffered.chunks} chunks: {buffered.message_tokens:,} tokens of messages as "
-            f"{buffered.observation_tokens:,} of observations ({buffered.status})",
-        ),
-        ("activation", f"would free {buffered.projected_message_removal:,} tokens"),
-        (
-            "reflection",
-            f"{reflection.input_observation_tokens:,} → {reflection.observation_tokens:,} ({reflection.status})",
-        ),
-        ("backlog", in_words(status.backlog) if status.backlog else ""),
-        ("generation", str(status.generation_count)),
+        ("Conversation", f"{gauge_words(status.messages, about=status.approximate)} tokens before messages leave it"),
+        ("Notes", f"{gauge_words(status.observations, about=status.approximate)} tokens before they are condensed"),
+        ("Ready", f"{waiting_notes(status, figures)} ({made})" if buffered.chunks else ""),
+        ("Observation", "running" if buffered.status == "running" else ""),
+        ("Reflection", {"idle": "", "running": "running"}.get(reflection.status, f"ready, {condensed}")),
+        ("Backlog", in_words(status.backlog) if status.backlog else ""),
+        ("Generation", str(status.generation_count) if status.generation_count else ""),
         *(rows(figures) if figures is not None else ()),
-        ("observer", f"{status.observer} ({status.reason})" if status.reason else status.observer),
-        ("reflector", status.reflector),
-        ("note", status.note),
+        ("Observer", f"{status.observer} ({status.reason})" if status.reason else status.observer),
+        ("Reflector", status.reflector),
+        ("Note", status.note),
     ]
     return [(name, text) for name, text in found if text]

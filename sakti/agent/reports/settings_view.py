@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sakti.core.config import Config, Meaning, check, flat, load, meaning, replace_setting
+from sakti.core.config import Config, Meaning, check, flat, load, meaning, replace_setting, takes
 from sakti.core.errors import ConfigError
 
 HERE = "this window"  # set on the command line, or while it runs
@@ -28,6 +28,11 @@ class Setting:
     @property
     def text(self) -> str:
         return as_toml(self.value)
+
+    @property
+    def takes(self) -> str:
+        """What may be written for it."""
+        return takes(self.name)
 
     @property
     def from_environment(self) -> bool:

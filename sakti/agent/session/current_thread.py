@@ -6,18 +6,15 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sakti.agent import file_list
+from sakti.agent import file_list, titles
 from sakti.agent.session import build, system_prompt
 from sakti.agent.session.inbox import Inbox
 from sakti.core.errors import ConfigError, StoreError
 from sakti.core.events import Notice, ThreadChanged
-from sakti.core.text import one_line
 from sakti.core.types import Thread
 
 if TYPE_CHECKING:
     from sakti.agent.session.state import State
-
-TITLE_LENGTH = 60
 
 
 async def first(state: State) -> None:
@@ -125,7 +122,7 @@ async def catch_up(state: State) -> None:
 
 
 async def store(state: State, first_text: str = "") -> None:
-    """Store a new thread; its title is the first line of its first message until the Observer names it."""
+    """Store a new thread; its title is made of its first message until the Observer names it."""
     from sakti.store.threads import threads
 
     assert state.thread is not None
@@ -133,8 +130,12 @@ async def store(state: State, first_text: str = "") -> None:
         state.thread_is_new = False
         thread = replace(
             state.thread,
-            title=one_line(first_text.strip().split("\n")[0], TITLE_LENGTH),
-            metadata={**state.thread.metadata, system_prompt.OVERVIEW: await file_list.overview_of(state.workspace)},
+            title=titles.first_title(first_text),
+            metadata={
+                **state.thread.metadata,
+                system_prompt.OVERVIEW: await file_list.overview_of(state.workspace),
+                **({} if state.options.interactive else {titles.HEADLESS: True}),
+            },
         )
         state.emit(ThreadChanged(await state.store.write(threads.create, thread)))
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from sakti.agent.session import build
+from sakti.core.text import one_line
 from sakti.core.types import Json, Message, ModelInfo, Thread, Usage, plain_text
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from sakti.store.search.search import SearchPage
     from sakti.store.threads.find import Place
     from sakti.tasks.board import Board
+
+
+FIRST_WORDS = 80  # characters of a message that tell it from others in a list
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,20 @@ class Views:
         if state.thread is None:
             return []
         return await state.store.read(memory_log.log_lines, state.engine.record_id)
+
+    async def waiting_observations(self) -> list[LogLine]:
+        """The lines that are made and not in the prompt yet, in their order."""
+        from sakti.store.log import lines as memory_log
+
+        state = self._state
+        return [] if state.thread is None else await state.store.read(memory_log.waiting_lines, state.engine.record_id)
+
+    async def context_tokens(self) -> int:
+        """Tokens of the request as it would be sent if the user wrote now, by our own count; 0 where nothing was said
+        yet."""
+        if self._state.thread is None or not self._state.engine.preview().messages:
+            return 0
+        return sum(block.tokens for block in await self.context())
 
     async def moments(self) -> list[Moment]:
         """When this thread's log changed by itself, oldest first."""
@@ -234,10 +252,12 @@ class Views:
             tokens = block.tokens or counter.count(block.text)
             out.append(ContextBlock(block.kind, block.kind.replace("_", " "), tokens, block.text, True))
         for message in prepared.messages:
-            label = str(message.metadata.get("synthetic") or message.role)  # a reminder is nobody's words
-            out.append(ContextBlock("message", label, message.tokens, plain_text(message.parts), False))
+            who = str(message.metadata.get("synthetic") or message.role)  # a reminder is nobody's words
+            text = plain_text(message.parts)
+            label = f"{who}  {one_line(text, FIRST_WORDS)}".strip()
+            out.append(ContextBlock("message", label, message.tokens, text, False))
         tail = "\n".join((*build.facts(state).values(), *prepared.tail))
-        out.append(ContextBlock("tail", "what moves", counter.count(tail), tail, False))
+        out.append(ContextBlock("tail", "date, folder, Git status", counter.count(tail), tail, False))
         return out
 
     async def past_request(self, number: int) -> list[ContextBlock]:

@@ -27,6 +27,7 @@ from sakti.core.config.load import (
 )
 from sakti.core.config.meaning import Meaning
 from sakti.core.config.providers import ProviderSettings
+from sakti.core.config.takes import choices, takes
 
 __all__ = [
     "APPROVAL_MODES",
@@ -46,6 +47,7 @@ __all__ = [
     "UiSettings",
     "WorkingMemorySettings",
     "check",
+    "choices",
     "flat",
     "load",
     "meaning",
@@ -53,4 +55,5 @@ __all__ = [
     "names",
     "project_may_set",
     "replace_setting",
+    "takes",
 ]

@@ -142,7 +142,9 @@ class AgentSettings:
 @dataclass(frozen=True, slots=True)
 class UiSettings:
     theme: str = setting("sakti-dark", "Name of the theme.", at_once=True)
-    sidebar_width: int = setting(38, "Columns of the panes, 24 to 80.", at_once=True)
+    sidebar_width: int | None = setting(
+        None, "Columns of the panes; none: 36 to 56, as the screen allows.", at_once=True, low=24, high=120
+    )
     mouse: bool = setting(True, "false leaves the mouse to the terminal.")
     reduced_motion: bool = setting(False, "true: nothing blinks or glides.", at_once=True)
     notify: Literal["off", "bell", "desktop"] = setting(

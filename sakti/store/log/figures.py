@@ -32,7 +32,7 @@ class Figures:
 
     `observation` and `reflection` are the newest that count; `generations` leave out discarded and undone ones.
     Findings of the faithfulness check: lines of the log with `claims` that their source does not have; important
-    lines and paths that the log's reflections dropped.
+    lines and paths that the log's reflections dropped. `ready_lines` are made and not yet in the prompt.
     """
 
     observation: Pass | None = None
@@ -42,13 +42,18 @@ class Figures:
     claims: int = 0
     dropped_lines: int = 0
     dropped_paths: int = 0
+    ready_lines: int = 0
 
 
-TURNS = 5  # newest ones that a forecast looks at
+TURNS = 10  # newest ones that a forecast looks at: few make it jump
+ENOUGH = 5  # of them, from which on the largest and the smallest are left out
 
 
 def turn_tokens(db: Database, thread_id: str) -> int | None:
-    """Return the mean tokens of messages per turn, of the newest turns; None before there are two."""
+    """Return the tokens of messages that a turn brought lately; None before there are two.
+
+    The mean of the newest turns, without the largest and the smallest where there are enough.
+    """
     rows = db.execute_sql(
         "SELECT role, token_count FROM messages WHERE thread_id = ? AND state = 'saved'"
         " ORDER BY message_index DESC LIMIT 400",
@@ -63,6 +68,8 @@ def turn_tokens(db: Database, thread_id: str) -> int | None:
             under_way = 0
         if len(turns) == TURNS:
             break
+    if len(turns) >= ENOUGH:
+        turns = sorted(turns)[1:-1]
     return None if len(turns) < 2 else sum(turns) // len(turns)
 
 
@@ -86,6 +93,11 @@ def figures(db: Database, record_id: str) -> Figures:
         " WHERE record_id = ? AND state = 'active' AND kind = 'reflection'",
         (record_id,),
     ).fetchone()
+    (ready,) = db.execute_sql(
+        "SELECT count(*) FROM observation_groups g JOIN observations o ON o.group_id = g.id"
+        " WHERE g.record_id = ? AND g.kind = 'observation' AND g.state = 'buffered' AND o.forgotten = 0",
+        (record_id,),
+    ).fetchone()
     kept = tuple(g for g in generations(db, record_id) if g.state != "discarded")
     reflected = Pass(kept[-1].input_tokens, kept[-1].tokens, kept[-1].model, kept[-1].created_at) if kept else None
-    return Figures(Pass(*last) if last else None, reflected, kept, marked, claims, lines, paths)
+    return Figures(Pass(*last) if last else None, reflected, kept, marked, claims, lines, paths, ready)

@@ -70,6 +70,15 @@ def log_lines(db: Database, record_id: str, *, states: Sequence[str] = ("active"
     return with_earlier([line for line, _ in found])
 
 
+def waiting_lines(db: Database, record_id: str) -> list[LogLine]:
+    """The observations that are made and not in the prompt yet: they go into the log when messages leave the window."""
+    marks = ("observation", "buffered")
+    return with_earlier([x for x, _ in lines_where(db, _WAITING, (record_id, *marks))])
+
+
+_WAITING = "g.record_id = ? AND g.kind = ? AND g.state = ?"
+
+
 def lines_where(db: Database, where: str, values: Sequence[object]) -> list[tuple[LogLine, str]]:
     """Return (line, its text before corrections) of the groups `g` that `where` selects, in the log's order."""
     rows = db.execute_sql(f"{_LINES} WHERE {where} {_ORDER}", list(values)).fetchall()

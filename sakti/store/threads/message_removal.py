@@ -115,10 +115,10 @@ def _empty(db: Database, message: Message) -> None:
 def _untitle(db: Database, message: Message) -> None:
     """Clear a thread's provisional title if it is taken from the deleted message."""
     thread = threads.get(db, message.thread_id)
-    words = thread.title.removesuffix("…").strip() if thread and not thread.title_pinned else ""
+    words = thread.title.removesuffix("…").split() if thread and not thread.title_pinned else []
     shell = message.metadata.get("shell")
-    said = " ".join((f"!{shell}" if isinstance(shell, str) else message.text).split())
-    if message.role == "user" and words and said.startswith(words):
+    said = f"!{shell}" if isinstance(shell, str) else message.text
+    if message.role == "user" and words and all(word.rstrip(":") in said for word in words):  # the last may be cut
         rows.update(db, ThreadRow, message.thread_id, title="")
 
 

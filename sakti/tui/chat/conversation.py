@@ -20,6 +20,7 @@ from sakti.tui.widgets.completions import Completions
 from sakti.tui.widgets.find_bar import FindBar
 from sakti.tui.widgets.prompt import Prompt
 from sakti.tui.widgets.queue import QueueView
+from sakti.tui.widgets.start import Start
 from sakti.tui.widgets.transcript import Transcript
 from sakti.tui.widgets.visit import VisitBar
 
@@ -31,6 +32,7 @@ class Conversation(Vertical):
         super().__init__(id="chat")
         self._host = host
         self.visit_bar = VisitBar()
+        self.start = Start(host.session.workspace, id="start")
         self.transcript = Transcript(id="transcript", findable=True)
         self.transcript.takes_click = False
         self.approval = ApprovalBox(host.session.clock)
@@ -43,6 +45,7 @@ class Conversation(Vertical):
 
     def compose(self) -> ComposeResult:
         yield self.visit_bar
+        yield self.start
         yield self.transcript
         yield self.approval
         yield self.queue
@@ -50,6 +53,12 @@ class Conversation(Vertical):
         with Horizontal(id="prompt-row"):
             yield Static(">", id="prompt-sign", markup=False)
             yield self.prompt
+
+    def on_mount(self) -> None:
+        self.watch(self.transcript, "virtual_size", self._fit_start)
+
+    def _fit_start(self) -> None:
+        self.start.display = not self.transcript.document.blocks
 
     # --- the prompt -------------------------------------------------------------------------------------------
 

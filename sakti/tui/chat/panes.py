@@ -10,6 +10,7 @@ from sakti.core.events import MemoryStatus
 from sakti.store.log.history import Moment
 from sakti.tui.host import Host
 from sakti.tui.panes.sidebar import Sidebar
+from sakti.tui.widgets.status import StatusLine
 
 if TYPE_CHECKING:
     from sakti.tui.screens.board import BoardScreen
@@ -22,8 +23,8 @@ POLL = 2.0  # seconds between looks at whether another process changed a task, w
 class Panes:
     """Loads the side bar's panes; keeps the version of the board that they show."""
 
-    def __init__(self, host: Host, sidebar: Sidebar) -> None:
-        self._host, self._sidebar = host, sidebar
+    def __init__(self, host: Host, sidebar: Sidebar, line: StatusLine) -> None:
+        self._host, self._sidebar, self._line = host, sidebar, line
         self._board_version = -1
         self._board: BoardScreen | None = None
 
@@ -55,7 +56,8 @@ class Panes:
 
     async def _load_log(self) -> None:
         views, side = self._host.session.views, self._sidebar
-        side.observations.show(await views.observations(), await views.moments())
+        log, waiting = await views.observations(), await views.waiting_observations()
+        side.observations.show(log, await views.moments(), waiting)
         side.memory.figures = await views.memory_figures()
         side.memory.events = await views.memory_events()
 
@@ -74,6 +76,13 @@ class Panes:
         memory, views = self._sidebar.memory, self._host.session.views
         memory.turn_tokens = await views.turn_tokens()
         memory.spent = await views.spent()
+
+    def load_context(self) -> None:
+        """Estimate what would be sent now: after memory moved, nothing of that was sent yet."""
+        self._host.go(self._load_context, group="context", exclusive=True)
+
+    async def _load_context(self) -> None:
+        self._line.estimate(await self._host.session.views.context_tokens())
 
     def show_status(self, status: MemoryStatus) -> None:
         """Show how full the memory is; the log is loaded when it changed, by another window too."""
@@ -159,5 +168,6 @@ class Panes:
         self._host.push(MemoryEventsScreen(memory.all_events(), retry_at))
 
 
-def _log_of(status: MemoryStatus) -> tuple[str, int, int]:
-    return status.thread_id, status.generation_count, status.observations.tokens
+def _log_of(status: MemoryStatus) -> tuple[str, int, int, int]:
+    waiting = status.buffered_observations.observation_tokens
+    return status.thread_id, status.generation_count, status.observations.tokens, waiting

@@ -75,7 +75,7 @@ class ChatScreen(Screen[None]):
         self.host, self.notifier = host, notifier
         self.header, self.status_line = Header(), StatusLine(host.session.clock)
         self.sidebar = Sidebar(id="side")
-        self.panes = Panes(host, self.sidebar)
+        self.panes = Panes(host, self.sidebar, self.status_line)
         self.conversation = chat = Conversation(host, self.panes.load_log)
         self.transcript, self.prompt, self.loader = chat.transcript, chat.prompt, chat.loader
         self.sync = ThreadSync(host, chat.transcript, chat.loader)
@@ -99,13 +99,14 @@ class ChatScreen(Screen[None]):
         host.appearance.use_motion()
         host.appearance.adapt()
         self.sidebar.set_narrow(host.size.width < WIDE)
-        self.sidebar.styles.width = max(24, min(80, host.session.config.ui.sidebar_width))
+        self.sidebar.set_width(host.session.config.ui.sidebar_width or 0)
         for problem in host.appearance.problems:
             host.say(problem, title="Theme", tone="warning")
         self.call_after_refresh(self.post_message, self.Painted())
 
     def on_resize(self, event: events.Resize) -> None:
         self.sidebar.set_narrow(event.size.width < WIDE)
+        self.sidebar.fit()
         self._stay_in_sight()
 
     # --- who has the keys -------------------------------------------------------------------------------------
@@ -144,10 +145,12 @@ class ChatScreen(Screen[None]):
             self.visit.thread_opened(thread.id)
             self.status_line.context = 0
             self.panes.load_usage()
+            self.panes.load_context()
             self.loader.show(thread.id)
 
     def show_model(self, model: str | None, window: int | None, reason: str) -> None:
         self.header.model = model or "no model"
+        self.conversation.start.model = model or ""
         self.status_line.why = one_line(f"{model.partition('/')[0]}: {reason}" if model else reason, 60)
         self.status_line.window = window or 0
 
@@ -179,7 +182,7 @@ class ChatScreen(Screen[None]):
             case "ui.theme" if not looks.use(config.ui.theme):
                 return f"Written, but there is no theme {one_line(config.ui.theme, 40)}: /theme shows them."
             case "ui.sidebar_width":
-                self.sidebar.set_width(config.ui.sidebar_width)
+                self.sidebar.set_width(config.ui.sidebar_width or 0)
             case "ui.reduced_motion":
                 looks.use_motion()
             case "mode" | "approval.mode":

@@ -18,7 +18,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from sakti.agent.reports.memory_report import forecast, guarded, in_a_line, in_words, sizes
+from sakti.agent.reports.memory_report import doing, forecast, gauge_words, guarded, in_a_line, in_words, waiting_notes
 from sakti.agent.session.queries import Spent
 from sakti.core.events import Gauge, MemoryOperation, MemoryStatus
 from sakti.core.text import count_k, one_line
@@ -31,7 +31,7 @@ from sakti.tui.transcript.wrap import Line, line_width, shorten
 if TYPE_CHECKING:
     from sakti.store.log.figures import Figures
 
-LABEL = 9
+LABEL = 13
 MOST_FAILURES = 50
 EVENT_SIGNS = {
     "observed": "●",
@@ -50,7 +50,10 @@ class MemoryPane(Widget, can_focus=True):
     made up here. The last events fill what room there is."""
 
     FOCUS_ON_CLICK = False
-    HELP = "The windows. ┃ on a bar: the next observation in the background begins there. Enter: all that happened."
+    HELP = (
+        "How full the conversation and the notes are. ▒: what notes that are ready will free; ┃: where the next ones "
+        "are made in the background. Enter: all that happened."
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "events", "All that happened", show=False, id="memory.events"),
         Binding("escape", "leave", "Back to the prompt", show=False, id="memory.leave"),
@@ -183,60 +186,35 @@ def memory_lines(
     turn_tokens: int | None = None,
     sign: str = SIGNS[False],
 ) -> list[Line]:
-    """The pane's lines, its title first."""
+    """The pane's lines, its title first: in words a newcomer knows; what is technical stands in `/memory` and behind
+    Enter."""
     title: Line = [Segment(f"{sign} Memory", palette.bold)]
     if status is None:
-        return [title, [Segment("no window yet: it fills as you talk", palette.faint)]]
-    state = "running" if "running" in _states(status) else status.phase
-    right = f"gen {status.generation_count} · {state}"
-    title.append(Segment(right.rjust(max(1, width - 8)), palette.warn if state == "running" else palette.muted))
-    about = "≈" if status.approximate else ""
-    next_at = status.next_buffer_at
+        return [title, [Segment("Nothing to remember yet.", palette.faint)]]
+    if state := doing(status):
+        title.append(Segment(state.rjust(max(1, width - 8)), palette.warn))
+    ready = status.buffered_observations.projected_message_removal if status.buffered_observations.chunks else 0
+    about = status.approximate
     lines: list[Line] = [title]
-    lines.append(gauge_line("messages", status.messages, width, palette, about=about, next_at=next_at))
-    if ahead := forecast(status, turn_tokens):
-        lines.append([Segment(" " * LABEL), Segment(ahead, palette.muted)])
-    lines.append(gauge_line("observed", status.observations, width, palette, about=about))
-    buffered = status.buffered_observations
-    if buffered.chunks:
-        text = (
-            f"{buffered.chunks} chunk{'s' * (buffered.chunks != 1)} {about}{count_k(buffered.message_tokens)} → "
-            f"{count_k(buffered.observation_tokens)}"
+    lines.append(
+        gauge_line(
+            "Conversation", status.messages, width, palette, about=about, next_at=status.next_buffer_at, ready=ready
         )
-        lines.append(_row("buffered", text, palette, buffered.status))
-        lines.append(_row("", f"frees {about}{count_k(buffered.projected_message_removal)} when activated", palette))
-    else:
-        lines.append(
-            _row("buffered", buffered.status if buffered.status != "complete" else "nothing", palette, buffered.status)
-        )
+    )
+    lines += [
+        [Segment("  "), Segment(text, palette.muted)]
+        for text in (waiting_notes(status, figures), forecast(status, turn_tokens))
+        if text
+    ]
+    lines.append(gauge_line("Notes", status.observations, width, palette, about=about))
+    if reflected := _reflection(status):
+        lines.append([Segment("  "), Segment(reflected, palette.muted)])
     if status.backlog is not None:
         style = palette.warn if status.backlog.paused else palette.text
-        lines.append([Segment("backlog".ljust(LABEL), palette.muted), Segment(in_words(status.backlog, ""), style)])
-    if figures is not None and figures.observation is not None:
-        lines.append(_row("last", sizes(figures.observation.tokens_before, figures.observation.tokens_after), palette))
-    reflection = status.buffered_reflection
-    text = reflection.status
-    if reflection.status == "idle" and figures is not None and figures.reflection is not None:
-        text = sizes(figures.reflection.tokens_before, figures.reflection.tokens_after)
-    if reflection.input_observation_tokens and reflection.observation_tokens:
-        ratio = reflection.observation_tokens / reflection.input_observation_tokens
-        text = (
-            f"{count_k(reflection.input_observation_tokens)} → {count_k(reflection.observation_tokens)} ({ratio:.0%})"
-        )
-    lines.append(_row("reflect", text, palette, reflection.status))
+        lines.append([Segment("Backlog ", palette.muted), Segment(in_words(status.backlog, ""), style)])
     if figures is not None and (found := guarded(figures)):
-        lines.append([Segment("guard".ljust(LABEL), palette.muted), Segment(found, palette.warn)])
-    lines.append(_row("cache", _cost(spent), palette))
-    if status.observer:
-        names = one_line(status.observer, 60)
-        if status.reflector and status.reflector != status.observer:
-            names += f" / {one_line(status.reflector, 60)}"
-        lines.append(_row("by", names, palette))
-        if "/" not in status.observer and status.reason:
-            lines.append([Segment(" " * LABEL), Segment(one_line(status.reason, 60), palette.muted)])
-    if status.note:
-        note = textwrap.wrap(one_line(status.note, 200), max(8, width))[:3]
-        lines += [[Segment(line, palette.warn)] for line in note]
+        lines.append([Segment("Check ".ljust(LABEL), palette.muted), Segment(found, palette.warn)])
+    lines += _last_lines(status, spent, palette, width)
     lines = [_crop(line, width) for line in lines]
     if failed:
         lines += [[Segment(line, palette.bad)] for line in textwrap.wrap(f"✗ {failed}", max(8, width))[:3]]
@@ -246,42 +224,60 @@ def memory_lines(
     return lines
 
 
+def _last_lines(status: MemoryStatus, spent: Spent, palette: Palette, width: int) -> list[Line]:
+    """Cache, price and Observer in one line where they fit, why it is that one, and what memory has to say."""
+    name = one_line(status.observer.rpartition("/")[2], 40)
+    cost = _cost(spent)
+    together = " · ".join(x for x in (cost, name) if x)
+    texts = [together] if len(together) + 6 <= width else [cost, name]
+    lines: list[Line] = [[Segment("", palette.muted), Segment(text, palette.muted)] for text in texts if text]
+    if name and "/" not in status.observer and status.reason:
+        lines.append([Segment("  "), Segment(one_line(status.reason, 60), palette.muted)])
+    if status.note:
+        note = textwrap.wrap(one_line(status.note, 200), max(8, width))[:3]
+        lines += [[Segment(line, palette.warn)] for line in note]
+    return lines
+
+
+def _reflection(status: MemoryStatus) -> str:
+    """What a reflection in the background comes to; empty where there is none."""
+    reflection = status.buffered_reflection
+    if not reflection.input_observation_tokens or not reflection.observation_tokens:
+        return ""
+    sizes = f"{count_k(reflection.input_observation_tokens)} → {count_k(reflection.observation_tokens)}"
+    return f"shorter notes ready, {sizes}"
+
+
 def gauge_line(
-    name: str, gauge: Gauge, width: int, palette: Palette, *, about: str = "", next_at: int | None = None
+    name: str,
+    gauge: Gauge,
+    width: int,
+    palette: Palette,
+    *,
+    about: bool = False,
+    next_at: int | None = None,
+    ready: int = 0,
 ) -> Line:
-    """`messages  ███████░┃░  21.4k / 30k`; ┃ stands where the next buffering starts."""
-    numbers = f"{about}{count_k(gauge.tokens)} / {_short(gauge.threshold)}"
-    cells = max(0, width - LABEL - len(numbers) - 2)
+    """`Conversation ███████▒▒░┃ 21.4k of 30k`; ▒ is what notes that are ready will free, ┃ where the next background
+    observation begins."""
+    numbers = gauge_words(gauge, about=about)
+    cells = max(0, width - LABEL - len(numbers) - 1)
     line: Line = [Segment(name.ljust(LABEL), palette.muted)]
     if cells >= 4 and gauge.threshold > 0:
         share = gauge.tokens / gauge.threshold
         full = max(0, min(cells, int(share * cells + 0.5)))
+        freed = min(full, int(ready / gauge.threshold * cells + 0.5))
         style = palette.gauge_high if share >= 0.9 else palette.gauge
         at = None if next_at is None else min(cells - 1, int(next_at / gauge.threshold * cells))
         for cell in range(cells):
             if cell == at and cell >= full:
                 line.append(Segment("┃", palette.warn))
+            elif cell < full:
+                line.append(Segment("▒" if cell >= full - freed else "█", style))
             else:
-                line.append(Segment("█", style) if cell < full else Segment("░", palette.line))
-        line.append(Segment("  "))
+                line.append(Segment("░", palette.line))
+        line.append(Segment(" "))
     line.append(Segment(numbers.rjust(max(0, width - line_width(line))), palette.text))
-    return line
-
-
-def _short(tokens: int) -> str:
-    return count_k(tokens).replace(".0k", "k")
-
-
-def _states(status: MemoryStatus) -> tuple[str, str]:
-    return status.buffered_observations.status, status.buffered_reflection.status
-
-
-def _row(name: str, text: str, palette: Palette, state: str = "") -> Line:
-    line: Line = [Segment(name.ljust(LABEL), palette.muted), Segment(text, palette.text)]
-    if state == "running":
-        line.append(Segment(" …" if text != "running" else "", palette.warn))
-    elif state == "complete":
-        line.append(Segment(" ✓", palette.ok))
     return line
 
 
@@ -298,8 +294,8 @@ def _cost(spent: Spent) -> str:
     """The share of the conversation's input that came from the cache, and the price of all calls, where it is known."""
     usage = spent.actor
     if not usage.input_tokens:
-        return "no call yet"
-    share = f"{usage.cached_tokens / usage.input_tokens:.0%} of {count_k(usage.input_tokens)} in"
+        return ""
+    share = f"Cache {usage.cached_tokens / usage.input_tokens:.0%}"
     cost = (usage + spent.memory).cost_usd
     return share if cost is None else f"{share} · ${cost:.2f}"
 

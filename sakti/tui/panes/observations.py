@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
@@ -30,15 +30,17 @@ if TYPE_CHECKING:
     from sakti.store.log.lines import LogLine
 
 SHAPES = {"high": "●", "medium": "○", "low": "·", "done": "✓", "info": "·"}
+NOT_YET = "not in the prompt yet"
 MAX_LINES = 4  # of one observation in the side bar
 FOLDED_FROM = 3  # nested lines
 
 
 @dataclass(frozen=True, slots=True)
 class DateRow:
-    """A heading: a date, or a reflection."""
+    """A heading: a date, or a reflection. `divider`: what follows is not in the prompt yet."""
 
     text: str
+    divider: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class ObservationRow:
     nested: int = 0  # lines under it that are folded
     unfolded: bool = False  # shown whole, with its doubts
     content: str = ""
+    waiting: bool = False  # made, and not in the prompt yet
 
 
 Row = DateRow | ObservationRow
@@ -74,6 +77,20 @@ def wants(line: LogLine, wanted: str) -> bool:
         and all(line.category.lower().startswith(c) for c in categories)
         and (bool(line.flags) or "?" not in words)
     )
+
+
+def all_rows(
+    lines: Sequence[LogLine], waiting: Sequence[LogLine], wanted: str = "", unfolded: Set[str] = frozenset()
+) -> list[Row]:
+    """The log as rows, and under a divider the notes that are `waiting`: made, and not in the prompt yet."""
+    rows, more = log_rows(lines, wanted, unfolded), log_rows(waiting, wanted, unfolded)
+    if not any(isinstance(row, ObservationRow) for row in more):
+        return rows
+    last = next((row.text for row in reversed(rows) if isinstance(row, DateRow)), "")
+    dimmed = [replace(row, waiting=True) if isinstance(row, ObservationRow) else row for row in more]
+    if isinstance(dimmed[0], DateRow) and dimmed[0].text == last:
+        del dimmed[0]  # the same day goes on
+    return [*rows, DateRow(NOT_YET, divider=True), *dimmed]
 
 
 def log_rows(lines: Sequence[LogLine], wanted: str = "", unfolded: Set[str] = frozenset()) -> list[Row]:
@@ -135,7 +152,11 @@ def _priority(value: str | None) -> str:
 def draw_row(row: Row, width: int, palette: Palette) -> list[Line]:
     """One row of the log in the side bar."""
     if isinstance(row, DateRow):
-        return [[Segment(row.text, palette.heading)]]
+        return (
+            [[Segment(f" {row.text} ".center(width, "┄"), palette.faint)]]
+            if row.divider
+            else [[Segment(row.text, palette.heading)]]
+        )
     style: Style = {"high": palette.bad, "medium": palette.warn, "done": palette.ok}.get(row.priority, palette.faint)
     lead = "  " * min(row.depth, 4)
     shape = "→" if row.depth and row.priority == "low" else SHAPES[row.priority]
@@ -144,6 +165,8 @@ def draw_row(row: Row, width: int, palette: Palette) -> list[Line]:
         head.append(Segment("⚑ ", palette.agent))
     spans = [(f"{row.time} ", palette.faint)] if row.time and not row.depth else []
     text = palette.muted if row.priority == "low" or row.depth else palette.text
+    if row.waiting:
+        style = text = palette.faint
     body = wrap([*spans, (row.text.replace("\n", " "), text)], max(6, width - len(lead) - 2 - 2 * row.pinned))
     if row.flags:
         body[-1] = [*body[-1], Segment(f" ?{len(row.flags)}", palette.warn)]
@@ -218,6 +241,7 @@ class ObservationsPane(Vertical):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._lines: Sequence[LogLine] = ()
+        self._waiting: Sequence[LogLine] = ()
         self._moments: Sequence[Moment] = ()
         self._past: Moment | None = None  # what is looked at; None: the log as it is now
         self._past_lines: Sequence[LogLine] = ()
@@ -225,14 +249,14 @@ class ObservationsPane(Vertical):
         self._edited = ""  # the line in the edit box
 
     def compose(self) -> ComposeResult:
-        yield PaneTitle("Observations", id="observations-title")
+        yield PaneTitle("Notes", id="observations-title")
         yield TimeBar(id="observations-time")
         yield PaneInput(placeholder="/ text, #category, ? doubtful", id="observations-filter", compact=True)
         yield LineList(
             draw_row,
             selectable=_is_line,
             id="observations-list",
-            empty="what you say is observed here as the window fills, or at once by /compact",
+            empty="No notes yet. They appear as you chat; /compact writes them now.",
         )
         yield PaneInput(placeholder="what the line should say", id="observations-edit", compact=True)
 
@@ -240,24 +264,25 @@ class ObservationsPane(Vertical):
         self.log_list.follow_end = True
         self.log_list.takes_click = False
 
-    def show(self, lines: Sequence[LogLine], moments: Sequence[Moment] = ()) -> None:
-        """The log as it is now; stays at the end when the end was in sight. Who looks at the past goes on doing so,
-        where the log still has that past."""
-        self._lines, self._moments = lines, moments
+    def show(self, lines: Sequence[LogLine], moments: Sequence[Moment] = (), waiting: Sequence[LogLine] = ()) -> None:
+        """The log as it is now, and the notes `waiting` for it; stays at the end when the end was in sight. Who looks
+        at the past goes on doing so, where the log still has that past."""
+        self._lines, self._moments, self._waiting = lines, moments, waiting
         if self._past is not None and self._past not in moments:
             self._past = None
         self._refresh(keep_end=self._past is None)
 
     def _refresh(self, *, keep_end: bool = False) -> None:
         lines = self._lines if self._past is None else self._past_lines
-        rows = log_rows(lines, self.filter_box.value.strip(), self._unfolded)
+        waiting = self._waiting if self._past is None else ()
+        rows = all_rows(lines, waiting, self.filter_box.value.strip(), self._unfolded)
         shown = sum(1 + r.nested for r in rows if isinstance(r, ObservationRow))
-        total = sum(not x.forgotten for x in lines)
+        total = sum(not x.forgotten for x in (*lines, *waiting))
         count = f"{shown} of {total}" if shown != total else f"{total}" if total else ""
         self.set_class(self._past is not None, "-past")
         self.time_bar.show(self._moments, None if self._past is None else self._moments.index(self._past))
         if self._past is None:
-            self.title.say("Observations", count)
+            self.title.say("Notes", count)
         else:
             self.title.say(f"PAST {_clock(self._past.time)}", "esc: now", count or "empty")
         follow = keep_end and not self.log_list.has_focus  # who reads a line keeps it

@@ -12,6 +12,7 @@ from textual.containers import Vertical
 from textual.getters import query_one
 from textual.message import Message
 from textual.widget import Widget
+from textual.widgets import Static
 
 from sakti.tui.host import host_of
 from sakti.tui.panes.memory import MemoryPane
@@ -21,12 +22,28 @@ from sakti.tui.panes.tasks import TasksPane
 PANES = ("memory", "log", "tasks")
 NARROWEST, WIDEST = 24, 120  # cells; the chat keeps CHAT of them
 CHAT = 30
+USUAL = (36, 56)  # cells where nobody set any: more in a wider window
+SHARE = 0.28  # of the window, in between
+TINY = 60  # cells of a window below which the panes take all of it
+READABLE = 42  # cells that the chat keeps beside the panes of a narrow window
 STEP = 4
 LOWEST = 3  # lines of a pane whose height is set by hand; the log has what the others leave
 
 
+def panes_width(room: int, by_hand: int, *, narrow: bool) -> int:
+    """Cells of the panes in a window of `room`; `by_hand`: what the user set, 0 for nothing."""
+    if room < TINY:
+        return room
+    if narrow:
+        return max(NARROWEST, min(USUAL[0], room - READABLE))
+    low, high = USUAL
+    wanted = by_hand or max(low, min(high, int(room * SHARE)))
+    return max(NARROWEST, min(wanted, room - CHAT))
+
+
 class Sidebar(Vertical):
-    """A wide terminal remembers its panes apart from a narrow one, where they lie over the chat and start closed."""
+    """A wide terminal remembers its panes apart from a narrow one, where they start closed and Esc closes them; in a
+    tiny one they take the room of the chat."""
 
     HELP = (
         "The panes. < and > make them narrower and wider, + and - the one with the focus higher and lower, f folds it. "
@@ -63,6 +80,7 @@ class Sidebar(Vertical):
         yield MemoryPane(id="memory")
         yield ObservationsPane(id="log")
         yield TasksPane(id="tasks")
+        yield Static("esc  closes the panes", id="side-back", markup=False)
 
     def on_mount(self) -> None:
         self.apply()
@@ -126,10 +144,14 @@ class Sidebar(Vertical):
     # --- its width --------------------------------------------------------------------------------------------
 
     def set_width(self, width: int) -> None:
-        """In cells, as far as the chat keeps enough of the window."""
-        self._width = max(NARROWEST, min(WIDEST, width))
-        room = host_of(self).size.width
-        self.styles.width = max(NARROWEST, min(self._width, room - CHAT)) if room else self._width
+        """In cells, as far as the chat keeps enough of the window; 0: as wide as the window allows."""
+        self._width = max(NARROWEST, min(WIDEST, width)) if width else 0
+        self.fit()
+
+    def fit(self) -> None:
+        """Take the width that the window has for the panes; the conversation is wrapped to the rest."""
+        if room := host_of(self).size.width:
+            self.styles.width = panes_width(room, self._width, narrow=self.narrow)
 
     def action_widen(self, step: int) -> None:
         if not self.narrow:
@@ -223,6 +245,7 @@ class Sidebar(Vertical):
     def apply(self) -> None:
         panes = self.open_panes
         self.display = bool(panes)
+        self.query_one("#side-back").display = self.narrow
         log = "log" in panes - self._folded
         for name in PANES:
             pane, folded = self._pane(name), name in self._folded

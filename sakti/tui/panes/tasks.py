@@ -16,7 +16,7 @@ from textual.message import Message
 from sakti.core.text import one_line
 from sakti.tui.palette import Palette
 from sakti.tui.panes.title import PaneTitle
-from sakti.tui.transcript.wrap import Line, shorten
+from sakti.tui.transcript.wrap import Line, line_width, shorten, wrap
 from sakti.tui.widgets.line_list import LineList
 
 if TYPE_CHECKING:
@@ -86,16 +86,17 @@ def draw_task(row: TaskRow, width: int, palette: Palette) -> list[Line]:
         return [[Segment(shorten(f"  {row.title}", width), palette.faint)]]
     style = {"in_progress": palette.ok, "blocked": palette.bad, "closed": palette.faint}.get(row.state, palette.muted)
     text = {"in_progress": palette.bold, "ready": palette.text}.get(row.state, palette.muted)
-    note = shorten(row.note, max(0, width // 3))
-    room = max(4, width - 5 - (len(note) + 2 if note else 0))
-    line: Line = [
-        Segment(f"{_SIGNS[row.state]} ", style),
-        Segment(f"{row.priority} ", palette.faint),
-        Segment(shorten(row.title, room), text),
-    ]
-    if note:
-        line.append(Segment(f"  {note}", palette.bad if row.state == "blocked" else palette.faint))
-    return [line]
+    room, note_style = max(4, width - 5), palette.bad if row.state == "blocked" else palette.faint
+    head: Line = [Segment(f"{_SIGNS[row.state]} ", style), Segment(f"{row.priority} ", palette.faint)]
+    title, *more = wrap([(row.title, text)], room)
+    note = one_line(row.note, 120)
+    if not more and line_width(title) + len(note) + 2 <= room:
+        return [[*head, *title, *([Segment(f"  {note}", note_style)] if note else [])]]
+    if len(more) > 1:  # two lines of a title tell it from others
+        rest = " ".join("".join(s.text for s in line).strip() for line in more)
+        more = [[Segment(shorten(rest, room), text)]]
+    under = [*more, *([[Segment(shorten(note, room), note_style)]] if note else [])]
+    return [[*head, *title], *([Segment(" " * 5), *line] for line in under)]
 
 
 class TasksPane(Vertical):

@@ -101,11 +101,16 @@ class ListPanel(Panel[Any]):
     def rows(self, text: str) -> Sequence[Any]:
         raise NotImplementedError
 
+    def nothing(self, text: str) -> str:
+        """What to say where no row passes the filter `text`, or there is none at all ("")."""
+        return self.empty
+
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
         raise NotImplementedError
 
     def refresh_rows(self) -> None:
         self._filtered_by = self.input.value.strip()
+        self.result_list.say_empty(self.nothing(self._filtered_by))
         self.result_list.set_rows(self.rows(self._filtered_by), cursor=0)
         self.result_list.cursor_always = True
 

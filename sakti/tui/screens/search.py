@@ -18,7 +18,9 @@ from textual.widgets import Input, Static
 from sakti.core.errors import SaktiError
 from sakti.core.text import one_line, sanitise
 from sakti.store.search.query import MAX_TEXT
+from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import Panel
+from sakti.tui.screens.search_notes import folded, notes
 from sakti.tui.screens.search_preview import Preview, passage_of
 from sakti.tui.screens.search_rows import (
     FILTERS,
@@ -32,6 +34,7 @@ from sakti.tui.screens.search_rows import (
     next_filter,
 )
 from sakti.tui.screens.text import open_sources
+from sakti.tui.transcript.wrap import Line
 from sakti.tui.widgets.chip import Chip
 from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.safe_input import SafeInput
@@ -105,6 +108,7 @@ class SearchScreen(Panel[Any]):
         self._first = kept.text if kept else one_line(query, MAX_TEXT)
         self._restore = kept
         self._hits: list[Hit] = []
+        self._notes: dict[str, str] = {}  # what is said beside a hit, by its id
         self._total = 0
         self._shown: tuple[str, Scope] | None = None  # what the list answers
 
@@ -117,7 +121,7 @@ class SearchScreen(Panel[Any]):
                 for key, name in (("^k", "kind"), ("^r", "role"), ("^t", "after")):
                     yield Chip(key, FILTERS[name][""], f"screen.filter('{name}')", id=f"chip-{name}")
             with Container(id="search-body"):
-                yield ResultList(draw_row, selectable=_is_hit, empty=WORDS, id="panel-list")
+                yield ResultList(self._draw_row, selectable=_is_hit, empty=WORDS, id="panel-list")
                 yield Preview(id="search-preview")
             with Horizontal(id="search-keys"):
                 yield Chip("enter", "go there", "screen.open")
@@ -184,7 +188,8 @@ class SearchScreen(Panel[Any]):
 
     def _show(self, asked: tuple[str, Scope], page: SearchPage, chosen: str) -> None:
         self._shown, self._hits, self._total = asked, list(page.hits), page.total
-        rows = grouped(page.hits)
+        self._notes = {}
+        rows = self._rows_of(page)
         at = next((i for i, r in enumerate(rows) if chosen and not isinstance(r, Heading) and r.id == chosen), 0)
         self.result_list.set_rows(rows, cursor=at)
         found = page.found if page.total else "nothing found"
@@ -221,7 +226,15 @@ class SearchScreen(Panel[Any]):
         if page is not None:
             self._hits += page.hits
             self._total = page.total if page.hits else len(self._hits)
-            self.result_list.add_rows(grouped(page.hits, last_key(self.result_list.rows)))
+            self.result_list.add_rows(self._rows_of(page, last_key(self.result_list.rows)))
+
+    def _rows_of(self, page: SearchPage, after: str = "") -> list[Row]:
+        hits, more = folded(page.hits)
+        self._notes |= notes(hits, more, page.query)
+        return grouped(hits, after)
+
+    def _draw_row(self, row: Row, width: int, palette: Palette) -> list[Line]:
+        return draw_row(row, width, palette, "" if isinstance(row, Heading) else self._notes.get(row.id, ""))
 
     # --- filters ----------------------------------------------------------------------------------------------
 

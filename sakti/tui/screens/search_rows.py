@@ -13,7 +13,7 @@ from rich.segment import Segment
 from sakti.core.text import one_line, sanitise
 from sakti.store.search.query import parse_query, terms
 from sakti.tui.palette import Palette
-from sakti.tui.transcript.wrap import Line, Span, fit, wrap
+from sakti.tui.transcript.wrap import Line, Span, fit, line_width, shorten, wrap
 
 if TYPE_CHECKING:
     from sakti.store.search.search import Hit
@@ -80,8 +80,8 @@ def _title(hit: Hit) -> str:
     return _HEADINGS.get(hit.kind, "Observations")
 
 
-def draw_row(row: Row, width: int, palette: Palette) -> list[Line]:
-    """A heading, or who said it when, and the snippet with what matched marked."""
+def draw_row(row: Row, width: int, palette: Palette, note: str = "") -> list[Line]:
+    """A heading, or who said it when, a `note` on why it is there, and the snippet with what matched marked."""
     width -= 1  # the last cell is the scroll bar's
     if isinstance(row, Heading):
         right = f"{row.count} · {_when(row.time)}" if row.count > 1 else _when(row.time)
@@ -94,6 +94,8 @@ def draw_row(row: Row, width: int, palette: Palette) -> list[Line]:
         Segment(f"  {_when(row.time)}", palette.faint),
         Segment("  compacted" if row.source == "compacted" else "", palette.faint),
     ]
+    if note:
+        head.append(Segment(f"  {shorten(one_line(note, 120), max(4, width - line_width(head) - 2))}", palette.faint))
     body = wrap(marked(row.snippet, row.marks, palette), max(8, width - 4))[:SNIPPET_LINES]
     return [head, *([Segment("    "), *line] for line in body)]
 

@@ -14,7 +14,7 @@ from textual.getters import query_one
 from textual.widgets import Input, Static
 
 from sakti.agent import settings_file
-from sakti.agent.reports.settings_view import Setting, as_lines, settings, value_of
+from sakti.agent.reports.settings_view import Setting, as_lines, as_toml, settings, value_of
 from sakti.core.errors import SaktiError
 from sakti.core.text import one_line, sanitise
 from sakti.tui.palette import Palette
@@ -35,7 +35,7 @@ class SettingsScreen(ListPanel):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+t", "turn", "For all projects, or for this one", show=False, priority=True, id="settings.file"),
     ]
-    placeholder = "filter by name, value or origin"
+    placeholder = "filter by name, value, origin or words"
     keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter another value", "open"), ("^t for this project", "turn"), BACK)
     line = query_one("#panel-line", AskLine)
 
@@ -63,7 +63,9 @@ class SettingsScreen(ListPanel):
 
     def rows(self, text: str) -> list[Setting]:
         words = text.lower().split()
-        return [s for s in self._found if all(w in f"{s.name} {s.text} {s.origin}".lower() for w in words)]
+        return [
+            s for s in self._found if all(w in f"{s.name} {s.text} {s.origin} {s.meaning.help}".lower() for w in words)
+        ]
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
         own = row.origin != "default"
@@ -76,7 +78,8 @@ class SettingsScreen(ListPanel):
                 Segment(fit(one_line(row.name, 120), name), palette.bold if own else palette.text),
                 Segment(fit(one_line(row.text or "not set", 200), room), palette.text if own else palette.muted),
                 Segment(f"  {origin}", palette.agent if own else palette.faint),
-            ]
+            ],
+            [Segment("  "), Segment(shorten(one_line(row.meaning.help, 200), width - 3), palette.faint)],
         ]
 
     def _tell(self, text: str) -> None:
@@ -84,12 +87,22 @@ class SettingsScreen(ListPanel):
 
     def _tell_current(self) -> None:
         row: Setting | None = self.result_list.current
-        if row is None or self.line.asked:
+        if self.line.asked:
+            return
+        if row is None:
+            self._tell("")
             return
         who = "A project may set it, too" if row.meaning.project else "Only your own file may set it"
         when = "at once" if row.meaning.at_once else "after a restart"
-        value = shorten(one_line(row.text or "not set", 200), 60)
-        self._tell(f"{row.meaning.help}\n{row.name} = {value}, from {row.origin}. {who}; a change takes effect {when}.")
+        value, default = (shorten(one_line(x or "not set", 200), 40) for x in (row.text, as_toml(row.default)))
+        self._tell(
+            f"{row.meaning.help}\n{row.name} takes {row.takes}. It is {value}, from {row.origin}; the default is "
+            f"{default}.\n{who}; a change takes effect {when}."
+        )
+
+    def refresh_rows(self) -> None:
+        super().refresh_rows()
+        self._tell_current()  # another row may stand under the cursor, or none
 
     @on(LineList.Moved, "#panel-list")
     def _moved(self) -> None:
@@ -106,7 +119,9 @@ class SettingsScreen(ListPanel):
             return
         self._chosen = row
         self._in_project = row.origin == str(self._files[1])
-        self.line.ask("value", f"empty: back to {one_line(str(row.default), 60)}", row.text)
+        self.line.ask(
+            "value", f"{one_line(row.takes, 80)}; empty: back to {as_toml(row.default) or 'not set'}", row.text
+        )
         self._try()
 
     def action_turn(self) -> None:

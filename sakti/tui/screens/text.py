@@ -109,7 +109,7 @@ class ContextScreen(Panel[None]):
     """The request as it would be sent now: its blocks with tokens, and the text of the chosen one."""
 
     AUTO_FOCUS = "#context-list"
-    HELP = "Exactly what would be sent now, block by block; ◆ is behind a stable edge and can be cached."
+    HELP = "Exactly what would be sent now, block by block; ◆ can be cached."
     keys: ClassVar[Keys] = (("↑↓ choose", ""), ("enter read", "read"), BACK)
     blocks_list = query_one("#context-list", LineList)
     reader = query_one(Transcript)
@@ -117,7 +117,7 @@ class ContextScreen(Panel[None]):
     def __init__(self, blocks: Sequence[ContextBlock]) -> None:
         total = sum(b.tokens for b in blocks)
         cached = sum(b.tokens for b in blocks if b.cached)
-        super().__init__(f"Context  {count_k(total)} tokens, {count_k(cached)} of them behind a stable edge")
+        super().__init__(f"Context  {count_k(total)} tokens, {count_k(cached)} cacheable")
         self._blocks = blocks
         self._largest = max((b.tokens for b in blocks), default=1) or 1
 
@@ -137,7 +137,7 @@ class ContextScreen(Panel[None]):
         return [
             [
                 Segment("◆ " if row.cached else "◇ ", palette.ok if row.cached else palette.faint),
-                Segment(shorten(one_line(row.label, 60), room).ljust(room), palette.text),
+                Segment(shorten(one_line(row.label, 120), room).ljust(room), palette.text),
                 Segment(tokens, palette.muted),
                 Segment(f" {bar}", palette.gauge),
             ]

@@ -1,4 +1,4 @@
-"""All conversations of a workspace: open, rename, fork, delete and take back, export; by keys and by mouse."""
+"""All threads of a workspace: open, rename, fork, delete and restore, export; by keys and by mouse."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from textual.widgets import Input
 
 from sakti.agent.threads.actions import ThreadActions
 from sakti.agent.threads.export import file_name
+from sakti.agent.titles import HEADLESS, told_apart
 from sakti.core.errors import SaktiError
 from sakti.core.text import count_k, one_line
 from sakti.core.types import Message
@@ -36,7 +37,10 @@ ASKS = {"rename": "title", "export": "a new file, its end says the form: .md, .j
 class ThreadsScreen(ListPanel):
     """Dismisses with the `ThreadSummary` to open."""
 
-    HELP = "Every conversation of this workspace, the newest first. A deleted one can be taken back."
+    HELP = (
+        "Every thread of this workspace, the newest first; those of `sakti run` are marked. A deleted one can be "
+        "restored."
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+r", "ask('rename')", "Rename", show=False, priority=True, id="threads.rename"),
         Binding("ctrl+o", "fork", "Fork: a new thread with its messages", show=False, priority=True, id="threads.fork"),
@@ -49,17 +53,18 @@ class ThreadsScreen(ListPanel):
         ("^r rename", "ask('rename')"),
         ("^o fork", "fork"),
         ("^d delete", "delete"),
-        ("^y take back", "restore"),
+        ("^y restore", "restore"),
         ("^s export", "ask('export')"),
         BACK,
     )
     placeholder = "filter by title or text"
-    empty = "no conversation yet"
+    empty = "no thread yet"
     line = query_one("#panel-line", AskLine)
 
     def __init__(self, summaries: Sequence[ThreadSummary], now_ms: int, current: str) -> None:
         super().__init__(f"Threads  {len(summaries)}")
         self._summaries = summaries
+        self._titles = told_apart(s.thread for s in summaries)
         self._now = now_ms
         self._current = current
         self._chosen: ThreadSummary | None = None  # what the line below is about
@@ -71,18 +76,23 @@ class ThreadsScreen(ListPanel):
 
     def rows(self, text: str) -> list[ThreadSummary]:
         needle = text.lower()
-        return [s for s in self._summaries if needle in f"{s.thread.title} {s.preview}".lower()]
+        return [s for s in self._summaries if needle in f"{self._titles[s.thread.id]} {s.preview} {_tag(s)}".lower()]
+
+    def nothing(self, text: str) -> str:
+        return f"no thread matches “{one_line(text, 60)}”" if text else self.empty
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
         thread = row.thread
         sign = "▶ " if thread.id == self._current else "↳ " if thread.metadata.get("forked_from") else "  "
+        tag = _tag(row)
         right = f"{row.messages} msg · {count_k(row.tokens)} · {age(thread.updated_at, self._now)}"
-        room = max(4, width - len(right) - 5)
+        room = max(4, width - len(right) - len(tag) - 5 - bool(tag) * 3)
         return [
             [
                 Segment(sign, palette.ok),
-                Segment(fit(one_line(thread.title or "untitled", 200), room), palette.bold),
-                Segment(f"  {right}", palette.faint),
+                Segment(fit(one_line(self._titles[thread.id], 200), room), palette.muted if tag else palette.bold),
+                Segment(f"  {tag} ·" if tag else "", palette.muted),
+                Segment(f" {right}" if tag else f"  {right}", palette.faint),
             ],
             [Segment("  "), Segment(shorten(one_line(row.preview, 300), width - 3), palette.muted)],
         ]
@@ -105,6 +115,7 @@ class ThreadsScreen(ListPanel):
         """The list as it is now, the cursor on the thread `at` if that is in it."""
         session = self.host.session
         self._summaries = await session.views.threads()
+        self._titles = told_apart(s.thread for s in self._summaries)
         self._current = session.thread.id if session.thread else ""
         if self.is_open:
             self.refresh_rows()
@@ -200,6 +211,11 @@ class ThreadsScreen(ListPanel):
         made = await actions.fork(thread_id, upto)
         await self._reload(made.id)
         self.say(f"Forked with {made.metadata['forked_at'] + 1} messages: enter opens it.")
+
+
+def _tag(row: ThreadSummary) -> str:
+    """How it came about, where nobody sat before it."""
+    return "run" if row.thread.metadata.get(HEADLESS) else ""
 
 
 class ForkScreen(ListPanel):

@@ -6,14 +6,27 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from sakti.tui.palette import Palette
-from sakti.tui.transcript.wrap import Line, wrap
+from sakti.tui.transcript.wrap import Line, Row, indent, row_of, wrap
 from sakti.tui.widgets.lines import LineView
+
+GUTTER = 1  # cells before a row, where the bar of the cursor stands
+
+
+def _barred(row: Row, bar: Segment) -> Line:
+    """`row` with the bar in its gutter."""
+    if not row or not row[0].text:
+        return Row([bar], GUTTER)
+    first = row[0]
+    marked = Row([bar, Segment(first.text[1:], first.style), *row[1:]], row.skip, row.join)
+    marked.tail, marked.leaf, marked.copies = row.tail, row.leaf, row.copies
+    return marked
 
 
 def _always(_row: Any) -> bool:
@@ -78,6 +91,7 @@ class LineList(LineView):
         self._lines: list[list[Line]] = []
         self._nothing: list[Line] = []  # what stands there without rows
         self._tops: list[int] = []
+        self._barred: tuple[int, list[Line]] = (-1, [])  # the row under the cursor with its bar
         self._drawn_width = 0
         self._just_entered = False
 
@@ -92,6 +106,13 @@ class LineList(LineView):
             self.scroll_end(animate=False, force=True)
         else:
             self._show_cursor()
+
+    def say_empty(self, text: str) -> None:
+        """What stands there without rows."""
+        if text != self._empty:
+            self._empty = text
+            if not self.rows:
+                self._layout()
 
     @property
     def current(self) -> Any:
@@ -113,13 +134,16 @@ class LineList(LineView):
         if width <= 0:
             return
         self._strips.clear()
-        self._lines = [self._draw(row, width, self.palette) for row in self.rows]
+        blank = Segment(" " * GUTTER)
+        self._barred = (-1, [])
+        self._lines = [indent(self._draw(row, width - GUTTER, self.palette), blank) for row in self.rows]
         self._tops = []
         y = 0
         for lines in self._lines:
             self._tops.append(y)
             y += len(lines)
-        self._nothing = wrap([(self._empty, self.palette.faint)], width) if self._empty else []
+        empty = wrap([(self._empty, self.palette.faint)], max(1, width - GUTTER)) if self._empty else []
+        self._nothing = indent(empty, blank)
         self.set_height(y if self.rows else max(1, len(self._nothing)))
         self.refresh()
 
@@ -130,10 +154,23 @@ class LineList(LineView):
         if index < 0 or index >= len(self._lines):
             return None
         inside = y - self._tops[index]
-        return self._lines[index][inside] if inside < len(self._lines[index]) else None
+        lines = self._with_bar() if index == self.cursor and self._cursor_shows else self._lines[index]
+        return lines[inside] if inside < len(lines) else None
+
+    @property
+    def _cursor_shows(self) -> bool:
+        return self.has_focus or self.cursor_always
+
+    def _with_bar(self) -> list[Line]:
+        """The lines under the cursor, marked so that it is seen without colours, too."""
+        if self._barred[0] != self.cursor:
+            bar = Segment("▌", self.palette.agent)
+            rows = map(row_of, self._lines[self.cursor])
+            self._barred = self.cursor, [_barred(row, bar) for row in rows]
+        return self._barred[1]
 
     def line_style(self, y: int) -> Style | None:
-        if not self.rows or not (self.has_focus or self.cursor_always):
+        if not self.rows or not self._cursor_shows:
             return None
         return self.palette.cursor if bisect_right(self._tops, y) - 1 == self.cursor else None
 

@@ -13,9 +13,10 @@ from textual.reactive import reactive
 from textual.timer import Timer
 from textual.widget import Widget
 
+from sakti.agent.reports.memory_report import context_words
 from sakti.core.clock import Clock
 from sakti.core.events import Event
-from sakti.core.text import count_k, one_line
+from sakti.core.text import one_line
 from sakti.tui.activity import Activity
 from sakti.tui.transcript.wrap import shorten
 
@@ -58,6 +59,7 @@ class StatusLine(Widget):
         super().__init__(id=id)
         self._clock = clock
         self._activity = Activity()
+        self._estimated = False  # the context was counted, not sent
         self._work: tuple[float, str] | None = None  # since when, what
         self._waiting: float | None = None  # seconds for another window
         self._timer: Timer | None = None
@@ -67,6 +69,16 @@ class StatusLine(Widget):
         """Take in what happens: the line says what goes on, and for how long."""
         if self._activity.hear(event, self._clock.monotonic()):
             self._tick_while_needed()
+
+    def sent(self, tokens: int) -> None:
+        """Show the tokens of a request that goes out."""
+        self.context, self._estimated = tokens, False
+
+    def estimate(self, tokens: int) -> None:
+        """Show the tokens that the next request would have; while a turn runs its own requests say it."""
+        if self._activity.state is None:
+            self._estimated, self.context = True, tokens
+            self.refresh()
 
     def work(self, what: str) -> None:
         """Something beside a turn is waited for, which Esc ends; empty: no longer."""
@@ -156,8 +168,7 @@ class StatusLine(Widget):
             style = warn if state.kind == "waiting" else busy
             parts.append((f"{shorten(state.text, max(8, width // 3))}{f' {took} s' if took else ''}", style))
         if self.context:
-            of = f" / {count_k(self.window)}" if self.window else ""
-            parts.append((f"{count_k(self.context)}{of} ctx", muted))
+            parts.append((context_words(self.context, self.window, about=self._estimated), muted))
         if self.queued:
             parts.append((f"{self.queued} queued", busy))
         for number, (part, style) in enumerate(parts):

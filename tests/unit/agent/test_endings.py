@@ -8,8 +8,8 @@ import pytest
 
 from sakti.core.types import Message
 from sakti.providers.scripted import Answer, Call
-from sakti.store.threads import messages
 from sakti.store.database import Store
+from sakti.store.threads import messages
 from tests.fakes.session import Recorded, start
 
 SAME = Answer("", calls=(Call("ls", {}),))

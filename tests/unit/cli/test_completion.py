@@ -13,8 +13,9 @@ from sakti.cli import complete, completion, offers, options, place, shell
 from sakti.core.config import APPROVAL_MODES, names
 from sakti.core.types import Thread
 from sakti.headless import OUTPUTS
-from sakti.store.threads import removal as thread_removal, threads
 from sakti.store.database import Store
+from sakti.store.threads import removal as thread_removal
+from sakti.store.threads import threads
 from sakti.tasks import fields, graph
 from tests.fakes.shell import sakti
 

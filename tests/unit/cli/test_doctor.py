@@ -37,3 +37,22 @@ def test_the_model_of_the_config_is_found(model: Any) -> None:
 def test_a_model_of_no_provider_is_told_with_what_fits(model: Any) -> None:
     found = model(f'model = "mien/m"\n{MINE}')
     assert not found["ok"] and "did you mean mine/m" in found["detail"]
+
+
+def test_what_is_optional_is_no_problem_and_problems_come_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SAKTI_DB", str(tmp_path / "x.db"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "config" / "sakti").mkdir(parents=True)
+    config = tmp_path / "config" / "sakti" / "config.toml"
+    config.write_text('model = "mien/m"\n')
+    monkeypatch.setattr("sakti.agent.reports.doctor.ripgrep", lambda: None)
+    found = sakti("doctor")
+    signs = [line[0] for line in found.stdout.splitlines()]
+    assert found.exit_code == 1 and signs == sorted(signs, key="✗!✓".index) and set(signs) == set("✗!✓")
+    assert "! ripgrep: not installed" in found.stdout and "✗ model: " in found.stdout
+    config.write_text(f'model = "mine/m"\n{MINE}')
+    found = sakti("doctor")
+    assert found.exit_code == 0 and found.stdout.startswith("! "), "what is not there and need not be"

@@ -33,7 +33,7 @@ class Inventing(ScriptedObserver):
 )
 def test_one_message_is_told_of_as_one(count: int, kept: str, back: str) -> None:
     done = CompactionFinished("r", count, 900, 400, 3, kept=count, kept_tokens=80)
-    assert dict(compacted(done))["kept"].startswith(kept)
+    assert dict(compacted(done))["Kept"].startswith(kept)
     assert taken_back(done).startswith(back)
 
 
@@ -54,6 +54,9 @@ async def test_the_figures_are_those_of_the_rows(tmp_path: Path) -> None:
         last.message_tokens,
         last.observation_tokens,
     )
+    waiting = await driver.store.read(memory_log.waiting_lines, record)
+    assert buffered and found.ready_lines == len(waiting) > 0
+    assert {x.group_id for x in waiting} == {g.id for g in buffered}, "made, and not in the log yet"
     flags = [x.flags for x in await driver.store.read(memory_log.log_lines, record) if x.flags]
     assert (found.marked_lines, found.claims) == (len(flags), sum(map(len, flags)))
     assert "path: src/invented.py" in flags[0]
@@ -68,8 +71,8 @@ async def test_the_figures_are_those_of_the_rows(tmp_path: Path) -> None:
     reflection = driver.engine.state.window.active[0]
     assert found.dropped_lines == len(reflection.metadata["dropped"]["lines"])
     named = dict(rows(found))
-    assert named["last"].endswith("by honest")
-    assert named["gen 1"].startswith(sizes(generation.input_tokens, generation.tokens))
+    assert named["Last run"].endswith("by honest")
+    assert named["Generation 1"].startswith(sizes(generation.input_tokens, generation.tokens))
     assert guarded(found)
 
     await driver.engine.undo_reflection()

@@ -79,7 +79,7 @@ async def test_a_conversation_with_its_commands(lines: Lines) -> None:
     assert "ls .:" in await lines.heard("/output")
     assert "blocks, " in await lines.heard("/context")
     assert await lines.heard("1")
-    assert "messages: " in await lines.heard("/memory")
+    assert "Conversation: " in await lines.heard("/memory")
     assert "The queue drains at midnight." in await lines.heard("/last 1")
     assert "price: not known for this model" in await lines.heard("/cost")
     assert "Approval is plan" in await lines.heard("/approve plan")

@@ -1,0 +1,43 @@
+"""What a thread is called until a model names it, and how equal names are told apart in a list. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from sakti.core.text import one_line
+from sakti.core.types import Thread
+
+LENGTH = 60  # characters of a title
+FEW = 4  # words below which a first line says too little
+HEADLESS = "headless"  # key of a thread's metadata: nobody sat before it, as in `sakti run`
+_FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_LEAD = re.compile(r"^(?:[#>*\-\s]+|\d+[.)]\s+)")
+_POLITE = re.compile(r"^(?:please|hi|hello|hey|can you|could you|would you|bitte)\b[,.!:]?\s+", re.IGNORECASE)
+
+
+def first_title(text: str) -> str:
+    """A title from the first message: its first line without markup and courtesies, with the lines after it where it
+    is no more than a word or two; code stands last."""
+    plain = _FENCE.sub("\n", text)
+    lines = [line for raw in (plain if plain.strip() else text).split("\n") if (line := _LEAD.sub("", raw).strip())]
+    title = ""
+    for line in lines:
+        mark = " " if title.endswith(("?", "!", ".")) else ": "
+        title = f"{title.rstrip(':')}{mark}{line}" if title else line
+        if len(title.split()) >= FEW:
+            break
+    while (shorter := _POLITE.sub("", title)) != title and shorter:
+        title = shorter
+    return one_line(title, LENGTH)
+
+
+def told_apart(threads: Iterable[Thread]) -> dict[str, str]:
+    """Each thread's title by its id; of equal ones all but the oldest bear a number."""
+    counts: dict[str, int] = {}
+    out: dict[str, str] = {}
+    for thread in sorted(threads, key=lambda t: (t.created_at, t.id)):
+        title = thread.title or "untitled"
+        count = counts[title.lower()] = counts.get(title.lower(), 0) + 1
+        out[thread.id] = title if count == 1 else f"{title} ({count})"
+    return out

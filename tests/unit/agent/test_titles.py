@@ -1,0 +1,39 @@
+"""What a thread is called before a model names it, and how equal names are told apart."""
+
+from __future__ import annotations
+
+import pytest
+
+from sakti.agent.titles import LENGTH, first_title, told_apart
+from sakti.core.types import Thread
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("FIXBUG\nthe redirect loses ?next=\nmore", "FIXBUG: the redirect loses ?next="),
+        ("FIXBUG", "FIXBUG"),
+        ("please fix the login redirect", "fix the login redirect"),
+        ("Hi, can you explain how the cache works?", "explain how the cache works?"),
+        ("# Title of a page\n\ntext", "Title of a page"),
+        ("why?\n```py\nboom()\n```\nit fails in CI", "why? it fails in CI"),
+        ("```py\nboom()\n```", "```py: boom(): ```"),
+        ("please", "please"),
+        ("", ""),
+        ("  \n ", ""),
+        ("1. rename foo to bar", "rename foo to bar"),
+    ],
+)
+def test_a_first_title_says_what_it_is_about(text: str, title: str) -> None:
+    assert first_title(text) == title
+
+
+def test_a_title_is_one_short_line() -> None:
+    assert len(first_title("word " * 100)) <= LENGTH
+    assert first_title("a\x1b[31m b c d e") == "a␛[31m b c d e"
+
+
+def test_equal_titles_are_told_apart_by_their_age() -> None:
+    threads = [Thread(f"t{n}", "r", title, n, n) for n, title in enumerate(("FIXBUG", "what", "fixbug", "", "FIXBUG"))]
+    told = told_apart(reversed(threads))
+    assert [told[f"t{n}"] for n in range(5)] == ["FIXBUG", "what", "fixbug (2)", "untitled", "FIXBUG (3)"]

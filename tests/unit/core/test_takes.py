@@ -1,0 +1,36 @@
+"""What may be written for a setting, in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from sakti.core.config import choices, meaning, names, takes
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("ui.notify", "off, bell or desktop"),
+        ("ui.mouse", "true or false"),
+        ("agent.max_steps", "a whole number above 0"),
+        ("memory.observation.buffer_tokens", "a number or false"),
+        ("memory.observation.model_settings.temperature", "a number from 0 to 2 or none"),
+        ("memory.observation.model", "text, a list of texts or none"),
+        ("approval.allow", "a list of texts"),
+        ("providers.mine.base_url", "text or none"),
+        ("providers.mine.context_window", "a whole number above 0 or none"),
+        ("no.such", "none"),
+    ],
+)
+def test_a_setting_says_what_it_takes(name: str, words: str) -> None:
+    assert takes(name) == words
+
+
+def test_every_setting_has_a_sentence_and_says_what_it_takes() -> None:
+    silent = [n for n in names() if not meaning(n).help.endswith(".") or not takes(n)]
+    assert not silent
+
+
+def test_choices_are_offered_where_there_are_some() -> None:
+    assert choices("approval.mode") == ("plan", "ask", "edits", "auto")
+    assert choices("model") == ()

@@ -57,9 +57,22 @@ class SaktiApp(App[int]):
         self._swallowing = False  # a press of the mouse that was only meant to bring it there
         self.appearance.dress(self)
         self.chat = ChatScreen(self, Notifier(session, lambda: self.app_focus, self.write))
+        self.own_keys = self._own_keys()
         self.welcome = Welcome(self, self.chat.apply_setting)
         self.commands = Commands(self, self.chat, self.welcome)
         self._startup = Startup(self, self.chat, self.commands, self.welcome, prompt=prompt, pick_thread=pick_thread)
+
+    def _own_keys(self) -> keys.Keymap:
+        """Use the keys that the settings name."""
+        wanted = self.session.config.keys
+        if not wanted:
+            return keys.Keymap({})
+        from sakti.tui.screens.help import parts
+
+        found = keys.keymap(wanted, parts(chat_parts()))
+        self.set_keymap(dict(found.keys))
+        self.chat.prompt.use_keys(found.keys)
+        return found
 
     def get_default_screen(self) -> Screen[Any]:
         return self.chat
@@ -111,7 +124,7 @@ class SaktiApp(App[int]):
         self.push_screen(screen, then)
 
     def key_of(self, binding_id: str) -> str:
-        return self._keys.get(binding_id, "").partition(",")[0]
+        return self.own_keys.keys.get(binding_id, self._keys.get(binding_id, "")).partition(",")[0]
 
     def key_name(self, binding_id: str) -> str:
         return keys.in_short(self.key_of(binding_id))

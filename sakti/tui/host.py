@@ -12,6 +12,7 @@ from textual.screen import Screen
 from textual.signal import Signal
 from textual.theme import Theme
 
+from sakti.tui.keys import Keymap
 from sakti.tui.palette import Palette
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Host(Protocol):
     session: Session
     appearance: Appearance
     theme_changed_signal: Signal[Theme]
+    own_keys: Keymap
 
     @property
     def palette(self) -> Palette:

@@ -1,12 +1,16 @@
-"""The keys of everything on the screen: what is declared, by its id, and how a key is written."""
+"""The keys of everything on the screen: what is declared, what the user's own are, and how a key is written."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 from textual.binding import Binding
-from textual.keys import key_to_character
+from textual.keys import Keys, _character_to_key, key_to_character  # pyright: ignore[reportPrivateUsage]
+
+from sakti.core.text import one_line
 
 SHORT = {"escape": "esc", "shift+tab": "⇧⇥"}  # else as pressed: `^P`, `F3`, `[`, `shift+enter`
 SIGNS = {"slash": "/", "plus": "+", "minus": "-"}  # names that Textual itself does not translate back
@@ -15,6 +19,12 @@ SIGNS = {"slash": "/", "plus": "+", "minus": "-"}  # names that Textual itself d
 def bindings_of(owner: type[Any]) -> Iterator[Binding]:
     """Yield the bindings that a class itself declares."""
     yield from (b for b in owner.__dict__.get("BINDINGS", ()) if isinstance(b, Binding))
+
+
+def with_own(binding: Binding, own: Mapping[str, str]) -> Binding:
+    """Give a binding with the keys that the user chose for it."""
+    keys = own.get(binding.id or "")
+    return replace(binding, key=keys, key_display=None) if keys else binding
 
 
 def as_pressed(key: str) -> str:
@@ -37,3 +47,83 @@ def in_short(keys: str) -> str:
 def in_words(keys: Iterable[str]) -> str:
     """Write several keys: `shift+enter, ctrl+j`."""
     return ", ".join(as_pressed(k) for k in keys)
+
+
+# --- keys of the user's own ---------------------------------------------------------------------------------
+
+MODIFIERS = {"ctrl", "shift", "alt", "super", "hyper", "meta"}
+NAMED = {k.value for k in Keys} | {"space"}
+TYPED = ("Everywhere", "Prompt")  # parts that have the keys while one types
+PANES = (("Panes", "Memory"), ("Panes", "Observations", "Lists"), ("Panes", "Tasks", "Lists"))
+TOGETHER = (TYPED, *PANES)  # parts whose keys hold at the same time
+
+
+@dataclass(frozen=True, slots=True)
+class Keymap:
+    """Keys by the id of a binding, several with commas between them; and what of the settings is not used, and why."""
+
+    keys: Mapping[str, str]
+    problems: tuple[str, ...] = ()
+
+
+def keymap(wanted: Mapping[str, Any], parts: Iterable[tuple[str, type[Any]]]) -> Keymap:
+    """Check the keys that the settings name against everything in `parts`. One that is not known, cannot be pressed or
+    has another meaning where it would hold is left out: the declared key stays."""
+    declared = {b.id: (part, b.key) for part, owner in parts for b in bindings_of(owner) if b.id}
+    chosen: dict[str, str] = {}
+    problems: list[str] = []
+    for binding_id, value in wanted.items():
+        name, said = one_line(binding_id, 60), _pressable(value)
+        if binding_id not in declared:
+            near = difflib.get_close_matches(binding_id, list(declared), 1)
+            hint = f"did you mean {near[0]}?" if near else "F1 shows the ids."
+            problems.append(f"There is no binding {name}: {hint}")
+        elif not said:
+            problems.append(
+                f'{name} = {one_line(str(value), 40)!r} is no key: write it as "ctrl+l", "f9" or "alt+enter".'
+            )
+        elif declared[binding_id][0] in TYPED and any(_is_text(k) for k in said):
+            problems.append(f"{name} cannot be {in_words(said)}: that is text for the prompt.")
+        else:
+            chosen[binding_id] = ",".join(said)
+    while clash := _clash(chosen, declared):
+        key, own, other = clash
+        del chosen[own]
+        problems.append(f"{as_pressed(key)} is {other} already: {own} keeps {in_words(declared[own][1].split(','))}.")
+    return Keymap(chosen, tuple(problems))
+
+
+def _pressable(value: Any) -> list[str]:
+    """Give the keys that a setting names, as Textual names them; none where one of them cannot be pressed."""
+    texts = cast("list[Any]", value) if isinstance(value, list) else value.split(",") if isinstance(value, str) else []
+    found = [_named(str(text).strip()) for text in texts]
+    return [] if "" in found else found
+
+
+def _named(key: str) -> str:
+    """`ctrl+x`, `?` and `Enter` as Textual names them; "" for what is no key."""
+    *modifiers, last = key.split("+") if key != "+" and not key.endswith("++") else [*key[:-2].split("+"), "+"]
+    modifiers = [m.lower() for m in modifiers if m]
+    if len(last) == 1:
+        last = _character_to_key(last)
+    elif (last := last.lower()) not in NAMED and key_to_character(last) is None and last not in SIGNS:
+        return ""
+    return "+".join([*modifiers, last]) if set(modifiers) <= MODIFIERS else ""
+
+
+def _is_text(key: str) -> bool:
+    return "+" not in key and (len(key) == 1 or key == "space" or key in SIGNS or key_to_character(key) is not None)
+
+
+def _clash(chosen: Mapping[str, str], declared: Mapping[str, tuple[str, str]]) -> tuple[str, str, str] | None:
+    """Find a key that a chosen binding would share with another of the same part, which as declared it does not."""
+    for own in reversed(list(chosen)):
+        part = declared[own][0]
+        for other, (where, keys) in declared.items():
+            together = where == part or any(where in group and part in group for group in TOGETHER)
+            if other == own or not together or set(keys.split(",")) & set(declared[own][1].split(",")):
+                continue
+            shared = set(chosen[own].split(",")) & set(chosen.get(other, keys).split(","))
+            if shared:
+                return min(shared), own, other
+    return None

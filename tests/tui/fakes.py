@@ -248,6 +248,13 @@ class FakeSession:
             self.emit(MessageSaved(assistant(f"a{len(self.sent)}", text)))
         self.emit(TurnFinished("t1", status, text, 1, Usage(), **more))
 
+    async def send_queued(self) -> None:
+        if self.queued and not self.busy:
+            text, *rest = self.queued
+            self.queued = tuple(rest)
+            self.emit(QueueChanged(self.queued))
+            await self.submit(text)
+
     def unqueue(self, index):
         text = self.queued[index]
         self.queued = (*self.queued[:index], *self.queued[index + 1 :])

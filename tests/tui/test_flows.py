@@ -151,6 +151,50 @@ async def test_what_is_typed_while_the_agent_works_is_queued_and_can_be_taken_ba
         assert session.queued == ()
 
 
+@pytest.mark.parametrize(("typed", "stands"), [("", "first\n\nsecond"), ("a draft", "first\n\nsecond\n\na draft")])
+@pytest.mark.parametrize("key", ["escape", "ctrl+c"])
+async def test_stopping_gives_back_what_is_queued_in_its_order(running, session, key, typed, stands):
+    async with running() as (app, pilot):
+        await session.submit("go")
+        await pilot.press(*"first", "enter", *"second", "enter", *typed)
+        await settle(app, pilot)
+        assert len(session.queued) == 2
+        await pilot.press(key)
+        await settle(app, pilot)
+        assert app.chat.prompt.value == stands and session.queued == () and not session.busy
+        assert "queued" not in screen_text(app)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert session.sent == ["go", stands]
+
+
+async def test_enter_on_an_empty_prompt_sends_what_is_queued(running, session):
+    async with running() as (app, pilot):
+        await session.submit("go")
+        await pilot.press(*"first", "enter", *"second", "enter")
+        await settle(app, pilot)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert session.sent == ["go"], "while the agent works it is read at the next step"
+        session.finish(status="error", error="No route to host.", error_title="The model did not answer")
+        await settle(app, pilot)
+        await pilot.press("enter")
+        await settle(app, pilot)
+        assert session.sent == ["go", "first"] and session.queued == ("second",)
+
+
+async def test_what_is_queued_in_another_thread_stands_in_the_prompt(running, session):
+    async with running() as (app, pilot):
+        await session.submit("go")
+        await pilot.press(*"first", "enter", *"second", "enter")
+        await settle(app, pilot)
+        session.finish(status="error", error="No route to host.")
+        session.queued = ()  # a thread that is opened has a queue of its own
+        await session.open_thread("t5")
+        await settle(app, pilot)
+        assert app.chat.prompt.value == "first\n\nsecond" and "queued" not in screen_text(app)
+
+
 async def test_escape_interrupts_and_says_so(running, session):
     async with running() as (app, pilot):
         await session.submit("go")

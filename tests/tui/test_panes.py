@@ -129,7 +129,7 @@ async def test_the_last_events_are_in_the_pane_and_all_on_a_screen(store, tmp_pa
         assert {"observed", "activated", "compacted", "undone", "failed"} <= kinds
         pane = "\n".join(row[-38:] for row in check(app).split("\n"))
         assert "✗ observation failed" in pane and "↶ compaction undone" in pane
-        await pilot.click(app.chat.sidebar.memory, offset=(3, 4))
+        await pilot.click(app.chat.sidebar.memory, offset=(3, 4), times=2)
         await settle(app, pilot)
         assert "▣ compacted" in check(app) and "● observed" in screen_text(app)
         await press(app, pilot, *"observed", "enter")

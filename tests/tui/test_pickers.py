@@ -17,6 +17,7 @@ from sakti.agent.session.queries import ContextBlock
 from sakti.core.resources import config_home
 from sakti.core.types import ModelInfo
 from sakti.tui.app import SaktiApp
+from sakti.tui.chat.screen import chat_parts
 from sakti.tui.screens.help import HelpScreen, parts
 from sakti.tui.screens.lists import pick_model, pick_theme
 from sakti.tui.widgets.transcript import Transcript
@@ -73,8 +74,8 @@ async def test_whatever_has_keys_is_in_the_help(running):
         module = importlib.import_module(found.name)
         classes = [c for _, c in inspect.getmembers(module, inspect.isclass) if c.__module__ == found.name]
         owners |= {c for c in classes if c.__dict__.get("BINDINGS")}
-    async with running() as (app, _):
-        assert owners == {owner for _, owner in parts(type(app.chat))}
+    async with running() as (_app, _):
+        assert owners == {owner for _, owner in parts(chat_parts())}
 
 
 async def test_help_has_every_command_and_every_key(running):
@@ -90,7 +91,7 @@ async def test_help_has_every_command_and_every_key(running):
         for name in registry.chat():
             assert f"/{name}" in flat
         assert "left_square_bracket" not in flat and "[ The log before" in flat
-        for name, owner in parts(type(app.chat)):
+        for name, owner in parts(chat_parts()):
             assert name in flat
             for binding in owner.BINDINGS:
                 if isinstance(binding, Binding) and binding.description:
@@ -146,7 +147,8 @@ async def test_every_screen_goes_back_by_a_click(running, session):
         keys = screen_text(app).split("\n")[-1]
         await pilot.click(app.chat.status_line, offset=(keys.index("F4 tasks") + 1, 0))
         await settle(app, pilot)
-        assert not app.chat.sidebar.tasks.display
+        assert app.focused is app.chat.sidebar.tasks.task_list
+        await pilot.press("escape")
         assert "^C quit" in keys and "^C stop" not in keys
         await session.submit("go")
         await settle(app, pilot)

@@ -474,8 +474,9 @@ async def test_tasks_working_memory_and_lines_without_a_source(running, session)
         await settle(app, pilot)
         await pilot.press("ctrl+f", "enter")
         await settle(app, pilot)
-        assert app.focused is app.chat.sidebar.tasks.task_list
-        assert app.focused.current.title == "mend the redirect"
+        tasks = app.chat.sidebar.tasks.task_list
+        assert app.focused is app.chat.prompt and tasks.cursor_always, "it stands out, and letters go to the prompt"
+        assert tasks.current.title == "mend the redirect"
 
 
 async def test_a_hit_goes_into_the_prompt(running, session):

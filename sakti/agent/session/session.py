@@ -226,6 +226,10 @@ class Session(State):
         """Ask again after a model call that failed: the conversation is sent as it stands. Raises as `submit`."""
         await self._turns.retry()
 
+    async def send_queued(self) -> None:
+        """Begin a turn with what a turn that has ended left in the queue, oldest first. Raises as `submit`."""
+        await self._turns.send_queued()
+
     def unqueue(self, index: int) -> str | None:
         """Take back a queued message; returns its text."""
         return self._turns.unqueue(index)

@@ -62,11 +62,35 @@ class Turns:
             mentions.with_files, text, self._state.workspace, build.own_paths(self._state), blind=blind
         )
         await self._check_length(parts)
-        if self.busy:
-            self._state.inbox.queued.append(parts)
-            self._state.emit(QueueChanged(self._state.inbox.texts()))
+        inbox = self._state.inbox
+        if not self.busy and not inbox.queued:
+            await self._begin(parts)
             return
-        await self._begin(parts)
+        inbox.queued.append(parts)
+        self._state.emit(QueueChanged(inbox.texts()))
+        if self.busy:
+            return
+        try:
+            await self.send_queued()  # what was queued before it goes before it
+        except SaktiError:
+            inbox.queued[:] = [p for p in inbox.queued if p is not parts]
+            self._state.emit(QueueChanged(inbox.texts()))
+            raise
+
+    async def send_queued(self) -> None:
+        """Begin a turn with the oldest queued message, where none runs; the others are read at its steps. Raises as
+        `submit`: then it is queued again."""
+        inbox = self._state.inbox
+        if not inbox.queued or self.busy:
+            return
+        parts = inbox.queued.pop(0)
+        self._state.emit(QueueChanged(inbox.texts()))
+        try:
+            await self._begin(parts)
+        except SaktiError:
+            inbox.queued.insert(0, parts)
+            self._state.emit(QueueChanged(inbox.texts()))
+            raise
 
     async def _check_length(self, parts: tuple[Part, ...]) -> None:
         """Raises `SaktiError` for a message that alone is more than the model's window. Only a long one is counted: a
@@ -188,16 +212,9 @@ class Turns:
 
     async def _send_queued(self) -> None:
         """What was queued after the turn's last look into the inbox begins a turn of its own."""
-        inbox = self._state.inbox
-        if not inbox.queued or self.busy:
-            return
-        parts = inbox.queued.pop(0)
-        self._state.emit(QueueChanged(inbox.texts()))
         try:
-            await self._begin(parts)
+            await self.send_queued()
         except SaktiError as e:
-            inbox.queued.insert(0, parts)
-            self._state.emit(QueueChanged(inbox.texts()))
             self._state.emit(Notice("warning", e.title, e.message))
 
     def _finish_broken(self, status: str, error: SaktiError | None) -> None:

@@ -150,6 +150,7 @@ class UiSettings:
     notify: Literal["off", "bell", "desktop"] = setting(
         "bell", "How the terminal calls when an approval waits or a long turn has ended out of sight.", at_once=True
     )
+    vim_keys: bool = setting(False, "vim's keys in the prompt: Esc for normal mode, i to type.", at_once=True)
     plain: bool = setting(False, "The chat line by line, for screen readers (--plain).")
 
 
@@ -174,4 +175,7 @@ class Config:
     agent: AgentSettings = setting(make=AgentSettings)
     ui: UiSettings = setting(make=UiSettings)
     store: StoreSettings = setting(make=StoreSettings)
+    keys: Mapping[str, Any] = setting(
+        make=dict[str, Any], help='Keys of your own by the id that F1 shows, as "app.search" = "ctrl+l".'
+    )
     providers: Mapping[str, ProviderSettings] = setting(make=dict[str, ProviderSettings])

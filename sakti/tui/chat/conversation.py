@@ -66,6 +66,19 @@ class Conversation(Vertical):
         """Put what could not be sent before what was typed meanwhile."""
         self.prompt.put("\n\n".join(t for t in (text, self.prompt.value) if t))
 
+    def take_back_queue(self) -> None:
+        """Put all that is queued, in its order, before what stands in the prompt."""
+        session = self._host.session
+        texts = [session.unqueue(0) for _ in session.queued]
+        if back := "\n\n".join(t for t in texts if t):
+            self.give_back(back)
+
+    @on(Prompt.Nothing)
+    def _send_queued(self) -> None:
+        """Enter on an empty prompt: what a turn that has ended left in the queue."""
+        if self._host.session.queued:
+            self._host.go(self._host.session.send_queued, group="command")
+
     @on(Prompt.Wanted)
     def _complete(self, event: Prompt.Wanted) -> None:
         self._host.go(self._completer.show, event.query, group="complete", exclusive=True)

@@ -84,7 +84,7 @@ class ChatScreen(Screen[None]):
         )
         self.drafts = Drafts(host, chat.prompt)
         self.compaction = Compaction(self.status_line)
-        self.stopping = Stopping(host, chat.prompt, self.compaction)
+        self.stopping = Stopping(host, chat, self.compaction)
         self._browsed = ""  # the area of `browsing` that has the keys; "": the prompt, or a question
 
     def compose(self) -> ComposeResult:
@@ -102,6 +102,9 @@ class ChatScreen(Screen[None]):
         self.sidebar.set_width(host.session.config.ui.sidebar_width or 0)
         for problem in host.appearance.problems:
             host.say(problem, title="Theme", tone="warning")
+        for problem in host.own_keys.problems:
+            host.say(problem, title="Keys", tone="warning")
+        self.prompt.use_vim(host.session.config.ui.vim_keys)
         self.call_after_refresh(self.post_message, self.Painted())
 
     def on_resize(self, event: events.Resize) -> None:
@@ -143,10 +146,18 @@ class ChatScreen(Screen[None]):
         self.header.thread_title = thread.title
         if thread.id != self.loader.shown:
             self.visit.thread_opened(thread.id)
+            self._keep_queued()
             self.status_line.context = 0
             self.panes.load_usage()
             self.panes.load_context()
             self.loader.show(thread.id)
+
+    def _keep_queued(self) -> None:
+        """What was queued in the thread before is not sent in this one: it stands in the prompt."""
+        queue = self.conversation.queue
+        if queue.queued and not self.host.session.queued:
+            self.conversation.give_back("\n\n".join(queue.queued))
+            queue.queued, self.status_line.queued = (), 0
 
     def show_model(self, model: str | None, window: int | None, reason: str) -> None:
         self.header.model = model or "no model"
@@ -183,6 +194,8 @@ class ChatScreen(Screen[None]):
                 return f"Written, but there is no theme {one_line(config.ui.theme, 40)}: /theme shows them."
             case "ui.sidebar_width":
                 self.sidebar.set_width(config.ui.sidebar_width or 0)
+            case "ui.vim_keys":
+                self.prompt.use_vim(config.ui.vim_keys)
             case "ui.reduced_motion":
                 looks.use_motion()
             case "mode" | "approval.mode":
@@ -202,6 +215,10 @@ class ChatScreen(Screen[None]):
             self.status_line.hint = ""
 
     # --- what the user does in its parts ----------------------------------------------------------------------
+
+    @on(Prompt.VimMode)
+    def _vim_mode(self, event: Prompt.VimMode) -> None:
+        self.status_line.vim = event.mode.upper()
 
     @on(Prompt.Wanted)
     def _typed(self) -> None:
@@ -257,7 +274,7 @@ class ChatScreen(Screen[None]):
     def action_help(self) -> None:
         from sakti.tui.screens.help import HelpScreen
 
-        self.host.push(HelpScreen(chat_parts()))
+        self.host.push(HelpScreen(chat_parts(), self.host.own_keys.keys))
 
     def action_pane(self, pane: str) -> None:
         """Show a pane; browse one that shows; hide the one that is browsed."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sakti.tui.chat.compaction import Compaction
+from sakti.tui.chat.conversation import Conversation
 from sakti.tui.host import Host
-from sakti.tui.widgets.prompt import Prompt
 
 TWICE = 2.0  # seconds in which a second ctrl+c quits
 
@@ -12,8 +12,9 @@ TWICE = 2.0  # seconds in which a second ctrl+c quits
 class Stopping:
     """Keeps when each key was pressed last."""
 
-    def __init__(self, host: Host, prompt: Prompt, compaction: Compaction) -> None:
-        self._host, self._prompt, self._compaction = host, prompt, compaction
+    def __init__(self, host: Host, conversation: Conversation, compaction: Compaction) -> None:
+        self._host, self._compaction = host, compaction
+        self._conversation, self._prompt = conversation, conversation.prompt
         self._last_stop = self._last_quit = float("-inf")
 
     def stop(self) -> None:
@@ -38,10 +39,12 @@ class Stopping:
         self._host.note("")
 
     def interrupt(self) -> bool:
-        """Give up the compaction, else the turn; its partial answer is kept. False where nothing runs."""
+        """Give up the compaction, else the turn: its partial answer is kept, what is queued goes back to the prompt.
+        False where nothing runs."""
         if self._compaction.stop():
             return True
         if self._host.session.busy:
+            self._conversation.take_back_queue()  # before it stops: nothing of it is sent while it does
             self._host.go(self._interrupt, group="interrupt")
             return True
         return False

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
-from sakti.tui.keys import bindings_of
+from sakti.tui.keys import bindings_of, with_own
 from sakti.tui.screens.board import BoardScreen
 from sakti.tui.screens.panel import BACK, Keys, ListPanel, Panel
 from sakti.tui.screens.search import SearchScreen
@@ -37,6 +37,6 @@ class HelpScreen(ReadScreen):
     HELP = "Every command and every key."
     keys: ClassVar[Keys] = (("↑↓ scroll", ""), BACK)
 
-    def __init__(self, chat: Sequence[Part]) -> None:
-        found = [(name, b) for name, owner in parts(chat) for b in bindings_of(owner)]
+    def __init__(self, chat: Sequence[Part], own: Mapping[str, str]) -> None:
+        found = [(name, with_own(b, own)) for name, owner in parts(chat) for b in bindings_of(owner)]
         super().__init__("Help", help_blocks(found))

@@ -98,7 +98,7 @@ def help_blocks(bindings: Sequence[tuple[str, Binding]]) -> list[Block]:
     for group, binding in bindings:
         if binding.description:
             keys = binding.key_display or in_words(binding.key.split(","))
-            groups.setdefault(group, []).append((one_line(keys, 30), binding.description))
+            groups.setdefault(group, []).append((one_line(keys, 30), f"{binding.description} · {binding.id}"))
     cards: list[Block] = [CardBlock(title=group, rows=tuple(rows)) for group, rows in groups.items()]
     commands = tuple((f"/{name} {c.hint}".strip(), c.in_short) for name, c in registry.chat().items())
     more = (("@path", "attach a file"), ("!command", "run a command yourself"), ("#note", "add to working memory"))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.widgets import TextArea
 
 from sakti.actions.completion import Choice, Query, query_at
 from sakti.agent.mentions import LONGEST_PATHS, pasted_images
@@ -17,11 +17,12 @@ from sakti.core.text import clean_surrogates, one_line
 from sakti.tui.host import app_of
 from sakti.tui.widgets.history import HistorySearch
 from sakti.tui.widgets.placeholders import Placeholders
+from sakti.tui.widgets.vim_area import VimArea, editing_keys
 
 PLACEHOLDER = "Message sakti"
 
 
-class Prompt(TextArea):
+class Prompt(VimArea):
     """A multi-line editor with history, completion and folded pastes."""
 
     HELP = "Enter sends, shift+Enter, ctrl+j or \\ and Enter begin a new line. / commands, @ files, ! shell, # note."
@@ -50,6 +51,7 @@ class Prompt(TextArea):
         Binding("f6", "screen.browse", "Browse the conversation", show=False, id="prompt.browse"),
         Binding("ctrl+z", "app.suspend_process", "Suspend", show=False, id="prompt.suspend"),
         Binding("ctrl+underscore,super+z", "undo", "Undo", show=False, id="prompt.undo"),
+        *editing_keys(),
     ]
 
     class Submitted(Message):
@@ -58,6 +60,9 @@ class Prompt(TextArea):
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
+
+    class Nothing(Message):
+        """Enter, where nothing stands."""
 
     class Wanted(Message):
         """The word at the cursor can be completed; None: no longer."""
@@ -147,6 +152,10 @@ class Prompt(TextArea):
             event.prevent_default()
             self.post_message(self.Wanted(None))
             return
+        if self.vim_key(event):
+            event.stop()
+            event.prevent_default()
+            return
         for binding in self._bindings.key_to_bindings.get(event.key, ()):
             # run here, in the order of the keys: as a binding it could overtake letters, or be overtaken by them
             event.stop()
@@ -159,6 +168,10 @@ class Prompt(TextArea):
             self._out_of_sign()
             self.completing = False  # what is offered belongs to the text as it was
         await super()._on_key(event)
+
+    def use_keys(self, keys: Mapping[str, str]) -> None:
+        """Take the keys that the user chose, by the ids of the bindings."""
+        self._bindings.apply_keymap(dict(keys))
 
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()
@@ -272,12 +285,14 @@ class Prompt(TextArea):
         """Hand over what stands here, if it is anything, and begin anew."""
         text = self.value
         if not text.strip():
+            self.post_message(self.Nothing())
             return
         if not self.history_entries or self.history_entries[-1] != text:
             self.history_entries.append(text)
         self._at = None
         self._placeholders.clear()
         self.load_text("")
+        self.type_again()
         # of its own: one that whoever completes had sent would not rise above that one
         self.post_message(self.Submitted(text).set_sender(self))
 

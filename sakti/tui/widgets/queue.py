@@ -1,4 +1,4 @@
-"""Messages typed while the agent works: shown above the prompt, taken back with a click or ctrl+x."""
+"""Messages typed while the agent works: shown above the prompt, taken back with a click or ctrl+x, all with Esc."""
 
 from __future__ import annotations
 

@@ -41,14 +41,15 @@ class Browsing:
 
 
 class StatusLine(Widget):
-    """`browsing`: what has the keys instead of the prompt; `approval`: the mode, and the key that changes it; `context`
-    in tokens (0: not known yet); `why` this model answers, shown where there is room. Its timer runs only while
-    something is under way."""
+    """`browsing`: what has the keys instead of the prompt; `approval`: the mode, and the key that changes it; `vim`:
+    the mode of the prompt where it has vim's keys; `context` in tokens (0: not known yet); `why` this model answers,
+    shown where there is room. Its timer runs only while something is under way."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"status--key", "status--muted", "status--busy", "status--warn"}
 
     browsing: reactive[Browsing | None] = reactive(None)
     approval: reactive[tuple[str, str]] = reactive(("", ""))
+    vim: reactive[str] = reactive("")
     context: reactive[int] = reactive(0)
     window: reactive[int] = reactive(0)
     queued: reactive[int] = reactive(0)
@@ -163,6 +164,8 @@ class StatusLine(Widget):
             text.append(self.approval[0], warn if self.approval[0] == "auto" else muted)
             text.append(f" {self.approval[1]}", key)
         parts: list[tuple[str, object]] = []
+        if self.vim:
+            parts.append((self.vim, key))
         if state is not None:
             took = int(self._clock.monotonic() - state.since)
             style = warn if state.kind == "waiting" else busy

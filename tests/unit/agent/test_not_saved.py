@@ -95,3 +95,38 @@ async def test_what_was_queued_is_queued_again(store: Store, tmp_path: Path, mon
     end = await run.ask("what is there?")
     assert (end.status, end.error_code) == ("error", "full")
     assert run.session.queued == ("and this", "and that")
+
+
+async def test_a_newer_message_goes_behind_what_is_queued(
+    store: Store, tmp_path: Path, lock: apsw.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = keeping.save
+
+    async def fails(turn: loop.Turn, role, parts):
+        if role == "user" and turn.step == 2:
+            raise StoreError("Not saved. The disk is full.", code="full", retryable=True)
+        return await whole(turn, role, parts)
+
+    monkeypatch.setattr(keeping, "save", fails)
+    queued: list[asyncio.Task[None]] = []
+
+    def player(request: Request) -> Answer:
+        if not queued:
+            queued.extend(asyncio.ensure_future(run.session.submit(t)) for t in ("and this", "and that"))
+            return Answer("I look.", calls=(Call("ls", {}),))
+        return Answer("Done.")
+
+    run = await start(store, tmp_path / "w", player)
+    assert (await run.ask("what is there?")).status == "error"
+    store.wait = 0.01
+    lock.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="Another window"):
+        await run.session.submit("never mind")
+    assert run.session.queued == ("and this", "and that"), "what is given back is not queued as well"
+    lock.execute("ROLLBACK")
+    monkeypatch.setattr(keeping, "save", whole)
+    await run.session.submit("the newest")
+    await run.session.wait()
+    assert run.session.queued == ()
+    said = [m.text for m in await store.read(messages.after, run.session.thread.id, -1) if m.role == "user"]
+    assert said == ["what is there?", "and this", "and that", "the newest"]

@@ -1,0 +1,98 @@
+"""Textual's editor with ids for its keys and, where they are wanted, vim's keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from textual import events
+from textual.binding import Binding
+from textual.message import Message
+from textual.widgets import TextArea
+
+from sakti.tui.widgets import vim
+from sakti.tui.widgets.vim import Vim
+
+EDITING = {
+    "cursor_left": "Left",
+    "cursor_right": "Right",
+    "cursor_word_left": "A word left",
+    "cursor_word_right": "A word right",
+    "cursor_line_start": "Start of the line",
+    "cursor_line_end": "End of the line",
+    "delete_left": "Delete to the left",
+    "delete_word_left": "Delete the word to the left",
+    "delete_right": "Delete to the right",
+    "delete_word_right": "Delete the word to the right",
+    "delete_to_start_of_line": "Delete to the start of the line",
+    "delete_to_end_of_line_or_delete_line": "Delete to the end of the line",
+    "select_all": "Select everything",
+}
+
+
+def editing_keys() -> Iterator[Binding]:
+    """Yield the editing keys of Textual's editor that the prompt has as they are, under ids of its own."""
+    for binding in TextArea.BINDINGS:
+        if isinstance(binding, Binding) and binding.action in EDITING:
+            name = binding.action.replace("(True)", "-selecting").replace("_", "-")
+            yield replace(binding, id=f"prompt.{name}", description=EDITING[binding.action], show=False)
+
+
+class VimArea(TextArea):
+    """An editor that may have vim's keys. Who inherits asks `vim_key` first."""
+
+    class VimMode(Message):
+        """The prompt is in this mode of vim's keys; "": it has none."""
+
+        def __init__(self, mode: str) -> None:
+            super().__init__()
+            self.mode = mode
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._vim: Vim | None = None  # None: no vim keys
+
+    def use_vim(self, on: bool) -> None:
+        """Begin or end vim's keys; they begin with typing."""
+        self._into(Vim() if on else None)
+
+    def _into(self, state: Vim | None) -> None:
+        before, self._vim = self._vim, state
+        mode = state.mode if state is not None else ""
+        if mode != (before.mode if before is not None else ""):
+            self.post_message(self.VimMode(mode))
+
+    def type_again(self) -> None:
+        """Back to typing, where it has vim's keys."""
+        if self._vim is not None:
+            self._into(Vim())
+
+    def vim_key(self, event: events.Key) -> bool:
+        """Do what a key does in vim, and whether it does anything there: Escape while one types or in the middle of a
+        command, and every character in normal mode."""
+        state = self._vim
+        if state is None:
+            return False
+        text = self.text
+        at = vim.offset_of(text, self.cursor_location)
+        if event.key == "escape":
+            if state.mode == "normal" and not state.pending:
+                return False
+            self._vim_step(vim.leave_insert(text, at) if state.mode == "insert" else vim.Step(Vim("normal"), at))
+        elif state.mode == "normal" and event.is_printable and event.character:
+            self._vim_step(vim.press(state, event.character, text, at))
+        else:
+            return False
+        return True
+
+    def _vim_step(self, step: vim.Step) -> None:
+        text = self.text
+        if step.undo:
+            self.action_undo()
+        elif step.insert is not None:
+            self.replace(step.insert, vim.place_of(text, step.start), vim.place_of(text, step.end))
+            self.move_cursor(vim.place_of(self.text, step.at))
+        else:
+            self.move_cursor(vim.place_of(text, step.at))
+        self._into(step.state)

@@ -1,0 +1,90 @@
+"""Keys of the user's own: what the settings name is used where it can be, and said where it cannot."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from sakti.core.config import load
+from sakti.tui.app import SaktiApp
+from sakti.tui.chat.screen import chat_parts
+from sakti.tui.keys import bindings_of, in_short, keymap
+from sakti.tui.screens.help import parts
+from tests.tui.conftest import chat_text, screen_text, settle
+from tests.tui.fakes import FakeSession
+
+EVERY = parts(chat_parts())
+
+
+def test_every_key_has_an_id_of_its_own():
+    found = [b.id for _, owner in EVERY for b in bindings_of(owner)]
+    assert all(found) and len(found) == len(set(found))
+    assert {"prompt.send", "app.search", "prompt.delete-word-left", "observations.forget"} <= set(found)
+
+
+def test_what_can_be_used_is_used():
+    found = keymap({"app.search": "ctrl+l", "prompt.newline": ["alt+enter", "F9"], "list.open": "?"}, EVERY)
+    assert found.problems == ()
+    assert found.keys == {"app.search": "ctrl+l", "prompt.newline": "alt+enter,f9", "list.open": "question_mark"}
+
+
+def test_two_keys_may_change_places():
+    found = keymap({"prompt.send": "ctrl+j", "prompt.newline": "enter"}, EVERY)
+    assert found.problems == () and found.keys == {"prompt.send": "ctrl+j", "prompt.newline": "enter"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"app.serch": "ctrl+l"}, "There is no binding app.serch: did you mean app.search?"),
+        ({"zzz": "ctrl+l"}, "There is no binding zzz: F1 shows the ids."),
+        ({"app.search": 5}, "app.search = '5' is no key"),
+        ({"app.search": "ctrl+nokey"}, "is no key: write it as"),
+        ({"app.search": "x"}, "app.search cannot be x: that is text for the prompt."),
+        ({"prompt.send": "space"}, "that is text for the prompt."),
+        ({"app.search": "f1"}, "f1 is app.help already: app.search keeps ctrl+f."),
+        ({"observations.filter": "g"}, "g is list.home already: observations.filter keeps /."),
+        ({"prompt.send": "ctrl+f"}, "ctrl+f is app.search already: prompt.send keeps enter."),
+    ],
+)
+def test_what_cannot_be_used_is_said_and_left_as_it_is(wanted, said):
+    found = keymap(wanted, EVERY)
+    assert found.keys == {} and len(found.problems) == 1 and said in found.problems[0]
+
+
+def test_keys_in_short():
+    assert [in_short(k) for k in ("ctrl+p", "f3", "escape", "slash", "left_square_bracket", "shift+enter,ctrl+j")] == [
+        "^P", "F3", "esc", "/", "[", "shift+enter"
+    ]  # fmt: skip
+
+
+async def test_keys_of_the_settings_work_and_are_named(tmp_path):
+    file = tmp_path / "config.toml"
+    file.write_text(
+        '[keys]\n"app.log" = "f9"\n"observations.filter" = "t"\n"app.nothing" = "f8"\n[keys.prompt]\nsend = "ctrl+s"\n'
+        'newline = "enter"\n'
+    )
+    config = load(user_file=file).config
+    session = FakeSession(tmp_path, config)
+    app = SaktiApp(session)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        assert "There is no binding app.nothing" in chat_text(app)
+        await pilot.press(*"one", "enter", *"two", "ctrl+s")
+        await settle(app, pilot)
+        assert session.sent == ["one\ntwo"]
+        await pilot.press("f9")
+        await settle(app, pilot)
+        assert "t filter" in screen_text(app) and "F9 hide" in screen_text(app)
+        await pilot.press("t", *"words")
+        await settle(app, pilot)
+        assert app.chat.sidebar.observations.filter_box.value == "words"
+
+
+async def test_a_project_may_not_set_keys(tmp_path):
+    file = tmp_path / "project.toml"
+    file.write_text('[keys]\n"app.search" = "ctrl+l"\n')
+    found = load(project_file=file)
+    assert dict(found.config.keys) == {} and "a project may not set keys.app.search" in found.warnings[0]
+    assert dataclasses.asdict(found.config)["keys"] == {}

@@ -89,7 +89,7 @@ def rows(found: Found) -> list[tuple[bool, str]]:
 def talks_to(said: ModelChanged | None) -> str:
     """One sentence on who answers, and why."""
     if said is None or said.model is None:
-        return "Nobody answers yet. Everything but the answers works without a model."
+        return "No model configured. Tools, search and tasks still work."
     return f"sakti talks to {said.model}: {said.reason}."
 
 

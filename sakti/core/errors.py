@@ -51,7 +51,7 @@ class ProviderError(SaktiError):
     `output_limit` for this answer, `max_output` for any answer of the model, `window` for its context window.
     """
 
-    title = "The model did not answer"
+    title = "No answer"
     code = "provider"
 
     def __init__(

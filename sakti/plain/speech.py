@@ -50,7 +50,7 @@ _ENDS = {
     "tripwire": "withheld",
     "refused": "refused",
     "no_model": "no model",
-    "error": "the model did not answer",
+    "error": "no answer",
 }
 
 

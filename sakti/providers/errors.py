@@ -280,7 +280,7 @@ def _sentence(code: str, status: int, said: str, where: Where) -> str:
             return f"The account at {name} has no credit left{why} Add some there, or choose another model with /model."
         case "authentication":
             key = f"check {where.key_env}" if where.key_env else "check its key"
-            return f"{name} refused the key ({status}): {key}{f' — {said}' if said else '.'}"
+            return f'Invalid API key for "{name}" ({status}): {key}{f" — {said}" if said else "."}'
         case "not_found":
             return f"{name} does not know this model or address ({where.host}){why} `sakti models` lists what it has."
         case "output_too_long":

@@ -49,12 +49,12 @@ READING = "reading the prompt"  # what a model on this machine does before its f
 def no_model_card() -> CardBlock:
     """What to do where there is no model; a card in the chat, so the prompt keeps its focus."""
     return CardBlock(
-        title="No model yet: everything but the answers works",
+        title="No model configured. Tools, search and tasks still work.",
         rows=(
-            ("a key", "set ANTHROPIC_API_KEY or OPENAI_API_KEY and start sakti again"),
-            ("a server", "/model PROVIDER/NAME, for Ollama, LM Studio, llama.cpp or vLLM on this machine"),
+            ("API key", "set ANTHROPIC_API_KEY or OPENAI_API_KEY and start sakti again"),
+            ("server", "/model PROVIDER/NAME, for Ollama, LM Studio, llama.cpp or vLLM on this machine"),
             ("offline", "run `sakti local install` in a shell: a small model that needs no key and no network"),
-            ("a look", "run `sakti tour` in a shell: two minutes, played from a script, no model is asked"),
+            ("demo", "run `sakti tour` in a shell: two minutes, scripted, no model needed"),
         ),
     )
 

@@ -114,6 +114,10 @@ class Terminal:
             assert self.read(0.05), f"ended before: {what or wanted}\n{self.text}\n{self.raw[-2000:]!r}"
         return self.text
 
+    def until_idle(self) -> str:
+        """Read until no turn is under way: what ctrl+c does says so."""
+        return self.until("^C quit", "the end of the turn")
+
     def ended(self) -> int:
         """Read until the program ends; returns its exit code."""
         end = time.monotonic() + BOUND
@@ -144,13 +148,13 @@ class Terminal:
 
     def allow(self) -> None:
         """Answer the open question with y. Right after it appears it takes no keys: they may be for the prompt."""
-        self.until("yes, once")
+        self.until("Allow once")
         end = time.monotonic() + BOUND
-        while "yes, once" in self.text:
+        while "Allow once" in self.text:
             assert time.monotonic() < end, f"y does not answer\n{self.text}"
             self.keys("y")
             again = time.monotonic() + 0.5
-            while "yes, once" in self.text and time.monotonic() < again:
+            while "Allow once" in self.text and time.monotonic() < again:
                 self.read(0.05)
 
     def quit_and_close(self) -> None:

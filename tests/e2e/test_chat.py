@@ -50,7 +50,7 @@ def test_ask_approve_quit_and_come_back(place: Place, name: str) -> None:
         t.say("please look into the notes")
         t.allow()
         t.until("truly")
-        t.until(lambda text: "working" not in text, "the end of the turn")
+        t.until_idle()
         assert "It drains at midnight, truly." in t.text
         assert "**" not in t.text
         assert t.quit() == 0
@@ -82,7 +82,7 @@ def test_killed_in_mid_answer_it_goes_on(place: Place) -> None:
     place.model.play("third thing", "Third answer, whole.")
     with place.open() as t:
         t.started().say("the first thing", "First answer, whole.")
-        t.until(lambda text: "working" not in text, "the end of the turn")
+        t.until_idle()
         t.say("the second thing", "answer that never")
         assert place.model.holding.is_set()
         t.process.send_signal(signal.SIGKILL)
@@ -204,7 +204,7 @@ def test_thirty_turns_in_small_windows(place: Place) -> None:
         activated = 0
         for number in range(26):
             t.say(f"{number:02}: the queue, please", lambda _, n=number: len(place.messages()) == 4 * (n + 1))  # type: ignore[misc]
-            t.until(lambda text: "working" not in text, "the end of the turn")
+            t.until_idle()
             activated += "Memory activated" in t.text
         assert activated
         t.until(lambda text: "running" not in text, "the background's end")
@@ -231,7 +231,7 @@ def test_two_windows_on_one_database(place: Place) -> None:
             # both are read: a terminal that nobody reads stops its program
             one.until(lambda _, n=number: two.read(0) and len(place.messages()) == 8 * (n + 1), "both answers")  # type: ignore[misc]
             for t in (one, two):
-                t.until(lambda text: "working" not in text, "the end of the turn")
+                t.until_idle()
         for t in (one, two):
             assert "locked" not in t.text
             assert t.quit() == 0

@@ -65,11 +65,13 @@ def test_hostile_text_everywhere(place: Place) -> None:
         ),
         Reply(f"# Heading {PAYLOAD}\n\n```\ncode {PAYLOAD}\n```\n\n{LINKS}\n\nThe end, {MARKUP}."),
     )
-    with place.open("--approval", "auto", size=(160, 60)) as t:
+    with place.open("--approval", "auto", size=(160, 80)) as t:
         t.started()
         t.say("be hostile, [@click=app.quit]please[/]", "The end,")
-        t.until(lambda text: "working" not in text, "the end of the turn")
+        t.until_idle()
         assert "The end, [/red] [@click=app.quit]leave[/] [$primary]." in t.text
+        t.keys("\x1b[5~")
+        t.until("Before [/red]")
         assert "Before [/red] [@click=app.quit]leave[/] [$primary]" in t.text
         assert "be hostile, [@click=app.quit]please[/]" in t.text.split("\n")[0]  # the title
         assert "x]$primary@click" in t.text.split("\n")[0]

@@ -91,7 +91,7 @@ def test_what_is_pending_is_observed_before_leaving_and_ctrl_c_skips_it(place: P
     with place.open() as t:
         t.started()
         t.say("what of the queue", "drains at midnight")
-        t.until(lambda text: "working" not in text, "the end of the turn")
+        t.until_idle()
         t.keys("\x03")
         t.until("ctrl+c again quits")
         t.keys("\x03")

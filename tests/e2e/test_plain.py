@@ -24,7 +24,7 @@ def test_a_dumb_terminal_has_the_whole_chat(place: Place) -> None:
         t.until("please")
         t.read(0.3)  # lines that come at once are a paste
         t.keys("run it now\r")
-        t.until("question 1: bash asks to run:")
+        t.until("question 1: run this command?")
         t.keys("and then rest\r")
         t.until("what you wrote is queued")
         t.keys("y\r")

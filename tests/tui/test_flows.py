@@ -433,7 +433,7 @@ async def test_the_log_is_filtered_and_opens_its_sources(tmp_path):
 async def test_without_a_model_a_card_says_what_to_do_and_keeps_the_text(running, session):
     session.first_model = ModelChanged(None, "no key")
     async with running() as (app, pilot):
-        assert "No model yet" in screen_text(app)
+        assert "No model configured" in screen_text(app)
         assert app.focused is app.chat.prompt
         await pilot.press(*"hello", "enter")
         await settle(app, pilot)

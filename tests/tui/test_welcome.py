@@ -85,7 +85,7 @@ async def test_what_is_typed_leaves_the_welcome_and_stands_in_the_prompt(first):
         await settle(app, pilot)
         assert isinstance(app.screen, WelcomeScreen)
         text = screen_text(app)
-        assert "no key in the environment" in text and "Nobody answers yet" in text and "Message sakti" in text
+        assert "no key in the environment" in text and "No model configured" in text and "Message sakti" in text
         await pilot.press(*"hello")
         assert not isinstance(app.screen, WelcomeScreen)
         assert app.chat.prompt.text == "hello"

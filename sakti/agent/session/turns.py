@@ -54,7 +54,7 @@ class Turns:
         if self._state.provider is None:
             raise NoModelError(
                 "Set ANTHROPIC_API_KEY or OPENAI_API_KEY and start again, run `sakti local install`, or name a local "
-                "server with /model. Everything but the answers works without."
+                "server with /model. Tools, search and tasks still work."
             )
         info = self._state.model_info
         blind = info.full_name if info is not None and not info.images else ""

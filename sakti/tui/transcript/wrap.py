@@ -191,8 +191,7 @@ def fold_words(spans: Sequence[Span], width: int, *, hang: bool = False) -> list
     room = width
     while cells(text) > room:
         head = chop_cells(text, room)[0]
-        ends = [m.end() for m in _BREAKS.finditer(head) if m.end() > len(head) // 2]
-        cut = ends[-1] if ends else len(head)
+        cut = _break(head)
         if not 0 < cut < len(text) or cells(head) > room:
             break
         first, rest = _split_spans(rest, cut)
@@ -215,7 +214,16 @@ def _goes_on(line: Line, lead: Line) -> Row:
     return row.behind(lead, len(lead[0].text)) if lead else row
 
 
-_BREAKS = re.compile(r"\s+|[,;)\]}/|&=]+")
+_SPACES, _SIGNS = re.compile(r"\s+"), re.compile(r"[,;)\]}/|&=]+")
+
+
+def _break(head: str) -> int:
+    """Where a line that begins with `head` is best broken: behind a space, else behind a sign, else at its end."""
+    for pattern in (_SPACES, _SIGNS):
+        ends = [m.end() for m in pattern.finditer(head) if m.end() > len(head) // 2]
+        if ends:
+            return ends[-1]
+    return len(head)
 
 
 def _split_spans(spans: Sequence[Span], at: int) -> tuple[list[Span], list[Span]]:

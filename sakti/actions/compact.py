@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     arg("focus", default=""),
     chat="compact",
     needs="session",
-    summary="observe now what is pending; `undo` brings the messages back, `diff` shows what the last one did",
+    summary="summarise older messages now; `undo` restores them, `diff` shows what the last one did",
     hint="[focus | diff | undo]",
 )
 async def compact(scope: Scope, focus: str) -> Value | None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 @action(arg("name", "Only settings that begin so.", default="", offers="setting names"), shell="config")
 async def config(scope: Scope, name: str) -> Value:
     """Show each setting, its value, where it comes from, what it means and what it takes."""
+    from sakti.agent.reports.settings_view import as_toml
     from sakti.core import resources
     from sakti.core.config import flat, meaning, takes
 
@@ -26,7 +27,7 @@ async def config(scope: Scope, name: str) -> Value:
     lines = [
         line
         for n, v, origin in rows
-        for line in (f"{n:<44} {v!s:<16} {origin}", f"    {meaning(n).help} Takes {takes(n)}.")
+        for line in (f"{n:<44} {as_toml(v) or 'not set':<16} {origin}", f"    {meaning(n).help} Takes {takes(n)}.")
     ]
     lines += [f"! {warning}" for warning in loaded.warnings]
     lines.append(f"\nYour file: {resources.config_home() / 'config.toml'}")

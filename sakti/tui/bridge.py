@@ -35,7 +35,7 @@ from sakti.core.events import (
     TurnFinished,
     TurnStarted,
 )
-from sakti.core.text import count_k
+from sakti.core.text import count_k, counted
 from sakti.tui.transcript.blocks import CardBlock, NoticeBlock
 from sakti.tui.transcript.endings import ENDS, ended_notice
 from sakti.tui.widgets.approval import question
@@ -158,9 +158,10 @@ def activation_notice(event: MemoryActivation, *, by_hand: bool = False) -> Noti
             f"generation {event.generation_count}"
         )
         return NoticeBlock(title="Memory reflected", text=text)
+    messages = counted(event.messages_activated, "message")
     text = (
-        f"{event.messages_activated} messages, {count_k(event.tokens_activated)} → "
-        f"{count_k(event.observation_tokens)} tokens ({why.get(event.triggered_by, event.triggered_by)})"
+        f"{messages}, {count_k(event.tokens_activated)} tokens, became notes"
+        f" ({why.get(event.triggered_by, event.triggered_by)})"
     )
     return NoticeBlock(title="Memory activated", text=text)
 

@@ -213,6 +213,7 @@ async def test_threads_are_told_apart_and_those_of_scripts_are_marked(running, s
     async with running() as (app, pilot):
         screen = await opened(app, pilot)
         text = screen_text(app)
+        assert "▌" in text, "the chosen row is marked without colours, too"
         assert "FIXBUG (2)" in text and "run · 2 msg" in text and text.count("run ·") == 1
         await press(app, pilot, *"nowhere")
         assert "no thread matches “nowhere”" in screen_text(app) and not screen.result_list.rows

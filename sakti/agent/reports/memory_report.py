@@ -102,7 +102,7 @@ def compacted(done: CompactionFinished) -> list[tuple[str, str]]:
     freed = f"{count_k(saved)} freed" if saved > 0 else "none freed: the notes are as long as what they stand for"
     notes = done.tokens_after - done.kept_tokens
     made = f"{_lines(done.lines, 'line')}; all notes are {count_k(max(0, notes))} tokens now"
-    doubtful = f"{_lines(done.doubtful, 'new line')} with claims that no message has: ? as the log's filter"
+    doubtful = f"{_lines(done.doubtful, 'new line')} with unverified claims: filter the notes by ? to see them"
     found = [
         ("Removed", f"{_messages(done.messages)}, {count_k(done.gone_tokens)} tokens; each is kept, /search finds it"),
         ("Kept", f"{_messages(done.kept)} {said}, {count_k(done.kept_tokens)} tokens" if done.kept else ""),

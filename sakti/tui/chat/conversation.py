@@ -39,7 +39,8 @@ class Conversation(Vertical):
         self.queue = QueueView()
         self.completions = Completions()
         self.prompt = Prompt(id="prompt")
-        self.loader = ThreadLoader(host, self.transcript, loaded)
+        self.loader = ThreadLoader(host, self.transcript, self._loaded)
+        self._then = loaded
         self.find = ThreadFind(host, self, self.transcript, self.loader)
         self._completer = Completer(host.session, self.prompt, self.completions)
 
@@ -57,8 +58,13 @@ class Conversation(Vertical):
     def on_mount(self) -> None:
         self.watch(self.transcript, "virtual_size", self._fit_start)
 
+    def _loaded(self) -> None:
+        self._fit_start()
+        self._then()
+
     def _fit_start(self) -> None:
-        self.start.display = not self.transcript.document.blocks
+        """Show the start where the thread is known to be empty: what is still being loaded is not announced as new."""
+        self.start.display = bool(self.loader.shown) and not self.transcript.document.blocks
 
     # --- the prompt -------------------------------------------------------------------------------------------
 

@@ -213,7 +213,7 @@ def memory_lines(
         style = palette.warn if status.backlog.paused else palette.text
         lines.append([Segment("Backlog ", palette.muted), Segment(in_words(status.backlog, ""), style)])
     if figures is not None and (found := guarded(figures)):
-        lines.append([Segment("Check ".ljust(LABEL), palette.muted), Segment(found, palette.warn)])
+        lines.append([Segment("! ", palette.warn), Segment(found, palette.warn)])
     lines += _last_lines(status, spent, palette, width)
     lines = [_crop(line, width) for line in lines]
     if failed:

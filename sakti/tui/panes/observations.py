@@ -158,6 +158,8 @@ def draw_row(row: Row, width: int, palette: Palette) -> list[Line]:
             else [[Segment(row.text, palette.heading)]]
         )
     style: Style = {"high": palette.bad, "medium": palette.warn, "done": palette.ok}.get(row.priority, palette.faint)
+    if row.waiting:
+        style = palette.faint
     lead = "  " * min(row.depth, 4)
     shape = "→" if row.depth and row.priority == "low" else SHAPES[row.priority]
     head: Line = [Segment(f"{lead}{shape} ", style)]
@@ -166,7 +168,7 @@ def draw_row(row: Row, width: int, palette: Palette) -> list[Line]:
     spans = [(f"{row.time} ", palette.faint)] if row.time and not row.depth else []
     text = palette.muted if row.priority == "low" or row.depth else palette.text
     if row.waiting:
-        style = text = palette.faint
+        text = palette.faint
     body = wrap([*spans, (row.text.replace("\n", " "), text)], max(6, width - len(lead) - 2 - 2 * row.pinned))
     if row.flags:
         body[-1] = [*body[-1], Segment(f" ?{len(row.flags)}", palette.warn)]

@@ -94,10 +94,13 @@ def draw_row(row: Row, width: int, palette: Palette, note: str = "") -> list[Lin
         Segment(f"  {_when(row.time)}", palette.faint),
         Segment("  compacted" if row.source == "compacted" else "", palette.faint),
     ]
-    if note:
-        head.append(Segment(f"  {shorten(one_line(note, 120), max(4, width - line_width(head) - 2))}", palette.faint))
+    note = one_line(note, 120)
+    beside = bool(note) and line_width(head) + len(note) + 2 <= width
+    if beside:
+        head.append(Segment(f"  {note}", palette.faint))
+    under: list[Line] = [] if beside or not note else [[Segment(f"    {shorten(note, width - 4)}", palette.faint)]]
     body = wrap(marked(row.snippet, row.marks, palette), max(8, width - 4))[:SNIPPET_LINES]
-    return [head, *([Segment("    "), *line] for line in body)]
+    return [head, *under, *([Segment("    "), *line] for line in body)]
 
 
 def _when(time: int) -> str:

@@ -21,8 +21,8 @@ GUTTER = 1  # cells before a row, where the bar of the cursor stands
 
 def _barred(row: Row, bar: Segment) -> Line:
     """`row` with the bar in its gutter."""
-    if not row or not row[0].text:
-        return Row([bar], GUTTER)
+    if not any(segment.text.strip() for segment in row):
+        return row  # a line that sets rows apart
     first = row[0]
     marked = Row([bar, Segment(first.text[1:], first.style), *row[1:]], row.skip, row.join)
     marked.tail, marked.leaf, marked.copies = row.tail, row.leaf, row.copies

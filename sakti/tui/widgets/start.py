@@ -26,7 +26,7 @@ class Start(Widget):
 
     def __init__(self, workspace: Path, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._folder = _from_home(workspace)
+        self._folder = _from_home(Path(workspace))
 
     def on_mount(self) -> None:
         host_of(self).theme_changed_signal.subscribe(self, lambda _: self.refresh())

@@ -37,6 +37,18 @@ class StepStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptRead:
+    """A model on this machine has read `read` of the prompt's `total` tokens; nothing of its answer is there yet."""
+
+    read: int
+    total: int
+
+    @property
+    def percent(self) -> int:
+        return min(100, 100 * self.read // max(1, self.total))
+
+
+@dataclass(frozen=True, slots=True)
 class TextDelta:
     text: str
 
@@ -342,6 +354,7 @@ class CompactionFinished:
 Event: TypeAlias = (
     TurnStarted
     | StepStarted
+    | PromptRead
     | TextDelta
     | ThinkingDelta
     | ToolCallDelta

@@ -16,7 +16,7 @@ from sakti.memory.protocol import ModelCall
 from sakti.providers import limits
 from sakti.providers.accepts import accepted
 from sakti.providers.facts import takes_images
-from sakti.providers.protocol import Completed, Provider, TextChunk
+from sakti.providers.protocol import Completed, PromptProgress, Provider, TextChunk
 from sakti.providers.retry import Retries
 
 log = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class Asker:
         stream = self.provider.stream(request)
         try:
             async for event in stream:
-                if not isinstance(event, Completed):
+                if not isinstance(event, Completed | PromptProgress):
                     written += len(event.text)
                     limits.must_end(written)
                 if isinstance(event, TextChunk):

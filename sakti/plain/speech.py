@@ -17,6 +17,7 @@ from sakti.core.events import (
     MessageSaved,
     ModelChanged,
     Notice,
+    PromptRead,
     QueueChanged,
     RetryScheduled,
     StaleLeases,
@@ -40,6 +41,7 @@ from sakti.plain.prose import Prose
 KEPT = 20  # tool calls whose output can still be asked for
 SLOW = ("bash", "webfetch", "agent")  # tools that may take long: their beginning is said as well
 READY = "ready"
+READ_SAID = 20  # percent of the prompt between two lines that say how far it is read
 WAIT_SAID, WAIT_AGAIN = 2.0, 10.0  # seconds of waiting for another window until it is said, and said again
 _TONES = {"information": "note", "warning": "warning", "error": "error"}
 _ENDS = {
@@ -77,6 +79,7 @@ class Speech:
     _prose: Prose = field(default_factory=Prose)
     _speaking: bool = False
     _thinking: bool = False
+    _read: int = 0  # percent of the prompt that was said to be read
     _running: dict[str, ToolCallPart] = field(default_factory=dict[str, ToolCallPart])
     _own: str = ""  # the call that is the user's own command: what it prints is said as it comes
     _own_next: str | None = None
@@ -119,8 +122,10 @@ class Speech:
             case TurnStarted(message=message):
                 return [f"sent: {words.image(p)}" for p in message.parts if isinstance(p, ImagePart)]
             case StepStarted():
-                self._thinking = False
+                self._thinking, self._read = False, 0
                 return []
+            case PromptRead(percent=percent):
+                return self._reading(percent)
             case StepDiscarded(reason=reason):
                 return [f"what was said since the last step does not count: {one_line(reason, 200)}"]
             case ToolStarted() | ToolOutput() | ToolFinished():
@@ -157,6 +162,13 @@ class Speech:
                 return words.compaction(event)
             case _:
                 return []
+
+    def _reading(self, percent: int) -> list[str]:
+        """A line now and then while a prompt is read."""
+        if percent < self._read + READ_SAID or percent == 100:
+            return []
+        self._read = percent
+        return [f"reading the prompt: {percent} %"]
 
     def _tool(self, event: ToolStarted | ToolOutput | ToolFinished) -> list[str]:
         match event:

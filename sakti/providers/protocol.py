@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from sakti.core.types import ModelInfo, Part, Request, Usage
 from sakti.providers.facts import Served
@@ -32,6 +32,14 @@ class ToolCallChunk:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptProgress:
+    """The model is reading: `read` of the prompt's `total` tokens so far."""
+
+    read: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class Completed:
     """Last event of a complete stream: the whole answer as parts, in order."""
 
@@ -41,7 +49,7 @@ class Completed:
     model: str = ""
 
 
-StreamEvent: TypeAlias = TextChunk | ThinkingChunk | ToolCallChunk | Completed
+StreamEvent: TypeAlias = TextChunk | ThinkingChunk | ToolCallChunk | PromptProgress | Completed
 
 
 class Provider(Protocol):
@@ -73,3 +81,12 @@ class Provider(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """A provider that can read the beginning of a prompt before anything is asked."""
+
+    async def prepare(self, request: Request) -> None:
+        """Begin to read what requests with the system prompt and the tools of `request` begin with; returns at once."""
+        ...

@@ -9,6 +9,7 @@ from sakti.core.events import (
     ApprovalRequested,
     ApprovalResolved,
     Event,
+    PromptRead,
     RetryScheduled,
     StepStarted,
     TextDelta,
@@ -49,6 +50,9 @@ class Activity:
                 self._turn = State("thinking", "thinking", now)
             case StepStarted() | ThinkingDelta():
                 self._think(event, now)
+            case PromptRead():
+                told = f"reading the prompt {event.percent} %" if event.percent < 100 else "thinking"
+                self._turn = State("thinking", told, self._turn.since if self._turn else now)
             case TextDelta():
                 return self._answer(now)
             case RetryScheduled(attempt, limit, delay, reason):

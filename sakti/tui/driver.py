@@ -1,14 +1,28 @@
-"""Writing to a terminal that may be gone."""
+"""Writing to a terminal that may be gone, and reading from one that may send a paste of any size."""
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import os
+import selectors
+import sys
 import threading
-from typing import IO, Any
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, Any, cast
 
+from textual import events
+from textual._parser import ParseError
+from textual._xterm_parser import XTermParser
 from textual.driver import Driver
+from textual.message import Message
 
 from sakti.core import terminal
+from sakti.tui.pastes import Pasted, Pastes
+
+AT_ONCE = 1 << 16  # bytes of one read
+TICK = 0.1  # seconds after which the parser may give up waiting for the rest of an escape sequence
 
 
 class Output:
@@ -29,6 +43,42 @@ class Output:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
+
+
+class Input:
+    """What the bytes of a terminal mean: messages for the app, in their order."""
+
+    def __init__(self, debug: bool = False, now: Callable[[], float] = time.monotonic) -> None:
+        self._parser = XTermParser(debug)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a stray byte ends nothing
+        self._pastes = Pastes()
+        self._now = now
+
+    def feed(self, data: bytes) -> Iterator[Message]:
+        """The messages that end in `data`."""
+        text = self._decoder.decode(data)
+        yield from self._messages(self._pastes.feed(text, self._now()) if text else ())
+        yield from self.tick()
+
+    def tick(self) -> Iterator[Message]:
+        """What becomes clear because nothing more came: that Esc was a key, that a paste pauses."""
+        waited = list(self._parser.tick())
+        if waited:
+            self._pastes.forget()
+        yield from waited
+        yield from self._messages(self._pastes.silence(self._now()))
+
+    def close(self) -> None:
+        """Let the parser end, and its debug log with it."""
+        with contextlib.suppress(ParseError):
+            list(self._parser.feed(""))
+
+    def _messages(self, parts: Iterable[str | Pasted]) -> Iterator[Message]:
+        for part in parts:
+            if isinstance(part, Pasted):
+                yield events.Paste(part.text)
+            else:  # the parser's own idea of a paste is the markers without what stood between them
+                yield from (m for m in self._parser.feed(part) if not isinstance(m, events.Paste))
 
 
 class Ending(threading.Event):
@@ -83,4 +133,38 @@ def forgiving(base: type[Driver]) -> type[Driver]:
                 self.hang_up()
             super().close()
 
-    return Forgiving
+    return _reading(Forgiving) if sys.platform != "win32" else Forgiving
+
+
+def _reading(base: type[Driver]) -> type[Driver]:
+    """The driver `base` with a reading thread of our own, where it reads a terminal."""
+    from textual.drivers.linux_driver import LinuxDriver  # not there on Windows
+
+    if not issubclass(base, LinuxDriver):
+        return base
+
+    class Reading(base):
+        def run_input_thread(self) -> None:
+            """Hand on what the terminal sends until the driver ends, or the terminal does."""
+            source = Input(self._debug)
+            with selectors.SelectSelector() as selector, contextlib.closing(source):
+                selector.register(self.fileno, selectors.EVENT_READ)
+                ends = False
+                while not ends:
+                    ends = self.exit_event.is_set()  # then what is there is read a last time
+                    data = _read(self.fileno) if selector.select(0 if ends else TICK) else None
+                    for message in source.tick() if data is None else source.feed(data):
+                        self.process_message(message)
+                    if data == b"":  # the terminal is gone: reading on would be a loop without a pause
+                        ends = True
+                        cast("Ending", self.exit_event).for_good = True
+
+    return Reading
+
+
+def _read(fd: int) -> bytes:
+    """What there is to read, nothing where the other side is closed."""
+    try:
+        return os.read(fd, AT_ONCE)
+    except OSError:
+        return b""

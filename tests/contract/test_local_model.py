@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
+import stat
 from contextlib import aclosing
 from pathlib import Path
 
@@ -52,3 +53,32 @@ async def test_the_local_model_works():
     finally:
         await provider.close()
         await worker.stop()
+
+
+async def test_an_evaluated_prompt_is_kept_and_a_broken_one_does_no_harm(tmp_path: Path):
+    """The second process reads only what is new; a state that was cut off is made anew."""
+    begin = "You are brief. " + "Name the number that you are told. " * 12
+    chat = {
+        "messages": [{"role": "system", "content": begin}, {"role": "user", "content": "Seven."}],
+        "max_tokens": 2,
+        "cache_prompt": True,
+    }
+
+    async def run() -> dict[str, int]:
+        worker = Worker(WEIGHTS, 2048, keep_in=tmp_path / "kept")
+        try:
+            async with aclosing(worker.chat(chat, [begin])) as messages:
+                heard = [m async for m in messages]
+        finally:
+            await worker.stop()
+        return {"begin": sum("begin" in m for m in heard), "cached": heard[-1]["cached"]}
+
+    first, second = await run(), await run()
+    assert first["begin"] and not second["begin"] and second["cached"] > 60
+    (file,) = (tmp_path / "kept").iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    whole = file.stat().st_size
+    os.truncate(file, whole // 2)
+    assert (await run())["begin"]
+    (anew,) = file.parent.iterdir()
+    assert anew.stat().st_size == whole

@@ -133,6 +133,11 @@ class Terminal:
     def keys(self, data: str) -> None:
         os.write(self._fd, data.encode())
 
+    def bytes(self, data: bytes) -> None:
+        """All of `data`, however little the terminal takes at once."""
+        while data:
+            data = data[os.write(self._fd, data[: 1 << 16]) :]
+
     def started(self) -> Terminal:
         """Wait for the prompt, and for the database and the model behind it."""
         self.until("Message sakti")

@@ -10,6 +10,7 @@ from sakti.core.events import (
     CompactionFinished,
     MemoryActivation,
     MessageSaved,
+    PromptRead,
     StepDiscarded,
     StepStarted,
     TextDelta,
@@ -161,6 +162,22 @@ async def test_a_tool_unfolds_by_click_and_by_key(running, session):
         assert "command: ls" in chat_text(app)
         await pilot.press("ctrl+o")
         assert "command: ls" not in chat_text(app)
+
+
+async def test_how_far_the_prompt_is_read_stands_in_the_status_line(running, session):
+    async with running() as (app, pilot):
+        await session.submit("go")
+        session.emit(StepStarted(1, "m", 900))
+        session.emit(PromptRead(40, 100))
+        await settle(app, pilot)
+        assert "reading the prompt 40 %" in screen_text(app)
+        session.emit(PromptRead(100, 100))
+        await settle(app, pilot)
+        assert "working" in screen_text(app) and "reading the prompt" not in screen_text(app)
+        session.emit(PromptRead(50, 100))
+        session.emit(TextDelta("So"))
+        await settle(app, pilot)
+        assert "reading the prompt" not in screen_text(app)
 
 
 async def test_thinking_is_folded_and_diffs_show(running, session):

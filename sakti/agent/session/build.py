@@ -196,8 +196,11 @@ def system(state: State) -> tuple[Block, ...]:
     with it."""
     brief = bool(state.model_info and state.model_info.brief)
     text = system_prompt.build(state.workspace, state.thread, interactive=state.options.interactive, brief=brief)
-    if not state.system_blocks or state.system_blocks[0].text != text:
-        state.system_blocks = (Block("system", text, edge=True, tokens=state.counter.count(text)),)
+    told = [("system", text)]
+    if state.project and state.model_info is not None and state.model_info.small:
+        told.append(("project", state.project))
+    if [(b.kind, b.text) for b in state.system_blocks] != told:
+        state.system_blocks = tuple(Block(k, t, edge=True, tokens=state.counter.count(t)) for k, t in told)
     return state.system_blocks
 
 

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sakti.agent import file_list, titles
+from sakti.agent import file_list, project, titles
 from sakti.agent.session import build, system_prompt
 from sakti.agent.session.inbox import Inbox
 from sakti.core.errors import ConfigError, StoreError
@@ -98,6 +98,8 @@ async def load(state: State, thread: Thread) -> None:
     state.usage = await state.store.read(messages.usage_of, thread.id, purpose="actor")
     await engine.open(thread)
     if state.model_info is not None and state.model_info.small:
+        if state.project is None:
+            state.project = await project.of(state.workspace)
         engine.expect(await asyncio.to_thread(build.small_budget, state))
     state.status = engine.status()
     state.emit(ThreadChanged(thread))

@@ -21,6 +21,7 @@ from sakti.core.errors import ProviderError, SaktiError
 from sakti.core.events import (
     Event,
     Notice,
+    PromptRead,
     RetryScheduled,
     StepDiscarded,
     StepStarted,
@@ -30,7 +31,7 @@ from sakti.core.events import (
 )
 from sakti.core.types import Request, TextPart, ToolCallPart
 from sakti.providers import limits, retry
-from sakti.providers.protocol import Completed, StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
+from sakti.providers.protocol import Completed, PromptProgress, StreamEvent, TextChunk, ThinkingChunk, ToolCallChunk
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import requests
 
@@ -162,7 +163,7 @@ async def _once(turn: Turn, call: Call) -> AsyncGenerator[Event, None]:
         async for chunk in chunks:
             if isinstance(chunk, Completed):
                 call.done = chunk
-            else:
+            elif not isinstance(chunk, PromptProgress):
                 written += len(chunk.text)
             if event := _shown(turn, call, chunk):
                 yield event
@@ -197,6 +198,8 @@ def _shown(turn: Turn, call: Call, chunk: StreamEvent) -> Event | None:
         case ThinkingChunk(text):
             turn.thinking.append(text)
             return ThinkingDelta(text)
+        case PromptProgress(read, total):
+            return PromptRead(read, total)
         case ToolCallChunk(call_id, name, text):
             return ToolCallDelta(call_id, name, text)
         case _:

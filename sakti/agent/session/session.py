@@ -24,7 +24,7 @@ from sakti.core.errors import ConfigError
 from sakti.core.events import ApprovalRequested, CompactionFinished, Notice, StoreWaiting, ThreadChanged
 from sakti.core.text import one_line
 from sakti.core.tokens import Counter
-from sakti.core.types import Block, ModelInfo
+from sakti.core.types import Block, ModelInfo, Request
 
 if TYPE_CHECKING:
     from sakti.agent.processors.base import Processor
@@ -124,7 +124,16 @@ class Session(State):
             await self.learn()
         if self.opened_store is not None and self.made_toolbox is None:
             build.use_toolbox(self, await asyncio.to_thread(build.make_toolbox, self))
-        await asyncio.to_thread(self.system)
+        system = await asyncio.to_thread(self.system)
+        await self._prepare(system)
+
+    async def _prepare(self, system: tuple[Block, ...]) -> None:
+        """Have a model on this machine read what every request here begins with, before the first question."""
+        from sakti.providers.protocol import Prepares
+
+        if self.model_info is not None and not self.busy and isinstance(self.provider, Prepares):
+            tools = self.toolbox.specs(small=self.model_info.brief)
+            await self.provider.prepare(Request(self.model_info.name, system, tools=tools))
 
     async def close(self) -> None:
         """Stop what runs, keeping what was streamed; memory's unfinished work is simply left."""

@@ -98,6 +98,7 @@ class State:
         self.usage = Usage()
         self.git: GitState | None = None
         self.system_blocks: tuple[Block, ...] = ()
+        self.project: str | None = None  # what a small model is told of the workspace, None: not looked at yet
         self.opened_store: Store | None = None
         self.opened_engine: MemoryEngine | None = None
         self.made_toolbox: Toolbox | None = None

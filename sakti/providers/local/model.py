@@ -54,6 +54,11 @@ def parts_folder() -> Path:
     return folder() / ".parts"
 
 
+def prompts_folder() -> Path:
+    """Where evaluated prompts are kept."""
+    return folder() / "prompts"
+
+
 def _choice() -> Path:
     return folder() / "local.json"
 
@@ -130,13 +135,15 @@ def use(file: Path | None) -> Path:
 
 
 def remove() -> int:
-    """Delete the installed weights, an unfinished install and the choice of `use`; return the bytes freed.
+    """Delete the installed weights, an unfinished install, evaluated prompts and the choice of `use`.
 
-    A file that `use` named is the user's own and stays.
+    Returns the bytes freed. A file that `use` named is the user's own and stays.
     """
     freed = sum(f.stat().st_size for f in parts_folder().rglob("*") if f.is_file())
     if default_path().is_file():
         freed += default_path().stat().st_size
+    freed += sum(f.stat().st_size for f in prompts_folder().rglob("*") if f.is_file())
+    shutil.rmtree(prompts_folder(), ignore_errors=True)
     shutil.rmtree(parts_folder(), ignore_errors=True)
     default_path().unlink(missing_ok=True)
     _choice().unlink(missing_ok=True)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sakti.core.types import FilePart, Json, Message, ToolCallPart, ToolResultPart
+from sakti.providers.local import project
 from sakti.providers.local.actions import Action
 
 REPEATS = 2
@@ -52,17 +53,25 @@ _NUMBERED = re.compile(r"^ *\d+\t", re.M)
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """Actions allowed now, and whether the model may answer instead."""
+    """Actions allowed now, and whether the model may answer instead.
+
+    Where only one thing makes sense the model is not asked: `call` is a tool with its arguments, `text` an answer.
+    `grounded`: the answer may name no file that has not been seen.
+    """
 
     actions: tuple[Action, ...]
     answer: bool = True
+    call: tuple[str, Json] | None = None
+    text: str = ""
+    grounded: bool = False
 
 
-def following(messages: Sequence[Message], actions: Sequence[Action]) -> Next:
-    """Return what may follow `messages`.
+def following(messages: Sequence[Message], actions: Sequence[Action], known: str = "") -> Next:
+    """Return what may follow `messages`; `known` is what the prompt tells of the project.
 
-    A general question is answered; one that names a file is not answered unseen. The source files that the user names
-    are read first; where tests fail and no file is named, the tests are run first. Only files that were mentioned are
+    A question on the project is answered from what is known of it; what has a name is searched for before that, and
+    what the search does not find is said to be missing. A general question is answered; one that names a file is not
+    answered unseen. The source files that the user names are read first; where tests fail and no file is named, the tests are run first. Only files that were mentioned are
     read: a small model makes names up. Only files that were read are edited, and tests only if the user speaks of
     changing them. A requested change is tried before it is discussed, and again if it failed; what worked is not
     written a second time, and is run where the user asked for that. A model that repeats a call again and again has
@@ -71,8 +80,12 @@ def following(messages: Sequence[Message], actions: Sequence[Action]) -> Next:
     asked = next((m.text for m in reversed(messages) if m.role == "user"), "")
     calls = [c for m in _turn(messages) for c in m.tool_calls]
     results = [r for m in _turn(messages) for r in m.tool_results]
+    question = bool(_QUESTION.match(asked))
     if _repeats(calls):
-        return Next(())
+        return Next((), grounded=question and bool(known))
+    looked = _looked_up(asked, calls, results, actions, known) if known and not _wants_change(asked) else None
+    if looked is not None:
+        return looked
     allowed = tuple(
         _only(a, _editable(messages, asked))
         if a.name in _NEEDS_READING
@@ -82,9 +95,10 @@ def following(messages: Sequence[Message], actions: Sequence[Action]) -> Next:
         for a in actions
         if _fits(a.name, messages, asked)
     )
-    question = bool(_QUESTION.match(asked))
     owed = _CHANGE.search(asked) and not question and not any(c.name in _CHANGES for c in calls)
-    unread = _named_unread(messages, asked, tests=question) if owed or question else []
+    unread = _named_unread(messages, asked, known, tests=question) if owed or question else []
+    if question and known and len(unread) == 1 and any(a.name == "read" for a in actions):
+        return Next((), answer=False, call=("read", {"path": unread[0]}))
     if unread:
         return Next(tuple(_only(a, unread) for a in actions if a.name == "read"), answer=False)
     tests = (
@@ -99,6 +113,9 @@ def following(messages: Sequence[Message], actions: Sequence[Action]) -> Next:
             return Next(())
         return Next(allowed, answer=not (allowed and (owed or _A_FILE.search(asked))))
     last = results[-1]
+    path = _path_of(last, calls) if last.is_error and last.name == "read" else ""
+    if question and known and path and path in asked:
+        return Next((), text=project.unread(path, last.content))
     if last.is_error and sum(r.is_error for r in results) <= MOST_ERRORS:
         if last.name in _CHANGES:
             again = tuple(_only(a, _read_paths(messages)) for a in actions if a.name == "read")
@@ -108,7 +125,46 @@ def following(messages: Sequence[Message], actions: Sequence[Action]) -> Next:
     if last.name in _CHANGES and not last.is_error:
         run = tuple(a for a in allowed if a.name == "bash") if _RUN.search(asked) else ()
         return Next(run, answer=False) if run else Next(tuple(a for a in allowed if a.name != "write"))
-    return Next(allowed, answer=not (owed and allowed and len(calls) < MOST_STEPS_BEFORE_CHANGE))
+    answer = not (owed and allowed and len(calls) < MOST_STEPS_BEFORE_CHANGE)
+    return Next(allowed, answer, grounded=question and bool(known))
+
+
+def _wants_change(asked: str) -> bool:
+    return bool(_CHANGE.search(asked)) and not _QUESTION.match(asked)
+
+
+def _looked_up(
+    asked: str, calls: Sequence[ToolCallPart], results: Sequence[ToolResultPart], actions: Sequence[Action], known: str
+) -> Next | None:
+    """What a question on the project needs next; None where it is none."""
+    wanted = project.lookup(asked)
+    whole = project.is_on_the_whole(asked)
+    if (
+        wanted is None
+        or (whole and project.is_on_its_start(wanted))
+        or not {"grep", "read"} <= {a.name for a in actions}
+    ):
+        return Next((), grounded=True) if whole else None
+    search = next((c for c in calls if (c.name, c.arguments) == ("grep", wanted.call)), None)
+    if search is None:
+        return Next((), answer=False, call=("grep", wanted.call))
+    if any(r.call_id == search.id and r.is_error for r in results):
+        return None
+    found = project.places(results)
+    if wanted.kind == "where":
+        return Next((), text=project.where(wanted, found, known))
+    if not found:
+        return Next((), text=project.missing(wanted)) if wanted.sure else Next(())
+    excerpt = project.excerpt((project.defining(found, wanted) or found)[0])
+    if not any(c.name == "read" for c in calls):
+        return Next((), answer=False, call=("read", excerpt))
+    return Next((), grounded=True)
+
+
+def _path_of(result: ToolResultPart, calls: Sequence[ToolCallPart]) -> str:
+    """The path that a call was made with."""
+    call = next((c for c in calls if c.id == result.call_id), None)
+    return str((call.arguments or {}).get("path") or "") if call else ""
 
 
 def _turn(messages: Sequence[Message]) -> list[Message]:
@@ -182,11 +238,11 @@ def _unread(messages: Sequence[Message]) -> list[str]:
     return [p for p in found if p not in tried and "site-packages" not in p][:MOST_PATHS]
 
 
-def _named_unread(messages: Sequence[Message], asked: str, *, tests: bool) -> list[str]:
+def _named_unread(messages: Sequence[Message], asked: str, known: str, *, tests: bool) -> list[str]:
     """Return source files that the user names and nothing has tried to read yet; test files with `tests`."""
     tried = {str((c.arguments or {}).get("path")) for m in _turn(messages) for c in m.tool_calls if c.name == "read"}
     tried.update(p.path for m in messages for p in m.parts if isinstance(p, FilePart))
-    named = dict.fromkeys(f for f in _A_FILE.findall(asked) if _SOURCE.search(f))
+    named = dict.fromkeys(project.resolved(f, known) for f in _A_FILE.findall(asked) if _SOURCE.search(f))
     tests = tests or bool(_ABOUT_TESTS.search(asked))
     return [f for f in named if f not in tried and (tests or not _TEST_FILE.search(f))]
 

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,10 +20,16 @@ _SECRETS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 
 
 class Worker:
-    """Worker process for one model file, started by the first call and again after a crash."""
+    """Worker process for one model file, started by the first call and again after a crash.
 
-    def __init__(self, model: Path, context: int, command: tuple[str, ...] | None = None) -> None:
+    `keep_in` is the folder for the evaluated beginnings of prompts.
+    """
+
+    def __init__(
+        self, model: Path, context: int, command: tuple[str, ...] | None = None, keep_in: Path | None = None
+    ) -> None:
         self._model = model
+        self._keep_in = keep_in
         self._context = context
         self._command = command or (sys.executable, "-P", "-m", "sakti.providers.local.worker")
         self._process: asyncio.subprocess.Process | None = None
@@ -50,6 +56,7 @@ class Worker:
                 *self._command,
                 str(self._model),
                 str(self._context),
+                str(self._keep_in or ""),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
@@ -74,15 +81,21 @@ class Worker:
             raise self._crash(f"The local model cannot be loaded ({first['fatal']})", retryable=False)
         self.load_seconds = float(first.get("seconds", 0.0))
 
-    async def chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """Yield the worker's messages for one request, up to `done` or `error`; close it to cancel."""
+    async def chat(
+        self, body: dict[str, Any] | None, begins: Sequence[str] = ()
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield the worker's messages for one request, up to `done` or `error`; close it to cancel.
+
+        `begins`: texts that the system prompt begins with, each the beginning of the next; without `body` they are only
+        evaluated.
+        """
         async with self._lock:
             await self._start()
             self._number += 1
             number = self._number
             finished = False
             try:
-                await self._write({"id": number, "chat": body})
+                await self._write({"id": number, "chat": body, "begins": list(begins)})
                 while not finished:
                     message = await self._read()
                     if message.get("id") != number:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from sakti.core.errors import NoModelError, ProviderError
+from sakti.core.errors import NoModelError, ProviderError, SaktiError
 from sakti.core.resources import fill_prompt
 from sakti.core.types import (
     FilePart,
@@ -22,9 +25,11 @@ from sakti.core.types import (
 )
 from sakti.providers.facts import Served
 from sakti.providers.history import CallIds, Turn, file_text, turns
-from sakti.providers.local import actions, model, policy
+from sakti.providers.local import actions, model, policy, project
 from sakti.providers.local.process import Worker
-from sakti.providers.protocol import Completed, StopReason, StreamEvent, TextChunk, ToolCallChunk
+from sakti.providers.protocol import Completed, PromptProgress, StopReason, StreamEvent, TextChunk, ToolCallChunk
+
+log = logging.getLogger(__name__)
 
 CONTEXT = 8_192
 OUTPUT = 1_024
@@ -45,6 +50,7 @@ class LocalProvider:
     def __init__(self, context: int | None = None, worker: Worker | None = None) -> None:
         self._context = context or CONTEXT
         self._worker = worker
+        self._preparing: asyncio.Task[None] | None = None
 
     def _ready(self) -> Worker:
         if self._worker is None:
@@ -52,18 +58,45 @@ class LocalProvider:
                 raise NoModelError(f"The local model is not at {model.path()}: run `sakti local install`.")
             if not model.runtime_ready():
                 raise NoModelError("The local model needs the extra `sakti[local]`.")
-            self._worker = Worker(model.path(), self._context)
+            self._worker = Worker(model.path(), self._context, keep_in=model.prompts_folder())
         return self._worker
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
-        answer = _Answer(request)
-        async with aclosing(self._ready().chat(body(request))) as messages:
-            async for message in messages:
-                for event in answer.take(message, self._context):
-                    yield event
-                if answer.looping:
-                    break
+        await self._stop_preparing()
+        allowed = following(request)
+        answer = _Answer(request, allowed)
+        if allowed.call or allowed.text:
+            for event in answer.decided():
+                yield event
+        else:
+            async with aclosing(self._ready().chat(body(request, allowed), begins(request))) as messages:
+                async for message in messages:
+                    for event in answer.take(message, self._context):
+                        yield event
+                    if answer.looping:
+                        break
+            for event in answer.rest():
+                yield event
         yield answer.completed(model.name())
+
+    async def prepare(self, request: Request) -> None:
+        """Evaluate what `request` begins with, in the background, until something is asked."""
+        await self._stop_preparing()
+        self._preparing = asyncio.create_task(self._prepare(begins(request)))
+
+    async def _prepare(self, texts: Sequence[str]) -> None:
+        try:
+            async with aclosing(self._ready().chat(None, texts)) as messages:
+                async for _ in messages:
+                    pass
+        except SaktiError:
+            log.warning("the prompt was not prepared", exc_info=True)  # who asks something is told why it fails
+
+    async def _stop_preparing(self) -> None:
+        task, self._preparing = self._preparing, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
 
     async def count_tokens(self, request: Request) -> int | None:
         """Return None: counting would need the loaded model."""
@@ -82,6 +115,7 @@ class LocalProvider:
         await self._ready().start()
 
     async def close(self) -> None:
+        await self._stop_preparing()
         worker, self._worker = self._worker, None
         if worker is not None:
             await worker.stop()
@@ -92,30 +126,54 @@ def info(context: int | None = None) -> ModelInfo:
     return ModelInfo(model.name(), LocalProvider.name, context or CONTEXT, OUTPUT, 0.0, 0.0, small=True, observes=False)
 
 
-def body(request: Request) -> Json:
-    """Render `request` as a body of Chat Completions."""
+def following(request: Request) -> policy.Next:
+    """Return what may follow in `request`; anything where it offers no tools."""
     offered = actions.offer(request.tools)
+    if request.schema is not None or not offered or request.tool_choice != "auto":
+        return policy.Next(())
+    return policy.following(request.messages, offered, _project(request))
+
+
+def body(request: Request, allowed: policy.Next | None = None) -> Json:
+    """The body of Chat Completions for `request`; `allowed` is what may follow."""
+    allowed = allowed or following(request)
     chat: Json = {
-        "messages": _messages(request, offered),
+        "messages": _messages(request, actions.offer(request.tools), grounded=allowed.grounded),
         "max_tokens": max(LEAST_OUTPUT, request.max_output_tokens or OUTPUT),
         "temperature": 0.0 if request.temperature is None else request.temperature,
         "top_p": 0.9,
         "cache_prompt": True,
     }
     wanted = request.schema
-    if wanted is None and offered:
-        choose = request.tool_choice == "auto"
-        allowed = policy.following(request.messages, offered) if choose else policy.Next(())
+    if wanted is None and request.tools:
         wanted = actions.schema(allowed.actions, allowed.answer)
     if wanted is not None:
         chat["response_format"] = {"type": "json_schema", "json_schema": {"name": "action", "schema": wanted}}
     return chat
 
 
-def _messages(request: Request, offered: Sequence[actions.Action]) -> list[Json]:
+def begins(request: Request) -> list[str]:
+    """What the system prompt begins with, each the beginning of the next: the rules, and the project behind them."""
+    if not request.tools:
+        return []
+    rules = _rules(actions.offer(request.tools))
+    known = _project(request)
+    return [rules, f"{rules}\n\n{known}"] if known else [rules]
+
+
+def _rules(offered: Sequence[actions.Action]) -> str:
+    return fill_prompt("local", actions="\n".join(a.line() for a in offered))
+
+
+def _project(request: Request) -> str:
+    return next((b.text.strip() for b in request.system if b.kind == "project"), "")
+
+
+def _messages(request: Request, offered: Sequence[actions.Action], *, grounded: bool) -> list[Json]:
     acting = bool(offered)
-    own = [fill_prompt("local", actions="\n".join(a.line() for a in offered))] if acting else []
-    blocks = [b.text for b in request.system if b.text.strip() and not (acting and b.kind == "system")]
+    own = begins(request)[-1:]
+    told = ("system", "project", *(["carry_over"] if grounded else []))  # other threads say nothing of the files
+    blocks = [b.text for b in request.system if b.text.strip() and not (acting and b.kind in told)]
     messages: list[Json] = [{"role": "system", "content": "\n\n".join([*own, *blocks])}]
     for turn in turns(request.messages, LocalProvider.name, context=_note):
         text = _assistant(turn, offered) if turn.role == "assistant" else _user(turn)
@@ -171,8 +229,11 @@ def _bounded(text: str) -> str:
 class _Answer:
     """Converts the worker's messages to events."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, allowed: policy.Next) -> None:
         self.looping = False
+        self._allowed = allowed
+        self._guard = project.Grounded(_seen(request)) if allowed.grounded else None
+        self._kept: list[str] = []  # what the guard let through
         self._offered = actions.offer(request.tools)
         self._messages = request.messages
         self._plain = not request.tools or request.schema is not None
@@ -183,14 +244,33 @@ class _Answer:
         self._finish = ""
         self._usage = Usage()
 
+    def decided(self) -> list[StreamEvent]:
+        """What is done without the model, since there is nothing to choose."""
+        if self._allowed.call:
+            name, arguments = self._allowed.call
+            return [ToolCallChunk(self._call_id, name, json.dumps(arguments))]
+        return [TextChunk(self._allowed.text)]
+
+    def rest(self) -> list[StreamEvent]:
+        """What was held back to the end."""
+        if self._guard is None or self._reader.action != actions.ANSWER:
+            return []
+        return self._shown([self._guard.end()])
+
+    def _shown(self, kept: list[str]) -> list[StreamEvent]:
+        self._kept += kept
+        return [TextChunk(text) for text in kept if text]
+
     def take(self, message: Json, context: int) -> list[StreamEvent]:
         if "error" in message:
             raise _failure(message)
+        if "begin" in message:
+            return [PromptProgress(*map(int, message["begin"]))]
         if "progress" in message:
-            total = int(message["progress"][1])
+            read, total = map(int, message["progress"])
             if total > context - LEAST_OUTPUT:
                 raise _too_long(total, context)
-            return []
+            return [PromptProgress(read, total)]
         if "done" in message:
             self._finish = str(message["done"])
             self._usage = Usage(int(message["prompt"]), int(message["cached"]), 0, int(message["output"]), cost_usd=0.0)
@@ -206,7 +286,7 @@ class _Answer:
         said = self._reader.feed(piece)
         self._look(self._reader.raw)
         if said:
-            return [TextChunk(said)]
+            return self._shown([self._guard.feed(said)]) if self._guard else [TextChunk(said)]
         if self._reader.action and self._reader.action != actions.ANSWER:
             return [ToolCallChunk(self._call_id, self._reader.action, piece)]
         return []
@@ -216,6 +296,11 @@ class _Answer:
             self.looping = True
 
     def completed(self, name: str) -> Completed:
+        if self._allowed.call:
+            call = ToolCallPart(self._call_id, *self._allowed.call)
+            return Completed((call,), "tool_use", self._usage, name)
+        if self._allowed.text:
+            return Completed((TextPart(self._allowed.text),), "end", self._usage, name)
         stop: StopReason = "length" if self.looping or self._finish == "length" else "end"
         if self._plain:
             text = "".join(self._text)
@@ -223,7 +308,7 @@ class _Answer:
         found = actions.read(self._reader.raw)
         if found is None or found[0] == actions.ANSWER:
             whole = str(found[1].get("text") or "") if found else ""
-            text = self._reader.text or whole
+            text = "".join(self._kept) if self._guard and self._kept else self._reader.text or whole
             return Completed((TextPart(text),) if text else self._broken(), stop, self._usage, name)
         action = next((a for a in self._offered if a.name == found[0]), None)
         fields = policy.repaired(found[0], found[1], self._messages)
@@ -237,6 +322,13 @@ class _Answer:
         if self._reader.action and self._reader.action != actions.ANSWER:
             return (ToolCallPart(self._call_id, self._reader.action, None, raw),)
         return (TextPart(raw),) if raw else ()
+
+
+def _seen(request: Request) -> str:
+    """All that the model was told, in which a file must be named that an answer names."""
+    results = [r.content for m in request.messages for r in m.tool_results]
+    calls = [json.dumps(c.arguments) for m in request.messages for c in m.tool_calls]
+    return "\n".join([_project(request), *(m.text for m in request.messages if m.role == "user"), *results, *calls])
 
 
 def _failure(message: Json) -> ProviderError:

@@ -1,13 +1,16 @@
-"""Run the model in a process: `python -m sakti.providers.local.worker MODEL CONTEXT`.
+"""Run the model in a process: `python -m sakti.providers.local.worker MODEL CONTEXT FOLDER`.
 
 It reads one JSON object a line from stdin and writes one a line to stdout. What the library prints goes to stderr,
 which the parent process keeps as the log. The library's server requires a socket: it gets a Unix one in a folder of
 its own that is deleted at once, so nothing listens where others could reach it.
 
-In:  {"id": 1, "chat": {...}}   a body of Chat Completions, always streamed
+In:  {"id": 1, "chat": {...}, "begins": ["…", "…"]}   a body of Chat Completions, always streamed; texts that its
+                                system prompt begins with, each the beginning of the next, to be kept in FOLDER
+     {"id": 1, "begins": […]}   only evaluate those
      {"cancel": 1}              stop answering it
 Out: {"ready": true, "seconds": 3.1}
      {"id": 1, "progress": [read, total]}   prompt tokens
+     {"id": 1, "begin": [read, total]}      the same while the beginning is evaluated, `total` estimated
      {"id": 1, "text": "…"}
      {"id": 1, "done": "stop", "prompt": 90, "cached": 60, "output": 12}
      {"id": 1, "error": "…", "code": 400, "kind": "…"}
@@ -27,15 +30,19 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
-BATCH = 256  # prompt tokens between two chances to cancel
+from sakti.providers.local import states
+
+BATCH = 128  # prompt tokens between two chances to cancel
 
 Send = Callable[[dict[str, Any]], None]
 
 
 def main() -> None:
     out = _own_stdout()
+    os.umask(0o077)  # what the library writes is nobody else's
 
     def send(message: dict[str, Any]) -> None:
         out.write(json.dumps(message, ensure_ascii=False).encode() + b"\n")
@@ -43,7 +50,7 @@ def main() -> None:
 
     try:
         started = time.monotonic()
-        server = _load(sys.argv[1], int(sys.argv[2]))
+        server, kept = _load(sys.argv[1], int(sys.argv[2]), sys.argv[3])
     except Exception as e:  # the root of this process: whatever it is, the other side has to hear of it
         send({"fatal": f"{type(e).__name__}: {e}"})
         os._exit(1)
@@ -54,7 +61,7 @@ def main() -> None:
     while True:
         request = requests.get()
         try:
-            _answer(server, request, cancelled, send)
+            _Answer(server, kept, request, cancelled, send).run()
         except BrokenPipeError:
             os._exit(0)
 
@@ -66,8 +73,10 @@ def _own_stdout() -> BinaryIO:
     return out
 
 
-def _load(model: str, context: int) -> Any:
+def _load(model: str, context: int, folder: str) -> tuple[Any, states.States | None]:
+    """The library's server, and the kept states of prompts where there can be any: `folder` is "" or theirs."""
     library: Any = importlib.import_module("xllamacpp")  # has no types
+    secret = secrets.token_hex(16)
     params: Any = library.CommonParams()
     params.model.path = model
     params.n_ctx = context
@@ -77,15 +86,25 @@ def _load(model: str, context: int) -> Any:
     params.ui = False
     params.endpoint_slots = False
     params.cache_ram_mib = 0  # one conversation at a time: its own context is cache enough
-    params.api_keys = [secrets.token_hex(16)]
+    params.api_keys = [secret]
     if os.name != "posix":
-        return library.Server(params)
-    folder = tempfile.mkdtemp(prefix="sakti-")
+        return library.Server(params), None
+    keeps = bool(folder) and sys.platform == "linux"
+    if keeps:
+        Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        params.slot_save_path = f"{folder}/"
+    place = tempfile.mkdtemp(prefix="sakti-")
     try:
-        params.hostnames = [f"{folder}/worker.sock"]  # the ending makes it a Unix socket
-        return library.Server(params)
+        params.hostnames = [f"{place}/worker.sock"]  # the ending makes it a Unix socket
+        server = library.Server(params)
+        if not keeps:
+            return server, None
+        held = os.open(f"{place}/worker.sock", os.O_PATH)  # reached by us alone when its name is gone
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(place, ignore_errors=True)
+    slots = states.Slots(f"/proc/self/fd/{held}", secret)
+    version = str(getattr(library, "__version__", ""))
+    return server, states.States(Path(folder), slots, lambda text: states.key(text, Path(model), context, version))
 
 
 def _listen(lines: TextIO, requests: queue.Queue[dict[str, Any]], cancelled: set[int]) -> None:
@@ -99,48 +118,90 @@ def _listen(lines: TextIO, requests: queue.Queue[dict[str, Any]], cancelled: set
     os._exit(0)
 
 
-def _answer(server: Any, request: dict[str, Any], cancelled: set[int], send: Send) -> None:
-    number = int(request["id"])
-    counts: dict[str, Any] = {"prompt": 0, "cached": 0, "output": 0}
-    state = {"finish": ""}
+class _Answer:
+    """One request: the beginning of its prompt first, then the rest and what the model writes."""
 
-    def on_chunk(chunk: dict[str, Any]) -> bool:
+    def __init__(
+        self,
+        server: Any,
+        kept: states.States | None,
+        request: dict[str, Any],
+        cancelled: set[int],
+        send: Send,
+    ) -> None:
+        self._server, self._kept, self._send = server, kept, send
+        self._number = int(request["id"])
+        self._chat: dict[str, Any] | None = request.get("chat")
+        self._begins: list[str] = request.get("begins") or []
+        self._cancelled = cancelled
+        self._counts: dict[str, Any] = {"prompt": 0, "cached": 0, "output": 0}
+        self._finish = ""
+
+    def run(self) -> None:
+        try:
+            if self._prepared() and self._chat is not None:
+                if not self._begins and self._kept is not None:
+                    self._kept.forget()
+                self._ask(self._chat, self._on_chunk)
+        except (RuntimeError, ValueError) as e:
+            if self._kept is not None:
+                self._kept.forget()
+            self._say(error=str(e), code=500, kind="")
+            return
+        if self._finish != "error":
+            self._say(done=self._finish or "cancelled", **self._counts)
+        self._cancelled.discard(self._number)
+
+    def _say(self, **message: Any) -> None:
+        self._send({"id": self._number, **message})
+
+    def _ask(self, chat: dict[str, Any], on_chunk: Callable[[dict[str, Any]], bool]) -> None:
+        body = {**chat, "stream": True, "return_progress": True, "timings_per_token": True}
+        self._server.handle_chat_completions(body, on_chunk)
+
+    def _prepared(self) -> bool:
+        """Have the beginning evaluated where that can be kept; False: it was stopped."""
+        return self._kept is None or self._kept.prepare(self._begins, self._evaluate)
+
+    def _evaluate(self, text: str) -> bool:
+        """Evaluate `text` and nothing behind it; False where it was stopped or failed."""
+        whole = sum(len(m["content"]) for m in self._chat["messages"]) if self._chat else len(self._begins[-1])
+        failed = False
+
+        def on_chunk(chunk: dict[str, Any]) -> bool:
+            nonlocal failed
+            failed = failed or "error" in chunk
+            if progress := chunk.get("prompt_progress"):
+                total = round(progress["total"] * max(1.0, whole / len(text)))
+                self._say(begin=[progress["processed"], total])
+            return failed or self._number in self._cancelled
+
+        system = {"role": "system", "content": text}
+        self._ask({"messages": [system], "max_tokens": 1, "cache_prompt": True}, on_chunk)
+        if failed:  # a template that wants more than a system message, a text beyond the window: the answer will tell
+            self._kept = None
+        return self._number not in self._cancelled and not failed
+
+    def _on_chunk(self, chunk: dict[str, Any]) -> bool:
         """Send what a chunk holds; return True to make the library stop."""
         if "error" in chunk:
             error = chunk["error"]
-            send(
-                {
-                    "id": number,
-                    "error": str(error.get("message")),
-                    "code": error.get("code"),
-                    "kind": str(error.get("type") or ""),
-                }
-            )
-            state["finish"] = "error"
+            self._say(error=str(error.get("message")), code=error.get("code"), kind=str(error.get("type") or ""))
+            self._finish = "error"
             return True
         if progress := chunk.get("prompt_progress"):
-            send({"id": number, "progress": [progress["processed"], progress["total"]]})
+            self._say(progress=[progress["processed"], progress["total"]])
         if timings := chunk.get("timings"):
-            counts.update(
+            self._counts.update(
                 prompt=timings["cache_n"] + timings["prompt_n"],
                 cached=timings["cache_n"],
                 output=timings["predicted_n"],
             )
         for choice in chunk.get("choices") or ():
             if text := choice["delta"].get("content"):
-                send({"id": number, "text": text})
-            state["finish"] = choice.get("finish_reason") or state["finish"]
-        return number in cancelled
-
-    body = {**request["chat"], "stream": True, "return_progress": True, "timings_per_token": True}
-    try:
-        server.handle_chat_completions(body, on_chunk)
-    except (RuntimeError, ValueError) as e:
-        send({"id": number, "error": str(e), "code": 500, "kind": ""})
-        return
-    if state["finish"] != "error":
-        send({"id": number, "done": state["finish"] or "cancelled", **counts})
-    cancelled.discard(number)
+                self._say(text=text)
+            self._finish = choice.get("finish_reason") or self._finish
+        return self._number in self._cancelled
 
 
 if __name__ == "__main__":

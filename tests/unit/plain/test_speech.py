@@ -9,6 +9,7 @@ from sakti.core.events import (
     MessageSaved,
     ModelChanged,
     Notice,
+    PromptRead,
     QueueChanged,
     RetryScheduled,
     StepStarted,
@@ -203,6 +204,13 @@ def test_how_a_turn_ends_is_said() -> None:
 def test_thinking_is_said_once_a_step() -> None:
     step = StepStarted(1, "m", 10)
     assert said(step, ThinkingDelta("a"), ThinkingDelta("b"), step, ThinkingDelta("c")) == ["sakti is thinking"] * 2
+
+
+def test_how_far_a_prompt_is_read_is_said_now_and_then() -> None:
+    step = StepStarted(1, "m", 10)
+    read = [PromptRead(n, 100) for n in (0, 10, 20, 30, 45, 70, 100)]
+    lines = ["reading the prompt: 20 %", "reading the prompt: 45 %", "reading the prompt: 70 %"]
+    assert said(step, *read, step, *read) == lines * 2
 
 
 def test_the_queue_and_the_thread() -> None:

@@ -1,0 +1,262 @@
+"""Questions on the project that a small model would answer with inventions: what is looked up for it, and what of its
+answer stands. Pure."""
+
+from __future__ import annotations
+
+import builtins
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sakti.core.types import Json, ToolResultPart
+
+MOST_PLACES = 5  # places that an answer names
+MOST_TERMS = 3
+AROUND = 3  # lines read before a definition
+LINES = 40  # lines read of it
+NOT_THERE = "The files that were read do not say that."
+_NAMED = r"project|repo|repository|code ?base|program|app|application|package|library|service|tool|cli|script"
+_WHOLE = re.compile(
+    rf"\b(?:this|the|my|our|your) (?:{_NAMED})\b|\bwhat (?:is|does) (?:this|it)(?: do| for| about)?\W*$|\bentry ?point"
+    r"|\bdependenc(?:y|ies)\b|\bdepends? on\b|\btests?\b.{0,20}\b(?:run|executed|started)\b"
+    r"|\b(?:run|execute|start)\b.{0,20}\btests?\b|\bwhere does (?:it|the \w+) (?:start|begin)\b",
+    re.I,
+)
+_WHERE = re.compile(
+    r"\bwhere(?:'s| is| are| do| does| can i find)\b\s+(?P<what>.+?)"
+    r"(?:\s+(?:\w+ly\s+)?(?:defined|declared|implemented|located|set|done|handled|calculated|computed|stored|made|"
+    r"created|checked|parsed|used|live|lives|happen|happens|come from|comes from|kept))?"
+    r"(?:\s+in (?:this|the) \w+)?\W*$",
+    re.I,
+)
+_EXISTS = re.compile(r"\b(?:is|are) there (?:an?|any)\s+(?P<what>.+?)(?:\s+(?:in|here)\b.*)?\W*$", re.I)
+_EXPLAIN = re.compile(r"\b(?:what does|what do|how does|how do|explain|describe|what is|what are)\b", re.I)
+_QUOTED = re.compile(r"`([^`]+)`")
+_IDENTIFIER = re.compile(
+    r"\b([A-Za-z]+_\w+|_\w+|[a-z]+[A-Z]\w*|[A-Z][a-z]+[A-Z]\w*|[A-Z][A-Z0-9]{2,}\b|[A-Za-z]\w*(?=\(\)))"
+)
+_AFTER_KIND = re.compile(
+    r"\b(?:function|method|class|constant|variable|struct|module)\s+(?:called |named )?([A-Za-z_]\w*)"
+)
+_BEFORE_KIND = re.compile(r"\b([A-Za-z_]\w*)\s+(?:function|method|class|constant|variable|struct|module)\b")
+_EMPTY = frozenset(
+    """a an and any are as at be by can code do does file files find for from function functions get has have here how
+    i in into is it its just line lines me method methods my of on one or our project repo show so some that the their
+    them there these they this those to use used uses using value values variable was we what when where which who why
+    with you your class classes constant exactly all defined declared implemented located set called named return
+    returns work works program app application mean means take takes""".split()
+)
+_STARTING = frozenset(("start", "begin", "entry", "point", "run", "everything"))
+_PRONOUN = re.compile(r"\b(?:i|we|you)\b", re.I)
+_ROW = re.compile(r"^(?P<path>[^\s:][^:\n]*):(?P<line>\d+):(?P<text>.*)$", re.M)
+_FILE = re.compile(
+    r"(?<![\w/.-])(?:\./)?[\w-][\w./-]*\.(?:pyi?|jsx?|mjs|cjs|tsx?|go|rs|c|h|cc|cpp|hpp|java|rb|php|sh|lua|kt|swift|cs|"
+    r"toml|ya?ml|json|md|rst|txt|ini|cfg|css|html?|sql|lock|xml|gradle)\b(?!\()"
+)
+_TEST = re.compile(r"(?:^|/)(?:tests?/|test_)|[._]test\.")
+_PRODUCTS = frozenset("node.js vue.js next.js nuxt.js react.js express.js three.js d3.js".split())
+_SENTENCE = re.compile(r".*?(?:[.!?:](?=\s)\s*|\n+)", re.S)
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """What a question asks for. `terms` are names, as they stand in code (`exact`), or stems of words. `sure`: of this
+    project; else it may as well be something that everybody knows."""
+
+    kind: Literal["where", "explain"]
+    terms: tuple[str, ...]
+    exact: bool
+    sure: bool = True
+
+    @property
+    def name(self) -> str:
+        return self.terms[0] if self.exact else " ".join(self.terms)
+
+    @property
+    def call(self) -> Json:
+        """The search: a name as a whole word, stems anywhere."""
+        either = "|".join(map(re.escape, self.terms))
+        return {"pattern": rf"\b{re.escape(self.name)}\b" if self.exact else rf"(?i)(?:\b|_)(?:{either})"}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line that a search found."""
+
+    path: str
+    line: int
+    text: str
+
+
+def is_on_the_whole(asked: str) -> bool:
+    """Whether a question is on the project as such: what it is, needs, how it starts, how its tests run."""
+    return bool(_WHOLE.search(asked))
+
+
+def is_on_its_start(wanted: Lookup) -> bool:
+    """Whether what a question looks for is only where the program starts."""
+    return not wanted.exact and set(wanted.terms) <= _STARTING
+
+
+def lookup(asked: str) -> Lookup | None:
+    """What has to be looked for before `asked` can be answered; None where that is nothing in particular."""
+    asked = asked.strip()
+    names = list(dict.fromkeys(_named(asked)))
+    where, exists, file = _WHERE.search(asked), _EXISTS.search(asked), _FILE.search(asked)
+    if "\n" in asked:
+        return None
+    if file and not names:
+        return Lookup("where", (file[0],), True) if where or exists else None
+    if where and not _PRONOUN.search(where["what"]):
+        return _lookup(names, where["what"])
+    if exists:
+        return _lookup(names, exists["what"])
+    if names and _EXPLAIN.search(asked):
+        return Lookup("explain", (names[0],), True, _is_of_the_project(names[0], asked))
+    return None
+
+
+def _named(asked: str) -> list[str]:
+    quoted = [q.removesuffix("()") for q in _QUOTED.findall(asked)]
+    found = [q.rpartition(".")[2] for q in quoted if re.fullmatch(r"[\w.]+", q) and not _FILE.fullmatch(q)]
+    return [*found, *_IDENTIFIER.findall(asked), *_kinds(asked)]
+
+
+def _kinds(asked: str) -> list[str]:
+    """Names beside a word such as "function"."""
+    return [k for k in [*_AFTER_KIND.findall(asked), *_BEFORE_KIND.findall(asked)] if k.lower() not in _EMPTY]
+
+
+def _is_of_the_project(name: str, asked: str) -> bool:
+    known = name in dir(builtins) or name in sys.stdlib_module_names or f".{name}" in asked
+    called = "_" in name or f"{name}()" in asked or name in _kinds(asked)
+    return bool(_WHOLE.search(asked)) or (called and not known)
+
+
+def _lookup(names: Sequence[str], phrase: str) -> Lookup | None:
+    if names:
+        return Lookup("where", (names[0],), True)
+    words = [w for w in re.findall(r"[A-Za-z]\w+", phrase) if w.lower() not in _EMPTY]
+    stems = tuple(dict.fromkeys(_stem(w.lower()) for w in words))[:MOST_TERMS]
+    return Lookup("where", stems, False) if stems else None
+
+
+def _stem(word: str) -> str:
+    for ending in ("ies", "es", "s"):
+        if len(word) > len(ending) + 3 and word.endswith(ending) and not word.endswith("ss"):
+            kept = word[: -len(ending)]
+            return kept if ending != "es" or kept[-1] in "sxzh" else word[:-1]
+    return word
+
+
+def places(results: Sequence[ToolResultPart]) -> list[Place]:
+    """The lines that searches found, in their order, those of tests last."""
+    rows = [m for r in results if r.name == "grep" and not r.is_error for m in _ROW.finditer(r.content)]
+    found = [Place(m["path"], int(m["line"]), m["text"].strip()) for m in rows]
+    return sorted(found, key=lambda p: bool(_TEST.search(p.path)))
+
+
+def defining(found: Sequence[Place], wanted: Lookup) -> list[Place]:
+    """Those of `found` that define what is wanted."""
+    term = "|".join(map(re.escape, wanted.terms))
+    name = rf"(?:{term})\b" if wanted.exact else rf"\w*(?:{term})\w*"
+    kind = r"def|class|function|func|fn|fun|const|let|var|val|type|struct|interface|enum|trait|module|sub|macro"
+    pattern = re.compile(
+        rf"\b(?:{kind})\s+(?:\([^)]*\)\s*)?{name}|^(?:export\s+|static\s+|public\s+|private\s+)*{name}\s*(?::[^=()]+)?=(?!=)"
+        rf"|^(?:async\s+|static\s+)*{name}\s*\([^)]*\)\s*\{{",
+        0 if wanted.exact else re.I,
+    )
+    return [p for p in found if pattern.search(p.text)]
+
+
+def excerpt(place: Place) -> Json:
+    """The arguments that read what stands at `place`."""
+    return {"path": place.path, "offset": max(1, place.line - AROUND), "limit": LINES}
+
+
+def where(wanted: Lookup, found: Sequence[Place], project: str) -> str:
+    """The answer to where something is: its definitions, else its mentions, else files with that name, else that it is
+    not there."""
+    defined = defining(found, wanted)
+    files = [f for f in _files(project) if any(t.lower() in f.lower() for t in wanted.terms)]
+    best = sorted(defined or found, key=lambda p: -sum(t.lower() in p.text.lower() for t in wanted.terms))
+    lines = [_line(p) for p in best]
+    if not defined:
+        lines = [*(f"- `{f}`" for f in files), *lines]
+    if not lines:
+        return missing(wanted)
+    if not wanted.exact:
+        return "\n".join([f"This is what a search for {_words(wanted)} found:", *lines[:MOST_PLACES]])
+    if defined and len(lines) == 1:
+        return f"`{wanted.name}` is defined in `{best[0].path}`, line {best[0].line}: `{_code(best[0].text)}`"
+    verb = "is defined in" if defined else "is found here"
+    return "\n".join([f"`{wanted.name}` {verb}:", *lines[:MOST_PLACES]])
+
+
+def missing(wanted: Lookup) -> str:
+    """That something is not there."""
+    if wanted.exact:
+        return f"There is no `{wanted.name}` in this project: a search of all its files found nothing."
+    return f"A search of all files of this project for {_words(wanted)} found nothing."
+
+
+def _words(wanted: Lookup) -> str:
+    return " or ".join(f'"{t}"' for t in wanted.terms)
+
+
+def unread(path: str, error: str) -> str:
+    """That a file which was asked about cannot be read."""
+    return f"`{path}` could not be read: {error.strip().splitlines()[0] if error.strip() else 'it is not there.'}"
+
+
+def resolved(name: str, project: str) -> str:
+    """The file of the project that `name` means; `name` where it is none, or several."""
+    found = [f for f in _files(project) if f == name or f.endswith(f"/{name}")]
+    return found[0] if len(found) == 1 else name
+
+
+def _files(project: str) -> list[str]:
+    """The files that the prompt's block lists, one a line."""
+    listed = project.partition("\n\n")[2].partition("\n\n")[0]
+    return [line for line in listed.splitlines() if not line.startswith("and ")]
+
+
+def _line(place: Place) -> str:
+    return f"- `{place.path}`, line {place.line}: `{_code(place.text)}`"
+
+
+def _code(text: str) -> str:
+    return text[:120].replace("`", "'")
+
+
+class Grounded:
+    """Lets the sentences of an answer through that name no file which nobody has seen. `seen` is all that the model was
+    told."""
+
+    def __init__(self, seen: str) -> None:
+        self._seen = seen
+        self._held = ""
+        self._said = False
+
+    def feed(self, text: str) -> str:
+        """The sentences that end in `text` and stand."""
+        self._held += text
+        out: list[str] = []
+        while sentence := _SENTENCE.match(self._held):
+            self._held = self._held[sentence.end() :]
+            out.append(self._kept(sentence[0]))
+        return "".join(out)
+
+    def end(self) -> str:
+        """The rest; where nothing stood, a sentence that says so."""
+        rest, self._held = self._kept(self._held), ""
+        return rest if self._said else NOT_THERE
+
+    def _kept(self, sentence: str) -> str:
+        for match in _FILE.finditer(sentence):
+            if match[0].lower() not in _PRODUCTS and match[0].removeprefix("./") not in self._seen:
+                return ""
+        self._said = self._said or bool(sentence.strip())
+        return sentence

@@ -154,8 +154,7 @@ async def _long_answer(terminal: Terminal, tokens: int, between: float) -> tuple
 
 async def _open(terminal: Terminal, between: float) -> float:
     """Return the seconds from Enter after the name of a long thread to its newest message."""
-    await _ask(terminal, "h", between)  # the first key loads what an answer needs, as it does for anybody
-    await terminal.until("ok")
+    await _first_token(terminal, "h", between)  # the first key loads what an answer needs, as it does for anybody
     at = await _ask(terminal, f"/resume {tui_thread.TITLE}", between)
     took = await terminal.until(tui_thread.NEWEST) - at
     await asyncio.sleep(2 * between)

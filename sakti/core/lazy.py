@@ -42,9 +42,13 @@ class LazyModule(ModuleType):
 
 def _child(package: ModuleType, name: str) -> ModuleType | None:
     """Import a module of a package without executing the package; None where there is no such module."""
-    full, path = f"{package.__name__}.{name}", getattr(package, "__path__", None)
-    found = full in sys.modules or (path is not None and PathFinder.find_spec(full, path) is not None)
-    return importlib.import_module(full) if found else None
+    full = f"{package.__name__}.{name}"
+    try:
+        return sys.modules.get(full) or importlib.import_module(full)
+    except ModuleNotFoundError as e:
+        if e.name != full:
+            raise
+        return None
 
 
 def load(module: ModuleType) -> None:

@@ -67,14 +67,15 @@ class _Pending:
         self._lock = threading.RLock()
         self._running = False
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        spec.loader_state = self
-        return LazyModule(spec.name)
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Leave it to the import system: a plain module, made lazy when its place is filled in, which is quicker."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Only put the real loader in place: this is what an import statement calls."""
-        assert module.__spec__ is not None
-        module.__spec__.loader = module.__loader__ = self._loader
+        """Execute nothing yet: this is what an import statement calls."""
+        spec = module.__spec__
+        assert spec is not None
+        spec.loader_state, spec.loader, module.__loader__ = self, self._loader, self._loader
+        object.__setattr__(module, "__class__", LazyModule)
 
     def execute(self, module: ModuleType) -> None:
         with self._lock:

@@ -18,7 +18,7 @@ from sakti.agent.workspace import local_timezone, moving_facts, scrubbed
 from sakti.core import resources
 from sakti.core.config import model_choices
 from sakti.core.events import StoreWaiting
-from sakti.core.lazy import lazy_imports
+from sakti.core.lazy import lazy_imports, load
 from sakti.core.types import Block, ModelInfo
 
 if TYPE_CHECKING:
@@ -40,6 +40,12 @@ with lazy_imports:
 log = logging.getLogger(__name__)
 
 NOT_KEPT = "Nothing of this session was kept."
+
+
+def preload() -> None:
+    """Execute the modules that opening a session needs. For a thread: a screen goes on answering meanwhile."""
+    for module in (store_database, memory_engine, memory_factory):
+        load(module)
 
 
 async def open_store(state: State, given: store_database.Store | None) -> store_database.Store:

@@ -3,5 +3,5 @@
 An action is a coroutine function with `@action(...)` in a file of this package. The chat (`/name`), its completion,
 help and palette, the plain chat, the shell (`sakti name`) and their help texts are made from that declaration.
 `registry` finds the files, `reader` reads lines for them, `values` is what they return. The files are imported to
-show help, so what is slow to import stands inside the functions.
+show help: what their actions work with is imported at their top, under `with lazy_imports:`.
 """

@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING
 
 from sakti.actions.spec import action, arg
 from sakti.actions.values import Done, Open, Text, Value
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import count_k, one_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
+
+with lazy_imports:
+    from sakti.agent.threads import last_compaction
 
 
 @action(
@@ -38,8 +42,6 @@ async def compact(scope: Scope, focus: str) -> Value | None:
 @action(chat="compact diff", needs="session")
 async def diff(scope: Scope) -> Value:
     """Show the log before and after the last compaction."""
-    from sakti.agent.threads import last_compaction
-
     shown = await last_compaction.last(scope.session)
     if shown is None:
         return Done("Nothing was compacted in this thread, or it was undone.")

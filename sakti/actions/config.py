@@ -6,28 +6,34 @@ from typing import TYPE_CHECKING
 
 from sakti.actions.spec import action, arg
 from sakti.actions.values import USAGE, Done, Open, Refused, Rows, Text, Value
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
 
+with lazy_imports:
+    from sakti.agent import settings_file
+    from sakti.agent.reports import settings_view
+    from sakti.core import config as core_config
+    from sakti.core import resources
+
 
 @action(arg("name", "Only settings that begin so.", default="", offers="setting names"), shell="config")
 async def config(scope: Scope, name: str) -> Value:
     """Show each setting, its value, where it comes from, what it means and what it takes."""
-    from sakti.agent.reports.settings_view import as_toml
-    from sakti.core import resources
-    from sakti.core.config import flat, meaning, takes
-
     loaded = scope.settings()
-    every = flat(loaded.config).items()
+    every = core_config.flat(loaded.config).items()
     rows = [(n, v, loaded.origins.get(n, "default")) for n, v in every if n.startswith(name)]
     if not rows:
         raise Refused(f"There is no setting that begins with {name!r}.", code=USAGE)
     lines = [
         line
         for n, v, origin in rows
-        for line in (f"{n:<44} {as_toml(v) or 'not set':<16} {origin}", f"    {meaning(n).help} Takes {takes(n)}.")
+        for line in (
+            f"{n:<44} {settings_view.as_toml(v) or 'not set':<16} {origin}",
+            f"    {core_config.meaning(n).help} Takes {core_config.takes(n)}.",
+        )
     ]
     lines += [f"! {warning}" for warning in loaded.warnings]
     lines.append(f"\nYour file: {resources.config_home() / 'config.toml'}")
@@ -45,11 +51,7 @@ async def config(scope: Scope, name: str) -> Value:
 )
 async def settings(scope: Scope, wanted: str) -> Value:
     """Settings that are not at their default, or all that hold the words; NAME = VALUE changes one."""
-    from sakti.agent import settings_file
-    from sakti.agent.reports import settings_view
-    from sakti.core.resources import config_home
-
-    session, user_file = scope.session, config_home() / "config.toml"
+    session, user_file = scope.session, resources.config_home() / "config.toml"
     project_file = session.workspace / ".sakti" / "config.toml"
     name, changes, text = (part.strip() for part in wanted.partition("="))
     if changes:

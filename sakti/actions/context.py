@@ -6,10 +6,15 @@ from typing import TYPE_CHECKING
 
 from sakti.actions.spec import action, arg
 from sakti.actions.values import Card, Open, Refused, Rows, Text, Value, one
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
+
+with lazy_imports:
+    from sakti.agent.reports import memory_report
+    from sakti.agent.threads import past_requests
 
 
 @action(arg("step", kind="whole", default=None, low=1), chat="context", hint="[STEP]", needs="session",
@@ -19,8 +24,6 @@ async def context(scope: Scope, step: int | None) -> Value:
     views = scope.session.views
     blocks = await (views.context() if step is None else views.past_request(step))
     if not blocks:
-        from sakti.agent.threads import past_requests
-
         raise Refused(past_requests.none(step), title="Context")
 
     async def show(number: int) -> Value:
@@ -39,6 +42,4 @@ async def context(scope: Scope, step: int | None) -> Value:
 @action(chat="cost", needs="session")
 async def cost(scope: Scope) -> Value:
     """Tokens and price of this thread."""
-    from sakti.agent.reports.memory_report import spent_rows
-
-    return Card("Cost of this thread", tuple(spent_rows(await scope.session.views.spent())))
+    return Card("Cost of this thread", tuple(memory_report.spent_rows(await scope.session.views.spent())))

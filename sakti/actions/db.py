@@ -10,10 +10,16 @@ from typing import TYPE_CHECKING
 
 from sakti.actions.spec import UPKEEP, Group, action, arg, flag, option
 from sakti.actions.values import USAGE, Done, Refused, Text, Value
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
+
+with lazy_imports:
+    from sakti.agent.threads import purge as thread_purge
+    from sakti.core import clock
+    from sakti.store.maintenance import inspection, maintenance, recovery, upkeep, vacuuming
 
 GROUP = Group("db", "The database: check, recover, search index, statistics, backup, purge.", UPKEEP)
 YES = flag("--yes", help="Do not ask.")
@@ -22,8 +28,6 @@ YES = flag("--yes", help="Do not ask.")
 @action(shell="db check")
 async def check(scope: Scope) -> Value:
     """Look for damage, mend the search index; exit 1 when something is left. Works on any file, sound or not."""
-    from sakti.store.maintenance import inspection, upkeep
-
     findings = inspection.inspect(scope.database)
     if any(f.mendable and not f.ok for f in findings) and all(f.ok for f in findings if not f.mendable):
         findings = scope.in_store(upkeep.check)
@@ -38,10 +42,7 @@ async def check(scope: Scope) -> Value:
 @action(shell="db recover")
 async def recover(scope: Scope) -> Value:
     """Copy what can still be read of a damaged database into a new one; the damaged file is kept beside it."""
-    from sakti.core.clock import SystemClock
-    from sakti.store.maintenance import recovery
-
-    found = recovery.recover(scope.database, SystemClock())
+    found = recovery.recover(scope.database, clock.SystemClock())
     out = [
         f"{table:<22} {came:>9,} {'row' if came == 1 else 'rows'}" + (f", {lost:,} could not be read" if lost else "")
         for table, (came, lost) in found.rows.items()
@@ -60,8 +61,6 @@ async def recover(scope: Scope) -> Value:
 @action(shell="db stats", needs="store")
 async def stats(scope: Scope) -> Value:
     """How much is in it."""
-    from sakti.store.maintenance import maintenance
-
     values = await scope.store.read(maintenance.stats, scope.store.path)
     lines = (
         f"{name.replace('_', ' '):<20} {value:,}" if isinstance(value, int) else f"{name:<20} {value}"
@@ -73,8 +72,6 @@ async def stats(scope: Scope) -> Value:
 @action(shell="db rebuild-index", needs="store")
 async def rebuild_index(scope: Scope) -> Value:
     """Make the search index anew."""
-    from sakti.store.maintenance import upkeep
-
     done = await upkeep.rebuild_index(scope.store)
     missing = f", {done['added']:,} {'was' if done['added'] == 1 else 'were'} missing" if done["added"] else ""
     return Done(f"{counted(done['texts'], 'text')} indexed{missing}", json=done)
@@ -83,8 +80,6 @@ async def rebuild_index(scope: Scope) -> Value:
 @action(shell="db optimize", needs="store")
 async def optimize(scope: Scope) -> Value:
     """Merge the search index, so that searches are faster."""
-    from sakti.store.maintenance import maintenance, upkeep
-
     store = scope.store
     before = (await store.read(maintenance.stats, store.path))["bytes"]
     await upkeep.optimize(store)
@@ -101,8 +96,6 @@ async def optimize(scope: Scope) -> Value:
 )
 async def backup(scope: Scope, target: Path | None) -> Value:
     """Copy the database, also while it is in use."""
-    from sakti.store.maintenance import maintenance
-
     store = scope.store
     name = f"{store.path.name}.backup-{time.strftime('%Y%m%d-%H%M%S')}"
     return Text((str(await store.read(maintenance.backup, target or store.path.with_name(name))),))
@@ -119,11 +112,9 @@ async def purge(scope: Scope, days: int, yes: bool, keep_copies: bool) -> Value:
     """Remove deleted threads and tasks for good, of all workspaces, with all that was taken from them: drafts, prompts,
     lines of logs, copies of the database. Tasks that were worked on in a thread, its forks and the workspace's working
     memory stay. Without --yes it only says what would go."""
-    from sakti.agent.threads import purge as removal
-
     before = scope.now() - days * 86_400_000
-    found = scope.in_store(lambda store: removal.purge(store, before=before, do=yes, keep_copies=keep_copies))
-    told = removal.wipe_free_space(found) if yes else ""
+    found = scope.in_store(lambda store: thread_purge.purge(store, before=before, do=yes, keep_copies=keep_copies))
+    told = thread_purge.wipe_free_space(found) if yes else ""
     out = [f"{'removed' if yes else 'would go'}  {line}" for line in found.in_words()]
     if found.empty:
         out.append("Nothing is deleted.")
@@ -135,8 +126,6 @@ async def purge(scope: Scope, days: int, yes: bool, keep_copies: bool) -> Value:
 @action(YES, shell="db vacuum")
 async def vacuum(scope: Scope, yes: bool) -> Value:
     """Write the file anew, as small as what it holds; nothing else may have it open."""
-    from sakti.store.maintenance import vacuuming
-
     path = scope.database
     if not yes:
         if not sys.stdin.isatty():

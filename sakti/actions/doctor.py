@@ -9,26 +9,29 @@ from typing import TYPE_CHECKING
 from sakti.actions.spec import action
 from sakti.actions.values import Text, Value
 from sakti.core.errors import ConfigError
+from sakti.core.lazy import lazy_imports
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
+
+with lazy_imports:
+    from sakti.agent.reports import doctor as doctor_report
+    from sakti.core import config as core_config
+    from sakti.core import resources
 
 
 @action(shell="doctor", chat="doctor", needs="loop", summary="health of this installation")
 async def doctor(scope: Scope) -> Value:
     """Check this installation, problems first; each says how to mend it. Exit 1 when there is one."""
-    from sakti.agent.reports import doctor as checks
-    from sakti.core import resources
-    from sakti.core.config import Config
-
-    problem: list[checks.Line] = []
+    problem: list[doctor_report.Line] = []
     try:
         config, path = scope.config, scope.database
     except ConfigError as e:
-        config, path = Config(), Path(scope.env.get("SAKTI_DB") or resources.data_home() / "sakti.db").expanduser()
-        problem = [checks.Line("config", False, e.message)]
+        config = core_config.Config()
+        path = Path(scope.env.get("SAKTI_DB") or resources.data_home() / "sakti.db").expanduser()
+        problem = [doctor_report.Line("config", False, e.message)]
     answers = scope.live.model if scope.live is not None else None
-    lines = [*problem, *await checks.examine(path, scope.env, scope.workspace, config, answers)]
+    lines = [*problem, *await doctor_report.examine(path, scope.env, scope.workspace, config, answers)]
     lines.sort(key=lambda line: "✗!✓".index(line.sign))
     ok = not any(line.problem for line in lines)
     return Text(

@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING
 from sakti.actions.spec import MEMORY, Group, action, arg, flag
 from sakti.actions.tasks.arguments import AS
 from sakti.actions.values import Text, Value
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
+
+with lazy_imports:
+    from sakti.core import clock, ids
+    from sakti.tasks import beads as beads_file
 
 GROUP = Group("import", "Bring in what other tools know.", MEMORY)
 GONE = 20  # issues that are named
@@ -22,14 +27,10 @@ WHERE = "A repository, its .beads folder, an issues.jsonl, or the database."
         shell="import beads")  # fmt: skip
 async def beads(scope: Scope, path: Path, dry_run: bool, as_: str | None) -> Value:
     """Tasks of beads (bd). Repeated, it brings in only what changed there since. Exit: 1 refused, 2 nothing found."""
-    from sakti.core.clock import SystemClock
-    from sakti.core.ids import TimeIds
-    from sakti.tasks import beads as source
-
-    issues = source.read(path)
+    issues = beads_file.read(path)
     try:
-        report = await scope.change(source.bring_in, as_, TimeIds(SystemClock()), issues, dry_run)
-    except source.DryRun as e:
+        report = await scope.change(beads_file.bring_in, as_, ids.TimeIds(clock.SystemClock()), issues, dry_run)
+    except beads_file.DryRun as e:
         report = e.report
     out = [f"{name}: {why}" for name, why in (*report.skipped, *report.notes)]
     out += [f"left out, it would be a cycle: {' → '.join(cycle)}" for cycle in report.cycles]
@@ -42,4 +43,4 @@ async def beads(scope: Scope, path: Path, dry_run: bool, as_: str | None) -> Val
         f" {counted(report.dependencies, 'dependency', 'dependencies')},"
         f" {counted(len(report.cycles), 'cycle')} refused"
     )
-    return Text(tuple(out), json={"success": True, "dryRun": dry_run, **source.describe(report)})
+    return Text(tuple(out), json={"success": True, "dryRun": dry_run, **beads_file.describe(report)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,10 +10,15 @@ from typing import TYPE_CHECKING, Any
 from sakti.actions.spec import UPKEEP, Group, action, arg, flag
 from sakti.actions.values import USAGE, Refused, Text, Value
 from sakti.core.errors import SaktiError
+from sakti.core.lazy import lazy_imports
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
     from sakti.providers.local.install import Installer
+
+with lazy_imports:
+    from sakti.providers.local import install as local_install
+    from sakti.providers.local import model as local_model
 
 GROUP = Group("local", "The embedded model: a small local model for questions and simple edits.", UPKEEP)
 
@@ -20,24 +26,19 @@ GROUP = Group("local", "The embedded model: a small local model for questions an
 @action(shell="local install", json=False)
 async def install(scope: Scope) -> Value:
     """Fetch the weights (1.1 GB, Apache-2.0). Stopped in between, it goes on where it was."""
-    from sakti.providers.local import model
-    from sakti.providers.local.install import Cancelled, Installer
-
-    if model.default_path().is_file() and model.weights_ready() and model.chosen() is None:
-        told = f"Installed already: {model.path()}"
+    if local_model.default_path().is_file() and local_model.weights_ready() and local_model.chosen() is None:
+        told = f"Installed already: {local_model.path()}"
     else:
         try:
-            told = f"Installed: {_with_progress(Installer(workspace=scope.workspace))}"
-        except Cancelled as e:
+            told = f"Installed: {_with_progress(local_install.Installer(workspace=scope.workspace))}"
+        except local_install.Cancelled as e:
             raise Refused(e.message) from e
-    hint = () if model.runtime_ready() else ("To run it, install the extra: pip install 'sakti[local]'",)
+    hint = () if local_model.runtime_ready() else ("To run it, install the extra: pip install 'sakti[local]'",)
     return Text((told, *hint))
 
 
 def _with_progress(installer: Installer) -> Path:
     """Run the installer in a thread, so that ctrl+c stops it cleanly; a bar where there is a terminal."""
-    import threading
-
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -75,9 +76,7 @@ def _with_progress(installer: Installer) -> Path:
 @action(shell="local status")
 async def status(scope: Scope) -> Value:
     """Say whether the model is ready and where it is; exit code 1 if it is not ready."""
-    from sakti.providers.local import model
-
-    now = model.status()
+    now = local_model.status()
     weights = f"{now.path}, {now.bytes / 1e6:,.0f} MB" if now.bytes else "not installed: sakti local install"
     unfinished = f"unfinished install: {now.partial_bytes / 1e6:,.0f} MB fetched"
     lines = (
@@ -94,12 +93,10 @@ async def status(scope: Scope) -> Value:
         shell="local use", json=False)  # fmt: skip
 async def use(scope: Scope, path: Path | None, default: bool) -> Value:
     """Load another GGUF file instead of the installed model."""
-    from sakti.providers.local import model
-
     if (path is None) != default:
         raise Refused("Name a GGUF file, or --default.", code=USAGE)
     try:
-        return Text((f"The local model is now {model.use(path)}",))
+        return Text((f"The local model is now {local_model.use(path)}",))
     except SaktiError as e:
         raise Refused(f"{e.title}: {e.message}") from e
 
@@ -107,7 +104,5 @@ async def use(scope: Scope, path: Path | None, default: bool) -> Value:
 @action(shell="local remove", json=False)
 async def remove(scope: Scope) -> Value:
     """Delete the installed weights and what an unfinished install left."""
-    from sakti.providers.local import model
-
-    freed = model.remove()
+    freed = local_model.remove()
     return Text((f"{freed / 1e6:,.0f} MB freed" if freed else "Nothing was installed",))

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING
 from sakti.actions.spec import action, arg
 from sakti.actions.values import Open, Rows, Value, one
 from sakti.core.errors import NoModelError, SaktiError
+from sakti.core.lazy import lazy_imports
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
     from sakti.core.types import ModelInfo
     from sakti.providers.registry import Choice
+
+with lazy_imports:
+    from sakti.providers import registry
 
 NONE = "set ANTHROPIC_API_KEY or OPENAI_API_KEY, start a local server, or run `sakti local install`."
 
@@ -20,8 +24,6 @@ NONE = "set ANTHROPIC_API_KEY or OPENAI_API_KEY, start a local server, or run `s
 @action(shell="models", needs="loop")
 async def models(scope: Scope) -> Value:
     """The model that `sakti` would use, why, and what its provider offers."""
-    from sakti.providers import registry
-
     config = scope.config
     choice = await registry.select(flag=None, config_model=config.model, env=scope.env, settings=config.providers)
     if choice is None:

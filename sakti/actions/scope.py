@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from sakti.actions.values import Refused, Value
+from sakti.core.lazy import lazy_imports
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
     from sakti.core.config import Config, Loaded
     from sakti.store.database import Store
-    from sakti.tasks.service import Actor
+
+with lazy_imports:
+    from sakti.store import text_registry
+    from sakti.tasks import service as task_service
 
 T = TypeVar("T")
 Models = Literal["none", "chosen", "called"]
@@ -80,21 +84,19 @@ class Scope:
 
     async def ask(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Return what `fn(db, resource, …)` reads, secrets masked; in the shell without an event loop."""
-        from sakti.store.text_registry import leaving_all
-
-        return leaving_all(await self.store.read(fn, self.resource, *args, **kwargs))
+        return text_registry.leaving_all(await self.store.read(fn, self.resource, *args, **kwargs))
 
     async def change(self, fn: Callable[..., Any], name: str | None, *args: Any, **kwargs: Any) -> Any:
         """Return what `fn(db, actor, …)` changed; `name` is who acts in a shell, where it is not the user."""
         return await self.store.write(fn, self.actor(name), *args, **kwargs)
 
-    def actor(self, name: str | None) -> Actor:
+    def actor(self, name: str | None) -> task_service.Actor:
         """The user of the chat; what the chat of this window has claimed is theirs to change."""
-        from sakti.tasks.service import SHELL_CLAIM_MS, Actor
-
         thread = self.session.thread
         own = () if thread is None else (thread.id,)
-        return Actor(self.resource, "user:you", self.now(), name="you", lease_ms=SHELL_CLAIM_MS, also=own)
+        return task_service.Actor(
+            self.resource, "user:you", self.now(), name="you", lease_ms=task_service.SHELL_CLAIM_MS, also=own
+        )
 
     def settings(self, overrides: Sequence[str] = ()) -> Loaded:
         """Read every setting with its origin; only in the shell. Raises `ConfigError`."""

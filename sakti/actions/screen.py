@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING
 
 from sakti.actions.spec import action, arg
 from sakti.actions.values import Open, Refused, Text, Value
+from sakti.core.lazy import lazy_imports
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
+
+with lazy_imports:
+    from sakti.agent import setup as machine
 
 WAYS = (
     "a key: set ANTHROPIC_API_KEY, OPENAI_API_KEY or another provider's, and start sakti again",
@@ -49,8 +53,6 @@ async def setup(scope: Scope) -> Value:
     """What sakti found here: keys, servers, the small model; theme and approval."""
 
     async def listed() -> Value:
-        from sakti.agent import setup as machine
-
         session = scope.session
         found = machine.rows(await machine.look(session.env, session.config.providers))
         lines = [f"{'found' if good else 'missing'}: {text}" for good, text in found]

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Literal
 
 from sakti.actions.spec import MEMORY, action, arg, flag, limit, option
 from sakti.actions.values import USAGE, Open, Refused, Rows, Value, one
+from sakti.core.lazy import lazy_imports
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
     from sakti.agent.session.session import Session
     from sakti.core.types import Message
     from sakti.store.search.search import Hit, SearchPage
+
+with lazy_imports:
+    from sakti.store.search import search as text_search
 
 PER_PAGE = 20  # hits that a chat lists
 WHAT = "says the message with its neighbours"
@@ -48,18 +52,16 @@ async def search(
     offset: int,
 ) -> Value:
     """Search everything that was said, observed or planned."""
-    from sakti.store.search import search as index
-
-    unknown = [k for k in kind if k not in index.KINDS]
+    unknown = [k for k in kind if k not in text_search.KINDS]
     if unknown:
-        raise Refused(f"--kind takes {', '.join(index.KINDS)}, not {unknown[0]!r}.", code=USAGE)
+        raise Refused(f"--kind takes {', '.join(text_search.KINDS)}, not {unknown[0]!r}.", code=USAGE)
     asked = " ".join(query)
     text = f"{asked} after:{since}" if since else asked
-    if since and index.parse_query(text).since is None:
+    if since and text_search.parse_query(text).since is None:
         dates = "a date (2026-01-15), today, yesterday or an age such as 7d"
         raise Refused(f"--since takes {dates}, not {since!r}.", code=USAGE)
-    where = index.Scope(None if all_workspaces else scope.resource, thread, tuple(kind))
-    page = replace(await scope.store.read(index.search, text, where, limit=limit, offset=offset), query=asked)
+    where = text_search.Scope(None if all_workspaces else scope.resource, thread, tuple(kind))
+    page = replace(await scope.store.read(text_search.search, text, where, limit=limit, offset=offset), query=asked)
     told = {"query": asked, "total": page.total, "results": [_told(h) for h in page.hits]}
     if not page.hits:
         nothing = f"Only {page.total} found for {asked!r}." if page.total else f"Nothing found for {asked!r}."

@@ -11,13 +11,27 @@ from typing import TYPE_CHECKING
 
 from sakti.actions.spec import CHAT, Group, action, arg, flag, limit, option
 from sakti.actions.values import USAGE, Done, Open, Refused, Rows, Text, Value, one
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
     from sakti.agent.session.queries import ThreadSummary
-    from sakti.agent.threads.actions import ThreadActions
     from sakti.core.types import Thread
+
+with lazy_imports:
+    from sakti.agent import titles as thread_titles
+    from sakti.agent.session import queries as session_queries
+    from sakti.agent.threads import actions as thread_actions
+    from sakti.agent.threads import export as thread_export
+    from sakti.agent.threads import message_removal, past_requests
+    from sakti.core import types as core_types
+    from sakti.store import text_registry
+    from sakti.store.log import lines as memory_log
+    from sakti.store.threads import message_removal as deleted_messages
+    from sakti.store.threads import messages as stored_messages
+    from sakti.store.threads import removal as thread_removal
+    from sakti.store.threads import threads as stored_threads
 
 GROUP = Group("threads", "The threads of this workspace.", CHAT)
 SHORTEST = 6  # signs of a message's id
@@ -34,15 +48,11 @@ async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool) -
         return await _deleted(scope)
 
     async def listed() -> Value:
-        from sakti.agent.session.queries import ThreadSummary
-        from sakti.agent.titles import told_apart
-        from sakti.store.threads import threads
-
         live = scope.live
         where = None if all_workspaces else scope.resource
-        rows = await scope.store.read(threads.summaries, where, limit if live is None else 100)
-        found = [ThreadSummary(*row) for row in rows]
-        titles = told_apart(s.thread for s in found)
+        rows = await scope.store.read(stored_threads.summaries, where, limit if live is None else 100)
+        found = [session_queries.ThreadSummary(*row) for row in rows]
+        titles = thread_titles.told_apart(s.thread for s in found)
 
         async def go_on(number: int) -> None:
             if live is not None:
@@ -81,8 +91,6 @@ def _when(time_ms: int) -> str:
 
 
 async def _deleted(scope: Scope) -> Value:
-    from sakti.store.threads import removal as thread_removal
-
     found = await scope.store.read(thread_removal.deleted, scope.resource)
     lines = tuple(f"{c.thread.id[-8:]}  deleted {_when(c.deleted_at or 0)}  {c.in_words()}" for c in found)
     empty = "No deleted thread in this workspace."
@@ -92,28 +100,21 @@ async def _deleted(scope: Scope) -> Value:
 @action(WHICH, shell="threads show", needs="store")
 async def show(scope: Scope, thread: str) -> Value:
     """The messages of a thread."""
-    from sakti.agent.threads.export import message_json
-    from sakti.core.types import plain_text
-    from sakti.store.threads import message_removal, messages
-
     found = (await _matching(scope, thread))[0]
-    rows = message_removal.without(await scope.store.read(messages.after, found.id, -1))
-    lines = (f"── {m.role} · {_when(m.created_at)} · {m.id[-8:]}\n{plain_text(m.parts)}\n" for m in rows)
-    return Text(tuple(lines), json={"thread": asdict(found), "messages": [message_json(m) for m in rows]})
+    rows = deleted_messages.without(await scope.store.read(stored_messages.after, found.id, -1))
+    lines = (f"── {m.role} · {_when(m.created_at)} · {m.id[-8:]}\n{core_types.plain_text(m.parts)}\n" for m in rows)
+    return Text(tuple(lines), json={"thread": asdict(found), "messages": [thread_export.message_json(m) for m in rows]})
 
 
 @action(WHICH, arg("step", "Number of the model call; the newest by default.", kind="whole", default=None, low=1),
         shell="threads request", needs="store")  # fmt: skip
 async def request(scope: Scope, thread: str, step: int | None) -> Value:
     """Show what a past step sent to the model: tools, blocks, messages."""
-    from sakti.agent.threads import past_requests
-    from sakti.store.text_registry import leaving_all
-
     found = await _one(scope, thread)
     past = await scope.store.read(past_requests.show, found.id, step)
     if past is None:
         raise Refused(past_requests.none(step))
-    past = leaving_all(past)
+    past = text_registry.leaving_all(past)
     at = past.step
     head = f"Step {at.number} · {at.model} · {_when(at.created_at)} · {at.input_tokens:,} tokens in\n"
     lines = (f"── {p.kind}{'' if p.index is None else f' {p.index}'}\n{p.text}\n" for p in past.pieces)
@@ -169,8 +170,6 @@ async def delete(scope: Scope, thread: str) -> Value:
         needs="store")  # fmt: skip
 async def delete_message(scope: Scope, message: str) -> Value:
     """Remove one message for good, with a call its result: from the thread, search, exports and prompt history."""
-    from sakti.store.log import lines as memory_log
-
     if len(message) < SHORTEST:
         raise Refused(f"write at least the last {SHORTEST} signs of the message's id.", code=USAGE)
     found = await scope.store.read(memory_log.find_message, scope.resource, message)
@@ -190,8 +189,6 @@ async def delete_message(scope: Scope, message: str) -> Value:
         shell="threads restore", chat="threads restore", needs="store")  # fmt: skip
 async def restore(scope: Scope, thread: str) -> Value:
     """Bring a deleted thread back, as it was."""
-    from sakti.store.threads import removal as thread_removal
-
     async with _actions(scope) as actions:
         if thread:
             found = await scope.store.read(thread_removal.find_deleted, scope.resource, thread)
@@ -226,8 +223,6 @@ async def restore(scope: Scope, thread: str) -> Value:
 )
 async def export(scope: Scope, thread: str, form: str, output: Path | None) -> Value:
     """A thread with its observation log as Markdown, JSON, or a page of HTML that needs nothing else."""
-    from sakti.agent.threads import actions as thread_actions
-
     chosen = thread_actions.checked(form)
     found = await _one(scope, thread)
     if output is None and scope.live is None:
@@ -254,9 +249,9 @@ async def new(scope: Scope) -> None:
 )
 async def delete_said(scope: Scope, which: str) -> Value:
     """Delete a message of this thread for good, once it was named."""
-    from sakti.agent.threads.message_removal import OneMessage
-
-    named: OneMessage = scope.kept.setdefault("delete-message", OneMessage(scope.session))
+    named: message_removal.OneMessage = scope.kept.setdefault(
+        "delete-message", message_removal.OneMessage(scope.session)
+    )
     return Done(await named.run(which), title="Delete a message")
 
 
@@ -271,10 +266,8 @@ async def resume(scope: Scope, thread: str) -> Value | None:
 
 async def _matching(scope: Scope, text: str) -> list[Thread]:
     """The threads that are meant, newest first: in a chat also by their number in the list. Raises `Refused`."""
-    from sakti.store.threads import threads
-
     if scope.live is None:
-        found = await scope.store.read(threads.find, scope.resource, text)
+        found = await scope.store.read(stored_threads.find, scope.resource, text)
     else:
         listed = [s.thread for s in await scope.live.views.threads()]
         if text.isdecimal() and len(text) < SHORTEST:
@@ -296,13 +289,11 @@ async def _one(scope: Scope, text: str) -> Thread:
 
 
 @asynccontextmanager
-async def _actions(scope: Scope) -> AsyncGenerator[ThreadActions]:
+async def _actions(scope: Scope) -> AsyncGenerator[thread_actions.ThreadActions]:
     """What changes threads, here; search follows before it ends in the shell."""
-    from sakti.agent.threads.actions import NoSession, ThreadActions
-
     if scope.live is not None:
-        yield ThreadActions(scope.live)
+        yield thread_actions.ThreadActions(scope.live)
         return
-    alone = NoSession(scope.store, scope.resource, scope.workspace)
-    yield ThreadActions(alone)
+    alone = thread_actions.NoSession(scope.store, scope.resource, scope.workspace)
+    yield thread_actions.ThreadActions(alone)
     await alone.indexing.wait()

@@ -10,7 +10,11 @@ from pathlib import Path
 from sakti.agent.reports.overview import overview
 from sakti.agent.tools.permissions import Place, secret_filter
 from sakti.agent.workspace import git
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import sanitise
+
+with lazy_imports:
+    from sakti.agent.tools import walk
 
 LIMIT = 50_000
 PATIENCE = 3.0  # seconds that a first message waits for the list of its workspace
@@ -59,6 +63,4 @@ async def _git_files(root: Path) -> list[str] | None:
 
 
 async def _walk(root: Path) -> list[str]:
-    from sakti.agent.tools.walk import listing  # slow to import, and only wanted outside a repository
-
-    return (await listing(root, Place(root, root))).paths
+    return (await walk.listing(root, Place(root, root))).paths

@@ -10,9 +10,16 @@ from urllib.parse import urlsplit
 
 from sakti.core.config.providers import ProviderSettings
 from sakti.core.events import ModelChanged
+from sakti.core.lazy import lazy_imports
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
+
+with lazy_imports:
+    from sakti.providers import keys as stored_keys
+    from sakti.providers import presets
+    from sakti.providers import probe as server_probe
+    from sakti.providers.local import model as local_model
 
 SHOWN = "welcomed"  # the name that having been shown is kept under
 
@@ -46,28 +53,23 @@ async def look(
     probe: Callable[[str], Awaitable[list[str] | None]] | None = None,
 ) -> Found:
     """Ask the environment, the keyring, the usual ports of this machine and the disk."""
-    from sakti.providers import keys
-    from sakti.providers.local import model
-    from sakti.providers.presets import PRESETS
-    from sakti.providers.probe import served_models
-
-    locals_ = [p for p in PRESETS.values() if p.local]
+    locals_ = [p for p in presets.PRESETS.values() if p.local]
     urls = [(settings[p.name].base_url if p.name in settings else None) or p.base_url for p in locals_]
     answers, name, kept = await asyncio.gather(
-        asyncio.gather(*((probe or served_models)(url) for url in urls)),
-        asyncio.to_thread(keys.keyring_name),
-        asyncio.to_thread(keys.kept_keys),
+        asyncio.gather(*((probe or server_probe.served_models)(url) for url in urls)),
+        asyncio.to_thread(stored_keys.keyring_name),
+        asyncio.to_thread(stored_keys.kept_keys),
     )
     return Found(
-        tuple(k for p in PRESETS.values() for k in p.keys if env.get(k)),
+        tuple(k for p in presets.PRESETS.values() for k in p.keys if env.get(k)),
         kept,
         tuple(
             Server(p.name, p.title, urlsplit(url).netloc, tuple(models))
             for p, url, models in zip(locals_, urls, answers, strict=True)
             if models
         ),
-        model.weights_ready(),
-        model.runtime_ready(),
+        local_model.weights_ready(),
+        local_model.runtime_ready(),
         name,
     )
 

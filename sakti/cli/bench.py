@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,21 @@ from sakti.actions.scope import Scope
 from sakti.actions.spec import UPKEEP, Group, action, arg, flag, option
 from sakti.actions.values import USAGE, Refused
 from sakti.cli import common
+from sakti.core.lazy import lazy_imports
+
+with lazy_imports:
+    from sakti.bench import golden as golden_check
+    from sakti.bench import memory_bench, script, talks
+    from sakti.bench import replay as replaying
+    from sakti.bench import retrieval as retrieval_bench
+    from sakti.bench import scale as scale_bench
+    from sakti.bench import tasks as tasks_bench
+    from sakti.bench import tui as tui_bench
+    from sakti.bench.repair import catalog
+    from sakti.cli import repair as repair_command
+    from sakti.core import tokens
+    from sakti.memory import failpoints
+    from sakti.providers import registry
 
 ABOUT = "Check sakti itself, and models in it: exit 0 fine, 1 failed, 2 wrong usage or nothing found."
 GROUP = Group("bench", ABOUT, UPKEEP)
@@ -18,14 +35,10 @@ GROUP = Group("bench", ABOUT, UPKEEP)
 @action(arg("paths", "Files or folders of vectors.", metavar="PATH", kind="path", many=True), shell="bench golden")
 async def golden(scope: Scope, paths: list[Path]) -> None:
     """Check pure functions and the task graph against vectors of inputs and outputs."""
-    from dataclasses import asdict
-
-    from sakti.bench import golden as bench
-
-    found = [f for f in bench.files(paths) if bench.cases(f)]
+    found = [f for f in golden_check.files(paths) if golden_check.cases(f)]
     if not found:
         raise Refused("no vectors were found there: they are JSON files with a list of cases.", code=USAGE)
-    report = asyncio.run(bench.check(found))
+    report = asyncio.run(golden_check.check(found))
     if scope.json:
         common.say_json(
             {
@@ -66,14 +79,6 @@ async def replay(
     history: int,
 ) -> None:
     """Play conversations against the memory engine and check its invariants at every step."""
-    from dataclasses import replace
-
-    from sakti.bench import script, talks
-    from sakti.bench.replay import Run
-    from sakti.bench.replay import replay as play
-    from sakti.core.tokens import O200k
-    from sakti.memory import failpoints
-
     if kill_at and kill_at not in failpoints.NAMES:
         raise Refused(f"there is no failpoint {kill_at!r}; there are {', '.join(failpoints.NAMES)}.", code=USAGE)
     if missing := [str(p) for p in paths if not p.is_file()]:
@@ -85,8 +90,8 @@ async def replay(
         raise Refused(f"--seeds takes A-B, for example 0-99, not {seeds!r}.", code=USAGE) from e
     if not scripts:
         raise Refused("name a recorded conversation, or --seeds A-B.", code=USAGE)
-    counter = O200k()
-    runs: list[Run] = []
+    counter = tokens.O200k()
+    runs: list[replaying.Run] = []
     for one in scripts:
         changed = replace(
             one,
@@ -94,7 +99,7 @@ async def replay(
             fail_rate=one.fail_rate if failure_rate is None else failure_rate,
             incompressible=one.incompressible or incompressible,
         )
-        runs.append(asyncio.run(play(changed, counter, kill_at=kill_at, history_messages=history)))
+        runs.append(asyncio.run(replaying.replay(changed, counter, kill_at=kill_at, history_messages=history)))
         if not scope.json:
             _say_run(runs[-1].as_json())
     violations = sum(len(r.violations) for r in runs)
@@ -126,10 +131,8 @@ async def retrieval(scope: Scope, data: Path, half: str) -> None:
     """Ask search questions whose answers are known."""
     import tempfile
 
-    from sakti.bench import retrieval as bench
-
     with tempfile.TemporaryDirectory() as folder:
-        found = asyncio.run(bench.run(data, half, Path(folder), None if scope.json else _say_set))
+        found = asyncio.run(retrieval_bench.run(data, half, Path(folder), None if scope.json else _say_set))
     if scope.json:
         common.say_json(found)
     if not found["rows"]:
@@ -153,10 +156,8 @@ async def scale(scope: Scope, sizes: list[int]) -> None:
     """Append and search in a store of many messages."""
     import tempfile
 
-    from sakti.bench import scale as bench
-
     with tempfile.TemporaryDirectory() as folder:
-        found = asyncio.run(bench.run(sizes, Path(folder)))
+        found = asyncio.run(scale_bench.run(sizes, Path(folder)))
     if scope.json:
         common.say_json(found)
         return
@@ -181,9 +182,7 @@ async def scale(scope: Scope, sizes: list[int]) -> None:
 )  # fmt: skip
 async def tasks(scope: Scope, sizes: list[int]) -> None:
     """How fast the task graph answers, with two dependencies a task."""
-    from sakti.bench import tasks as bench
-
-    measured = asyncio.run(bench.run(sizes or bench.SIZES))
+    measured = asyncio.run(tasks_bench.run(sizes or tasks_bench.SIZES))
     if scope.json:
         common.say_json({"sizes": measured})
         return
@@ -219,20 +218,13 @@ async def memory(scope: Scope, sessions: int, model: str | None) -> None:
 
 
 async def _remembered(sessions: int, model: str | None) -> list[dict[str, Any]]:
-    import os
-
-    from sakti.bench import memory_bench
-    from sakti.core.tokens import O200k
-
     if model is None:
-        return await memory_bench.run(range(sessions), O200k())
-    from sakti.providers import registry
-
+        return await memory_bench.run(range(sessions), tokens.O200k())
     settings = common.options(model=model, interactive=False).config.providers
     full_name = await registry.complete(model, os.environ, settings)
     provider = registry.create(full_name, settings, os.environ)
     try:
-        return await memory_bench.run(range(sessions), O200k(), (provider, full_name.partition("/")[2]))
+        return await memory_bench.run(range(sessions), tokens.O200k(), (provider, full_name.partition("/")[2]))
     finally:
         await provider.close()
 
@@ -240,9 +232,7 @@ async def _remembered(sessions: int, model: str | None) -> list[dict[str, Any]]:
 @action(shell="bench tui")
 async def tui(scope: Scope) -> None:
     """How fast the terminal feels: sakti in a pseudo-terminal, a built-in model that streams, a thread of 10,000."""
-    from sakti.bench import tui as bench
-
-    found = asyncio.run(bench.run())
+    found = asyncio.run(tui_bench.run())
     if scope.json:
         common.say_json(found)
         return
@@ -294,11 +284,8 @@ async def repair(
     goes on where it was. Exit 0: all that could be run are solved; 1: one is not, or the model failed; 2: none could
     be run; 5: no model.
     """
-    from sakti.bench.repair import catalog
-    from sakti.cli import repair as command
-
     repairs = catalog.chosen(only)
     if listed:
-        command.say_list(repairs, scope.json)
+        repair_command.say_list(repairs, scope.json)
         return
-    raise SystemExit(command.run(repairs, model, overrides, max_steps, max_seconds, log, again, scope.json))
+    raise SystemExit(repair_command.run(repairs, model, overrides, max_steps, max_seconds, log, again, scope.json))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sakti.cli import common
 from sakti.core import resources
 from sakti.core.errors import NoModelError
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line, sanitise
 
 if TYPE_CHECKING:
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
     from sakti.bench.repair.catalog import Repair
     from sakti.bench.repair.results import Result
     from sakti.core.types import Json
+
+with lazy_imports:
+    from sakti.bench.repair import play as repair_play
+    from sakti.bench.repair import results as repair_results
+    from sakti.bench.repair import run as repair_run
+    from sakti.providers import registry
 
 T = TypeVar("T")
 HEADER = (
@@ -50,10 +57,6 @@ def run(
     json_: bool,
 ) -> int:
     """Run `repairs` and say what came of them; the exit code. Raises `NoModelError`."""
-    from sakti.bench.repair import results
-    from sakti.bench.repair.play import Contestant, Limits
-    from sakti.bench.repair.run import run as play_all
-
     options = common.options(overrides=overrides, model=model, interactive=False)
     common.log_to_file()
     full_name = asyncio.run(_model(options))
@@ -65,9 +68,11 @@ def run(
         print(sanitise(_row(result)), file=out, flush=True)
 
     print(f"{sanitise(full_name)}, log {sanitise(str(path))}\n{HEADER}", file=out, flush=True)
-    limits, results_so_far = Limits(steps, seconds), results.Log(path, full_name)
-    found = _run(play_all(repairs, Contestant(options), limits, results_so_far, again=again, tell=tell))
-    total = results.summary(full_name, found, len(repairs))
+    limits, results_so_far = repair_play.Limits(steps, seconds), repair_results.Log(path, full_name)
+    found = _run(
+        repair_run.run(repairs, repair_play.Contestant(options), limits, results_so_far, again=again, tell=tell)
+    )
+    total = repair_results.summary(full_name, found, len(repairs))
     if json_:
         common.say_json(total)
     else:
@@ -95,8 +100,6 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
 async def _model(options: Options) -> str:
     """The full name of the model that answers: results are kept by it. Raises `NoModelError`."""
-    from sakti.providers import registry
-
     config = options.config
     choice = await registry.select(
         flag=options.model_flag, config_model=config.model, env=os.environ, settings=config.providers

@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sakti.actions.scope import Scope
 from sakti.actions.values import Value
 from sakti.cli import common
+from sakti.core.lazy import lazy_imports
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Models
-    from sakti.agent.session.session import Session
     from sakti.core.config import Config, Loaded
     from sakti.store.database import Store
-    from sakti.tasks.service import Actor
+
+with lazy_imports:
+    from sakti.agent.session import session as sessions
+    from sakti.store import text_registry
+    from sakti.tasks import service as task_service
 
 T = TypeVar("T")
 
@@ -66,11 +70,9 @@ class ShellScope(Scope):
         return common.in_store(work)
 
     async def ask(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        from sakti.store.text_registry import leaving_all
-
         if self._store is not None:
             return await super().ask(fn, *args, **kwargs)
-        return leaving_all(common.ask(fn, self.resource, *args, **kwargs))
+        return text_registry.leaving_all(common.ask(fn, self.resource, *args, **kwargs))
 
     async def change(self, fn: Callable[..., Any], name: str | None, *args: Any, **kwargs: Any) -> Any:
         if self._store is not None:
@@ -78,22 +80,19 @@ class ShellScope(Scope):
         actor = self.actor(name)
         return common.in_store(lambda store: store.write(fn, actor, *args, **kwargs))
 
-    def actor(self, name: str | None) -> Actor:
+    def actor(self, name: str | None) -> task_service.Actor:
         """Who acts: `--as`, else SAKTI_ACTOR, else the user of the shell."""
-        from sakti.tasks.service import SHELL_CLAIM_MS, Actor
-
         who = name or os.environ.get("SAKTI_ACTOR") or os.environ.get("USER") or "shell"
-        return Actor(self.resource, f"shell:{who}", self.now(), name=who, lease_ms=SHELL_CLAIM_MS)
+        lease_ms = task_service.SHELL_CLAIM_MS
+        return task_service.Actor(self.resource, f"shell:{who}", self.now(), name=who, lease_ms=lease_ms)
 
     @asynccontextmanager
     async def memory(
         self, thread: str | None, overrides: Sequence[str], models: Models = "none"
-    ) -> AsyncGenerator[Session]:
-        from sakti.agent.session.session import Session
-
-        def made(resume: str | None) -> Session:
+    ) -> AsyncGenerator[sessions.Session]:
+        def made(resume: str | None) -> sessions.Session:
             chosen = common.options(overrides=overrides, resume=resume, interactive=False)
-            return Session(chosen, store=self._store)
+            return sessions.Session(chosen, store=self._store)
 
         session = made(thread)
         if models == "chosen":

@@ -10,6 +10,11 @@ from sakti.actions.scope import Scope
 from sakti.actions.spec import CHAT, action
 from sakti.actions.values import USAGE, Refused
 from sakti.cli import common
+from sakti.core.lazy import lazy_imports
+
+with lazy_imports:
+    from sakti.agent import tour as scripted_tour
+    from sakti.cli import chat as chat_command
 
 
 @action(shell="tour", panel=CHAT, json=False)
@@ -20,8 +25,9 @@ async def tour(scope: Scope) -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Refused("the tour needs a terminal.", code=USAGE)
     common.log_to_file()
-    from sakti.agent.tour import FIRST, tour_session
-    from sakti.cli.chat import talk
-
     with tempfile.TemporaryDirectory(prefix="sakti-tour-") as folder:
-        raise SystemExit(talk(tour_session(Path(folder), env=dict(os.environ)), prompt=FIRST))
+        raise SystemExit(
+            chat_command.talk(
+                scripted_tour.tour_session(Path(folder), env=dict(os.environ)), prompt=scripted_tour.FIRST
+            )
+        )

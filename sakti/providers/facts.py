@@ -10,8 +10,12 @@ import re
 from dataclasses import dataclass
 
 from sakti.core.config.providers import ProviderSettings
+from sakti.core.lazy import lazy_imports
 from sakti.core.types import Effort, ModelInfo
 from sakti.providers.presets import DEFAULT_TTL, PRESETS, Family, Preset
+
+with lazy_imports:
+    from sakti.providers import prices
 
 ASSUMED_WINDOW = 16_384  # tokens: what a server has at least that agents are run with, where nobody tells
 UNKNOWN = Family("")
@@ -43,8 +47,6 @@ def known(
 
     Loads the price list, which takes a moment: call it in a thread where nothing may wait.
     """
-    from sakti.providers import prices
-
     own, preset, told = settings or ProviderSettings(), PRESETS.get(provider), served or Served()
     found = family(provider, model)
     listed = prices.find(provider, model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import os
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,11 +12,19 @@ from urllib.parse import urlsplit
 
 from sakti.core.config.providers import ProviderSettings
 from sakti.core.errors import ConfigError, NoModelError
+from sakti.core.lazy import lazy_imports
 from sakti.core.types import ModelInfo
 from sakti.providers import facts
 from sakti.providers.presets import PRESETS, Preset
 from sakti.providers.probe import is_loopback, served_models
 from sakti.providers.protocol import Provider
+
+with lazy_imports:
+    from sakti.providers import anthropic as anthropic_messages
+    from sakti.providers import openai_chat, openai_responses
+    from sakti.providers import scripted as scripted_provider
+    from sakti.providers.local import model as local_model
+    from sakti.providers.local import provider as local_provider
 
 KEYRING_SERVICE = "sakti"
 LOCAL_SILENCE = 600.0  # seconds: a server on this machine may read a long prompt before its first word
@@ -129,19 +138,13 @@ def create(
 
     Raises NoModelError for an unknown provider and ConfigError for settings that do not fit together.
     """
-    import os
-
     env = os.environ if env is None else env
     name, _, model = resolve(full_name, settings).partition("/")
     own = settings.get(name, ProviderSettings())
     if name == "local":
-        from sakti.providers.local.provider import LocalProvider
-
-        return LocalProvider(context=own.context_window)
+        return local_provider.LocalProvider(context=own.context_window)
     if name == "scripted":
-        from sakti.providers.scripted import ScriptedProvider
-
-        return ScriptedProvider.from_file(model)
+        return scripted_provider.ScriptedProvider.from_file(model)
     preset = PRESETS.get(name) or Preset(name, "chat", own.base_url or "")
     return _remote(preset, own, env, keyring or keyring_lookup)
 
@@ -157,9 +160,7 @@ def _remote(preset: Preset, own: ProviderSettings, env: Mapping[str, str], keyri
     if api == "auto":
         api = "chat" if preset.api == "responses" and not genuine else preset.api
     if api == "anthropic":
-        from sakti.providers.anthropic import AnthropicProvider
-
-        return AnthropicProvider(
+        return anthropic_messages.AnthropicProvider(
             key,
             name=preset.name,
             base_url=base_url,
@@ -169,10 +170,7 @@ def _remote(preset: Preset, own: ProviderSettings, env: Mapping[str, str], keyri
             elsewhere=not genuine or preset.local,
             extra=own.extra,
         )
-    from sakti.providers.openai_chat import ChatProvider
-    from sakti.providers.openai_responses import ResponsesProvider
-
-    kind = ResponsesProvider if api == "responses" else ChatProvider
+    kind = openai_responses.ResponsesProvider if api == "responses" else openai_chat.ChatProvider
     return kind(
         key,
         name=preset.name,
@@ -279,21 +277,15 @@ def model_info(full_name: str, settings: Mapping[str, ProviderSettings] = _NONE)
     name, _, model = resolve(full_name, settings).partition("/")
     window = settings[name].context_window if name in settings else None
     if name == "local":
-        from sakti.providers.local.provider import info
-
-        return info(window)
+        return local_provider.info(window)
     if name == "scripted":
         return ModelInfo(model, name, window or 200_000)
     return facts.known(name, model, settings.get(name))
 
 
 def _local_model() -> str:
-    from sakti.providers.local import model
-
-    return f"local/{model.name()}"
+    return f"local/{local_model.name()}"
 
 
 def _is_installed() -> bool:
-    from sakti.providers.local.model import is_ready
-
-    return is_ready()
+    return local_model.is_ready()

@@ -7,12 +7,16 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from sakti.core.errors import TaskError
+from sakti.core.lazy import lazy_imports
 from sakti.store.connection import Connection
 from sakti.store.tasks import graph, questions
 from sakti.store.tasks.row import Card, Task
 
 if TYPE_CHECKING:
     from sakti.core.types import Json
+
+with lazy_imports:
+    from sakti.store import leases
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -56,8 +60,6 @@ def is_abandoned(task: Task | Card) -> bool:
     """Return whether the process that worked on the task has ended: others may claim it."""
     if task.status != "in_progress" or task.claim_owner is None:
         return False
-    from sakti.store import leases  # most questions meet no claim of a chat
-
     return not leases.alive(task.claim_owner)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sakti.core.lazy import lazy_imports
 from sakti.store.connection import Connection
 from sakti.store.tasks import graph, questions
 from sakti.store.tasks import search as task_search
@@ -14,6 +15,9 @@ from sakti.tasks.describe import describe, describe_all, find, is_abandoned
 if TYPE_CHECKING:
     from sakti.core.types import Json
     from sakti.store.tasks.row import Task
+
+with lazy_imports:
+    from sakti.store.search import search as text_search
 
 __all__ = ["Board", "BoardTask", "Branch", "board", "describe", "explain", "find", "list_tasks", "ready", "search",
            "show", "tree"]  # fmt: skip
@@ -95,11 +99,9 @@ def search(db: Connection, resource_id: str, query: str, limit: int, include_mes
     tasks = list(questions.get_many(db, task_search.search(db, resource_id, query, limit)).values())
     out: Json = {"tasks": describe_all(db, tasks)}
     if include_messages:
-        from sakti.store.search import search as search_store
-
-        scope = search_store.Scope(resource_id, kinds=("message",))
+        scope = text_search.Scope(resource_id, kinds=("message",))
         out["messages"] = [
             {"id": h.id, "role": h.role, "text": h.snippet} | ({"task": h.task_id} if h.task_id else {})
-            for h in search_store.search(db, query, scope, limit=limit).hits
+            for h in text_search.search(db, query, scope, limit=limit).hits
         ]
     return out

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 
+from sakti.agent.session import build
 from sakti.core.errors import StoreError
 from sakti.tui.chat.panes import POLL
 from sakti.tui.chat.screen import ChatScreen
@@ -39,6 +40,7 @@ class Startup:
         """Open the store, then show what it holds. Raises `SaktiError` where it cannot be opened."""
         chat, session = self._chat, self._host.session
         try:
+            await asyncio.to_thread(build.preload)
             await session.start()
         except BaseException:
             self._failed = True

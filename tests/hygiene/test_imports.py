@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.hygiene.test_circles import ROOT, modules
 
 SDKS = {"anthropic", "openai", "httpx2", "genai_prices", "keyring", "xllamacpp", "tiktoken", "pydantic"}
 STORE = {"peewee", "apsw"}
@@ -60,9 +64,28 @@ def test_heavy_modules_stay_unimported(code: str, absent: set[str]) -> None:
 
 
 def test_the_facts_of_all_actions_cost_nothing_of_what_they_work_with() -> None:
-    code = "from sakti.actions import registry; registry.every()\nimport sys; print(*sys.modules)"
+    executed = "from types import ModuleType; print(*(n for n, m in sys.modules.items() if type(m) is ModuleType))"
+    code = f"from sakti.actions import registry; registry.every()\nimport sys; {executed}"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     own = {name.split(".")[1] for name in out if name.startswith("sakti.")}
     assert own == {"actions", "core", "version"}
     heavy = SDKS | STORE | SCREEN | {"asyncio", "logging", "argparse", "rich"}
     assert {m.partition(".")[0] for m in out} & heavy == set()
+
+
+def lazily_imported(path: Path) -> Iterator[ast.stmt]:
+    for node in ast.parse(path.read_text("utf-8")).body:
+        if isinstance(node, ast.With) and ast.unparse(node.items[0]) == "lazy_imports":
+            yield from node.body
+
+
+def test_what_is_imported_lazily_is_a_module_of_ours() -> None:
+    """A name out of a module would execute it at once, another library's comes executed."""
+    known = modules(ROOT, "sakti")
+    found = 0
+    for path in known.values():
+        for node in lazily_imported(path):
+            assert isinstance(node, ast.ImportFrom), (path, ast.unparse(node))
+            assert {f"{node.module}.{alias.name}" for alias in node.names} <= set(known), (path, ast.unparse(node))
+            found += 1
+    assert found > 50

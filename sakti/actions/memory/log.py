@@ -9,12 +9,19 @@ from typing import TYPE_CHECKING, Any, Literal
 from sakti.actions.memory.arguments import THREAD, WHERE, remembered
 from sakti.actions.spec import SET, Arg, action, arg, flag, option
 from sakti.actions.values import USAGE, Open, Refused, Rows, Text, Value, one
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
     from sakti.agent.session.session import Session
     from sakti.store.log.lines import LogLine
+
+with lazy_imports:
+    from sakti.agent import workspace
+    from sakti.core import ids
+    from sakti.memory import corrections
+    from sakti.store.log import corrections as memory_corrections
 
 SHOWN = 60  # newest lines of the log that a chat lists
 LINE = arg("line", "Id of a line of the log, or the end of it.")
@@ -39,8 +46,6 @@ async def log(scope: Scope, thread: str | None, category: str | None, overrides:
 
 def log_lines(lines: Sequence[LogLine]) -> tuple[str, ...]:
     """Lines of the log as a shell prints them, each date above its lines."""
-    from sakti.core.ids import short
-
     out: list[str] = []
     day = None
     for x in lines:
@@ -49,7 +54,7 @@ def log_lines(lines: Sequence[LogLine]) -> tuple[str, ...]:
             out.append(f"\n{day}" if day else "")
         sign = {"high": "●", "medium": "○", "done": "✓"}.get(x.priority, "·")
         marks = f"{' pinned' if x.pinned else ''}{f' ?{len(x.flags)}' if x.flags else ''}"
-        out.append(f"{short(x.id)} {'  ' * x.depth}{sign} {x.time} {x.marked}{marks}")
+        out.append(f"{ids.short(x.id)} {'  ' * x.depth}{sign} {x.time} {x.marked}{marks}")
     return tuple(out)
 
 
@@ -91,8 +96,6 @@ def _offered(
 @action(arg("time", WHEN), *WHERE, shell="memory at", chat="observations at", needs="store")
 async def at(scope: Scope, time: str, **where: Any) -> Value:
     """The log as it was at a time."""
-    from sakti.store.log import corrections as memory_corrections
-
     async with remembered(scope, **where) as session:
         moment = _moment(time, session)
         lines = await session.store.read(memory_corrections.as_of, session.engine.record_id, moment)
@@ -109,9 +112,6 @@ async def at(scope: Scope, time: str, **where: Any) -> Value:
 )
 async def diff(scope: Scope, older: str, newer: str, **where: Any) -> Value:
     """What came into the log, left it or was changed between two times."""
-    from sakti.memory import corrections
-    from sakti.store.log import corrections as memory_corrections
-
     async with remembered(scope, **where) as session:
         times = [_moment(t, session) for t in (older, newer)]
         record = session.engine.record_id
@@ -203,10 +203,7 @@ async def _lines(session: Session) -> list[LogLine]:
 
 
 def _moment(text: str, session: Session) -> int:
-    from sakti.agent.workspace import local_timezone
-    from sakti.memory import corrections
-
-    moment = corrections.parse_time(text.strip(), session.clock.now(), local_timezone())
+    moment = corrections.parse_time(text.strip(), session.clock.now(), workspace.local_timezone())
     if moment is None:
         times = "2026-01-15, 2026-01-15T14:30, yesterday, 90m, 2d or now"
         raise Refused(f"a time is {times}, not {one_line(text, 40)!r}.", code=USAGE)

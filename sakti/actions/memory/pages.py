@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -11,9 +13,23 @@ from sakti.actions.memory.arguments import WHERE, remembered
 from sakti.actions.memory.log import log_lines
 from sakti.actions.spec import SET, action, arg, flag, option
 from sakti.actions.values import Done, Refused, Text, Value
+from sakti.core.errors import SaktiError
+from sakti.core.lazy import lazy_imports
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
+
+with lazy_imports:
+    from sakti.core import events as core_events
+    from sakti.core import ids, tokens
+    from sakti.memory import capture as recording
+    from sakti.memory import modes as memory_modes
+    from sakti.memory.working import pages as memory_pages
+    from sakti.store import memory as stored_memory
+    from sakti.store import text_registry
+    from sakti.store.log import lines as memory_log
+    from sakti.store.threads import messages as stored_messages
+    from sakti.store.threads import threads as stored_threads
 
 STATES = ("active", "buffered", "superseded", "discarded")
 
@@ -28,15 +44,11 @@ STATES = ("active", "buffered", "superseded", "discarded")
 )
 async def working(scope: Scope, update: str | None, replace: bool, thread: str | None, overrides: list[str]) -> Value:
     """The pages of stable facts: the workspace's, or a thread's own."""
-    from sakti.core.tokens import O200k
-    from sakti.memory.working.pages import Pages
-    from sakti.store.threads import threads
-
     memory = scope.settings(overrides).config.memory
     text = sys.stdin.read() if update == "-" else update
-    pages, owner = Pages(scope.store, O200k(), memory, scope.resource), ""
+    pages, owner = memory_pages.Pages(scope.store, tokens.O200k(), memory, scope.resource), ""
     if thread:
-        found = await scope.store.read(threads.find, scope.resource, thread)
+        found = await scope.store.read(stored_threads.find, scope.resource, thread)
         if not found:
             raise Refused(f"No thread of this workspace matches {thread!r}. `sakti threads list` shows them.")
         owner = found[0].id
@@ -51,30 +63,27 @@ async def working(scope: Scope, update: str | None, replace: bool, thread: str |
 @action(*WHERE, shell="memory export", needs="store")
 async def export(scope: Scope, **where: Any) -> Value:
     """Everything that memory holds of a thread, secrets masked: Markdown, or one JSON object."""
-    from sakti.core.events import to_json
-    from sakti.store import memory
-    from sakti.store.log import lines as memory_log
-    from sakti.store.text_registry import leaving, leaving_all
-
     async with remembered(scope, **where) as session:
         record, read, named = session.engine.record_id, session.store.read, session.thread
         assert named is not None
-        groups = [g for state in STATES for g in await read(memory.groups, record, state)]
+        groups = [g for state in STATES for g in await read(stored_memory.groups, record, state)]
         lines = await read(memory_log.log_lines, record, states=STATES)
         page, own_page = await session.pages().read(), await session.pages().own(named.id)
         status = session.engine.status()
-    shown = leaving("\n\n".join(p for p in (page, own_page) if p))
-    kept = [replace(x, content=leaving(x.content)) for x in lines if x.state == "active" and not x.forgotten]
-    head = f"# {leaving(named.title) or named.id}\n\n## Working memory\n\n{shown}\n\n## Observations"
+    shown = text_registry.leaving("\n\n".join(p for p in (page, own_page) if p))
+    kept = [
+        replace(x, content=text_registry.leaving(x.content)) for x in lines if x.state == "active" and not x.forgotten
+    ]
+    head = f"# {text_registry.leaving(named.title) or named.id}\n\n## Working memory\n\n{shown}\n\n## Observations"
     told = {
         "thread": asdict(named),
-        "status": to_json(status),
+        "status": core_events.to_json(status),
         "working_memory": page,
         "thread_working_memory": own_page,
         "groups": [asdict(g) for g in groups],
         "lines": [asdict(x) for x in lines],
     }
-    return Text((head, *(log_lines(kept) or ("No observations yet.",))), json=leaving_all(told))
+    return Text((head, *(log_lines(kept) or ("No observations yet.",))), json=text_registry.leaving_all(told))
 
 
 @action(
@@ -86,30 +95,19 @@ async def export(scope: Scope, **where: Any) -> Value:
 )
 async def capture(scope: Scope, file: str | None, blank: bool, **where: Any) -> Value | None:
     """Write a thread without its secrets into a file that `sakti bench replay` plays."""
-    import json
-    import os
-
-    from sakti.core.errors import SaktiError
-    from sakti.core.ids import short
-    from sakti.core.tokens import O200k
-    from sakti.memory import capture as recording
-    from sakti.memory import modes
-    from sakti.store.log import lines as memory_log
-    from sakti.store.threads import messages
-
-    redactor = recording.Redactor(O200k() if blank else None, str(Path.home()))
+    redactor = recording.Redactor(tokens.O200k() if blank else None, str(Path.home()))
     async with remembered(scope, **where) as session:
         assert session.thread is not None
         read, name = session.store.read, session.thread.id
-        said = await read(messages.after, name, -1)
-        settings = modes.settings_for(session.config.memory, session.mode)
+        said = await read(stored_messages.after, name, -1)
+        settings = memory_modes.settings_for(session.config.memory, session.mode)
         bundle = recording.bundle(said, await read(memory_log.actors, name), settings, redactor)
         lines = [json.dumps(x, ensure_ascii=False) for x in bundle]
     text = ("\n".join(lines) + "\n").encode("utf-8", "backslashreplace")
     if file == "-":
         sys.stdout.buffer.write(text)
         return None
-    path = Path(file or f"sakti-capture-{short(name)}.jsonl")
+    path = Path(file or f"sakti-capture-{ids.short(name)}.jsonl")
     try:
         with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "wb") as out:
             out.write(text)

@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING, Any
 from sakti.actions.memory.arguments import NO_THREAD, WHERE, remembered
 from sakti.actions.spec import action, arg, option
 from sakti.actions.values import USAGE, Card, Done, Refused, Rows, Text, Value
+from sakti.core.errors import MemoryFailure
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import count_k, counted
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
+
+with lazy_imports:
+    from sakti.agent.reports import memory_report
+    from sakti.core import events as core_events
 
 EVENTS = 20  # newest of what happened to the memory that are told
 
@@ -26,9 +32,6 @@ EVENTS = 20  # newest of what happened to the memory that are told
 )
 async def status(scope: Scope, **where: Any) -> Value:
     """The token windows, as `data-om-status` has them; who observes and why; what became of it so far."""
-    from sakti.agent.reports.memory_report import status_rows
-    from sakti.core.events import to_json
-
     async with scope.memory(**where, models="chosen") as session:
         found = session.status
         if found is None and scope.live is None:
@@ -36,18 +39,15 @@ async def status(scope: Scope, **where: Any) -> Value:
         if found is None:
             return Done("No window yet: it fills as you talk.")
         figures = await session.views.memory_figures()
-    return Card(
-        "Memory", tuple(status_rows(found, figures)), json={**to_json(found), "figures": asdict(figures)}
-    )  # fmt: skip
+    rows = tuple(memory_report.status_rows(found, figures))
+    return Card("Memory", rows, json={**core_events.to_json(found), "figures": asdict(figures)})
 
 
 @action(chat="memory events", needs="session")
 async def events(scope: Scope) -> Value:
     """What happened to this thread's memory."""
-    from sakti.agent.reports.memory_report import in_a_line
-
     found = tuple(reversed((await scope.session.views.memory_events())[:EVENTS]))
-    lines = tuple(in_a_line(e) for e in found)
+    lines = tuple(memory_report.in_a_line(e) for e in found)
     return Rows(lines, "events", found, "Nothing happened to it yet.")
 
 
@@ -105,8 +105,6 @@ async def reflect(scope: Scope, **where: Any) -> Value:
 )
 async def undo(scope: Scope, what: str, generation: int | None, **where: Any) -> Value:
     """Take back the last `observe` or /compact, or a reflection: the log is what it was before."""
-    from sakti.core.errors import MemoryFailure
-
     if what not in ("observation", "reflection"):
         raise Refused(f"{what!r} cannot be taken back: write observation or reflection.", code=USAGE)
     if generation is not None and what != "reflection":
@@ -147,12 +145,12 @@ async def resume(scope: Scope, **where: Any) -> Value | None:
 
 
 async def _pause(scope: Scope, paused: bool, **where: Any) -> Value | None:
-    from sakti.core.events import to_json
-
     if scope.live is not None:
         await scope.live.pause_memory(pause=paused)
         return None  # a notice of the session says it
     async with remembered(scope, **where) as session:
         await (session.engine.pause() if paused else session.engine.resume(start=False))
         after = session.engine.status()
-    return Done("Memory is paused." if paused else "Memory goes on at the thread's next turn.", json=to_json(after))
+    return Done(
+        "Memory is paused." if paused else "Memory goes on at the thread's next turn.", json=core_events.to_json(after)
+    )

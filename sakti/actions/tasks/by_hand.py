@@ -9,10 +9,14 @@ from sakti.actions.scope import Scope
 from sakti.actions.spec import Action
 from sakti.actions.tasks import changes
 from sakti.actions.values import Done
+from sakti.core.lazy import lazy_imports
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
     from sakti.tasks.queries import Branch
+
+with lazy_imports:
+    from sakti.tasks import queries as task_queries
 
 _ACTIONS = {a.chat.partition(" ")[2]: a for a in vars(changes).values() if isinstance(a, Action) and a.chat}
 
@@ -32,6 +36,4 @@ async def change(session: Session, what: str, *words: str, force: bool = False) 
 
 async def tree(session: Session, task_id: str) -> tuple[Branch, ...]:
     """What a task waits for and what waits for it, the task itself first. Raises `TaskError`."""
-    from sakti.tasks import queries
-
-    return await session.store.read(queries.tree, session.resource_id, task_id)
+    return await session.store.read(task_queries.tree, session.resource_id, task_id)

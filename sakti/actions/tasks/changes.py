@@ -7,23 +7,29 @@ from typing import TYPE_CHECKING, Any
 from sakti.actions.spec import action, arg, flag, option
 from sakti.actions.tasks.arguments import AS, FORCE, META, TASK, TYPE_HELP, TYPES, line
 from sakti.actions.values import USAGE, Done, Refused, Value
+from sakti.core.lazy import lazy_imports
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
     from sakti.store.tasks.row import Task
+
+with lazy_imports:
+    from sakti.core import clock, ids
+    from sakti.store import text_registry
+    from sakti.tasks import queries as task_queries
+    from sakti.tasks import service as task_service
 
 FEW = 5
 
 
 def changed(task: Task, sentence: str = "", freed: tuple[Task, ...] | None = None, *, more: str = "") -> Done:
     """A task after a change, and what that freed where it can free something; `more` ends what is said."""
-    from sakti.store.text_registry import leaving_all
-    from sakti.tasks.queries import describe
-
-    values = leaving_all(describe(task))
+    values = text_registry.leaving_all(task_queries.describe(task))
     handles = ", ".join(t.handle for t in freed or ())
     shell = (line(values), *([f"unblocked: {handles}"] if freed else []))
-    unblocked = {} if freed is None else {"unblocked": [leaving_all(describe(t)) for t in freed]}
+    unblocked = (
+        {} if freed is None else {"unblocked": [text_registry.leaving_all(task_queries.describe(t)) for t in freed]}
+    )
     said = (sentence or f"{task.handle} was changed.", f"Unblocked: {handles}." if freed else "", more)
     return Done(" ".join(s for s in said if s), shell=shell, json={"success": True, "task": values, **unblocked})
 
@@ -51,29 +57,21 @@ async def create(
     scope: Scope, title: str, label: list[str], meta: list[tuple[str, str]], as_: str | None, **fields: Any
 ) -> Value:
     """Make a task."""
-    from sakti.core.clock import SystemClock
-    from sakti.core.ids import TimeIds
-    from sakti.tasks import service
-
-    task_id = TimeIds(SystemClock()).new()
-    task = await scope.change(service.create, as_, task_id, title, labels=label, metadata=dict(meta), **fields)
+    task_id = ids.TimeIds(clock.SystemClock()).new()
+    task = await scope.change(task_service.create, as_, task_id, title, labels=label, metadata=dict(meta), **fields)
     return changed(task, f"{task.handle} was made.")
 
 
 @action(TASK, AS, shell="tasks claim", chat="tasks claim")
 async def claim(scope: Scope, task: str, as_: str | None) -> Value:
     """Take a task; it is in progress until it is released or closed, or for 24 hours."""
-    from sakti.tasks import service
-
-    return claimed(await scope.change(service.claim, as_, task))
+    return claimed(await scope.change(task_service.claim, as_, task))
 
 
 @action(TASK, FORCE, AS, shell="tasks release", chat="tasks release")
 async def release(scope: Scope, task: str, force: bool, as_: str | None) -> Value:
     """Give a claimed task back."""
-    from sakti.tasks import service
-
-    free = await scope.change(service.release, as_, task, force=force)
+    free = await scope.change(task_service.release, as_, task, force=force)
     return changed(free, f"{free.handle} is open again.")
 
 
@@ -94,18 +92,14 @@ async def release(scope: Scope, task: str, force: bool, as_: str | None) -> Valu
 )
 async def close(scope: Scope, task: str, summary: str, reason: str, force: bool, as_: str | None) -> Value:
     """Close a task with a summary."""
-    from sakti.tasks import service
-
-    closed, freed = await scope.change(service.close, as_, task, reason, summary, force=force)
+    closed, freed = await scope.change(task_service.close, as_, task, reason, summary, force=force)
     return changed(closed, f"{closed.handle} is closed.", freed)
 
 
 @action(TASK, AS, shell="tasks reopen", chat="tasks reopen")
 async def reopen(scope: Scope, task: str, as_: str | None) -> Value:
     """Open a closed task again."""
-    from sakti.tasks import service
-
-    again = await scope.change(service.reopen, as_, task)
+    again = await scope.change(task_service.reopen, as_, task)
     return changed(again, f"{again.handle} is open again.")
 
 
@@ -125,15 +119,13 @@ async def update(
     scope: Scope, task: str, meta: list[tuple[str, str]], force: bool, as_: str | None, **fields: Any
 ) -> Value:
     """Change the fields of a task."""
-    from sakti.tasks import service
-
     changes = {k: v for k, v in fields.items() if v is not None}
     if meta:
         changes["metadata"] = {key: value or None for key, value in meta}
     if not changes:
         options = "--title, --description, --priority, --type, --assignee or --meta"
         raise Refused(f"nothing to change: give {options}.", code=USAGE)
-    return changed(await scope.change(service.update, as_, task, changes, force=force))
+    return changed(await scope.change(task_service.update, as_, task, changes, force=force))
 
 
 @action(
@@ -149,45 +141,35 @@ async def update(
 )  # fmt: skip
 async def dep(scope: Scope, task: str, on: str, type: str | None, remove: bool, force: bool, as_: str | None) -> Value:
     """TASK waits for ON."""
-    from sakti.tasks import service
-
-    waits = await scope.change(service.depend, as_, task, on, type, add=not remove, force=force)
+    waits = await scope.change(task_service.depend, as_, task, on, type, add=not remove, force=force)
     return changed(waits, f"{waits.handle} waits for {on}.")
 
 
 @action(TASK, arg("message", "Its id."), AS, shell="tasks link")
 async def link(scope: Scope, task: str, message: str, as_: str | None) -> Value:
     """Link a message, by its id, to a task."""
-    from sakti.tasks import service
-
-    return changed(await scope.change(service.link, as_, task, message))
+    return changed(await scope.change(task_service.link, as_, task, message))
 
 
 @action(TASK, arg("labels", many=True, metavar="LABEL"), flag("--remove", help="Take them off."), FORCE, AS,
         shell="tasks label")  # fmt: skip
 async def label(scope: Scope, task: str, labels: list[str], remove: bool, force: bool, as_: str | None) -> Value:
     """Put labels on a task, or take them off."""
-    from sakti.tasks import service
-
     add, drop = ([], labels) if remove else (labels, [])
-    return changed(await scope.change(service.set_labels, as_, task, add, drop, force=force))
+    return changed(await scope.change(task_service.set_labels, as_, task, add, drop, force=force))
 
 
 @action(TASK, FORCE, AS, shell="tasks delete", chat="tasks delete")
 async def delete(scope: Scope, task: str, force: bool, as_: str | None) -> Value:
     """Take a task from the board; `restore` and `undo` bring it back."""
-    from sakti.tasks import service
-
-    gone, freed = await scope.change(service.delete, as_, task, force=force)
+    gone, freed = await scope.change(task_service.delete, as_, task, force=force)
     return changed(gone, f"{gone.handle} was deleted.", freed, more="Undo brings it back.")
 
 
 @action(TASK, AS, shell="tasks restore", chat="tasks restore")
 async def restore(scope: Scope, task: str, as_: str | None) -> Value:
     """Bring back a deleted task, or the whole text of one that was shrunk with age."""
-    from sakti.tasks import service
-
-    back = await scope.change(service.restore, as_, task)
+    back = await scope.change(task_service.restore, as_, task)
     return changed(back, f"{back.handle} is back.")
 
 
@@ -195,10 +177,8 @@ async def restore(scope: Scope, task: str, as_: str | None) -> Value:
         shell="tasks undo", chat="tasks undo")  # fmt: skip
 async def undo(scope: Scope, count: int, as_: str | None) -> Value:
     """Take back the last N changes of this workspace, whoever made them."""
-    from sakti.tasks import queries, service
-
-    done = await scope.change(service.undo, as_, count)
-    told = [(action, queries.describe(task)) for action, task in done]
+    done = await scope.change(task_service.undo, as_, count)
+    told = [(action, task_queries.describe(task)) for action, task in done]
     imported = sum(action == "import" for action, _ in done)
     first = [f"Undone: import of {imported} tasks"] if imported > FEW else []
     named = [(a, t) for a, t in told if a != "import" or imported <= FEW]

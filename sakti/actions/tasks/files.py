@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING
 from sakti.actions.spec import action, arg
 from sakti.actions.tasks.arguments import AS
 from sakti.actions.values import USAGE, Refused, Text, Value
-from sakti.core.text import counted
+from sakti.core.lazy import lazy_imports
+from sakti.core.text import counted, json_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
+
+with lazy_imports:
+    from sakti.tasks import transfer as task_transfer
 
 
 @action(arg("path", "Standard output where none is given.", metavar="FILE", kind="path", default=None),
         shell="tasks export", json=False)  # fmt: skip
 async def export(scope: Scope, path: Path | None) -> Value | None:
     """All tasks as JSON Lines."""
-    from sakti.core.text import json_line
-    from sakti.tasks import transfer
-
-    text = "".join(f"{json_line(line)}\n" for line in await scope.ask(transfer.export))
+    text = "".join(f"{json_line(line)}\n" for line in await scope.ask(task_transfer.export))
     if path is None:
         sys.stdout.write(text)
         return None
@@ -37,13 +38,11 @@ async def export(scope: Scope, path: Path | None) -> Value | None:
 @action(arg("path", "JSON Lines; - is standard input.", metavar="FILE", kind="path"), AS, shell="tasks import")
 async def import_(scope: Scope, path: Path, as_: str | None) -> Value:
     """Bring in tasks of an export; what is there already stays as it is."""
-    from sakti.tasks import transfer
-
     try:
         text = sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as e:
         raise Refused(f"{path} cannot be read: {e}.", code=USAGE) from e
-    done = await scope.change(transfer.bring_in, as_, transfer.split_lines(text))
+    done = await scope.change(task_transfer.bring_in, as_, task_transfer.split_lines(text))
     edges = counted(done.dependencies, "dependency", "dependencies")
     were = "was" if done.known == 1 else "were"
     return Text(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 from typing import TYPE_CHECKING, Any
 
 from sakti.actions.spec import action, arg, flag, limit, option
@@ -9,11 +11,18 @@ from sakti.actions.tasks.arguments import AS, TASK, TYPE_HELP, TYPES, line, note
 from sakti.actions.tasks.changes import claimed
 from sakti.actions.values import Open, Rows, Text, Value
 from sakti.core.errors import TaskError
+from sakti.core.lazy import lazy_imports
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
     from sakti.core.types import Json
     from sakti.tasks.board import Board
+
+with lazy_imports:
+    from sakti.actions import line as chat_line
+    from sakti.actions import registry
+    from sakti.tasks import queries as task_queries
+    from sakti.tasks import service as task_service
 
 STATUSES = ("open", "ready", "blocked", "in_progress", "closed", "all")
 
@@ -22,12 +31,9 @@ STATUSES = ("open", "ready", "blocked", "in_progress", "closed", "all")
 async def ready(scope: Scope, limit: int, claim: bool, as_: str | None) -> Value:
     """What can be started now, most urgent first."""
     if claim:
-        from sakti.tasks import service
+        return claimed(await scope.change(task_service.claim_next, as_))
 
-        return claimed(await scope.change(service.claim_next, as_))
-    from sakti.tasks import queries
-
-    found = await scope.ask(queries.ready, limit)
+    found = await scope.ask(task_queries.ready, limit)
     return _listed(found, f"{found['readyCount']} ready, {found['blockedCount']} blocked")
 
 
@@ -47,9 +53,7 @@ def _listed(found: Json, *more: str) -> Text:
 )
 async def list_(scope: Scope, status: str | None, all: bool, **asked: Any) -> Value:
     """Tasks that are not closed, most urgent first."""
-    from sakti.tasks import queries
-
-    found = await scope.ask(queries.list_tasks, status="all" if all else status, **asked)
+    found = await scope.ask(task_queries.list_tasks, status="all" if all else status, **asked)
     if not found["total"]:
         return _listed(found, "No tasks. `sakti tasks create TITLE` makes one.")
     left_out = found["total"] > len(found["tasks"])
@@ -59,9 +63,7 @@ async def list_(scope: Scope, status: str | None, all: bool, **asked: Any) -> Va
 @action(TASK, shell="tasks show")
 async def show(scope: Scope, task: str) -> Value:
     """One task: what blocks it, its dependencies, what was said about it."""
-    from sakti.tasks import queries
-
-    found = await scope.ask(queries.show, task)
+    found = await scope.ask(task_queries.show, task)
     about = found["task"]
     out = [line(about), *(f"\n{about[name]}" for name in ("description", "summary") if about.get(name))]
     out += [f"{key}: {value}" for key, value in about.get("metadata", {}).items()]
@@ -79,12 +81,10 @@ async def show(scope: Scope, task: str) -> Value:
          shell="tasks search")  # fmt: skip
 async def search(scope: Scope, query: list[str], limit: int, messages: bool) -> Value:
     """Tasks whose title, description or summary match."""
-    from sakti.tasks import queries
-
     text = " ".join(query)
     if not text.strip():
         raise TaskError("Say what to search for: words of a title, a summary, a file.", code="invalid")
-    found = await scope.ask(queries.search, text, limit, messages)
+    found = await scope.ask(task_queries.search, text, limit, messages)
     said = [f"  {m['role']}: {m['text']}" for m in found.get("messages", ())]
     return _listed(found, *said, *([] if found["tasks"] else ["nothing found"]))
 
@@ -92,9 +92,7 @@ async def search(scope: Scope, query: list[str], limit: int, messages: bool) -> 
 @action(TASK, shell="tasks explain")
 async def explain(scope: Scope, task: str) -> Value:
     """The shortest chain from a task to something that can be started now."""
-    from sakti.tasks import queries
-
-    found = await scope.ask(queries.explain, task)
+    found = await scope.ask(task_queries.explain, task)
     out: list[str] = []
     for depth, step in enumerate(found["chain"]):
         why = f"waits for ({step['because']}) " if step["because"] else ""
@@ -105,10 +103,8 @@ async def explain(scope: Scope, task: str) -> Value:
 @action(TASK, shell="tasks tree", chat="tasks tree")
 async def tree(scope: Scope, task: str) -> Value:
     """What a task waits for and what waits for it, all the way."""
-    from sakti.tasks import queries
-
-    found = await scope.ask(queries.tree, task)
-    tasks = [queries.describe(b.task) for b in found]
+    found = await scope.ask(task_queries.tree, task)
+    tasks = [task_queries.describe(b.task) for b in found]
     lines = tuple(
         f"{'  ' * b.depth}{f'{b.relation} ' if b.relation else ''}{line(t)}{'  (see above)' if b.again else ''}"
         for b, t in zip(found, tasks, strict=True)
@@ -122,10 +118,8 @@ async def tree(scope: Scope, task: str) -> Value:
 @action(TASK, chat="tasks said", needs="session")
 async def said(scope: Scope, task: str) -> Value:
     """What was said about a task."""
-    from sakti.tasks import queries
-
     views = scope.session.views
-    found = await views.task_messages((await scope.ask(queries.tree, task))[0].task.id)
+    found = await views.task_messages((await scope.ask(task_queries.tree, task))[0].task.id)
     return Rows(tuple(m.text for m in found), "messages", tuple(found), "Nothing was said about it.")
 
 
@@ -134,14 +128,9 @@ async def board(scope: Scope) -> Value:
     """The columns: in progress, ready, blocked and by what, done today."""
 
     async def columns() -> Value:
-        import dataclasses
-        import datetime
-
-        from sakti.tasks import queries
-
         now = datetime.datetime.fromtimestamp(scope.now() / 1000)
         midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-        found = await scope.ask(queries.board, int(midnight.timestamp() * 1000))
+        found = await scope.ask(task_queries.board, int(midnight.timestamp() * 1000))
         told = {"success": True, **dataclasses.asdict(found)}
         return Rows(_columns(found), "board", (found,), tail=_changes() if scope.live else "", json=told)
 
@@ -150,10 +139,7 @@ async def board(scope: Scope) -> Value:
 
 def _changes() -> str:
     """How a chat changes the board."""
-    from sakti.actions import line as chat
-    from sakti.actions import registry
-
-    written = chat.forms(registry.under("tasks"))
+    written = chat_line.forms(registry.under("tasks"))
     return f"/tasks {written}; with ! as in close! also what another chat has claimed"
 
 

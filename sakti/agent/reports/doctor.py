@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources as packaged
 from pathlib import Path
 
 from sakti.agent.tools.child import ripgrep
@@ -14,11 +16,15 @@ from sakti.core import resources
 from sakti.core.config import Config
 from sakti.core.errors import NoModelError
 from sakti.core.events import ModelChanged
+from sakti.core.lazy import lazy_imports
 from sakti.core.programs import find_program
 from sakti.core.tokens import O200K_SHA256
 from sakti.store import sqlite_info
 from sakti.store.maintenance import inspection
 from sakti.version import __version__
+
+with lazy_imports:
+    from sakti.providers import registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +85,6 @@ def _files(path: Path) -> list[Line]:
 
 
 def _tokenizer() -> Line:
-    import hashlib
-    from importlib import resources as packaged
-
     data = packaged.files("sakti.core.data").joinpath("o200k_base.tiktoken").read_bytes()
     good = hashlib.sha256(data).hexdigest() == O200K_SHA256
     return Line("tokenizer", good, "o200k_base, offline", "The rank file is damaged: install sakti again.")
@@ -97,8 +100,6 @@ async def _models(env: Mapping[str, str], config: Config, answers: ModelChanged 
 
 async def _model(env: Mapping[str, str], config: Config) -> Line:
     """The model that a chat would begin with, chosen as it chooses."""
-    from sakti.providers import registry
-
     try:
         choice = await registry.select(flag=None, config_model=config.model, env=env, settings=config.providers)
     except NoModelError as e:  # the config names one of no provider

@@ -16,32 +16,47 @@ from sakti.agent.tools.approvals import Approvals
 from sakti.agent.tools.permissions import Rules
 from sakti.agent.workspace import local_timezone, moving_facts, scrubbed
 from sakti.core import resources
+from sakti.core.config import model_choices
 from sakti.core.events import StoreWaiting
+from sakti.core.lazy import lazy_imports, load
 from sakti.core.types import Block, ModelInfo
 
 if TYPE_CHECKING:
     from sakti.agent.session.state import State
     from sakti.agent.tools.toolbox import Toolbox
-    from sakti.memory.engine import MemoryEngine
     from sakti.memory.protocol import Observer, Reflector
-    from sakti.store.database import Store
+
+with lazy_imports:
+    from sakti.agent import budget
+    from sakti.agent.tools import base as tool_base
+    from sakti.agent.tools import catalog
+    from sakti.agent.tools import toolbox as tool_box
+    from sakti.memory import engine as memory_engine
+    from sakti.memory import factory as memory_factory
+    from sakti.providers import presets
+    from sakti.store import database as store_database
+    from sakti.store import user_state
 
 log = logging.getLogger(__name__)
 
 NOT_KEPT = "Nothing of this session was kept."
 
 
-async def open_store(state: State, given: Store | None) -> Store:
+def preload() -> None:
+    """Execute the modules that opening a session needs. For a thread: a screen goes on answering meanwhile."""
+    for module in (store_database, memory_engine, memory_factory):
+        load(module)
+
+
+async def open_store(state: State, given: store_database.Store | None) -> store_database.Store:
     """The database of a session: the one that it was given, else the configured one; with `memory.read_only` a copy of
     it in memory."""
-    from sakti.store.database import Store
-
     if given is not None and (state.saved or given.not_saved):
         return given
     settings = state.config.store
     path = given.path if given else Path(settings.path or resources.data_home() / "sakti.db").expanduser()
     ids = given.ids if given else None
-    return await Store.open(
+    return await store_database.Store.open(
         path,
         clock=state.clock,
         ids=ids,
@@ -62,24 +77,21 @@ def output_folder(state: State) -> Path:
 
 def make_observers(state: State) -> tuple[Observer, Reflector]:
     """The Observer and the Reflector that the settings and the model allow: a model that nobody named has to be fit."""
-    from sakti.core.config import model_choices
-    from sakti.memory import factory
-
     memory, models = state.config.memory, state.models
     usual = models.observing()
     own = ((usual, None),) if usual and models.fit(usual) else ()
 
-    def candidates(names: Iterable[tuple[str, int | None]]) -> list[factory.Candidate]:
+    def candidates(names: Iterable[tuple[str, int | None]]) -> list[memory_factory.Candidate]:
         info = models.info
-        out: list[factory.Candidate] = []
+        out: list[memory_factory.Candidate] = []
         for name, up_to in names:
             window = info.context_window if info is not None and name == info.full_name else None
-            out.append(factory.Candidate(*models.background(name), up_to, window))
+            out.append(memory_factory.Candidate(*models.background(name), up_to, window))
         return out
 
     observing = model_choices(memory.model or memory.observation.model) or own
     reflecting = model_choices(memory.model or memory.reflection.model) or observing
-    return factory.build(
+    return memory_factory.build(
         memory,
         candidates(observing),
         candidates((name, None) for name, _ in reflecting) if reflecting is observing else candidates(reflecting),
@@ -88,12 +100,10 @@ def make_observers(state: State) -> tuple[Observer, Reflector]:
     )
 
 
-def make_engine(state: State) -> MemoryEngine:
+def make_engine(state: State) -> memory_engine.MemoryEngine:
     """The memory of the open thread."""
-    from sakti.memory.engine import MemoryEngine
-
     observer, reflector = make_observers(state)
-    return MemoryEngine(
+    return memory_engine.MemoryEngine(
         store=state.store,
         settings=state.config.memory,
         mode=state.mode,
@@ -123,17 +133,12 @@ def why_observer(state: State) -> str:
     return f"the small model of {models.info.provider}"
 
 
-def make_toolbox(state: State) -> Toolbox:
+def make_toolbox(state: State) -> tool_box.Toolbox:
     """The tools, with what they share; their schemas are ready and counted."""
-    from sakti.agent.tools import all_tools
-    from sakti.agent.tools.base import Workbench
-    from sakti.agent.tools.toolbox import Toolbox
-    from sakti.providers.presets import PRESETS
-
-    keys = frozenset(k for p in PRESETS.values() for k in p.keys) | {
+    keys = frozenset(k for p in presets.PRESETS.values() for k in p.keys) | {
         s.key_env for s in state.config.providers.values() if s.key_env
     }
-    bench = Workbench(
+    bench = tool_base.Workbench(
         state.workspace,
         state.workspace,
         output_folder(state),
@@ -146,7 +151,7 @@ def make_toolbox(state: State) -> Toolbox:
     )
     approval = state.config.approval
     approvals = Approvals(state.emit, interactive=state.options.interactive)
-    tools = all_tools(
+    tools = catalog.all_tools(
         state.store,
         resource_id=state.resource_id,
         owner=state.owner or None,
@@ -155,7 +160,7 @@ def make_toolbox(state: State) -> Toolbox:
         emit=state.emit,
         in_window=lambda: state.engine.window_ids,
     )
-    made = Toolbox(
+    made = tool_box.Toolbox(
         {t.name: t for t in tools},
         bench,
         approvals,
@@ -221,17 +226,13 @@ async def learn(state: State) -> ModelInfo:
 
 def small_budget(state: State) -> int:
     """Tokens that a small model's window leaves for memory and messages: its gauges show them from the start."""
-    from sakti.agent.budget import room
-
     assert state.model_info is not None
     counter, tools = state.counter, toolbox(state)
     fixed = sum(b.tokens for b in system(state)) + tools.count(counter, tools.specs(small=True))
-    return room(state.model_info, state.config.agent, fixed)[1] or 0
+    return budget.room(state.model_info, state.config.agent, fixed)[1] or 0
 
 
 def _save_rule(state: State, rule: str) -> None:
-    from sakti.store import user_state
-
     task = asyncio.ensure_future(
         state.store.write(user_state.save_rule, state.resource_id, rule, "allow", state.clock.now())
     )
@@ -240,8 +241,6 @@ def _save_rule(state: State, rule: str) -> None:
 
 async def load_rules(state: State) -> None:
     """Take in what "always" has saved for this workspace, also in another window."""
-    from sakti.store import user_state
-
     saved = await state.store.read(user_state.rules, state.resource_id)
     tools = toolbox(state)
     rules = tools.rules

@@ -11,30 +11,34 @@ from sakti.agent.session import build, system_prompt
 from sakti.agent.session.inbox import Inbox
 from sakti.core.errors import ConfigError, StoreError
 from sakti.core.events import Notice, ThreadChanged
+from sakti.core.lazy import lazy_imports
 from sakti.core.types import Thread
 
 if TYPE_CHECKING:
     from sakti.agent.session.state import State
 
+with lazy_imports:
+    from sakti.agent.session import recovery
+    from sakti.store.threads import messages as stored_messages
+    from sakti.store.threads import threads as stored_threads
+
 
 async def first(state: State) -> None:
     """Open the thread that the options name, a new one where they name none. Raises `ConfigError` (no such thread)."""
-    from sakti.store.threads import threads
-
     options, found = state.options, list[Thread]()
     if options.resume:
-        found = await state.store.read(threads.find, state.resource_id, options.resume)
+        found = await state.store.read(stored_threads.find, state.resource_id, options.resume)
         if not found:
             raise ConfigError(
                 f"No thread of this workspace matches {options.resume!r}; `sakti threads list` shows them."
             )
     elif options.thread_id:
-        stored = await state.store.read(threads.get, options.thread_id)
+        stored = await state.store.read(stored_threads.get, options.thread_id)
         if stored is not None and stored.resource_id != state.resource_id:
             raise ConfigError(f"The thread {options.thread_id} belongs to {stored.resource_id}.")
         found = [stored] if stored is not None else []
     elif options.continue_last:
-        found = await state.store.read(threads.recent, state.resource_id, 1)
+        found = await state.store.read(stored_threads.recent, state.resource_id, 1)
     if found:
         await use(state, found[0])
     else:
@@ -43,12 +47,10 @@ async def first(state: State) -> None:
 
 async def look(state: State) -> None:
     """Open the thread that the options name, only to read: no model, nothing written. None is no error."""
-    from sakti.store.threads import threads
-
     if state.options.resume:
-        found = await state.store.read(threads.find, state.resource_id, state.options.resume)
+        found = await state.store.read(stored_threads.find, state.resource_id, state.options.resume)
     else:
-        found = await state.store.read(threads.recent, state.resource_id, 1)
+        found = await state.store.read(stored_threads.recent, state.resource_id, 1)
     if found:
         state.thread_is_new = True  # nothing is to be mended or stored
         await use(state, found[0])
@@ -64,9 +66,7 @@ async def new(state: State, thread_id: str | None = None) -> None:
 
 async def known(state: State, thread_id: str) -> None:
     """Go on with a stored thread. Raises `StoreError` where it does not exist."""
-    from sakti.store.threads import threads
-
-    thread = await state.store.read(threads.get, thread_id)
+    thread = await state.store.read(stored_threads.get, thread_id)
     if thread is None:
         raise StoreError("There is no such thread: it was removed for good.", code="gone")
     state.thread_is_new = False
@@ -81,21 +81,18 @@ async def use(state: State, thread: Thread) -> None:
 
 async def load(state: State, thread: Thread) -> None:
     """Take in the thread's memory as the database has it now."""
-    from sakti.agent.session import recovery as resume
-    from sakti.store.threads import messages
-
     if state.opened_engine is not None:
         await state.opened_engine.close()
     state.thread, state.mode = thread, thread.mode
     engine = state.opened_engine = build.make_engine(state)
     if not state.thread_is_new:
         await warm_counter(state)  # the log of an older thread is counted when it is opened
-        await resume.answer_open_calls(state.store, thread, state.counter, state.owner)
+        await recovery.answer_open_calls(state.store, thread, state.counter, state.owner)
         if state.owner and not state.store.read_only_reason:
-            await resume.take_back_claims(state.store, thread, state.owner)
-    newest = await state.store.read(messages.page, thread.id, limit=1)
+            await recovery.take_back_claims(state.store, thread, state.owner)
+    newest = await state.store.read(stored_messages.page, thread.id, limit=1)
     state.newest = newest[-1].index if newest else -1
-    state.usage = await state.store.read(messages.usage_of, thread.id, purpose="actor")
+    state.usage = await state.store.read(stored_messages.usage_of, thread.id, purpose="actor")
     await engine.open(thread)
     if state.model_info is not None and state.model_info.small:
         if state.project is None:
@@ -108,16 +105,13 @@ async def load(state: State, thread: Thread) -> None:
 
 async def catch_up(state: State) -> None:
     """Take in what another window wrote into the open thread since its last turn here."""
-    from sakti.agent.session import recovery as resume
-    from sakti.store.threads import messages, threads
-
     assert state.thread is not None
     if not state.thread_is_new:
-        await resume.answer_open_calls(state.store, state.thread, state.counter, state.owner)
-    newer = await state.store.read(messages.after, state.thread.id, state.newest)
+        await recovery.answer_open_calls(state.store, state.thread, state.counter, state.owner)
+    newer = await state.store.read(stored_messages.after, state.thread.id, state.newest)
     if not newer:
         return
-    thread = await state.store.read(threads.get, state.thread.id)
+    thread = await state.store.read(stored_threads.get, state.thread.id)
     await load(state, thread or state.thread)
     told = f"{len(newer)} messages were added to this thread in another window; the agent knows them."
     state.emit(Notice("information", "Another window", told))
@@ -125,8 +119,6 @@ async def catch_up(state: State) -> None:
 
 async def store(state: State, first_text: str = "") -> None:
     """Store a new thread; its title is made of its first message until the Observer names it."""
-    from sakti.store.threads import threads
-
     assert state.thread is not None
     if state.thread_is_new:
         state.thread_is_new = False
@@ -139,7 +131,7 @@ async def store(state: State, first_text: str = "") -> None:
                 **({} if state.options.interactive else {titles.HEADLESS: True}),
             },
         )
-        state.emit(ThreadChanged(await state.store.write(threads.create, thread)))
+        state.emit(ThreadChanged(await state.store.write(stored_threads.create, thread)))
 
 
 async def warm_counter(state: State) -> None:

@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING
 from sakti.core.config import Config
 from sakti.core.errors import SaktiError
 from sakti.core.events import Event, ModelChanged, Notice
+from sakti.core.lazy import lazy_imports
 from sakti.core.types import ModelInfo
 
 if TYPE_CHECKING:
     from sakti.providers.protocol import Provider
+
+with lazy_imports:
+    from sakti.providers import facts, registry
 
 EXTRACTIVE = "extractive"
 WITHOUT_PRICES = ("local", "scripted")
@@ -43,8 +47,6 @@ class Models:
         if self.provider is not None:
             self._say("given")
             return
-        from sakti.providers import registry
-
         try:
             choice = await registry.select(
                 flag=flag, config_model=self._config.model, env=self._env, settings=self._config.providers
@@ -60,21 +62,15 @@ class Models:
 
     async def change(self, name: str) -> None:
         """Use another actor from now on. Raises `NoModelError` for a name that means nothing."""
-        from sakti.providers import registry
-
         await self._use(await registry.complete(name, self._env, self._config.providers), "/model")
 
     async def _use(self, full_name: str, reason: str) -> None:
-        from sakti.providers import registry
-
         provider = registry.create(full_name, self._config.providers, self._env)
         name, _, model = full_name.partition("/")
         settings = self._config.providers.get(name)
         known = {m.name: m for m in await provider.models()} if name in WITHOUT_PRICES else {}
         info = known.get(model) or ModelInfo(model, name, context_window=settings.context_window if settings else None)
         if name not in WITHOUT_PRICES:
-            from sakti.providers import facts
-
             info = replace(info, images=facts.takes_images(name, model, settings))
         old, self.provider, self.info, self._learned = self.provider, provider, info, False
         if old is not None:
@@ -97,8 +93,6 @@ class Models:
         return self.info
 
     async def _learn(self, info: ModelInfo) -> None:
-        from sakti.providers import facts
-
         assert self.provider is not None
         settings = self._config.providers.get(info.provider)
         found = await asyncio.to_thread(facts.known, info.provider, info.name, settings)
@@ -121,8 +115,6 @@ class Models:
     async def fallback(self) -> tuple[Provider, ModelInfo] | None:
         """The model that answers when the actor stays overloaded, with its provider; None where none is named, or it is
         the actor."""
-        from sakti.providers import facts, registry
-
         name = self._config.fallback_model
         if not name or self.info is None:
             return None
@@ -147,8 +139,6 @@ class Models:
     def observing(self) -> str | None:
         """The model that observes where no setting names one: the provider's small one, or the actor's own where
         another server stands behind the provider's name."""
-        from sakti.providers import registry
-
         if self.info is None:
             return None
         settings = self._config.providers.get(self.info.provider)
@@ -157,8 +147,6 @@ class Models:
 
     def fit(self, full_name: str | None) -> bool:
         """Whether a model that nobody named may observe: one that was found unfit may not."""
-        from sakti.providers import facts
-
         if full_name is None or (self.info is not None and self.info.small):
             return full_name is None
         provider, _, model = full_name.partition("/")
@@ -167,8 +155,6 @@ class Models:
     def background(self, full_name: str | None) -> tuple[Provider | None, str | None]:
         """Provider and name of a model that works in the background; the actor's provider where it is the same, so
         that one connection serves both."""
-        from sakti.providers import registry
-
         if full_name is None or full_name == EXTRACTIVE:
             return None, None
         name, _, model = full_name.partition("/")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from sakti.agent.session import build
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.types import Json, Message, ModelInfo, Thread, Usage, plain_text
 
@@ -23,6 +24,26 @@ if TYPE_CHECKING:
     from sakti.store.search.search import SearchPage
     from sakti.store.threads.find import Place
     from sakti.tasks.board import Board
+
+with lazy_imports:
+    from sakti.agent.threads import past_requests
+    from sakti.store import leases, user_state
+    from sakti.store import memory as stored_memory
+    from sakti.store.log import corrections as memory_corrections
+    from sakti.store.log import events as memory_events
+    from sakti.store.log import figures as memory_figures
+    from sakti.store.log import history as log_history
+    from sakti.store.log import lines as memory_log
+    from sakti.store.search import origins
+    from sakti.store.search import search as text_search
+    from sakti.store.tasks import links as task_links
+    from sakti.store.tasks import questions as task_questions
+    from sakti.store.threads import find as thread_find
+    from sakti.store.threads import message_removal as deleted_messages
+    from sakti.store.threads import messages as stored_messages
+    from sakti.store.threads import threads as stored_threads
+    from sakti.tasks import board as task_board
+    from sakti.tasks import queries as task_queries
 
 
 FIRST_WORDS = 80  # characters of a message that tell it from others in a list
@@ -64,25 +85,17 @@ class Views:
 
     async def transcript(self, thread_id: str, before: int | None = None, limit: int = 200) -> list[Message]:
         """The `limit` messages of a thread before index `before` (the newest where None), oldest first."""
-        from sakti.store.threads import messages
-
-        return await self._state.store.read(messages.page, thread_id, before=before, limit=limit)
+        return await self._state.store.read(stored_messages.page, thread_id, before=before, limit=limit)
 
     async def version(self) -> int:
         """A number that changes with everything that is written, whichever process wrote it."""
-        from sakti.store.threads import messages
-
-        return await self._state.store.read(messages.version)
+        return await self._state.store.read(stored_messages.version)
 
     async def message(self, message_id: str) -> Message | None:
-        from sakti.store.threads import messages
-
-        return await self._state.store.read(messages.get, message_id)
+        return await self._state.store.read(stored_messages.get, message_id)
 
     async def observations(self) -> list[LogLine]:
         """The lines of this thread's log, in its order."""
-        from sakti.store.log import lines as memory_log
-
         state = self._state
         if state.thread is None:
             return []
@@ -90,8 +103,6 @@ class Views:
 
     async def waiting_observations(self) -> list[LogLine]:
         """The lines that are made and not in the prompt yet, in their order."""
-        from sakti.store.log import lines as memory_log
-
         state = self._state
         return [] if state.thread is None else await state.store.read(memory_log.waiting_lines, state.engine.record_id)
 
@@ -104,21 +115,15 @@ class Views:
 
     async def moments(self) -> list[Moment]:
         """When this thread's log changed by itself, oldest first."""
-        from sakti.store.log import history as log_history
-
         state = self._state
         return [] if state.thread is None else await state.store.read(log_history.moments, state.engine.record_id)
 
     async def log_at(self, time: int) -> list[LogLine]:
         """The lines of this thread's log as it was at that time (Unix ms)."""
-        from sakti.store.log import corrections as memory_corrections
-
         return await self._state.store.read(memory_corrections.as_of, self._state.engine.record_id, time)
 
     async def memory_figures(self) -> Figures:
         """How this thread's memory does, by its stored rows."""
-        from sakti.store.log import figures as memory_figures
-
         state = self._state
         if state.thread is None:
             return memory_figures.Figures()
@@ -126,8 +131,6 @@ class Views:
 
     async def memory_events(self) -> list[Happened]:
         """What happened to this thread's memory, newest first."""
-        from sakti.store.log import events as memory_events
-
         state = self._state
         if state.thread is None:
             return []
@@ -135,67 +138,48 @@ class Views:
 
     async def memory_groups(self, group_ids: Sequence[str]) -> list[Group]:
         """Groups of the log by their ids, with their texts."""
-        from sakti.store import memory
-
-        return await self._state.store.read(memory.groups_by_id, group_ids)
+        return await self._state.store.read(stored_memory.groups_by_id, group_ids)
 
     async def spent(self) -> Spent:
         """What this thread has used so far, by its stored calls."""
-        from sakti.store.threads import messages
-
         state = self._state
         if state.thread is None:
             return Spent()
         thread, read = state.thread.id, state.store.read
-        actor, observer, reflector = [
-            await read(messages.usage_of, thread, purpose=purpose) for purpose in ("actor", "observer", "reflector")
-        ]
+        purposes = ("actor", "observer", "reflector")
+        actor, observer, reflector = [await read(stored_messages.usage_of, thread, purpose=p) for p in purposes]
         return Spent(actor, observer + reflector)
 
     async def turn_tokens(self) -> int | None:
         """Tokens that a turn of this thread brought lately; None where that is not known."""
-        from sakti.store.log import figures as memory_figures
-
         thread = self._state.thread
         return None if thread is None else await self._state.store.read(memory_figures.turn_tokens, thread.id)
 
     async def sources(self, group_id: str) -> list[Message]:
         """The raw messages that an observation group was made from."""
-        from sakti.store.log import lines as memory_log
-        from sakti.store.threads import message_removal, messages
-
         store = self._state.store
         ids = await store.read(memory_log.sources_of_group, group_id)
-        return message_removal.without(await store.read(messages.get_many, ids))
+        return deleted_messages.without(await store.read(stored_messages.get_many, ids))
 
     async def board(self) -> Board:
-        from sakti.tasks.board import board
-
         state = self._state
         midnight = datetime.datetime.fromtimestamp(state.clock.now() / 1000).replace(
             hour=0, minute=0, second=0, microsecond=0
         )
-        return await state.store.read(board, state.resource_id, int(midnight.timestamp() * 1000))
+        return await state.store.read(task_board.board, state.resource_id, int(midnight.timestamp() * 1000))
 
     async def board_version(self) -> int:
         """A number that grows with every change of a task, whichever process made it."""
-        from sakti.store.tasks import questions
-
-        return await self._state.store.read(questions.last_event, self._state.resource_id)
+        return await self._state.store.read(task_questions.last_event, self._state.resource_id)
 
     async def task(self, task_id: str) -> Json:
         """All about a task of this workspace: its fields, blockers, edges, history. Raises `TaskError`."""
-        from sakti.tasks import queries
-
-        return await self._state.store.read(queries.show, self._state.resource_id, task_id)
+        return await self._state.store.read(task_queries.show, self._state.resource_id, task_id)
 
     async def task_messages(self, task_id: str) -> list[Message]:
         """What was said about a task, oldest first."""
-        from sakti.store.tasks import links
-        from sakti.store.threads import messages
-
         store = self._state.store
-        return await store.read(messages.get_many, await store.read(links.said_about, task_id))
+        return await store.read(stored_messages.get_many, await store.read(task_links.said_about, task_id))
 
     async def search(
         self,
@@ -207,37 +191,27 @@ class Views:
         first: bool = False,
     ) -> SearchPage:
         """Hits for `query`; with `first` a page of very many texts may come before it was looked inside words."""
-        from sakti.store.search import search
-
         state = self._state
-        where = search.Scope(
+        where = text_search.Scope(
             None if scope == "all" else state.resource_id,
             state.thread.id if scope == "thread" and state.thread else None,
         )
-        return await state.store.read(search.search, query, where, limit=limit, offset=offset, first=first)
+        return await state.store.read(text_search.search, query, where, limit=limit, offset=offset, first=first)
 
     async def within(self, thread_id: str, text: str) -> list[Place]:
         """The messages of a thread that have `text` itself, oldest first."""
-        from sakti.store.threads import find as thread_find
-
         return await self._state.store.read(thread_find.places, thread_id, text)
 
     async def around(self, thread_id: str, index: int, before: int = 3, after: int = 3) -> list[Message]:
         """The message of that index in its thread, between those before and after it."""
-        from sakti.store.threads import messages
-
-        return await self._state.store.read(messages.between, thread_id, index - before, index + after)
+        return await self._state.store.read(stored_messages.between, thread_id, index - before, index + after)
 
     async def origin(self, line_id: str) -> Origin | None:
         """Where a line of the log comes from."""
-        from sakti.store.search import origins
-
         return await self._state.store.read(origins.origin, line_id)
 
     async def threads(self, limit: int = 100) -> list[ThreadSummary]:
-        from sakti.store.threads import threads
-
-        rows = await self._state.store.read(threads.summaries, self._state.resource_id, limit)
+        rows = await self._state.store.read(stored_threads.summaries, self._state.resource_id, limit)
         return [ThreadSummary(*row) for row in rows]
 
     async def context(self) -> list[ContextBlock]:
@@ -262,8 +236,6 @@ class Views:
 
     async def past_request(self, number: int) -> list[ContextBlock]:
         """Return what a past step of the open thread sent, by its number from 1; nothing where that is not kept."""
-        from sakti.agent.threads import past_requests
-
         state = self._state
         if state.thread is None:
             return []
@@ -278,21 +250,15 @@ class Views:
 
     async def history(self, limit: int = 500) -> list[str]:
         """Prompts of this workspace, oldest first."""
-        from sakti.store import user_state
-
         return await self._state.store.read(user_state.history, self._state.resource_id, limit)
 
     async def add_history(self, text: str) -> None:
-        from sakti.store import user_state
-
         state = self._state
         thread = state.thread.id if state.thread is not None else None
         await state.store.write(user_state.add_history, state.resource_id, text, state.clock.now(), thread)
 
     async def take_unsent(self) -> tuple[str, list[str]]:
         """The draft and the queued messages of windows of this workspace that are gone: this window's from now on."""
-        from sakti.store import leases, user_state
-
         state = self._state
         self._window = leases.new_owner()
         if state.store.read_only_reason:
@@ -301,8 +267,6 @@ class Views:
 
     async def keep_unsent(self, draft: str, queued: Sequence[str], *, left: bool = False) -> None:
         """What this window holds that was not sent; `left`: it closes. Nothing where nothing can be written."""
-        from sakti.store import user_state
-
         state = self._state
         if self._window and not state.store.read_only_reason:
             await state.store.write(
@@ -317,11 +281,7 @@ class Views:
             )
 
     async def ui_state(self) -> dict[str, str]:
-        from sakti.store import user_state
-
         return await self._state.store.read(user_state.ui_state)
 
     async def set_ui_state(self, key: str, value: str) -> None:
-        from sakti.store import user_state
-
         await self._state.store.write(user_state.set_ui_state, key, value)

@@ -22,6 +22,7 @@ from sakti.core.clock import Clock
 from sakti.core.config import APPROVAL_MODES, Config
 from sakti.core.errors import ConfigError
 from sakti.core.events import ApprovalRequested, CompactionFinished, Notice, StoreWaiting, ThreadChanged
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.tokens import Counter
 from sakti.core.types import Block, ModelInfo, Request
@@ -29,10 +30,19 @@ from sakti.core.types import Block, ModelInfo, Request
 if TYPE_CHECKING:
     from sakti.agent.processors.base import Processor
     from sakti.agent.tools.toolbox import Toolbox
-    from sakti.memory.working.pages import Pages
     from sakti.providers.protocol import Provider
     from sakti.store.database import Store
     from sakti.store.log.corrections import Action
+
+with lazy_imports:
+    from sakti.agent import user_shell
+    from sakti.agent.session import turn_lease
+    from sakti.agent.tools import approvals as tool_approvals
+    from sakti.agent.tools import shell as tool_shell
+    from sakti.memory import modes as memory_modes
+    from sakti.memory.working import pages as memory_pages
+    from sakti.store import leases
+    from sakti.store.threads import threads as stored_threads
 
 __all__ = ["Options", "Session"]
 
@@ -86,8 +96,6 @@ class Session(State):
 
     async def start(self) -> None:
         """Open the store, the thread and the model. A missing model is a notice, not an error."""
-        from sakti.store import leases
-
         given = self.opened_store
         store = self.opened_store = await build.open_store(self, given)
         self._own_store = self._own_store or store is not given
@@ -139,9 +147,7 @@ class Session(State):
         """Stop what runs, keeping what was streamed; memory's unfinished work is simply left."""
         await self.interrupt()
         if self.made_toolbox is not None:
-            from sakti.agent.tools import shell
-
-            await shell.stop_all(self.made_toolbox.bench)
+            await tool_shell.stop_all(self.made_toolbox.bench)
             if not self.saved:
                 await asyncio.to_thread(shutil.rmtree, self.made_toolbox.bench.output_folder, ignore_errors=True)
         if self.opened_engine is not None:
@@ -185,16 +191,12 @@ class Session(State):
 
     async def set_mode(self, mode: str) -> None:
         """Change what the Observer looks for. Raises `ConfigError` for an unknown mode."""
-        from sakti.memory import modes
-
         self._must_rest("mode")
-        if mode not in modes.names():
-            raise ConfigError(f"There is no mode {mode!r}: it is one of {', '.join(modes.names())}.")
+        if mode not in memory_modes.names():
+            raise ConfigError(f"There is no mode {mode!r}: it is one of {', '.join(memory_modes.names())}.")
         self.mode = mode
         if self.thread is not None:
-            from sakti.store.threads import threads
-
-            await self.store.write(threads.set_mode, self.thread.id, mode)
+            await self.store.write(stored_threads.set_mode, self.thread.id, mode)
             await current_thread.use(self, replace(self.thread, mode=mode))
 
     # --- threads --------------------------------------------------------------------------------------------
@@ -210,13 +212,11 @@ class Session(State):
         await current_thread.known(self, thread_id)
 
     async def rename(self, title: str) -> None:
-        from sakti.store.threads import threads
-
         if self.thread is None or not title.strip():
             raise ConfigError("Write the new title behind /rename.")
         await current_thread.store(self)
         renamed = await self.store.write(
-            threads.rename, self.thread.id, one_line(title, 200), self.clock.now(), by_user=True
+            stored_threads.rename, self.thread.id, one_line(title, 200), self.clock.now(), by_user=True
         )
         if renamed is None:
             await self.require_thread()
@@ -265,31 +265,24 @@ class Session(State):
         self, approval_id: str, approved: bool, *, always: bool = False, note: str = "", edited: str | None = None
     ) -> None:
         """Answer an approval; `edited` replaces the command that was asked about."""
-        from sakti.agent.tools.approvals import Answer
-
         if self.made_toolbox is not None:
-            self.made_toolbox.approvals.resolve(approval_id, Answer(approved, always, note, edited))
+            self.made_toolbox.approvals.resolve(approval_id, tool_approvals.Answer(approved, always, note, edited))
 
     async def shell(self, command: str) -> None:
         """Run the user's own `!command`; what it printed becomes part of the conversation. Raises `SaktiError`
         (thread_busy) while another window has a turn under way in this thread."""
-        from sakti.agent import user_shell
-        from sakti.agent.session.turn_lease import TurnLease
-
         assert self.thread is not None
         if not self.busy:
-            lease = TurnLease(self.store, self.owner, self.thread.id, stored=not self.thread_is_new)
+            lease = turn_lease.TurnLease(self.store, self.owner, self.thread.id, stored=not self.thread_is_new)
             await lease.take()
             await lease.give_back()  # not held for as long as a command may run: a turn may begin meanwhile
             await current_thread.catch_up(self)
         await current_thread.store(self, f"!{command}")
         await user_shell.run(self, command, during=self._turns.speaking)
 
-    def pages(self) -> Pages:
+    def pages(self) -> memory_pages.Pages:
         """The pages of working memory that may be written here."""
-        from sakti.memory.working.pages import Pages
-
-        return Pages(self.store, self.counter, self.config.memory, self.resource_id)
+        return memory_pages.Pages(self.store, self.counter, self.config.memory, self.resource_id)
 
     async def note(self, text: str) -> None:
         """Add a line to working memory: to the workspace's page or the thread's own, as the settings say. Raises
@@ -307,8 +300,6 @@ class Session(State):
 
     async def require_thread(self) -> None:
         """Raises `SaktiError` (thread_removed) where another process removed the open thread for good."""
-        from sakti.agent.session import turn_lease
-
         if self.thread is not None and not self.thread_is_new:
             await turn_lease.require_thread(self.store, self.thread.id)
 

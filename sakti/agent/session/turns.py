@@ -12,6 +12,7 @@ from sakti.agent.session import build, current_thread
 from sakti.agent.workspace import git_state
 from sakti.core.errors import NoModelError, SaktiError
 from sakti.core.events import Notice, QueueChanged, TurnFinished, TurnStarted
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import clean_surrogates, count_k
 from sakti.core.tokens import count_parts
 from sakti.core.types import FilePart, Part, TextPart, Usage
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     from sakti.agent.loop import Turn
     from sakti.agent.session.state import State
     from sakti.agent.session.turn_lease import TurnLease
+
+with lazy_imports:
+    from sakti.agent import loop
+    from sakti.agent.processors import builtin
+    from sakti.agent.session import turn_lease
 
 log = logging.getLogger(__name__)
 
@@ -152,8 +158,6 @@ class Turns:
     async def _run(self, parts: tuple[Part, ...], taken: asyncio.Future[None]) -> None:
         """One turn, its events to all listeners. The worker's root: whatever fails becomes an event, but what fails
         before the prompt is stored, which `taken` tells."""
-        from sakti.agent.session import turn_lease
-
         assert self._state.thread is not None
         lease = turn_lease.TurnLease(
             self._state.store,
@@ -186,8 +190,6 @@ class Turns:
         _settle(taken, error)
 
     async def _play(self, parts: tuple[Part, ...], lease: TurnLease, taken: asyncio.Future[None]) -> None:
-        from sakti.agent import loop
-
         await current_thread.catch_up(self._state)
         text = "\n".join(p.text for p in parts if isinstance(p, TextPart))
         await current_thread.store(self._state, text)
@@ -233,13 +235,10 @@ class Turns:
         )
 
     async def _make_turn(self, lease: TurnLease) -> Turn:
-        from sakti.agent import loop
-        from sakti.agent.processors.builtin import MemoryProcessor, TokenLimiter
-
         state = self._state
         assert state.thread is not None and state.provider is not None
         info = await build.learn(state)
-        memory, limiter = MemoryProcessor(state.engine), TokenLimiter(state.counter)
+        memory, limiter = builtin.MemoryProcessor(state.engine), builtin.TokenLimiter(state.counter)
         before, after, guarded = loop.hooks(memory, limiter, state.processors)
         return loop.Turn(
             store=state.store,

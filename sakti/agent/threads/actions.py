@@ -12,6 +12,7 @@ from sakti.agent.threads.export import FORMATS, Format, file_name, render
 from sakti.agent.threads.reindexing import Indexing
 from sakti.core.errors import ConfigError, SaktiError, StoreError
 from sakti.core.events import ThreadChanged
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.types import Message, Thread
 from sakti.store.text_registry import leaving, leaving_all
@@ -23,6 +24,17 @@ if TYPE_CHECKING:
     from sakti.store.log.lines import LogLine
     from sakti.store.threads.message_removal import Deleted
     from sakti.store.threads.removal import Contents
+
+with lazy_imports:
+    from sakti.store import memory as stored_memory
+    from sakti.store.log import lines as memory_log
+    from sakti.store.maintenance import purging
+    from sakti.store.threads import codec
+    from sakti.store.threads import fork as thread_fork
+    from sakti.store.threads import message_removal as deleted_messages
+    from sakti.store.threads import messages as stored_messages
+    from sakti.store.threads import removal as thread_removal
+    from sakti.store.threads import threads as stored_threads
 
 TITLE_LIMIT = 200
 
@@ -55,13 +67,11 @@ class ThreadActions:
 
     async def rename(self, thread_id: str, title: str) -> str:
         """Give a thread a title that stays; returns what to say."""
-        from sakti.store.threads import threads
-
         session = self._session
         title = one_line(title, TITLE_LIMIT)
         if not title:
             raise ConfigError("A title cannot be empty.")
-        renamed = await session.store.write(threads.rename, thread_id, title, self._now(), by_user=True)
+        renamed = await session.store.write(stored_threads.rename, thread_id, title, self._now(), by_user=True)
         live = self._is_open(thread_id)
         if renamed is None and not (live is not None and live.thread_is_new):
             raise StoreError("There is no such thread: it was removed for good.", code="gone")
@@ -71,8 +81,6 @@ class ThreadActions:
 
     async def fork(self, thread_id: str, upto: int | None = None) -> Thread:
         """A new thread of the messages up to index `upto` (all where None), with what is remembered of them."""
-        from sakti.store.threads import fork as thread_fork
-
         session = self._session
         return await session.store.write(
             thread_fork.fork, thread_id, id=session.store.ids.new(), ids=session.store.ids, now=self._now(),
@@ -81,14 +89,10 @@ class ThreadActions:
 
     async def contents(self, thread_id: str) -> Contents:
         """What would go with a thread."""
-        from sakti.store.threads import removal as thread_removal
-
         return await self._session.store.read(thread_removal.contents, thread_id)
 
     async def delete(self, thread_id: str) -> Contents:
         """Take a thread out of sight; `restore` brings it back. Where it is the open one, a new one begins."""
-        from sakti.store.threads import removal as thread_removal
-
         session = self._session
         live = self._is_open(thread_id)
         if live is not None and live.busy:
@@ -102,8 +106,6 @@ class ThreadActions:
 
     async def restore(self, thread_id: str) -> Thread:
         """Bring a deleted thread back, as it was."""
-        from sakti.store.threads import removal as thread_removal
-
         session = self._session
         thread = await session.store.write(thread_removal.restore, thread_id)
         session.indexing.begin(session.store)
@@ -111,8 +113,6 @@ class ThreadActions:
 
     async def delete_message(self, message_id: str) -> Deleted:
         """Delete one message for good; its call or result goes with it."""
-        from sakti.store.maintenance import purging
-
         gone = await purging.delete_message(self._session.store, message_id)
         if live := self._is_open(gone.thread_id):
             live.engine.forget(list(gone.message_ids))
@@ -120,8 +120,6 @@ class ThreadActions:
 
     async def last_deleted(self) -> Thread | None:
         """The thread of this workspace that was deleted last."""
-        from sakti.store.threads import removal as thread_removal
-
         found = await self._session.store.read(thread_removal.deleted, self._session.resource_id)
         return found[0].thread if found else None
 
@@ -145,30 +143,22 @@ def checked(form: str) -> Format:
 
 def text_of(db: Database, thread_id: str, form: Format) -> str:
     """A thread as text in that form, read at once, secrets masked. Raises `StoreError` where there is none."""
-    from sakti.store.threads import message_removal, messages
-    from sakti.store.threads import removal as thread_removal
-
     thread = thread_removal.contents(db, thread_id).thread
     thread = replace(thread, title=leaving(thread.title))
-    stored = message_removal.without(messages.after(db, thread_id, -1))
+    stored = deleted_messages.without(stored_messages.after(db, thread_id, -1))
     said = [_without_secrets(m) for m in stored if m.state != "provisional"]
     log = [replace(x, content=leaving(x.content)) for x in own_log(db, thread_id)]
     return render(thread, said, log, form)
 
 
 def _without_secrets(message: Message) -> Message:
-    from sakti.store.threads import codec
-
     parts = tuple(codec.decode(leaving_all(codec.encode(p))) for p in message.parts)
     return message if parts == message.parts else replace(message, parts=parts)
 
 
 def own_log(db: Database, thread_id: str) -> list[LogLine]:
     """The thread's own log as it is now, without what was forgotten."""
-    from sakti.store import memory
-    from sakti.store.log import lines as memory_log
-
-    record = memory.get_record(db, f"thread:{thread_id}")
+    record = stored_memory.get_record(db, f"thread:{thread_id}")
     if record is None:
         return []
     return [x for x in memory_log.log_lines(db, record.id) if not x.forgotten]

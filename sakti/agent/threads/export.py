@@ -10,6 +10,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import sanitise
 from sakti.core.types import (
     ContextPart,
@@ -27,6 +28,9 @@ from sakti.core.types import (
 
 if TYPE_CHECKING:
     from sakti.store.log.lines import LogLine
+
+with lazy_imports:
+    from sakti.store.threads import codec
 
 Format: TypeAlias = Literal["md", "json", "html"]
 FORMATS: tuple[Format, ...] = ("md", "json", "html")
@@ -145,15 +149,13 @@ def _fenced(text: str, language: str = "") -> str:
 
 def message_json(message: Message) -> dict[str, Any]:
     """A message as it is shown to programs."""
-    from sakti.store.threads.codec import encode
-
     return {
         "id": message.id,
         "index": message.index,
         "role": message.role,
         "time": message.created_at,
         "tokens": message.tokens,
-        "parts": [encode(p) for p in message.parts if not isinstance(p, ContextPart)],
+        "parts": [codec.encode(p) for p in message.parts if not isinstance(p, ContextPart)],
     }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import sanitise
 
 if TYPE_CHECKING:
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from sakti.store.connection import Database
     from sakti.store.log.lines import LogLine
     from sakti.store.memory.compactions import Compaction
+
+with lazy_imports:
+    from sakti.store import memory as stored_memory
+    from sakti.store.log import corrections as memory_corrections
+    from sakti.store.memory import compactions
 
 CONTEXT = 3  # unchanged lines round a change
 
@@ -68,14 +74,10 @@ async def last(session: Session) -> Shown | None:
 
 
 def _read(db: Database, thread_id: str) -> Shown | None:
-    from sakti.store import memory
-    from sakti.store.log import corrections as memory_corrections
-    from sakti.store.memory import compactions
-
     done = compactions.last_compaction(db, thread_id)
     if done is None:
         return None
-    began = min((g.activated_at or done.created_at for g in memory.groups_by_id(db, done.group_ids)), default=0)
+    began = min((g.activated_at or done.created_at for g in stored_memory.groups_by_id(db, done.group_ids)), default=0)
     return Shown(
         done,
         tuple(memory_corrections.as_of(db, done.record_id, began - 1)),

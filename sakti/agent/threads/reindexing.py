@@ -5,8 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from sakti.core.lazy import lazy_imports
+
 if TYPE_CHECKING:
     from sakti.store.database import Store
+
+with lazy_imports:
+    from sakti.store.maintenance import purging, upkeep
 
 
 class Indexing:
@@ -23,8 +28,6 @@ class Indexing:
         task.add_done_callback(self._tasks.discard)
 
     async def _work(self, store: Store) -> None:
-        from sakti.store.maintenance import purging, upkeep
-
         async with self._one:
             await upkeep.catch_up(store)
             await purging.go_on(store)

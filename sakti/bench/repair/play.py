@@ -18,10 +18,14 @@ from sakti.bench.repair.judging import Verdict
 from sakti.bench.repair.results import Result
 from sakti.core.errors import SaktiError
 from sakti.core.events import Event, StepFinished, TurnFinished
+from sakti.core.lazy import lazy_imports
 from sakti.core.programs import find_program, search_path
 from sakti.core.tokens import Counter
 from sakti.core.types import ModelInfo, Usage
 from sakti.providers.protocol import Provider
+
+with lazy_imports:
+    from sakti.store.threads import messages as stored_messages
 
 STEPS, SECONDS = 60, 900
 OUTPUTS = "outputs"
@@ -195,8 +199,6 @@ async def _work(repair: Repair, contestant: Contestant, limits: Limits, workspac
 
 async def _usage(session: Session) -> Usage:
     """Return the usage of the repair, including the calls of memory."""
-    from sakti.store.threads import messages
-
     if session.thread is None:
         return Usage()
-    return await session.store.read(messages.usage_of, session.thread.id)
+    return await session.store.read(stored_messages.usage_of, session.thread.id)

@@ -70,12 +70,12 @@ def following(messages: Sequence[Message], actions: Sequence[Action], known: str
     """Return what may follow `messages`; `known` is what the prompt tells of the project.
 
     A question on the project is answered from what is known of it; what has a name is searched for before that, and
-    what the search does not find is said to be missing. A general question is answered; one that names a file is not
-    answered unseen. The source files that the user names are read first; where tests fail and no file is named, the
-    tests are run first. Only files that were mentioned are read: a small model makes names up. Only files that were read are edited, and tests only if the user speaks of
-    changing them. A requested change is tried before it is discussed, and again if it failed; what worked is not
-    written a second time, and is run where the user asked for that. A model that repeats a call again and again has
-    to answer.
+    what the search does not find is said to be missing. A general question is answered; one that names a file is
+    not answered unseen. The source files that the user names are read first; where tests fail and no file is named,
+    the tests are run first. Only files that were mentioned are read: a small model makes names up. Only files that
+    were read are edited, and tests only if the user speaks of changing them. A requested change is tried before it
+    is discussed, and again if it failed; what worked is not written a second time, and is run where the user asked
+    for that. A model that repeats a call again and again has to answer.
     """
     asked = next((m.text for m in reversed(messages) if m.role == "user"), "")
     calls = [c for m in _turn(messages) for c in m.tool_calls]

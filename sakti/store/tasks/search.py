@@ -12,10 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sakti.core.lazy import lazy_imports
 from sakti.store.connection import Connection
 from sakti.store.search import index as search_index
 from sakti.store.search import query as search_query
 from sakti.store.text_registry import entering
+
+with lazy_imports:
+    from sakti.store.search import search as text_search
 
 COMMON = 1_000
 COMMON_WORDS = 4  # of a query that has no other words
@@ -52,10 +56,8 @@ def search(db: Connection, resource_id: str, text: str, limit: int) -> list[str]
     if len(set(some)) > 1:
         add([q for q in dict.fromkeys(some) if _newest(db, q) is None] or some[:COMMON_WORDS], " OR ")
     if not found and not (len(text.strip()) == 1 and text.strip().isalnum() and text.isascii()):  # in nearly every task
-        from sakti.store.search import search as everything
-
-        scope = everything.Scope(resource_id, kinds=("task",))
-        found = [h.id for h in everything.search(db, text, scope, limit=limit).hits]
+        scope = text_search.Scope(resource_id, kinds=("task",))
+        found = [h.id for h in text_search.search(db, text, scope, limit=limit).hits]
     return found[:limit]
 
 

@@ -1,0 +1,113 @@
+"""Import modules at the top of a file, execute them when a name of theirs is first used.
+
+    with lazy_imports:
+        from sakti.store.threads import threads as stored_threads
+
+Only modules of this package can be imported so, not names out of them. A file that is missing is missed at once, what
+its execution raises comes with the first use. `importlib.util.LazyLoader` shows a second thread a module that is half
+executed (Python 3.11); here that thread waits.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+# What the import system asks of a module that it only passes.
+_PLACE = frozenset(
+    ("__class__", "__name__", "__spec__", "__path__", "__file__", "__cached__", "__loader__", "__package__")
+)
+
+
+class LazyModule(ModuleType):
+    """A module that is executed by the first thread that uses a name of it; others wait for that thread."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name not in _PLACE:
+            if lazy_imports.active and (child := _child(self, name)) is not None:
+                return child
+            load(self)
+        return ModuleType.__getattribute__(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _PLACE and not isinstance(value, ModuleType):
+            load(self)  # executed later, it would undo this
+        ModuleType.__setattr__(self, name, value)
+
+
+def _child(package: ModuleType, name: str) -> ModuleType | None:
+    """Import a module of a package without executing the package; None where there is no such module."""
+    full = f"{package.__name__}.{name}"
+    try:
+        return sys.modules.get(full) or importlib.import_module(full)
+    except ModuleNotFoundError as e:
+        if e.name != full:
+            raise
+        return None
+
+
+def load(module: ModuleType) -> None:
+    """Execute a module that is still lazy. Raises what its file raises; the next use tries again."""
+    pending = module.__spec__.loader_state if type(module) is LazyModule and module.__spec__ is not None else None
+    if isinstance(pending, _Pending):
+        pending.execute(module)
+
+
+class _Pending:
+    """The loader of one lazy module. Locks are taken in the order of imports, which has no circle, so that two threads
+    never wait for each other."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+        self._lock = threading.RLock()
+        self._running = False
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Leave it to the import system: a plain module, made lazy when its place is filled in, which is quicker."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Execute nothing yet: this is what an import statement calls."""
+        spec = module.__spec__
+        assert spec is not None
+        spec.loader_state, spec.loader, module.__loader__ = self, self._loader, self._loader
+        object.__setattr__(module, "__class__", LazyModule)
+
+    def execute(self, module: ModuleType) -> None:
+        with self._lock:
+            if self._running or type(module) is not LazyModule:
+                return  # this very thread executes it, or another has
+            was_active, lazy_imports.active, self._running = lazy_imports.active, False, True
+            try:
+                self._loader.exec_module(module)
+                object.__setattr__(module, "__class__", ModuleType)
+            finally:
+                lazy_imports.active, self._running = was_active, False
+
+
+class _LazyImports(threading.local):
+    """A context in which this thread's imports are lazy, and the finder that makes them so."""
+
+    active = False
+
+    def __enter__(self) -> None:
+        self.active = True
+
+    def __exit__(self, *_: object) -> None:
+        self.active = False
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, _: ModuleType | None = None) -> ModuleSpec | None:
+        if not self.active or not name.startswith("sakti."):
+            return None
+        spec = PathFinder.find_spec(name, path)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Pending(spec.loader)  # pyright: ignore[reportAttributeAccessIssue]
+        return spec
+
+
+lazy_imports = _LazyImports()
+sys.meta_path.insert(0, lazy_imports)

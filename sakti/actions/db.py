@@ -118,7 +118,7 @@ async def backup(scope: Scope, target: Path | None) -> Value:
 async def purge(scope: Scope, days: int, yes: bool, keep_copies: bool) -> Value:
     """Remove deleted threads and tasks for good, of all workspaces, with all that was taken from them: drafts, prompts,
     lines of logs, copies of the database. Tasks that were worked on in a thread, its forks and the workspace's working
-    memory stay. Without --yes it only says what would go."""
+    memory stay. Without --yes it only says what would go."""  # noqa: D205, D209 - the help of the command, a paragraph
     from sakti.agent.threads import purge as removal
 
     before = scope.now() - days * 86_400_000

@@ -28,7 +28,7 @@ async def beads(scope: Scope, path: Path, dry_run: bool, as_: str | None) -> Val
 
     issues = source.read(path)
     try:
-        report = await scope.change(source.bring_in, as_, TimeIds(SystemClock()), issues, dry_run)
+        report = await scope.change(source.import_issues, as_, TimeIds(SystemClock()), issues, dry_run)
     except source.DryRun as e:
         report = e.report
     out = [f"{name}: {why}" for name, why in (*report.skipped, *report.notes)]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 WAIT_SAID_AFTER = 2.0  # seconds that something waits for another process before a person is told
 
 
-def when_gone(call: Callable[[], object], fd: int = 0) -> None:
+def on_hangup(call: Callable[[], object], fd: int = 0) -> None:
     """Run `call`, in a thread, when the other side of the terminal is closed.
 
     Not every closed terminal sends SIGHUP, and writing to one fails for good: from then on output goes to the null
@@ -42,12 +42,12 @@ def is_gone(fd: int = 0) -> bool:
     return any(event & select.POLLHUP for _, event in poll.poll(0))
 
 
-def end_of_interrupts() -> None:
+def ignore_interrupts() -> None:
     """Ignore ctrl+c from here on: the program is about to end, and an interrupt would only print a traceback."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-class Waits:
+class WaitNotice:
     """Notice on standard error, once per wait, that another window writes to the database.
 
     `limit`: seconds after which the writer gives up.

@@ -9,8 +9,11 @@ from textual.driver import Driver
 
 
 class Output:
-    """A file to which writing never fails. Textual writes in a thread: an error would end that thread, and whatever is
-    written afterwards would wait for it for good, the end of the program too."""
+    """A file to which writing never fails.
+
+    Textual writes in a thread: an error would end that thread, and whatever is written afterwards would wait for it
+    for good, the end of the program too.
+    """
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 def run(session: Session, *, prompt: str | None = None, pick_thread: bool = False) -> int:
     """Show `session` until the user leaves; `prompt` is sent at once, `pick_thread` asks for a thread first.
-    The session is closed, the terminal restored. Gives the exit code for the shell."""
+
+    The session is closed, the terminal restored. Gives the exit code for the shell.
+    """
     return asyncio.run(_run(session, prompt, pick_thread))
 
 
@@ -34,13 +36,13 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
         with contextlib.suppress(NotImplementedError, RuntimeError):
             asyncio.get_running_loop().add_signal_handler(number, app.exit, 128 + number)
     loop = asyncio.get_running_loop()
-    terminal.when_gone(lambda: loop.call_soon_threadsafe(app.exit, 128 + signal.SIGHUP))
+    terminal.on_hangup(lambda: loop.call_soon_threadsafe(app.exit, 128 + signal.SIGHUP))
     try:
         code = await app.run_async(mouse=session.config.ui.mouse)
         if not code and not app.crash_message:
             await observe_on_exit(session, lambda text: print(text, file=sys.stderr))
     finally:
-        terminal.end_of_interrupts()  # some press it until the shell is back
+        terminal.ignore_interrupts()  # some press it until the shell is back
         session.hurry()
         try:
             await session.interrupt()  # what a turn takes from the queue now is a message, not a draft

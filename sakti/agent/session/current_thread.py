@@ -101,13 +101,13 @@ async def load(state: State, thread: Thread) -> None:
     state.usage = await state.store.read(messages.usage_of, thread.id, purpose="actor")
     await engine.open(thread)
     if state.model_info is not None and state.model_info.small:
-        engine.expect(await asyncio.to_thread(build.small_budget, state))
+        engine.set_budget(await asyncio.to_thread(build.small_budget, state))
     state.status = engine.status()
     state.emit(ThreadChanged(thread))
     state.emit(state.status)
 
 
-async def catch_up(state: State) -> None:
+async def reindex_quietly(state: State) -> None:
     """Take in what another window wrote into the open thread since its last turn here."""
     from sakti.agent.session import recovery as resume
     from sakti.store.threads import messages, threads

@@ -17,8 +17,11 @@ LIMIT_S = 60.0
 
 
 async def observe_on_exit(session: Session, say: Callable[[str], None], *, limit: float = LIMIT_S) -> None:
-    """Nothing where the setting is off, memory observes nothing or nothing is pending. ctrl+c (or `limit` seconds)
-    ends it; what was not observed is when the thread goes on. Never raises for a failure of memory."""
+    """Nothing where the setting is off, memory observes nothing or nothing is pending.
+
+    ctrl+c (or `limit` seconds) ends it; what was not observed is when the thread goes on. Never raises for a failure
+    of memory.
+    """
     settings = session.config.memory
     if not settings.observe_on_exit or not settings.enabled or settings.read_only or session.thread is None:
         return

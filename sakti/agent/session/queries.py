@@ -13,9 +13,9 @@ from sakti.core.types import Json, Message, ModelInfo, Thread, Usage, plain_text
 
 if TYPE_CHECKING:
     from sakti.agent.session.state import State
-    from sakti.store.log.events import Happened
+    from sakti.store.log.events import MemoryEvent
     from sakti.store.log.figures import Figures
-    from sakti.store.log.history import Moment
+    from sakti.store.log.history import LogChange
     from sakti.store.log.lines import LogLine
     from sakti.store.memory import Group
     from sakti.store.search.origins import Origin
@@ -84,7 +84,7 @@ class Views:
             return []
         return await state.store.read(memory_log.log_lines, state.engine.record_id)
 
-    async def moments(self) -> list[Moment]:
+    async def moments(self) -> list[LogChange]:
         """When this thread's log changed by itself, oldest first."""
         from sakti.store.log import history as log_history
 
@@ -106,7 +106,7 @@ class Views:
             return memory_figures.Figures()
         return await state.store.read(memory_figures.figures, state.engine.record_id)
 
-    async def memory_events(self) -> list[Happened]:
+    async def memory_events(self) -> list[MemoryEvent]:
         """What happened to this thread's memory, newest first."""
         from sakti.store.log import events as memory_events
 

@@ -39,10 +39,12 @@ class Turns:
         return self._task is not None and not self._task.done()
 
     async def submit(self, text: str) -> None:
-        """Send a message: start a turn, or queue it for the running turn's next step. Files named as @path are
-        attached. Raises `NoModelError` where there is nobody to answer, `SaktiError` (thread_busy) while another
-        window has a turn under way in this thread, for an image that cannot be sent, and for what is longer than the
-        model's window."""
+        """Send a message: start a turn, or queue it for the running turn's next step.
+
+        Files named as @path are attached. Raises `NoModelError` where there is nobody to answer, `SaktiError`
+        (thread_busy) while another window has a turn under way in this thread, for an image that cannot be sent, and
+        for what is longer than the model's window.
+        """
         text = clean_surrogates(text)  # a shell hands on any bytes
         if not text.strip():
             return
@@ -64,8 +66,10 @@ class Turns:
         await self._begin(parts)
 
     async def _check_length(self, parts: tuple[Part, ...]) -> None:
-        """Raises `SaktiError` for a message that alone is more than the model's window. Only a long one is counted: a
-        token is a character at least."""
+        """Raises `SaktiError` for a message that alone is more than the model's window.
+
+        Only a long one is counted: a token is a character at least.
+        """
         length = sum(len(p.text) for p in parts if isinstance(p, TextPart | FilePart))
         if length < LONG:
             return
@@ -83,8 +87,10 @@ class Turns:
             )
 
     async def _begin(self, parts: tuple[Part, ...]) -> None:
-        """Start a turn; returns when what starts it is stored. Raises `SaktiError` where it is not: then nothing of
-        it is."""
+        """Start a turn; returns when what starts it is stored.
+
+        Raises `SaktiError` where it is not: then nothing of it is.
+        """
         taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run(parts, taken))
         await taken
@@ -121,8 +127,11 @@ class Turns:
             await asyncio.wait({self._task})
 
     async def _run(self, parts: tuple[Part, ...], taken: asyncio.Future[None]) -> None:
-        """One turn, its events to all listeners. The worker's root: whatever fails becomes an event, but what fails
-        before the prompt is stored, which `taken` tells."""
+        """One turn, its events to all listeners.
+
+        The worker's root: whatever fails becomes an event, but what fails before the prompt is stored, which `taken`
+        tells.
+        """
         from sakti.agent.session import turn_lease
 
         assert self._state.thread is not None
@@ -159,7 +168,7 @@ class Turns:
     async def _play(self, parts: tuple[Part, ...], lease: TurnLease, taken: asyncio.Future[None]) -> None:
         from sakti.agent import loop
 
-        await current_thread.catch_up(self._state)
+        await current_thread.reindex_quietly(self._state)
         text = "\n".join(p.text for p in parts if isinstance(p, TextPart))
         await current_thread.store(self._state, text)
         await build.load_rules(self._state)

@@ -26,7 +26,7 @@ class Indexing:
         from sakti.store.maintenance import purging, upkeep
 
         async with self._one:
-            await upkeep.catch_up(store)
+            await upkeep.reindex_quietly(store)
             await purging.go_on(store)
 
     async def wait(self) -> None:

@@ -162,7 +162,7 @@ class Toolbox:
 
     def _known(self, call: ToolCallPart) -> ToolCallPart:
         """Translate `call` to our tool and argument names, where its meaning is clear."""
-        arguments = call.arguments if call.arguments is not None else call_texts.reread(call.raw)
+        arguments = call.arguments if call.arguments is not None else call_texts.parse_leniently(call.raw)
         name = call.name if call.name in self.tools else forms.tool_name(call.name)
         if arguments is not None:
             with contextlib.suppress(SaktiError):  # what is wrong with it is said when it is run

@@ -51,14 +51,14 @@ _NUMBERED = re.compile(r"^ *\d+\t", re.M)
 
 
 @dataclass(frozen=True, slots=True)
-class Next:
+class AllowedActions:
     """Actions allowed now, and whether the model may answer instead."""
 
     actions: tuple[Action, ...]
     answer: bool = True
 
 
-def following(messages: Sequence[Message], actions: Sequence[Action]) -> Next:
+def allowed_actions(messages: Sequence[Message], actions: Sequence[Action]) -> AllowedActions:
     """Return what may follow `messages`.
 
     A general question is answered; one that names a file is not answered unseen. The source files that the user names
@@ -72,7 +72,7 @@ def following(messages: Sequence[Message], actions: Sequence[Action]) -> Next:
     calls = [c for m in _turn(messages) for c in m.tool_calls]
     results = [r for m in _turn(messages) for r in m.tool_results]
     if _repeats(calls):
-        return Next(())
+        return AllowedActions(())
     allowed = tuple(
         _only(a, _editable(messages, asked))
         if a.name in _NEEDS_READING
@@ -86,29 +86,31 @@ def following(messages: Sequence[Message], actions: Sequence[Action]) -> Next:
     owed = _CHANGE.search(asked) and not question and not any(c.name in _CHANGES for c in calls)
     unread = _named_unread(messages, asked, tests=question) if owed or question else []
     if unread:
-        return Next(tuple(_only(a, unread) for a in actions if a.name == "read"), answer=False)
+        return AllowedActions(tuple(_only(a, unread) for a in actions if a.name == "read"), answer=False)
     tests = (
         tuple(_only(a, TEST_COMMANDS, "command") for a in actions if a.name == "bash")
         if owed and _FAILING.search(asked)
         else ()
     )
     if tests and not any(c.name == "bash" for c in calls) and not _editable(messages, asked):
-        return Next(tests, answer=False)
+        return AllowedActions(tests, answer=False)
     if not results:
         if question and not _OF_THE_PROJECT.search(asked):
-            return Next(())
-        return Next(allowed, answer=not (allowed and (owed or _A_FILE.search(asked))))
+            return AllowedActions(())
+        return AllowedActions(allowed, answer=not (allowed and (owed or _A_FILE.search(asked))))
     last = results[-1]
     if last.is_error and sum(r.is_error for r in results) <= MOST_ERRORS:
         if last.name in _CHANGES:
             again = tuple(_only(a, _read_paths(messages)) for a in actions if a.name == "read")
             retry = (*again, *(a for a in allowed if a.name in _NEEDS_READING))
-            return Next(retry or allowed, answer=not retry)
-        return Next(allowed, answer=question or not allowed)
+            return AllowedActions(retry or allowed, answer=not retry)
+        return AllowedActions(allowed, answer=question or not allowed)
     if last.name in _CHANGES and not last.is_error:
         run = tuple(a for a in allowed if a.name == "bash") if _RUN.search(asked) else ()
-        return Next(run, answer=False) if run else Next(tuple(a for a in allowed if a.name != "write"))
-    return Next(allowed, answer=not (owed and allowed and len(calls) < MOST_STEPS_BEFORE_CHANGE))
+        return (
+            AllowedActions(run, answer=False) if run else AllowedActions(tuple(a for a in allowed if a.name != "write"))
+        )
+    return AllowedActions(allowed, answer=not (owed and allowed and len(calls) < MOST_STEPS_BEFORE_CHANGE))
 
 
 def _turn(messages: Sequence[Message]) -> list[Message]:

@@ -105,7 +105,7 @@ def body(request: Request) -> Json:
     wanted = request.schema
     if wanted is None and offered:
         choose = request.tool_choice == "auto"
-        allowed = policy.following(request.messages, offered) if choose else policy.Next(())
+        allowed = policy.allowed_actions(request.messages, offered) if choose else policy.AllowedActions(())
         wanted = actions.schema(allowed.actions, allowed.answer)
     if wanted is not None:
         chat["response_format"] = {"type": "json_schema", "json_schema": {"name": "action", "schema": wanted}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sakti.core.events import MemoryStatus
-from sakti.store.log.history import Moment
+from sakti.store.log.history import LogChange
 from sakti.tui.host import Host
 from sakti.tui.panes.sidebar import Sidebar
 from sakti.tui.widgets.line_list import LineList
@@ -56,11 +56,11 @@ class Panes:
         side.memory.figures = await views.memory_figures()
         side.memory.events = await views.memory_events()
 
-    def load_past(self, moment: Moment) -> None:
+    def load_past(self, moment: LogChange) -> None:
         """Load the log as it was from `moment` on."""
         self._host.go(self._load_past, moment, group="past", exclusive=True)
 
-    async def _load_past(self, moment: Moment) -> None:
+    async def _load_past(self, moment: LogChange) -> None:
         self._sidebar.observations.show_past(moment, await self._host.session.views.log_at(moment.time))
 
     def load_usage(self) -> None:
@@ -112,8 +112,10 @@ class Panes:
         self._list(pane).focus()
 
     def point_at(self, title: str) -> bool:
-        """Put the cursor of the tasks on the one of that title; False where it is not there, as what was closed long
-        ago."""
+        """Put the cursor of the tasks on the one of that title.
+
+        False where it is not there, as what was closed long ago.
+        """
         tasks = self._sidebar.tasks.task_list
         at = next((i for i, row in enumerate(tasks.rows) if row.title == title), None)
         if at is not None:

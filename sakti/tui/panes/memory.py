@@ -22,7 +22,7 @@ from sakti.agent.reports.memory_report import forecast, guarded, in_a_line, in_w
 from sakti.agent.session.queries import Spent
 from sakti.core.events import Gauge, MemoryOperation, MemoryStatus
 from sakti.core.text import count_k, one_line
-from sakti.store.log.events import Happened
+from sakti.store.log.events import MemoryEvent
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
 from sakti.tui.panes.title import SIGNS
@@ -46,8 +46,10 @@ EVENT_SIGNS = {
 
 
 class MemoryPane(Widget, can_focus=True):
-    """Drawn from the last `MemoryStatus`, the memory's stored figures and events and the thread's usage; no number is
-    made up here. The last events fill what room there is."""
+    """Pane of the last `MemoryStatus`, stored figures and events, and the thread's usage.
+
+    No number is made up here. The last events fill what room there is.
+    """
 
     HELP = "The windows. ┃ on a bar: the next observation in the background begins there. Enter: all that happened."
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -58,7 +60,7 @@ class MemoryPane(Widget, can_focus=True):
     class EventsWanted(Message):
         """Show all that happened."""
 
-    events: reactive[Sequence[Happened]] = reactive(())
+    events: reactive[Sequence[MemoryEvent]] = reactive(())
     status: reactive[MemoryStatus | None] = reactive(None)
     spent: reactive[Spent] = reactive(Spent())
     figures: reactive[Figures | None] = reactive(None)
@@ -68,7 +70,7 @@ class MemoryPane(Widget, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._failures: list[Happened] = []  # of this window: they are stored nowhere
+        self._failures: list[MemoryEvent] = []  # of this window: they are stored nowhere
         self._folded = False
 
     def watch_status(self, old: MemoryStatus | None, new: MemoryStatus | None) -> None:
@@ -112,7 +114,7 @@ class MemoryPane(Widget, can_focus=True):
         rows = host_of(self).size.height
         return 3 if rows >= 45 else 2 if rows >= 34 else 0
 
-    def all_events(self) -> list[Happened]:
+    def all_events(self) -> list[MemoryEvent]:
         """Newest first, with the failures of this window."""
         return sorted([*self.events, *self._failures], key=lambda e: e.time, reverse=True)
 
@@ -132,7 +134,7 @@ class MemoryPane(Widget, can_focus=True):
             reason = str(event.fields.get("error") or event.fields.get("reason") or "")
             self.failed = f"{event.operation_type} failed: {one_line(reason, 200)}"
             when = int(event.fields.get("failed_at") or 0)
-            self._failures = [*self._failures, Happened(when, "failed", text=self.failed)][-MOST_FAILURES:]
+            self._failures = [*self._failures, MemoryEvent(when, "failed", text=self.failed)][-MOST_FAILURES:]
         elif event.kind == "end":
             self.failed = ""
 
@@ -303,7 +305,7 @@ def _cost(spent: Spent) -> str:
     return share if cost is None else f"{share} · ${cost:.2f}"
 
 
-def draw_event(event: Happened, width: int, palette: Palette) -> Line:
+def draw_event(event: MemoryEvent, width: int, palette: Palette) -> Line:
     """`12:04 ● 4 messages → 3 lines`: what fits of it."""
     head = event_head(event, palette, "%H:%M")
     room, text = max(4, width - line_width(head)), one_line(in_a_line(event), 300)
@@ -314,7 +316,7 @@ def draw_event(event: Happened, width: int, palette: Palette) -> Line:
     return [*head, Segment(shorten(text, room), palette.muted)]
 
 
-def event_head(event: Happened, palette: Palette, clock: str) -> Line:
+def event_head(event: MemoryEvent, palette: Palette, clock: str) -> Line:
     """Draw when an event happened, in the form `clock` of strftime, and its sign."""
     style = {"failed": palette.bad, "activated": palette.ok, "compacted": palette.ok}.get(event.kind, palette.agent)
     when = f"{datetime.fromtimestamp(event.time / 1000):{clock}} "

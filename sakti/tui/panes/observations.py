@@ -26,7 +26,7 @@ from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.safe_input import SafeInput
 
 if TYPE_CHECKING:
-    from sakti.store.log.history import Moment
+    from sakti.store.log.history import LogChange
     from sakti.store.log.lines import LogLine
 
 SHAPES = {"high": "●", "medium": "○", "low": "·", "done": "✓", "info": "·"}
@@ -43,8 +43,11 @@ class DateRow:
 
 @dataclass(frozen=True, slots=True)
 class ObservationRow:
-    """One line of the log. `priority` is a word of `SHAPES`; `flags` are doubts about it; `text` has marks behind what
-    newer lines replace, `content` is what can be edited."""
+    """One line of the log.
+
+    `priority` is a word of `SHAPES`; `flags` are doubts about it; `text` has marks behind what newer lines replace,
+    `content` is what can be edited.
+    """
 
     id: str
     group_id: str
@@ -77,8 +80,10 @@ def wants(line: LogLine, wanted: str) -> bool:
 
 
 def log_rows(lines: Sequence[LogLine], wanted: str = "", unfolded: Set[str] = frozenset()) -> list[Row]:
-    """Lines as rows under their dates; with `wanted`, only those that pass it. Many lines nested under one are folded
-    unless it is among `unfolded`."""
+    """Lines as rows under their dates; with `wanted`, only those that pass it.
+
+    Many lines nested under one are folded unless it is among `unfolded`.
+    """
     lines = [x for x in lines if not x.forgotten]
     folded = {} if wanted else _folded(lines, unfolded)
     hidden = {line_id for under in folded.values() for line_id in under}
@@ -205,7 +210,7 @@ class ObservationsPane(Vertical):
     class PastWanted(Message):
         """Show the log as it was from a moment on: `show_past` with its lines."""
 
-        def __init__(self, moment: Moment) -> None:
+        def __init__(self, moment: LogChange) -> None:
             super().__init__()
             self.moment = moment
 
@@ -218,8 +223,8 @@ class ObservationsPane(Vertical):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._lines: Sequence[LogLine] = ()
-        self._moments: Sequence[Moment] = ()
-        self._past: Moment | None = None  # what is looked at; None: the log as it is now
+        self._moments: Sequence[LogChange] = ()
+        self._past: LogChange | None = None  # what is looked at; None: the log as it is now
         self._past_lines: Sequence[LogLine] = ()
         self._unfolded: set[str] = set()
         self._edited = ""  # the line in the edit box
@@ -239,9 +244,11 @@ class ObservationsPane(Vertical):
     def on_mount(self) -> None:
         self.log_list.follow_end = True
 
-    def show(self, lines: Sequence[LogLine], moments: Sequence[Moment] = ()) -> None:
-        """The log as it is now; stays at the end when the end was in sight. Who looks at the past goes on doing so,
-        where the log still has that past."""
+    def show(self, lines: Sequence[LogLine], moments: Sequence[LogChange] = ()) -> None:
+        """The log as it is now; stays at the end when the end was in sight.
+
+        Who looks at the past goes on doing so, where the log still has that past.
+        """
         self._lines, self._moments = lines, moments
         if self._past is not None and self._past not in moments:
             self._past = None
@@ -280,7 +287,7 @@ class ObservationsPane(Vertical):
         else:
             self.post_message(self.PastWanted(self._moments[index]))
 
-    def show_past(self, moment: Moment, lines: Sequence[LogLine]) -> None:
+    def show_past(self, moment: LogChange, lines: Sequence[LogLine]) -> None:
         """Show the log as it was from `moment` on, where it still has that past."""
         if moment in self._moments:
             self._past, self._past_lines = moment, lines

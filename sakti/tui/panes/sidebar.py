@@ -104,8 +104,10 @@ class Sidebar(Vertical):
 
     @property
     def state(self) -> str:
-        """What to remember of a wide terminal: the names of the open panes, those that are folded, and the heights and
-        the width that were set by hand."""
+        """Return what to remember of a wide terminal.
+
+        The names of the open panes, those that are folded, and the heights and the width that were set by hand.
+        """
         folded = [f"folded={p}" for p in PANES if p in self._folded]
         heights = [f"{p}={lines}" for p, lines in sorted(self._heights.items())]
         width = [f"width={self._width}"] if self._width else []

@@ -37,8 +37,10 @@ _MARKERS = {
 
 
 def message_blocks(messages: Iterable[Message]) -> list[Block]:
-    """`messages`, oldest first, as blocks. A result joins the call it answers; consecutive messages of the
-    agent stand under one label."""
+    """`messages`, oldest first, as blocks.
+
+    A result joins the call it answers; consecutive messages of the agent stand under one label.
+    """
     blocks: list[Block] = []
     calls: dict[str, ToolBlock] = {}
     speaker = ""

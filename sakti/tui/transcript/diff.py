@@ -16,7 +16,9 @@ def diff_counts(diff: str) -> tuple[int, int]:
 
 def diff_lines(diff: str, width: int, palette: Palette, limit: int | None = None) -> list[Line]:
     """`diff`, sanitised before, as lines of `width` cells; with `limit`, at most so many and a note of the rest.
-    File headers are left out: the line above already names the file."""
+
+    File headers are left out: the line above already names the file.
+    """
     out: list[Line] = []
     rows = [r for r in diff.rstrip("\n").split("\n") if not r.startswith(("+++", "---", "diff ", "index "))]
     seen_hunk = False

@@ -21,8 +21,10 @@ from sakti.tui.transcript.split import Splitter
 
 
 class LiveTurn:
-    """`changed` is called whenever something has to be drawn, with True where the user waits for just that; `draw` then
-    brings the document up to date."""
+    """Turn under way; `changed` is called whenever something has to be drawn.
+
+    It gets True where the user waits for just that; `draw` then brings the document up to date.
+    """
 
     def __init__(self, document: Document, changed: Callable[[bool], None]) -> None:
         self.document = document

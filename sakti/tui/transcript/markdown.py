@@ -52,8 +52,11 @@ def warm_renderers() -> None:
 
 
 class _Writer:
-    """One walk over the tokens. `_prefixes` is what stands before a line in the containers that are open:
-    [first line, later lines] each; a list item's marker is used up by its first line."""
+    """One walk over the tokens.
+
+    `_prefixes` is what stands before a line in the containers that are open: [first line, later lines] each; a list
+    item's marker is used up by its first line.
+    """
 
     def __init__(self, source: str, width: int, palette: Palette) -> None:
         self.lines: list[Line] = []

@@ -26,8 +26,10 @@ KEYS = (
 
 
 class StatusLine(Widget):
-    """`context` in tokens (0: not known yet), `why` this model answers, shown where there is room. Its timer runs
-    only while something is under way."""
+    """`context` in tokens (0: not known yet), `why` this model answers, shown where there is room.
+
+    Its timer runs only while something is under way.
+    """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"status--key", "status--muted", "status--busy", "status--warn"}
 

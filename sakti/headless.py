@@ -22,7 +22,7 @@ from sakti.core.events import (
     TurnFinished,
     to_json,
 )
-from sakti.core.terminal import Waits
+from sakti.core.terminal import WaitNotice
 from sakti.core.text import json_line, one_line, sanitise
 from sakti.core.types import Json, plain_values
 
@@ -42,15 +42,17 @@ EXIT = {
 
 
 def run(options: Options, prompt: str, output: str, *, session: Session | None = None) -> int:
-    """Answer `prompt`; returns the exit code (see `EXIT`). The result goes to standard output, what happens on the
-    way to standard error."""
+    """Answer `prompt`; returns the exit code (see `EXIT`).
+
+    The result goes to standard output, what happens on the way to standard error.
+    """
     return asyncio.run(_run(session or Session(options), prompt, output))
 
 
 async def _run(session: Session, prompt: str, output: str) -> int:
     finished: list[TurnFinished] = []
     saved: list[str] = []
-    waits = Waits(session.config.store.wait)
+    waits = WaitNotice(session.config.store.wait)
 
     def hear(event: Event) -> None:
         if isinstance(event, TurnFinished):

@@ -78,8 +78,10 @@ def file_choices(text: str, paths: Sequence[str]) -> list[Choice]:
 
 
 def fuzzy(text: str, candidates: Iterable[str], limit: int) -> list[str]:
-    """The best `limit` of `candidates` that hold the characters of `text` in order. A match in the file name,
-    at its start and in a short path comes first."""
+    """The best `limit` of `candidates` that hold the characters of `text` in order.
+
+    A match in the file name, at its start and in a short path comes first.
+    """
     wanted = text.lower()
     if not wanted:
         return sorted(candidates, key=lambda c: (c.count("/"), c))[:limit]

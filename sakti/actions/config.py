@@ -39,7 +39,10 @@ async def config(scope: Scope, name: str) -> Value:
     lines.append(f"\nYour file: {resources.config_home() / 'config.toml'}")
     return Text(
         tuple(lines),
-        json={n: {"value": v, "origin": o, "help": meaning(n).help, "takes": takes(n)} for n, v, o in rows},
+        json={
+            n: {"value": v, "origin": o, "help": core_config.meaning(n).help, "takes": core_config.takes(n)}
+            for n, v, o in rows
+        },
     )
 
 

@@ -109,9 +109,11 @@ async def backup(scope: Scope, target: Path | None) -> Value:
     shell="db purge",
 )  # fmt: skip
 async def purge(scope: Scope, days: int, yes: bool, keep_copies: bool) -> Value:
-    """Remove deleted threads and tasks for good, of all workspaces, with all that was taken from them: drafts, prompts,
-    lines of logs, copies of the database. Tasks that were worked on in a thread, its forks and the workspace's working
-    memory stay. Without --yes it only says what would go."""
+    """Remove deleted threads and tasks for good, of all workspaces, with all that was taken from them.
+
+    Drafts, prompts, lines of logs, copies of the database. Tasks that were worked on in a thread, its forks and the
+    workspace's working memory stay. Without --yes it only says what would go.
+    """
     before = scope.now() - days * 86_400_000
     found = scope.in_store(lambda store: thread_purge.purge(store, before=before, do=yes, keep_copies=keep_copies))
     told = thread_purge.wipe_free_space(found) if yes else ""

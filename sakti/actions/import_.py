@@ -29,7 +29,7 @@ async def beads(scope: Scope, path: Path, dry_run: bool, as_: str | None) -> Val
     """Tasks of beads (bd). Repeated, it brings in only what changed there since. Exit: 1 refused, 2 nothing found."""
     issues = beads_file.read(path)
     try:
-        report = await scope.change(beads_file.bring_in, as_, ids.TimeIds(clock.SystemClock()), issues, dry_run)
+        report = await scope.change(beads_file.import_issues, as_, ids.TimeIds(clock.SystemClock()), issues, dry_run)
     except beads_file.DryRun as e:
         report = e.report
     out = [f"{name}: {why}" for name, why in (*report.skipped, *report.notes)]

@@ -27,8 +27,10 @@ class Typed:
 
 
 def parse(text: str, own: Iterable[str] = ()) -> Typed:
-    """Read a prompt; `own` are names of commands that only this surface has. A first line such as `/usr/bin/env` is a
-    message: command names hold no slash."""
+    """Read a prompt; `own` are names of commands that only this surface has.
+
+    A first line such as `/usr/bin/env` is a message: command names hold no slash.
+    """
     stripped = text.strip()
     if stripped.startswith("!") and len(stripped) > 1:
         return Typed("shell", argument=stripped[1:].strip())
@@ -46,8 +48,10 @@ def parse(text: str, own: Iterable[str] = ()) -> Typed:
 
 
 async def run(scope: Scope, typed: Typed, own: Mapping[str, Action] | None = None) -> Value | None:
-    """Run the command that was typed; `own` are those that only this surface has. Raises `SaktiError`, a `Refused`
-    without a title of its own under the command's."""
+    """Run the command that was typed; `own` are those that only this surface has.
+
+    Raises `SaktiError`, a `Refused` without a title of its own under the command's.
+    """
     try:
         action, given = call((own or {}).get(typed.name) or registry.chat()[typed.name], typed.argument, own)
         return await action.run(scope, **given)
@@ -57,8 +61,11 @@ async def run(scope: Scope, typed: Typed, own: Mapping[str, Action] | None = Non
 
 
 def call(action: Action, argument: str, own: Mapping[str, Action] | None = None) -> tuple[Action, dict[str, Any]]:
-    """The action that a command with `argument` is, itself or one under it (`/tasks close! T text`, where ! stands for
-    --force), and its arguments; `own` are a surface's own commands. Raises `Refused` with what to write instead."""
+    """Resolve a command with `argument` to its action, itself or one under it, and its arguments.
+
+    In `/tasks close! T text`, ! stands for --force; `own` are a surface's own commands. Raises `Refused` with what to
+    write instead.
+    """
     word, _, rest = argument.partition(" ")
     forced = word.endswith("!")
     under = registry.under(action.chat, own or {})

@@ -25,8 +25,11 @@ class HelpWanted(Exception):
 
 
 def read(args: Sequence[Arg], words: Sequence[str], program: str) -> dict[str, Any]:
-    """The values of `args` by name, from the words behind `program` (which errors name). Options and positional
-    arguments may stand in any order; behind `--` nothing is an option. Raises `UsageError`, `HelpWanted`."""
+    """The values of `args` by name, from the words behind `program` (which errors name).
+
+    Options and positional arguments may stand in any order; behind `--` nothing is an option. Raises `UsageError`,
+    `HelpWanted`.
+    """
     found: dict[str, Any] = {}
     plain: list[str] = []
     i = 0
@@ -95,8 +98,10 @@ def _positional(args: Sequence[Arg], words: Sequence[str], found: dict[str, Any]
 
 
 def read_chat(action: Action, line: str) -> dict[str, Any]:
-    """The values of an action's arguments from a line of the chat, the last of them with all that is left. Raises
-    `UsageError`."""
+    """The values of an action's arguments from a line of the chat, the last of them with all that is left.
+
+    Raises `UsageError`.
+    """
     found: dict[str, Any] = {a.name: [] if a.many and a.default is None else a.default for a in action.args}
     wanted = chat_args(action)
     left = line.strip()

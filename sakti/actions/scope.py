@@ -103,14 +103,18 @@ class Scope:
         raise Refused("This works in a shell only.")
 
     def in_store(self, work: Callable[[Store], Awaitable[T]]) -> T:
-        """Run `work` with the store opened for it and closed again, so that what comes next has the file alone; only
-        in the shell, for what needs nothing."""
+        """Run `work` with the store opened for it and closed again; only in the shell.
+
+        What comes next has the file alone. For actions that need nothing.
+        """
         raise Refused("This works in a shell only.")
 
     @asynccontextmanager
     async def memory(
         self, thread: str | None, overrides: Sequence[str], models: Models = "none"
     ) -> AsyncGenerator[Session]:
-        """Give a session on that thread whose engine may be asked and changed. Its models: none, chosen so that they
-        can be named, or ready to be called. In a chat it is the live one."""
+        """Give a session on that thread whose engine may be asked and changed.
+
+        Its models: none, chosen so that they can be named, or ready to be called. In a chat it is the live one.
+        """
         yield self.session

@@ -99,8 +99,10 @@ class Rows(Value):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Open(Value):
-    """Something that a screen has a view for: `view` names it, `data` is what it shows. Any other surface shows what
-    `instead` returns."""
+    """Something that a screen has a view for: `view` names it, `data` is what it shows.
+
+    Any other surface shows what `instead` returns.
+    """
 
     view: str
     data: Any = None

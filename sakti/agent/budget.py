@@ -13,8 +13,10 @@ SPARE, SPARE_SHARE = 64, 0.02  # of the prompt: what a server's own template and
 
 
 def room(model: ModelInfo, settings: AgentSettings, fixed: int) -> tuple[int, int | None]:
-    """(tokens that an answer may have, tokens that are left for memory and messages; None where the model's window
-    is not known). `fixed` are the tokens of system prompt and tools."""
+    """Return the tokens left for an answer, and for memory and messages.
+
+    None where the model's window is not known. `fixed` are the tokens of system prompt and tools.
+    """
     window = model.context_window
     most = model.max_output or (DEFAULT_OUTPUT if window is None else min(UNKNOWN_OUTPUT, max(1, window // 2)))
     output = min(settings.max_output_tokens or most, most)
@@ -25,8 +27,10 @@ def room(model: ModelInfo, settings: AgentSettings, fixed: int) -> tuple[int, in
 
 
 def output_for(model: ModelInfo, wanted: int, prompt: int) -> int:
-    """Tokens that the answer to a prompt of `prompt` tokens may have: what is wanted, never more than the window
-    leaves by the model's own way to count."""
+    """Return the tokens that the answer to a prompt of `prompt` tokens may have.
+
+    What is wanted, never more than the window leaves by the model's own way to count.
+    """
     window = model.context_window
     if window is None:
         return wanted
@@ -36,8 +40,10 @@ def output_for(model: ModelInfo, wanted: int, prompt: int) -> int:
 
 
 def must_fit(model: ModelInfo, tokens: int) -> None:
-    """Raises `ProviderError` for a request above the model's window, before it is sent. The embedded model shortens
-    what it is sent by itself."""
+    """Raises `ProviderError` for a request above the model's window, before it is sent.
+
+    The embedded model shortens what it is sent by itself.
+    """
     if model.context_window is not None and tokens > model.context_window and not model.small:
         assumed = f" (assumed: set providers.{model.provider}.context_window)" if model.assumed else ""
         raise ProviderError(

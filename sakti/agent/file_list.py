@@ -22,8 +22,10 @@ FRESH = 20.0  # seconds that a list is good for
 
 
 class FileList:
-    """Paths below `root`, relative, with `/`, without what is secret (`own` are sakti's folders); read when first
-    wanted and again when they are old."""
+    """Paths below `root`, relative, with `/`, without secret ones (`own` are sakti's folders).
+
+    Read when first wanted and again when they are old.
+    """
 
     def __init__(self, root: Path, own: tuple[Path, ...] = ()) -> None:
         self._root = root

@@ -69,8 +69,10 @@ def hooks(
 
 
 async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> AsyncGenerator[Event, None]:
-    """One turn from the user's `parts` to the final answer; the last event is always `TurnFinished`. Without
-    parts the conversation is sent as it stands: another try after a failure."""
+    """One turn from the user's `parts` to the final answer; the last event is always `TurnFinished`.
+
+    Without parts the conversation is sent as it stands: another try after a failure.
+    """
     status: TurnStatus = "answered"
     error: SaktiError | None = None
     turn.began = turn.store.clock.monotonic()

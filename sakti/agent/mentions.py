@@ -23,8 +23,10 @@ LONGEST_PATHS = 4_000  # characters of a paste that may be names of images
 
 
 def with_files(text: str, workspace: Path, own: tuple[Path, ...], *, blind: str = "") -> tuple[Part, ...]:
-    """The prompt, and the text files and images that it mentions. What is missing, too large a text, binary or secret
-    stays a word of the prompt; `own` are sakti's own folders, `blind` names a model that takes no images.
+    """The prompt, and the text files and images that it mentions.
+
+    What is missing, too large a text, binary or secret stays a word of the prompt; `own` are sakti's own folders,
+    `blind` names a model that takes no images.
 
     Raises `SaktiError` for an image that cannot be sent, before anything is.
     """
@@ -87,8 +89,11 @@ def _image(path: Path, name: str, found: tuple[str, int, int], blind: str) -> Im
 
 
 def pasted_images(text: str) -> list[Path]:
-    """The images that a pasted text names, where it names nothing else: what a terminal writes when files are dropped
-    on it, or a file manager copies. Paths may be quoted, have escaped blanks, be file:// URLs; one or several."""
+    """Return the images that a pasted text names, where it names nothing else.
+
+    That is what a terminal writes when files are dropped on it, or a file manager copies. Paths may be quoted, have
+    escaped blanks, be file:// URLs; one or several.
+    """
     text = text.strip()
     if not text or len(text) > LONGEST_PATHS:
         return []

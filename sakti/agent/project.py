@@ -1,5 +1,7 @@
-"""What a project is, for a model too small to look for itself: its files, where it starts, manifest and README. The
-functions that make the text are pure."""
+"""What a project is, for a model too small to look for itself: its files, where it starts, manifest and README.
+
+The functions that make the text are pure.
+"""
 
 from __future__ import annotations
 
@@ -83,8 +85,10 @@ def chosen(paths: Iterable[str], names: Sequence[str]) -> str:
 
 
 def text(paths: Sequence[str], readme: str, readme_text: str, manifest: str, manifest_text: str) -> str:
-    """What a prompt says of a project with the files `paths` (relative, with `/`); empty where there are none. `readme`
-    and `manifest` are names, their texts as far as they were read."""
+    """What a prompt says of a project with the files `paths` (relative, with `/`); empty where there are none.
+
+    `readme` and `manifest` are names, their texts as far as they were read.
+    """
     files = sorted((p for p in paths if p), key=lambda p: (p.count("/"), p))
     if not files:
         return ""
@@ -117,8 +121,10 @@ def _prose(readme: str) -> str:
 
 
 def _facts(name: str, content: str) -> str:
-    """The lines of a manifest that say what it is, what it needs and how it is run; its beginning where it has no
-    fields that are known."""
+    """The lines of a manifest that say what it is, what it needs and how it is run.
+
+    Its beginning where it has no fields that are known.
+    """
     try:
         match PurePosixPath(name).suffix:
             case ".toml":

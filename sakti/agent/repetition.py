@@ -56,8 +56,10 @@ def _signature(call: ToolCallPart) -> str:
 
 
 def _pattern(calls: Sequence[str]) -> tuple[int, int]:
-    """(length, how often) of the pattern at the end of `calls`; calls that are all the same are none, but for those
-    that cannot be read."""
+    """Return (length, how often) of the pattern at the end of `calls`.
+
+    Calls that are all the same are no pattern, except those that cannot be parsed.
+    """
     best = (0, 0)
     for size in range(1, LONGEST + 1):
         end = calls[-size:]

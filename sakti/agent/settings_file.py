@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 
 def changed(text: str, name: str, value: Any) -> str:
-    """The TOML `text` with the setting `name` at `value`; None takes its line out. Raises `ConfigError` where `text`
-    is no TOML or has something else in the place of a table."""
+    """The TOML `text` with the setting `name` at `value`; None takes its line out.
+
+    Raises `ConfigError` where `text` is no TOML or has something else in the place of a table.
+    """
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
@@ -48,9 +50,11 @@ def changed(text: str, name: str, value: Any) -> str:
 
 
 def write(path: Path, name: str, value: Any, *, user_file: Path, project_file: Path, env: Mapping[str, str]) -> Loaded:
-    """Write the setting into `path`, one of the two files, if the next start would take it so; returns what that start
-    would read. The file is replaced whole; it is left alone, and `ConfigError` says why, where it cannot be read, or
-    where the value contradicts another or would not be used."""
+    """Write the setting into `path`, one of the two files, if the next start accepts it.
+
+    Returns what that start would read. The file is replaced whole; it is left alone, and `ConfigError` says why,
+    where it cannot be read, or where the value contradicts another or would not be used.
+    """
     target = path.resolve()  # a link stays a link
     try:
         before = target.read_text("utf-8") if target.exists() else ""

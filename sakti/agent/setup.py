@@ -36,8 +36,10 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`keys` and `kept` are names of variables, in the environment and in the keyring; never a key itself. `weights`
-    and `runtime`: the two halves of the embedded model. `keyring` names the system's; empty: there is none."""
+    """`keys` and `kept` are names of variables, in the environment and in the keyring; never a key itself.
+
+    `weights` and `runtime`: the two halves of the embedded model. `keyring` names the system's; empty: there is none.
+    """
 
     keys: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
@@ -96,8 +98,11 @@ def talks_to(said: ModelChanged | None) -> str:
 
 
 async def is_first(session: Session, state: Mapping[str, str]) -> bool:
-    """Whether the welcome is due: never shown before, nothing asked for on the command line, and either nobody answers
-    or nothing was ever said in this workspace."""
+    """Return whether the welcome is due.
+
+    It was never shown before, nothing was asked for on the command line, and there is no model or no earlier message
+    in this workspace.
+    """
     if state.get(SHOWN):
         return False
     options = session.options

@@ -17,8 +17,11 @@ _POLITE = re.compile(r"^(?:please|hi|hello|hey|can you|could you|would you|bitte
 
 
 def first_title(text: str) -> str:
-    """A title from the first message: its first line without markup and courtesies, with the lines after it where it
-    is no more than a word or two; code stands last."""
+    """A title from the first message.
+
+    Its first line without markup and courtesies, with the lines after it where it is no more than a word or two; code
+    stands last.
+    """
     plain = _FENCE.sub("\n", text)
     lines = [line for raw in (plain if plain.strip() else text).split("\n") if (line := _LEAD.sub("", raw).strip())]
     title = ""

@@ -1,5 +1,7 @@
-"""A tour of two minutes: a real session with real tools and a real memory, in a folder of its own; only the answers are
-played from a script, and say so."""
+"""Play a tour of two minutes: a real session with real tools and memory, in a folder of its own.
+
+Only the answers are played from a script, and say so.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +60,10 @@ ANSWERS = (
 
 
 def tour_session(folder: Path, *, env: Mapping[str, str], clock: Clock | None = None, pace: float = 0.02) -> Session:
-    """A session that plays the tour in `folder`, which is empty and the caller's to remove. `pace` is the time between
-    pieces of an answer, in seconds."""
+    """A session that plays the tour in `folder`, which is empty and the caller's to remove.
+
+    `pace` is the time between pieces of an answer, in seconds.
+    """
     workspace = folder / "shop"
     workspace.mkdir()
     for name, text in FILES.items():

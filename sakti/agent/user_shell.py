@@ -21,7 +21,9 @@ KEPT = ("exit_code", "duration_ms", "characters", "output_file")  # of the outco
 
 async def run(state: State, command: str, *, during: bool = False) -> None:
     """Run `command` in the workbench's folder; its events are those of a tool call, its outcome a user message.
-    `during`: an answer streams, which is stored later than this and stands above it."""
+
+    `during`: an answer streams, which is stored later than this and stands above it.
+    """
     thread, store, bench = state.thread, state.store, build.toolbox(state).bench
     assert thread is not None
     call = ToolCallPart(store.ids.new(), "bash", {"command": command})

@@ -48,8 +48,10 @@ class GitState:
 
 
 def find_root(start: Path) -> Path:
-    """The folder that holds `.git` or `.sakti`, from `start` upwards; `start` itself where there is none. The
-    home folder and the root are never taken for a workspace that something below them belongs to."""
+    """The folder that holds `.git` or `.sakti`, from `start` upwards; `start` itself where there is none.
+
+    The home folder and the root are never taken for a workspace that something below them belongs to.
+    """
     start = start.resolve()
     home = Path.home().resolve()
     for folder in (start, *start.parents):
@@ -63,9 +65,11 @@ def find_root(start: Path) -> Path:
 async def git(
     root: Path, question: Literal["status", "diff", "ls-files"], *arguments: str, timeout: float = 3
 ) -> str | None:
-    """What git prints, asked without running anything that the repository's configuration names: no filter, no driver
-    for differences, no hook, nothing that fetches. None outside a repository, where git is missing, fails, or takes
-    longer than `timeout` seconds."""
+    """Return what git prints, without running anything that the repository's configuration names.
+
+    No filter, no driver for differences, no hook, nothing that fetches. None outside a repository, where git is
+    missing, fails, or takes longer than `timeout` seconds.
+    """
     if not any((p / ".git").exists() for p in (root, *root.parents)):
         return None
     program = find_program("git", root)
@@ -80,8 +84,10 @@ async def git(
 
 
 def _filters_off(names: str) -> tuple[str, ...] | None:
-    """What switches off every filter among the names of a configuration, the user's own as well: they take settings
-    from the repository. None where one cannot be named on a command line."""
+    """Return the options that switch off every filter among the names of a configuration.
+
+    The user's own as well: they take settings from the repository. None where one cannot be named on a command line.
+    """
     found = {match[1] for name in names.split("\0") if (match := _FILTER.fullmatch(name))}
     if not all(name.isascii() and "=" not in name for name in found):
         return None
@@ -114,8 +120,10 @@ async def _ask(command: Sequence[str], root: Path, timeout: float) -> str | None
 
 
 def _git_environment(env: Mapping[str, str], root: Path) -> dict[str, str]:
-    """The environment of our own git: none of its variables but ours, which forbid fetching what a partial clone has
-    not got, by any protocol."""
+    """Return the environment of our own git: none of its variables but ours.
+
+    They forbid fetching what a partial clone has not got, by any protocol.
+    """
     kept = {k: v for k, v in safe_environment(env, root).items() if not k.startswith("GIT_")}
     return {**kept, "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
 

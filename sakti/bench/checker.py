@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sakti.bench import invariants, oracle, shared_checks, snapshot
 from sakti.bench.bench_store import ACT, Act, BenchClock, KnownCounter
 from sakti.bench.corrections import Corrections
-from sakti.bench.eyes import Eye, Sizes, numbers
+from sakti.bench.eyes import Sizes, WindowView, numbers
 from sakti.bench.invariants import Undo
 from sakti.bench.shared_checks import Answer, Finding
 from sakti.bench.snapshot import Ledger, Snapshot
@@ -52,7 +52,7 @@ class Checker:
         self.settings, self.ledger, self.counter, self.clock, self.find = settings, ledger, counter, clock, find
         self.at: dict[str, Snapshot] = {}
         self.history: dict[str, list[Snapshot]] = {}
-        self.eyes: dict[int, Eye] = {}
+        self.eyes: dict[int, WindowView] = {}
         self.corrections = Corrections()
         self.sizes = Sizes(counter, ledger)
         self.forbidden: dict[str, str] = {}
@@ -239,7 +239,7 @@ class Checker:
     def opened(self, db: Database, window: int, engine: MemoryEngine, thread_id: str) -> None:
         """Note that a window shows a thread."""
         self.look(db, engine.record_id)
-        eye = Eye(window, engine, thread_id, engine.record_id, None)
+        eye = WindowView(window, engine, thread_id, engine.record_id, None)
         self.eyes[window] = eye
         now = self.at[eye.record_id]
         eye.since = now.number
@@ -287,7 +287,7 @@ class Checker:
             case _:
                 pass
 
-    def _operation(self, eye: Eye, event: MemoryOperation) -> None:
+    def _operation(self, eye: WindowView, event: MemoryOperation) -> None:
         if event.operation_type == "observation":
             eye.claimed, eye.told = False, eye.engine.observation.task
         if event.kind != "start":
@@ -306,13 +306,13 @@ class Checker:
             if self.settings.observation.buffer_tokens is False and not behind:
                 self.find([(6, "an observation began in the background, which the settings forbid")])
 
-    def may_catch_up(self, eye: Eye, ends: oracle.Numbers) -> bool:
+    def may_catch_up(self, eye: WindowView, ends: oracle.Numbers) -> bool:
         """Return whether so much is pending that failed or held work is done in the background."""
         held = (eye.record_id, eye.thread_id) in self._holds
         pending = self.at[eye.record_id].pending(eye.thread_id, self.ledger)
         return bool(eye.failures or held) and pending > oracle.BACKLOG * ends.block_after
 
-    def _ended(self, eye: Eye, event: MemoryOperation) -> None:
+    def _ended(self, eye: WindowView, event: MemoryOperation) -> None:
         if event.kind == "end":
             eye.failures = 0
             return
@@ -346,7 +346,7 @@ class Checker:
             self.find([(3, f"the Observer was asked about {first}–{last}, which are observed")])
         self.find(self._log_before(eye, request, prompt, first))
 
-    def _log_before(self, eye: Eye, request: ObserveInput, prompt: str, first: int) -> Iterator[Finding]:
+    def _log_before(self, eye: WindowView, request: ObserveInput, prompt: str, first: int) -> Iterator[Finding]:
         shown = oracle.words(request.log, self.ledger.words)
         since = [s for s in self.history.get(eye.record_id, ()) if s.number >= eye.since] or [self.at[eye.record_id]]
 

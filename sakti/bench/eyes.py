@@ -17,7 +17,7 @@ LONGEST_BACKOFF = 8  # minutes, and intervals, after which what failed must have
 
 
 @dataclass(slots=True)
-class Eye:
+class WindowView:
     """Knowledge about a window.
 
     `since`: the number of the first snapshot whose log its requests must show. `ready` and `was_running` as the step
@@ -68,7 +68,7 @@ def log_tokens(prepared: Prepared, counter: Counter) -> int:
     return sum(counter.count(b.text) for b in request_checks.log_blocks(prepared))
 
 
-def numbers(eye: Eye, settings: MemorySettings, counter: Counter, prepared: Prepared | None = None) -> Numbers:
+def numbers(eye: WindowView, settings: MemorySettings, counter: Counter, prepared: Prepared | None = None) -> Numbers:
     """Return the thresholds in force in a window, at the size of the log in its request or now."""
     tokens = log_tokens(prepared or eye.engine.preview(), counter)
     return oracle.numbers(settings, tokens, eye.budget)

@@ -23,7 +23,7 @@ from sakti.core.tokens import Counter, count_parts, message_tokens
 from sakti.core.types import Json, Message, Part, Role, TextPart, Thread, ToolCallPart, ToolResultPart, plain_text
 from sakti.memory.engine import MemoryEngine
 from sakti.memory.log import dates
-from sakti.memory.model_call import Asker
+from sakti.memory.model_call import MemoryModel
 from sakti.memory.observe.extractive import ExtractiveObserver
 from sakti.memory.observe.model import ModelObserver
 from sakti.memory.protocol import ObserveInput, Observer, ObserveResult, ReflectInput, Reflector, ReflectResult
@@ -290,9 +290,9 @@ class Summarised(Plain):
     By a model, else by the first sentence of each message, thinned out evenly to the budget of a log.
     """
 
-    def __init__(self, counter: Counter, asker: Asker | None = None) -> None:
+    def __init__(self, counter: Counter, memory_model: MemoryModel | None = None) -> None:
         super().__init__(counter)
-        self._asker = asker
+        self._asker = memory_model
         self.whole = 0
 
     async def turn_ends(self, last: bool) -> bool:
@@ -332,10 +332,10 @@ async def run(seeds: Iterable[int], counter: Counter, model: tuple[Provider, str
 
     `model`: a provider and a model's name, to observe, reflect and summarise as well.
     """
-    asker = None
+    memory_model = None
     if model is not None:
-        asker = Asker(*model, counter, SystemClock(), settings=ModelSettings(0.0, MAX_OUTPUT_TOKENS))
-    names = ["scripted", "extractive", *([asker.full_name] if asker else []), "summary", "none"]
+        memory_model = MemoryModel(*model, counter, SystemClock(), settings=ModelSettings(0.0, MAX_OUTPUT_TOKENS))
+    names = ["scripted", "extractive", *([memory_model.full_name] if memory_model else []), "summary", "none"]
     tallies = {name: Tally(name) for name in names}
     for seed in seeds:
         session = generate(seed)
@@ -343,10 +343,10 @@ async def run(seeds: Iterable[int], counter: Counter, model: tuple[Provider, str
         await _observed(
             session, counter, tallies["extractive"], ExtractiveObserver(counter), ExtractiveReflector(counter)
         )
-        if asker is not None:
-            observer = ModelObserver(asker, previous_tokens=2_000)
-            await _observed(session, counter, tallies[asker.full_name], observer, ModelReflector(asker))
-        summarised = Summarised(counter, asker)
+        if memory_model is not None:
+            observer = ModelObserver(memory_model, previous_tokens=2_000)
+            await _observed(session, counter, tallies[memory_model.full_name], observer, ModelReflector(memory_model))
+        summarised = Summarised(counter, memory_model)
         await ask(session, summarised, tallies["summary"], at)
         tallies["summary"].whole += summarised.whole
         tallies["summary"].kept += counter.count(summarised.summary)

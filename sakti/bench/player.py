@@ -156,7 +156,7 @@ class Player:
         owners = [o for w in alive for o in w.owners]
         if alive:
             now, window = self.stage.clock.now(), alive[0]
-            await self.safely(window, lambda: window.store.write(raw_rows.beat, owners, now))
+            await self.safely(window, lambda: window.store.write(raw_rows.renew_leases, owners, now))
 
     async def close(self) -> None:
         for window in self.windows.values():

@@ -22,7 +22,7 @@ from sakti.core.errors import ProviderError
 from sakti.core.tokens import Counter
 from sakti.core.types import Message, plain_text
 from sakti.memory.log import dates
-from sakti.memory.model_call import Asker
+from sakti.memory.model_call import MemoryModel
 from sakti.memory.observe.model import ModelObserver
 from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
 from sakti.providers.protocol import Provider
@@ -99,8 +99,8 @@ class ScriptedObserver:
         fail_rate: float,
         seed: int,
     ) -> None:
-        asker = Asker(provider, "scripted", counter, clock, settings=ModelSettings())
-        self._prompt = ModelObserver(asker, previous_tokens=previous_tokens).prompt
+        memory_model = MemoryModel(provider, "scripted", counter, clock, settings=ModelSettings())
+        self._prompt = ModelObserver(memory_model, previous_tokens=previous_tokens).prompt
         self._gate, self._counter, self._window = gate, counter, window
         self._source, self._fail_rate = random.Random(seed), fail_rate
         self.asked: Callable[[ObserveInput, str], None] = lambda request, prompt: None

@@ -7,7 +7,7 @@ from typing import Literal
 
 from sakti.bench import oracle, request_checks
 from sakti.bench.checker import Checker
-from sakti.bench.eyes import LONGEST_BACKOFF, Eye, log_tokens, may_observe, numbers
+from sakti.bench.eyes import LONGEST_BACKOFF, WindowView, log_tokens, may_observe, numbers
 from sakti.bench.invariants import Finding, observable
 from sakti.bench.oracle import MINUTE, Numbers
 from sakti.bench.request_checks import Asked
@@ -88,7 +88,7 @@ class StepChecks:
         self._all.find(self._may_wait(eye))
         return True
 
-    def _may_wait(self, eye: Eye) -> Iterator[Finding]:
+    def _may_wait(self, eye: WindowView) -> Iterator[Finding]:
         now = self._all.at[eye.record_id]
         preview = eye.engine.preview()
         ends, size = numbers(eye, self._settings, self._counter, preview), log_tokens(preview, self._counter)
@@ -147,7 +147,7 @@ class StepChecks:
             eye.answered.clear()
 
     def _after(
-        self, excused: str, eye: Eye, now: Snapshot, prepared: Prepared, ends: Numbers, pending: int
+        self, excused: str, eye: WindowView, now: Snapshot, prepared: Prepared, ends: Numbers, pending: int
     ) -> Iterator[Finding]:
         """Check 5 and 6: a step that continues with much pending may do so, and says why."""
         ready = [g.id for g in now.ready(eye.thread_id, self._ledger)]
@@ -172,7 +172,7 @@ class StepChecks:
         yield from self._background(eye, now, prepared, ends, excused)
 
     def _background(
-        self, eye: Eye, now: Snapshot, prepared: Prepared, ends: Numbers, excused: str
+        self, eye: WindowView, now: Snapshot, prepared: Prepared, ends: Numbers, excused: str
     ) -> Iterator[Finding]:
         """Check 2.4: an interval's worth of observable messages is observed."""
         said = prepared.status.buffered_observations.status == "running"
@@ -187,7 +187,7 @@ class StepChecks:
         if tokens >= ends.interval and any(map(observable, found)):
             yield 6, f"{tokens} tokens, an interval of {ends.interval}, could be observed in the background and are not"
 
-    def _excused(self, db: Database, eye: Eye) -> Literal["", "undone", "failed", "others"]:
+    def _excused(self, db: Database, eye: WindowView) -> Literal["", "undone", "failed", "others"]:
         """Return why memory may leave undone what it could have done."""
         if self._all.held(eye.record_id, eye.thread_id):
             return "undone"
@@ -197,7 +197,7 @@ class StepChecks:
                 return "failed"
         return "others" if self._others_work(db, eye) else ""
 
-    def _others_work(self, db: Database, eye: Eye) -> bool:
+    def _others_work(self, db: Database, eye: WindowView) -> bool:
         """Return whether another window, or an ended one, holds a lease of this record."""
         mine = f"-{eye.number}-"
         held = raw_rows.under_way(db, eye.record_id, self._all.clock.now())

@@ -65,7 +65,7 @@ async def measure(count: int, folder: Path, rounds: int = ROUNDS) -> Json:
     store = await Store.open(folder / "bench.db")
     try:
         actor = service.Actor(str(workspace.resolve()), "bench", store.clock.now(), name="bench")
-        made = await store.write(transfer.bring_in, actor, lines(count))
+        made = await store.write(transfer.import_tasks, actor, lines(count))
         cpu = await _in_process(store, actor, count, rounds)
     finally:
         await store.close()

@@ -119,7 +119,7 @@ class Window:
         store.late = random.Random(self.stage.source.random()) if self.stage.script.late else None
         store.committed = self.stage.checker.committed
         for owner in self.owners:
-            await store.write(raw_rows.bury, owner, f"{socket.gethostname()}:{NOBODY}:{owner[-8:]}")
+            await store.write(raw_rows.orphan_leases, owner, f"{socket.gethostname()}:{NOBODY}:{owner[-8:]}")
         self.owners.clear()
         await self.open(thread_id)
 

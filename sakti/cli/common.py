@@ -112,8 +112,10 @@ def database_path() -> Path:
 
 
 def ask(fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run `fn(db, …)`, which only reads and in SQL, on the user's database; raises what it raises. No event loop is
-    needed where the database is there and of this version."""
+    """Run `fn(db, …)`, which only reads and in SQL, on the user's database; raises what it raises.
+
+    No event loop is needed where the database is there and of this version.
+    """
     from sakti.store import one_shot
 
     try:
@@ -127,11 +129,11 @@ def in_store(work: Callable[[Store], Awaitable[T]]) -> T:
     import asyncio
 
     async def run() -> T:
-        from sakti.core.terminal import Waits
+        from sakti.core.terminal import WaitNotice
         from sakti.store.database import Store
 
         chosen = settings().config.store
-        waits = Waits(chosen.wait)
+        waits = WaitNotice(chosen.wait)
         store = await Store.open(database_path(), synchronous=chosen.synchronous, wait=chosen.wait, on_wait=waits.hear)
         try:
             return await work(store)

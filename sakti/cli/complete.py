@@ -15,9 +15,12 @@ _TO_QUOTE = re.compile(r"([^\w@%+=:,./~-])")
 
 
 def answer(asked: Sequence[str]) -> None:
-    """Print what completes a line, one word a line, from what a script passes: the shell's name, then the words up to
-    the cursor, of bash its COMP_TYPE, the word that it replaces and the line. Behind a tab stands what is said about a
-    word; a line that begins with a tab asks for files or for no space behind the word."""
+    """Print what completes a line, one word a line, from what a script passes.
+
+    The shell's name, then the words up to the cursor, of bash its COMP_TYPE, the word that it replaces and the line.
+    Behind a tab stands what is said about a word; a line that begins with a tab asks for files or for no space behind
+    the word.
+    """
     shell, *words = asked or [""]
     if shell == "bash" and len(words) == 3:
         lines = _for_bash(*words)
@@ -53,8 +56,10 @@ def _for_bash(kind: str, replaced: str, line: str) -> list[str]:
 
 
 def split(line: str) -> tuple[list[str], str]:
-    """The words of a line of bash behind the program's name, the last one up to the cursor ("" behind a space), and
-    that one as it is written."""
+    """The words of a line of bash behind the program's name.
+
+    The last one up to the cursor ("" behind a space), and that one as it is written.
+    """
     words: list[str] = []
     word, begun, quote, at, i = "", False, "", 0, 0
     while i < len(line):

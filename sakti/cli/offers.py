@@ -1,5 +1,7 @@
-"""What a shell completes a value to: words of the declarations, names in the database, settings. No network; what
-cannot be read has no names."""
+"""What a shell completes a value to: words of the declarations, names in the database, settings.
+
+No network; what cannot be read has no names.
+"""
 
 from __future__ import annotations
 

@@ -32,8 +32,11 @@ class Place(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """What the words before the cursor are: `plain` are the places of those that belong to no option, `pending` is the
-    option whose value comes next, `given` are those that are there; `ended`: behind `--`."""
+    """What the words before the cursor are.
+
+    `plain` are the places of those that belong to no option, `pending` is the option whose value comes next, `given`
+    are those that are there; `ended`: behind `--`.
+    """
 
     plain: tuple[int, ...]
     given: frozenset[str]

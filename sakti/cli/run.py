@@ -53,8 +53,10 @@ async def run(
     debug: bool,
     **chosen: Any,
 ) -> None:
-    """Answer one prompt without a screen. Exit: 0 answered, 1 model failed, 2 usage, 3 limit, 4 refused, 5 no model,
-    6 answer cut."""
+    """Answer one prompt without a screen.
+
+    Exit: 0 answered, 1 model failed, 2 usage, 3 limit, 4 refused, 5 no model, 6 answer cut.
+    """
     from sakti import headless
 
     if output not in headless.OUTPUTS:

@@ -85,8 +85,10 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """`duration_ms` is the tool's own time, without what an approval took. A call that was denied says so in the
-    result's details: `denied`, why."""
+    """`duration_ms` is the tool's own time, without what an approval took.
+
+    A call that was denied says so in the result's details: `denied`, why.
+    """
 
     result: ToolResultPart
     duration_ms: int

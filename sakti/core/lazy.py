@@ -59,8 +59,10 @@ def load(module: ModuleType) -> None:
 
 
 class _Pending:
-    """The loader of one lazy module. Locks are taken in the order of imports, which has no circle, so that two threads
-    never wait for each other."""
+    """The loader of one lazy module.
+
+    Locks are taken in the order of imports, which has no circle, so that two threads never wait for each other.
+    """
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader

@@ -12,7 +12,7 @@ from collections.abc import Callable
 WAIT_SAID_AFTER = 2.0  # seconds that something waits for another process before a person is told
 
 
-def when_gone(call: Callable[[], object], fd: int = 0) -> None:
+def on_hangup(call: Callable[[], object], fd: int = 0) -> None:
     """Run `call`, in a thread, when the other side of the terminal is closed.
 
     Not every closed terminal sends SIGHUP, and writing to one fails for good: from then on output goes to the null
@@ -34,8 +34,11 @@ def when_gone(call: Callable[[], object], fd: int = 0) -> None:
 
 
 def end_within(seconds: float, code: int) -> threading.Timer:
-    """End the process `seconds` from now, whatever thread still runs, unless the timer is cancelled: a thread that
-    waits for a network or for a terminal that is gone would hold it up for good. Nothing is written any more then."""
+    """End the process `seconds` from now, whatever thread still runs, unless the timer is cancelled.
+
+    A thread that waits for a network or for a terminal that is gone would hold it up for good. Nothing is written any
+    more then.
+    """
     timer = threading.Timer(seconds, os._exit, (code,))
     timer.daemon = True
     timer.start()
@@ -51,12 +54,12 @@ def is_gone(fd: int = 0) -> bool:
     return any(event & select.POLLHUP for _, event in poll.poll(0))
 
 
-def end_of_interrupts() -> None:
+def ignore_interrupts() -> None:
     """Ignore ctrl+c from here on: the program is about to end, and an interrupt would only print a traceback."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-class Waits:
+class WaitNotice:
     """Notice on standard error, once per wait, that another window writes to the database.
 
     `limit`: seconds after which the writer gives up.

@@ -58,7 +58,7 @@ def clean_surrogates(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "\u2400")
 
 
-def whole_characters(text: str) -> str:
+def join_surrogates(text: str) -> str:
     """Join the halves of surrogate pairs; a lone half becomes U+FFFD.
 
     Servers that cut a text inside an emoji send such halves.

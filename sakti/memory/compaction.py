@@ -60,7 +60,7 @@ async def _join(observation: Observation) -> None:
     await observation.join_others()
 
 
-async def _finishes(work: Coroutine[Any, Any, object]) -> bool:
+async def _completes(work: Coroutine[Any, Any, object]) -> bool:
     """Await `work`; return False if the caller was cancelled meanwhile, and clear the cancellation."""
     try:
         await work
@@ -77,11 +77,11 @@ async def compact(observation: Observation, focus: str) -> CompactionFinished:
     `warnings` says what stays. The record covers exactly what this run activated itself.
     """
     state = observation.state
-    stopped = not await _finishes(_join(observation))
+    stopped = not await _completes(_join(observation))
     tokens_before = state.window.pending + state.observation_tokens()
     before, pending, found = _snapshot(state), list(state.window.messages), to_compact(state)
     own: list[Group] = []
-    if not stopped and not await _finishes(observe_all(observation, focus, own, whole_turn=True)):
+    if not stopped and not await _completes(observe_all(observation, focus, own, whole_turn=True)):
         await observation.stop()
         stopped = True
     gone = [m for m in pending if m.index <= state.window.cursor]

@@ -100,7 +100,7 @@ class ContextBuilder:
         """Return the message that replaces removed raw messages: never stored, shown, searched or observed."""
         words = read_prompt("memory#reminder")
         if self._thread is not None:
-            words = fill_prompt("memory#reminder-shared", thread=shared.obscured(self._thread.id))
+            words = fill_prompt("memory#reminder-shared", thread=shared.thread_alias(self._thread.id))
         text = f"<system-reminder>\n{words}\n</system-reminder>"
         tokens = self.text("reminder", text).tokens
         return Message(

@@ -48,7 +48,7 @@ from sakti.memory.jobs.lease import PATIENCE_S, Leases
 from sakti.memory.jobs.observation import Observation
 from sakti.memory.jobs.reflection import Reflection, ReflectionUndone
 from sakti.memory.protocol import Observer, Reflector
-from sakti.memory.slices import Aside
+from sakti.memory.slices import RunAside
 from sakti.memory.state import NEVER_WAITS, MemoryState, Phase, ReflectionPhase, Trigger
 from sakti.memory.window import Window, load, newest_messages, newest_that_fit, sync_cut
 from sakti.memory.worker import Worker
@@ -69,10 +69,7 @@ NO_WINDOW = 1 << 60  # where nothing is observed no message is in the way of its
 
 @dataclass(frozen=True)
 class Prepared:
-    """Memory's part of one request.
-
-    `tail` are the volatile facts as of now; in a request they follow the message they were sent with.
-    """
+    """Memory's part of one request; `tail` are the volatile facts as of now."""
 
     blocks: tuple[Block, ...]
     messages: tuple[Message, ...]
@@ -105,7 +102,7 @@ class MemoryEngine:
         reason: str = "",
         failpoint: failpoints.Hook = failpoints.nothing,
         patience: float = PATIENCE_S,
-        aside: Aside = asyncio.to_thread,
+        aside: RunAside = asyncio.to_thread,
     ) -> None:
         self._store, self._counter, self._clock, self._ids = store, counter, clock, ids
         self._mode = mode
@@ -142,7 +139,7 @@ class MemoryEngine:
         self._room: int | None = None  # set when the provider found a request too long that memory thought fits
         self._closed = False
         self._new_thread = False
-        self._elsewhere = ""  # what other threads said that the shared log does not have yet
+        self._other_threads = ""  # what other threads said that the shared log does not have yet
 
     # --- opening ----------------------------------------------------------------------------------------
 
@@ -181,10 +178,7 @@ class MemoryEngine:
         return self._settings.enabled and self._writes
 
     async def open(self, thread: Thread) -> None:
-        """Load the thread's record, cursor, log and unobserved messages.
-
-        Stale leases of a crash are cleared and states that an older version damaged are repaired; events report both.
-        """
+        """Load the thread's memory; events report stale leases and wrong states that were repaired."""
         if self._state is not None:
             await self.close()
             self._closed = False
@@ -320,7 +314,7 @@ class MemoryEngine:
         self._working_memory = await self._pages.sent(state.window.thread.id)
         if not self._settings.enabled:
             await self._levels.load(state.window.thread)
-        await self._read_elsewhere(state)
+        await self._read_other_threads(state)
         actor = f"{provider}/{model}"
         trigger: Trigger | None = None
         before = [m for m in state.window.messages if m.id not in {u.id for u in state.prompts}]
@@ -338,7 +332,7 @@ class MemoryEngine:
                 await state.activate_due(trigger)
         self._actor = actor
 
-    async def _read_elsewhere(self, state: MemoryState) -> None:
+    async def _read_other_threads(self, state: MemoryState) -> None:
         """Load what other threads of a shared log said, once per turn, so that its requests share a prefix."""
         window = state.window
         if not self._settings.enabled or window.record.scope != "resource":
@@ -347,7 +341,7 @@ class MemoryEngine:
             memory_log.unobserved_elsewhere, window.record.id, window.thread.resource_id, window.thread.id
         )
         limit = int(state.numbers().threshold * other_threads.SHARE)
-        self._elsewhere = other_threads.text(found, self._counter, limit, state.timezone) if found else ""
+        self._other_threads = other_threads.text(found, self._counter, limit, state.timezone) if found else ""
 
     def add(self, message: Message) -> None:
         """Add a message that was just made durable to the window."""
@@ -365,14 +359,14 @@ class MemoryEngine:
         self.state.window.forget(set(message_ids))
         self._step = 0
 
-    def observe_with(self, observer: Observer, reflector: Reflector) -> None:
+    def set_models(self, observer: Observer, reflector: Reflector) -> None:
         """Replace Observer and Reflector: more is known of their model now."""
         self._worker.observer, self._worker.reflector = observer, reflector
         if self._state is not None:
             self._count_failures(self._state)
         self._chosen = observer.name
 
-    def expect(self, budget: int) -> None:
+    def set_budget(self, budget: int) -> None:
         """Set what the model's window will leave before the first request, so that thresholds are shown right."""
         self.state.budget = budget
 
@@ -390,7 +384,7 @@ class MemoryEngine:
         if self._observes:
             await self._move(state, facts)
         elif facts is not None:
-            await self._tell(state, facts)
+            await self._attach_facts(state, facts)
         now = self.status()
         self._emit(now)
         return Prepared(self._blocks(state), self._messages(state), tuple(self._tail(state).values()), now)
@@ -408,7 +402,7 @@ class MemoryEngine:
                 await state.refresh()
             await state.activate_due()
         if facts is not None:  # before anything begins to read the newest message, which changes by that
-            await self._tell(state, facts)
+            await self._attach_facts(state, facts)
         if state.held:
             return
         self._observation.start()
@@ -417,7 +411,7 @@ class MemoryEngine:
         await self._reflection.settle()
         await self._wait_for_messages(state)  # what was running may have ended while the log was waited for
 
-    async def _tell(self, state: MemoryState, facts: Mapping[str, str]) -> None:
+    async def _attach_facts(self, state: MemoryState, facts: Mapping[str, str]) -> None:
         """Attach the changed facts to the newest message, from now on; if the store fails it stays as it is."""
         sent = self._messages(state)
         last = sent[-1] if sent else None
@@ -497,7 +491,7 @@ class MemoryEngine:
         log = self._builder.log(state.window.active, state.today) if self._settings.enabled else ()
         if not log and out:
             out[-1] = dataclasses.replace(out[-1], edge=True)
-        others = (self._builder.text("other_threads", self._elsewhere),) if self._elsewhere else ()
+        others = (self._builder.text("other_threads", self._other_threads),) if self._other_threads else ()
         return (*out, *log, *others)
 
     def _messages(self, state: MemoryState) -> tuple[Message, ...]:
@@ -554,7 +548,7 @@ class MemoryEngine:
             raise MemoryFailure(self._store.read_only_reason or READ_ONLY, code="read_only")
 
     @contextlib.asynccontextmanager
-    async def _by_hand(self) -> AsyncGenerator[MemoryState]:
+    async def _manual_operation(self) -> AsyncGenerator[MemoryState]:
         """Guard every change of memory that the user requests.
 
         The thread's turn lease is held and other windows' changes are loaded. Raises `MemoryFailure` (busy,
@@ -597,7 +591,7 @@ class MemoryEngine:
         Nothing pending: `messages` is 0 and no model is called. Raises `MemoryFailure` (busy) while another window
         runs a turn in the thread.
         """
-        async with self._by_hand():
+        async with self._manual_operation():
             done = await compaction.compact(self._observation, focus)
         if not self._closed:  # else another thread is on the screen
             self._emit(done)
@@ -605,27 +599,21 @@ class MemoryEngine:
         return done
 
     async def undo_compaction(self) -> CompactionFinished | None:
-        """Restore log and window as before the last compaction; None where that is impossible (a Notice says why).
-
-        Automatic observation then waits for one more interval. Raises `MemoryFailure` (busy).
-        """
-        async with self._by_hand():
+        """Restore log and window as before the last compaction; None (with a Notice) if impossible. Raises busy."""
+        async with self._manual_operation():
             done = await compaction.undo(self._observation)
         if done is not None:
             self._emit(done)
         return done
 
     async def correct(self, line: str, action: Action, text: str = "") -> Corrected:
-        """Pin, unpin, edit or forget a line of the log, named by its id or the end of it.
-
-        Raises `MemoryFailure`: not_found, ambiguous, empty, unchanged, busy.
-        """
-        async with self._by_hand() as state:
+        """Correct a line, named by its id or the end of it. Raises not_found, ambiguous, empty, unchanged, busy."""
+        async with self._manual_operation() as state:
             return await corrections.correct(state, line, action, text)
 
     async def undo_correction(self, line: str | None = None) -> Corrected:
         """Undo the newest correction, of a line or of the whole log. Raises `MemoryFailure` (not_found, busy)."""
-        async with self._by_hand() as state:
+        async with self._manual_operation() as state:
             return await corrections.undo(state, line)
 
     async def reflect_now(self) -> bool:
@@ -634,7 +622,7 @@ class MemoryEngine:
         False when there is nothing to condense, or it failed (`status().note` says why). Raises `MemoryFailure`
         (busy).
         """
-        async with self._by_hand() as state:
+        async with self._manual_operation() as state:
             await self._observation.join()
             await self._reflection.join()
             before = state.window.record.generation_count
@@ -651,12 +639,12 @@ class MemoryEngine:
         Nothing is condensed automatically until the log has grown by one more interval. Raises `MemoryFailure`:
         not_found, conflict (a newer reflection was made from it), busy.
         """
-        async with self._by_hand():
+        async with self._manual_operation():
             return await self._reflection.undo(generation)
 
     async def observe_left(self) -> bool:
         """Observe everything that may be observed, on exit; False when nothing came of it."""
-        async with self._by_hand():
+        async with self._manual_operation():
             return await exit_work.observe_left(self._observation)
 
     def left(self) -> int:

@@ -9,7 +9,7 @@ from sakti.core.clock import Clock
 from sakti.core.config import MemorySettings
 from sakti.core.tokens import Counter
 from sakti.memory.fallback import FallbackObserver, FallbackReflector
-from sakti.memory.model_call import Asker
+from sakti.memory.model_call import MemoryModel
 from sakti.memory.model_choice import Choice, ChosenObserver, ChosenReflector
 from sakti.memory.observe.extractive import ExtractiveObserver
 from sakti.memory.observe.model import ModelObserver
@@ -78,22 +78,22 @@ def build(
     """Return Observer and Reflector of the candidates, each tried in order, extractive ones last."""
     extractive = ExtractiveObserver(counter), ExtractiveReflector(counter)
 
-    def asker(one: Candidate, *, observes: bool) -> Asker:
+    def model_of(one: Candidate, *, observes: bool) -> MemoryModel:
         assert one.provider is not None and one.model is not None
         part = settings.observation if observes else settings.reflection
         most = max_output if one.window is None else min(max_output or one.window, max(1_000, one.window // 4))
-        return Asker(one.provider, one.model, counter, clock, settings=part.model_settings, max_output=most)
+        return MemoryModel(one.provider, one.model, counter, clock, settings=part.model_settings, max_output=most)
 
     def observing(one: Candidate) -> Observer:
         if one.provider is None:
             return extractive[0]
         shown = settings.observation.previous_observer_tokens
-        return ModelObserver(asker(one, observes=True), previous_tokens=shown, window=one.window)
+        return ModelObserver(model_of(one, observes=True), previous_tokens=shown, window=one.window)
 
     def reflecting(one: Candidate) -> Reflector:
         if one.provider is None:
             return extractive[1]
-        return ModelReflector(asker(one, observes=False), window=one.window)
+        return ModelReflector(model_of(one, observes=False), window=one.window)
 
     observer: Observer = extractive[0]
     if observers:

@@ -22,7 +22,7 @@ from sakti.providers.retry import Retries
 log = logging.getLogger(__name__)
 
 
-class Asker:
+class MemoryModel:
     """Model for memory's questions; `full_name` is provider/name.
 
     `max_output`: largest answer in tokens where the model or its window is known to allow less than the settings;
@@ -115,7 +115,7 @@ class Asker:
             async for event in stream:
                 if not isinstance(event, Completed | PromptProgress):
                     written += len(event.text)
-                    limits.must_end(written)
+                    limits.check_answer_length(written)
                 if isinstance(event, TextChunk):
                     chunks.append(event.text)
                 elif isinstance(event, Completed):

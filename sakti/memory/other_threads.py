@@ -8,7 +8,7 @@ from sakti.core.resources import read_prompt
 from sakti.core.text import one_line
 from sakti.core.tokens import Counter
 from sakti.memory.log import dates
-from sakti.memory.shared import obscured, safe_title
+from sakti.memory.shared import safe_title, thread_alias
 from sakti.store.log.lines import Said
 
 SHARE = 0.2  # of the message threshold: so much of a request it may take
@@ -38,7 +38,7 @@ def text(said: Sequence[Said], counter: Counter, limit: int, timezone: str) -> s
     if not kept:
         return ""
     parts = [
-        "\n".join([f'<thread id="{obscured(thread)}"{titles[thread]}>', *reversed(lines), "</thread>"])
+        "\n".join([f'<thread id="{thread_alias(thread)}"{titles[thread]}>', *reversed(lines), "</thread>"])
         for thread, lines in reversed(kept.items())
     ]
     return "\n".join(["<other-threads>", head, *parts, "</other-threads>"])

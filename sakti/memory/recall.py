@@ -23,7 +23,7 @@ from sakti.core.types import (
     ToolResultPart,
 )
 from sakti.memory.observe.transcript import cut
-from sakti.memory.shared import obscured
+from sakti.memory.shared import thread_alias
 from sakti.store.database import Store
 from sakti.store.log import lines as memory_log
 from sakti.store.threads import messages as message_store
@@ -107,14 +107,14 @@ async def _place(store: Store, resource_id: str, thread_id: str, text: str) -> t
     """Resolve a place to (thread, first and last index), and to the places of the group's other threads."""
     if named := _RANGE.fullmatch(text):
         threads = await store.read(memory_log.thread_ids, resource_id)
-        thread = next((t for t in threads if obscured(t) == named[1]), None)
+        thread = next((t for t in threads if thread_alias(t) == named[1]), None)
         if thread is None:
             raise MemoryFailure(f"No thread of this workspace has the id {named[1]}.", code="not_found")
         return (thread, int(named[2]), int(named[3] or named[2])), []
     spans = await store.read(memory_log.find_group, resource_id, text)
     if spans:
         meant = next((s for s in spans if s.thread_id == thread_id), spans[-1])
-        others = [f"{obscured(s.thread_id)}/{s.first}-{s.last}" for s in spans if s is not meant]
+        others = [f"{thread_alias(s.thread_id)}/{s.first}-{s.last}" for s in spans if s is not meant]
         return (meant.thread_id, meant.first, meant.last), others
     message = await store.read(memory_log.find_message, resource_id, text)
     if message is None:

@@ -25,7 +25,7 @@ _TITLE = 60  # characters
 _UNSAFE = re.compile(r'["<>]')
 
 
-def obscured(thread_id: str) -> str:
+def thread_alias(thread_id: str) -> str:
     """Return a stable name for a thread that does not reveal its id."""
     return hashlib.sha256(thread_id.encode()).hexdigest()[:8]
 
@@ -40,11 +40,11 @@ def tag(group: Group, found: Sequence[Span], *, ranges: bool) -> str:
     values = {"id": short(group.id)} if ranges else {}
     values["kind"] = group.kind
     if len(found) == 1:
-        values |= {"thread": obscured(found[0].thread_id), "title": safe_title(found[0].title)}
+        values |= {"thread": thread_alias(found[0].thread_id), "title": safe_title(found[0].title)}
         values |= {"messages": f"{found[0].first}-{found[0].last}"} if ranges else {}
     elif found:
         spans_of = ((x, f"/{x.first}-{x.last}" if ranges else "") for x in found)
-        named = (f"{obscured(x.thread_id)}{span} {safe_title(x.title)}".strip() for x, span in spans_of)
+        named = (f"{thread_alias(x.thread_id)}{span} {safe_title(x.title)}".strip() for x, span in spans_of)
         values["threads"] = "; ".join(named)
     attributes = "".join(f' {name}="{value}"' for name, value in values.items() if value)
     return f"<observation-group{attributes}>"
@@ -52,7 +52,7 @@ def tag(group: Group, found: Sequence[Span], *, ranges: bool) -> str:
 
 def label(found: Sequence[Span]) -> str:
     """Return the heading that tells the Reflector which thread the following lines are of."""
-    named = [f"{obscured(x.thread_id)} {safe_title(x.title)}".strip() for x in found]
+    named = [f"{thread_alias(x.thread_id)} {safe_title(x.title)}".strip() for x in found]
     return f"Thread{'s' * (len(named) > 1)} {'; '.join(named)}" if named else ""
 
 
@@ -98,11 +98,12 @@ def own_text(group: Group, own: Mapping[str, int | None]) -> str:
 def told(thread: Thread, *, recall: bool) -> str:
     """Return the instructions on a shared log; they never change for a thread."""
     forked = "".join(
-        f" It was forked from thread {obscured(parent)}: what is noted of that one's messages up to {last} is its own."
+        f" It was forked from thread {thread_alias(parent)}: what is noted of that one's messages up to {last} is its"
+        " own."
         for parent, last in lineage(thread).items()
         if last is not None
     )
-    text = fill_prompt("memory#shared", thread=obscured(thread.id), forked=forked)
+    text = fill_prompt("memory#shared", thread=thread_alias(thread.id), forked=forked)
     return f"{text}\n\n{fill_prompt('memory#recall-shared')}" if recall else text
 
 

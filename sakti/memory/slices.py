@@ -13,13 +13,13 @@ T = TypeVar("T")
 SLICE = 0.005  # seconds
 
 
-class Aside(Protocol):
+class RunAside(Protocol):
     """Runs a function in another thread, as `asyncio.to_thread` does."""
 
     async def __call__(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
 
 
-async def sliced(work: Generator[None, None, T], now: Callable[[], float] = time.thread_time) -> T:
+async def run_in_slices(work: Generator[None, None, T], now: Callable[[], float] = time.thread_time) -> T:
     """Return the result of `work`, giving way to the event loop after each slice.
 
     `work` yields between its steps, each of which should take much less than a slice. `now` gives seconds.
@@ -35,7 +35,7 @@ async def sliced(work: Generator[None, None, T], now: Callable[[], float] = time
             begun = now()
 
 
-def at_once(work: Generator[None, None, T]) -> T:
+def run_to_end(work: Generator[None, None, T]) -> T:
     """Return the result of `work`, in one go."""
     while True:
         try:

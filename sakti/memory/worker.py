@@ -20,7 +20,7 @@ from sakti.memory.observe.faithfulness import Source, dropped, flags
 from sakti.memory.protocol import ModelCall, ObserveInput, Observer, ReflectInput, Reflector
 from sakti.memory.reflect import parts as reflect_parts
 from sakti.memory.shared import pieces
-from sakti.memory.slices import Aside
+from sakti.memory.slices import RunAside
 from sakti.memory.statements import marking
 from sakti.store import memory as memory_store
 from sakti.store.database import Database, Store
@@ -44,7 +44,7 @@ class Worker:
         emit: Callable[[Event], None],
         observer: Observer,
         reflector: Reflector,
-        aside: Aside,
+        aside: RunAside,
     ) -> None:
         self.store, self.counter, self.clock, self.ids, self.emit = store, counter, clock, ids, emit
         self.observer, self.reflector, self._aside = observer, reflector, aside

@@ -70,8 +70,10 @@ class Chat:
     # --- output -----------------------------------------------------------------------------------------------
 
     def say(self, lines: Iterable[str]) -> None:
-        """Print lines, but empty ones; nothing in them that a terminal would obey. They begin on a line of their own:
-        what is being typed stands above them and goes on below."""
+        """Print lines, but empty ones; nothing in them that a terminal would obey.
+
+        They begin on a line of their own: what is being typed stands above them and goes on below.
+        """
         whole = "".join(f"{sanitise(line)}\n" for text in lines for line in text.split("\n") if line.strip())
         if not whole:
             return
@@ -115,7 +117,7 @@ class Chat:
         with contextlib.suppress(NotImplementedError, RuntimeError):
             loop.add_signal_handler(signal.SIGINT, self.stop)
             loop.add_signal_handler(signal.SIGTSTP, self._lines.suspend)
-        terminal.when_gone(lambda: loop.call_soon_threadsafe(self.leave, 128 + signal.SIGHUP))
+        terminal.on_hangup(lambda: loop.call_soon_threadsafe(self.leave, 128 + signal.SIGHUP))
         if reconfigure := getattr(sys.stdout, "reconfigure", None):
             reconfigure(errors="replace")  # a sign that the terminal has no letter for is no reason to stop
         self.session.subscribe(self.hear)
@@ -163,7 +165,7 @@ class Chat:
         finally:
             self._lines.end()
             await self.session.close()
-            terminal.end_of_interrupts()
+            terminal.ignore_interrupts()
 
     def leave(self, code: int) -> None:
         if not self._leave.done():

@@ -18,8 +18,11 @@ PASTE = 0.02  # seconds within which the lines of a paste follow each other
 
 
 class Lines:
-    """`heard` is called in the reading thread: with each line, and with None at each end of input (ctrl+d); so is
-    `suggest`, with what stands before the cursor when tab is pressed: what the word there can become."""
+    """Reader of lines; `heard` is called in the reading thread.
+
+    It gets each line, and None at each end of input (ctrl+d). `suggest` is called there, too, with the text before
+    the cursor when tab is pressed, and returns what the word can become.
+    """
 
     def __init__(
         self, heard: Callable[[str | None], object], suggest: Callable[[str], list[str]], *, dumb: bool

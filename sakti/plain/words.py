@@ -16,7 +16,7 @@ from sakti.plain.prose import all_lines
 if TYPE_CHECKING:
     from sakti.agent.reports.settings_view import Setting
     from sakti.agent.session.queries import ContextBlock, ThreadSummary
-    from sakti.store.log.events import Happened
+    from sakti.store.log.events import MemoryEvent
     from sakti.store.log.lines import LogLine
     from sakti.store.search.search import Hit
     from sakti.tasks.queries import Board, BoardTask, Branch
@@ -209,7 +209,7 @@ def spoken(text: str) -> str:
     return text.replace(" → ", " to ").replace(" · ", ", ").replace("≈", "about ")
 
 
-def event(happened: Happened) -> str:
+def event(happened: MemoryEvent) -> str:
     return rows([(when(happened.time), in_a_line(happened))])[0]
 
 

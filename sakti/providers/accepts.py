@@ -81,7 +81,7 @@ def without(body: Json, names: Collection[str]) -> Json:
     return out | {_RENAMED[k]: body[k] for k in names if k in _RENAMED and k in body}
 
 
-class Taken:
+class RefusedParameters:
     """Parameters that each model's server has refused by name: retried without, and not sent again."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any, cast
 from sakti.core.config.providers import ProviderSettings
 from sakti.core.types import Json, ModelInfo, Part, Request, TextPart, ThinkingPart, ToolCallPart, Usage
 from sakti.providers import facts, prices, serving
-from sakti.providers.accepts import Taken
+from sakti.providers.accepts import RefusedParameters
 from sakti.providers.anthropic_render import render
 from sakti.providers.errors import Where, boundary, from_event, no_key, stream_cut
 from sakti.providers.facts import Served
@@ -26,7 +26,7 @@ from sakti.providers.protocol import (
     ThinkingChunk,
     ToolCallChunk,
 )
-from sakti.providers.sse import chunks, readable, whole_parts
+from sakti.providers.sse import chunks, protocol_errors, whole_parts
 from sakti.providers.usage import table, tokens
 
 BASE_URL = "https://api.anthropic.com"
@@ -66,7 +66,7 @@ class AnthropicProvider:
         self._extra = dict(extra or {})
         self._where = Where(name, self._base_url, key_env, key or "", timeout)
         self._client: Any = None
-        self._taken = Taken()
+        self._taken = RefusedParameters()
 
     def _open(self) -> Any:
         """Return the SDK's client, made on first use: importing the SDK takes seconds on a slow machine."""
@@ -106,7 +106,7 @@ class AnthropicProvider:
                     yield chunk
         if not answer.done:
             raise stream_cut(self._where)
-        with readable(self._where):
+        with protocol_errors(self._where):
             parts = whole_parts(answer.parts())
         usage = await prices.with_cost(answer.usage(), self.name, request.model)
         yield Completed(parts, answer.stop_reason, usage, answer.model or request.model)

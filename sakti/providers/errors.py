@@ -150,7 +150,7 @@ def not_a_model(where: Where, kind: str, body: str) -> ProviderError:
     )
 
 
-def in_success(body: Any, where: Where) -> ProviderError:
+def from_success(body: Any, where: Where) -> ProviderError:
     """Build the error for an error object in an answer with status 200.
 
     Its content decides; without a hint that waiting helps it is final.

@@ -148,7 +148,7 @@ def _joined(items: Sequence[Turn]) -> list[Turn]:
     return out
 
 
-def of_results(parts: Sequence[Part]) -> tuple[tuple[ImagePart, ...], tuple[Part, ...]]:
+def split_tool_images(parts: Sequence[Part]) -> tuple[tuple[ImagePart, ...], tuple[Part, ...]]:
     """Split a user turn into the images that tools returned, right behind the results, and its other parts."""
     first = next((i for i, p in enumerate(parts) if not isinstance(p, ToolResultPart)), len(parts))
     if first == 0:

@@ -59,7 +59,7 @@ def stated(said: str) -> Stated:
     return Stated(left, None, window, named)
 
 
-def must_end(written: int) -> None:
+def check_answer_length(written: int) -> None:
     """Raise `ProviderError` (endless) for an answer of more characters than any model writes."""
     if written > LONGEST_ANSWER:
         raise ProviderError(

@@ -10,7 +10,7 @@ from typing import Any, cast
 from sakti.core.config.providers import ProviderSettings
 from sakti.core.types import Json, ModelInfo, Request
 from sakti.providers import facts, prices, serving
-from sakti.providers.accepts import Taken
+from sakti.providers.accepts import RefusedParameters
 from sakti.providers.errors import Where, boundary, no_key
 from sakti.providers.facts import Served
 from sakti.providers.history import merged
@@ -47,7 +47,7 @@ class OpenAIClient:
         self._extra = dict(extra or {})
         self._where = Where(name, self._base_url, key_env, key or "", timeout)
         self._client: Any = None
-        self._taken = Taken()
+        self._taken = RefusedParameters()
 
     def _open(self) -> Any:
         """Return the SDK's client, made on first use: importing the SDK takes seconds on a slow machine."""

@@ -31,8 +31,8 @@ from sakti.providers.history import (
     data_url,
     file_text,
     merged,
-    of_results,
     read_arguments,
+    split_tool_images,
     turns,
 )
 from sakti.providers.openai_client import OpenAIClient
@@ -44,7 +44,7 @@ from sakti.providers.protocol import (
     ThinkingChunk,
     ToolCallChunk,
 )
-from sakti.providers.sse import chunks, readable, whole_parts
+from sakti.providers.sse import chunks, protocol_errors, whole_parts
 from sakti.providers.usage import table, tokens
 
 
@@ -137,7 +137,7 @@ def _user_items(turn: Turn) -> list[Json]:
     """
     items: list[Json] = []
     content: list[Json] = []
-    images, parts = of_results(turn.parts)
+    images, parts = split_tool_images(turn.parts)
     for part in parts:
         match part:
             case ToolResultPart(call_id, _, output):
@@ -181,7 +181,7 @@ class ResponsesProvider(OpenAIClient):
                     yield chunk
         if not answer.done:
             raise stream_cut(self._where)
-        with readable(self._where):
+        with protocol_errors(self._where):
             parts = whole_parts(answer.parts())
         usage = await prices.with_cost(answer.usage, self.name, request.model)
         yield Completed(parts, answer.stop_reason, usage, answer.model or request.model)

@@ -23,7 +23,7 @@ def cost(usage: Usage, provider: str, model: str) -> float | None:
     """Return the US dollars for `usage`, None without a known price; 0 for the embedded model."""
     if provider == "local":
         return 0.0
-    if not (theirs := _their_name(provider)):
+    if not (theirs := _price_list_name(provider)):
         return None
     import genai_prices
 
@@ -48,7 +48,7 @@ async def with_cost(usage: Usage, provider: str, model: str) -> Usage:
 
 def find(provider: str, model: str) -> Any | None:
     """Return a model's entry in the price list (its `context_window`, its prices), None without one."""
-    if not (theirs := _their_name(provider)):
+    if not (theirs := _price_list_name(provider)):
         return None
     from genai_prices.data_snapshot import get_snapshot
 
@@ -68,7 +68,7 @@ def per_million(found: Any | None) -> tuple[float | None, float | None]:
     return _dollars(getattr(price, "input_mtok", None)), _dollars(getattr(price, "output_mtok", None))
 
 
-def _their_name(provider: str) -> str:
+def _price_list_name(provider: str) -> str:
     """Return the price list's name of a provider; empty for those that it lacks."""
     preset = PRESETS.get(provider)
     return preset.prices if preset is not None else ""

@@ -47,32 +47,32 @@ async def served(
     found = Served()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(PATIENCE), httpx2.AsyncClient(headers=dict(headers), timeout=PATIENCE) as client:
-            asker = _Asker(client)
-            listing = await asker.get(f"{base_url.rstrip('/')}/models")
+            server = _Server(client)
+            listing = await server.get(f"{base_url.rstrip('/')}/models")
             found = from_listing(listing, model)
             if found.window is None and elsewhere:
-                found = await _of_their_own(asker, root, model, found, ollama=ollama)
-            answered = asker.answered
+                found = await _ask_native_apis(server, root, model, found, ollama=ollama)
+            answered = server.answered
     return found if answered else None
 
 
-async def _of_their_own(asker: _Asker, root: str, model: str, found: Served, *, ollama: bool) -> Served:
+async def _ask_native_apis(server: _Server, root: str, model: str, found: Served, *, ollama: bool) -> Served:
     """Ask by the APIs that only one kind of server has."""
     window = None
     shown: Json = {}
-    if ollama or await asker.get(f"{root}/api/version"):  # nobody else is sent what they may take for a question
-        shown = await asker.post(f"{root}/api/show", {"model": model})
+    if ollama or await server.get(f"{root}/api/version"):  # nobody else is sent what they may take for a question
+        shown = await server.post(f"{root}/api/show", {"model": model})
         window = from_show(shown)
     if shown:  # what is loaded may be served with less than the model has
-        window = from_listing(await asker.get(f"{root}/api/ps"), model).window or window
+        window = from_listing(await server.get(f"{root}/api/ps"), model).window or window
     if window is None:
-        window = from_properties(await asker.get(f"{root}/props"))
+        window = from_properties(await server.get(f"{root}/props"))
     if window is None:
-        window = from_listing(await asker.get(f"{root}/api/v0/models"), model).window
+        window = from_listing(await server.get(f"{root}/api/v0/models"), model).window
     return Served(window, found.max_output)
 
 
-class _Asker:
+class _Server:
     """Client of one server; an error counts as no answer, `answered`: there is a server."""
 
     def __init__(self, client: Any) -> None:

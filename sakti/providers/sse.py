@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any, Protocol, cast
 
 from sakti.core.errors import ProviderError
-from sakti.core.text import whole_characters
+from sakti.core.text import join_surrogates
 from sakti.core.types import Json, Part, TextPart, ThinkingPart, storable
-from sakti.providers.errors import Where, in_success, not_a_model
+from sakti.providers.errors import Where, from_success, not_a_model
 from sakti.providers.protocol import StreamEvent, TextChunk, ThinkingChunk
 
 LONGEST_EVENT = 32 * 1024 * 1024
@@ -39,7 +39,7 @@ async def chunks(
     """
     held = ""  # half of a character, whose other half comes with the next piece
     async for event in answer_events(response, where, whole):
-        with readable(where):
+        with protocol_errors(where):
             found = reader.take(event)
         for chunk in found:
             if not isinstance(chunk, TextChunk | ThinkingChunk) or (not held and chunk.text.isascii()):
@@ -47,13 +47,13 @@ async def chunks(
                 continue
             text = held + chunk.text
             held = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
-            yield replace(chunk, text=whole_characters(text.removesuffix(held)))
+            yield replace(chunk, text=join_surrogates(text.removesuffix(held)))
         if reader.done:
             return
 
 
 @contextmanager
-def readable(where: Where) -> Generator[None]:
+def protocol_errors(where: Where) -> Generator[None]:
     """Convert errors from data that violates the protocol to a ProviderError."""
     try:
         yield
@@ -72,9 +72,9 @@ def whole_parts(parts: Iterable[Part]) -> tuple[Part, ...]:
     for part in parts:
         match part:
             case TextPart(text):
-                out.append(TextPart(whole_characters(text)))
+                out.append(TextPart(join_surrogates(text)))
             case ThinkingPart(text, opaque=opaque):
-                clean = whole_characters(text)
+                clean = join_surrogates(text)
                 same = storable(opaque) and clean.count("\ufffd") == text.count("\ufffd")
                 out.append(replace(part, text=clean, opaque=opaque if same else {}))  # changed it is not taken back
             case _:
@@ -102,8 +102,8 @@ async def answer_events(response: Any, where: Where, whole: Callable[[Json], Ite
             raise not_a_model(where, "something else", _text(first))
         body = cast("Json", value)
         if body.get("error") or body.get("type") == "error":
-            raise in_success(body, where)
-        with readable(where):
+            raise from_success(body, where)
+        with protocol_errors(where):
             events = list(whole(body))
         if not events:
             raise not_a_model(where, "something else", _text(first))

@@ -27,11 +27,11 @@ from sakti.core.errors import SaktiError, StoreError
 from sakti.core.ids import Ids, TimeIds
 from sakti.store import failures, files, migrate, opening, unsaved
 from sakti.store.connection import Database, Snapshot
+from sakti.store.database_file import DatabaseFile
 from sakti.store.maintenance import damage
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep
 from sakti.store.waiting import Waiting
-from sakti.store.way import Way
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,14 +56,14 @@ LOOK_AT_ONCE = 32 << 20  # bytes of a database that are looked at for damage bef
 
 
 class Connections(APSWDatabase):
-    """peewee database that opens its connections as `way` says; `busy` is its busy handler."""
+    """peewee database that opens its connections as `database` says; `busy` is its busy handler."""
 
-    def __init__(self, way: Way, pragmas: dict[str, str | int], busy: Callable[[int], bool]) -> None:
-        super().__init__(way.filename, lock_type="IMMEDIATE", pragmas=pragmas)
-        self._way, self._busy = way, busy
+    def __init__(self, database: DatabaseFile, pragmas: dict[str, str | int], busy: Callable[[int], bool]) -> None:
+        super().__init__(database.filename, lock_type="IMMEDIATE", pragmas=pragmas)
+        self._file, self._busy = database, busy
 
     def _connect(self) -> apsw.Connection:
-        made = self._way.connect()
+        made = self._file.connect()
         try:
             made.set_busy_handler(self._busy)
             self._add_conn_hooks(made)
@@ -97,21 +97,21 @@ class Store:
         self.on_damage: Callable[[str], None] | None = None
         self.written = 0
         self._loop = asyncio.get_running_loop()
-        self._waiting = Waiting(WAIT_S, self._told)
-        self._reading = Waiting(WAIT_S, self._told)  # needed only where there is no write-ahead log
+        self._waiting = Waiting(WAIT_S, self._report_wait)
+        self._reading = Waiting(WAIT_S, self._report_wait)  # needed only where there is no write-ahead log
         self._gave_up = float("-inf")
         self._closed = False
         self._took = 0.0  # seconds in the newest transaction
         self._looked = float("-inf")  # when it was last looked for damage
         self.newer = False
-        self._way: Way | None = None
+        self._file: DatabaseFile | None = None
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="sakti-writer")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="sakti-reader")
         self._looking: asyncio.Future[str | None] | None = None
         self._copied: apsw.Connection | None = None
 
     _db: Connections  # the writer's, once it is open
-    _seen: Connections  # the reader's
+    _read_db: Connections  # the reader's
 
     @classmethod
     async def open(
@@ -142,8 +142,8 @@ class Store:
         except BaseException:
             await store.close()
             raise
-        if store._suspect():
-            store._looking = store._loop.run_in_executor(None, store._look_for_damage)
+        if store._was_interrupted():
+            store._looking = store._loop.run_in_executor(None, store._check_for_damage)
         return store
 
     async def write(self, fn: Callable[Concatenate[Database, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -164,7 +164,7 @@ class Store:
             raise
         self.written += 1
         if self.written % UPKEEP_EVERY == 0 or self._took > LARGE_S:  # nobody waits for it
-            self._tend(max(UPKEEP_S, self._took / 2))
+            self._schedule_upkeep(max(UPKEEP_S, self._took / 2))
         return result
 
     async def read(self, fn: Callable[Concatenate[Database, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -187,32 +187,34 @@ class Store:
         for pool, name in ((self._reader, "_seen"), (self._writer, "_db")):
             await self._loop.run_in_executor(pool, self._close_connection, name)
             pool.shutdown()
-        if self._way is not None:
-            self._way.remove()
+        if self._file is not None:
+            self._file.remove()
 
     # --- on the threads -----------------------------------------------------------------------------------
 
     def _open(self, synchronous: Synchronous, scratch: bool, keep: bool) -> None:
         self._waiting.limit = self._reading.limit = self.wait
         try:
-            opening.look_at(self.path)
-            self._way = way = self._find_way(scratch) if keep else self._in_memory()
-            self._db = Connections(way, opening.settings(synchronous=synchronous, writes=True), self._waiting)
-            self._seen = Connections(way, opening.settings(synchronous=synchronous, writes=False), self._reading)
+            opening.refuse_unusable(self.path)
+            self._file = database = self._choose_file(scratch) if keep else self._in_memory()
+            self._db = Connections(database, opening.settings(synchronous=synchronous, writes=True), self._waiting)
+            self._read_db = Connections(
+                database, opening.settings(synchronous=synchronous, writes=False), self._reading
+            )
             try:
                 self._db.connect()
             finally:
                 if self._copied is not None:
                     self._copied.close()
             if keep or self.path.exists():
-                opening.whose(self._db.connection(), self.path)
+                opening.refuse_foreign(self._db.connection(), self.path)
             self._look_at_version()
-            if way.writes and not self.newer:
+            if database.writes and not self.newer:
                 if keep:
-                    opening.choose_journal(self._db.connection(), wal=opening.wal_wanted(Path(way.filename)))
+                    opening.choose_journal(self._db.connection(), wal=opening.wal_wanted(Path(database.filename)))
                 self.notices += migrate.upgrade(self._db, self.path if keep else None, self.clock)
-            if self._suspect() and self.path.stat().st_size <= LOOK_AT_ONCE:
-                self._look_for_damage()
+            if self._was_interrupted() and self.path.stat().st_size <= LOOK_AT_ONCE:
+                self._check_for_damage()
             if self.read_only_reason:
                 self._db.execute_sql("PRAGMA query_only = 1")
         except (OSError, peewee.PeeweeException, apsw.Error) as e:
@@ -220,7 +222,7 @@ class Store:
         finally:
             self._waiting.over()
 
-    def _find_way(self, scratch: bool) -> Way:
+    def _choose_file(self, scratch: bool) -> DatabaseFile:
         """Decide how to open the database; where nothing can be saved in its place, note the reason."""
         if not self.path.exists():
             try:
@@ -231,25 +233,25 @@ class Store:
             files.sweep(self.path)
             for file, mode in files.make_private(self.path):
                 self.notices.append(f"Others could read {file} (mode {mode:o}): it is yours alone now.")
-            return Way(str(self.path))
-        way = opening.to_read(self.path)
+            return DatabaseFile(str(self.path))
+        database = opening.read_only(self.path)
         reason = (
             f"{self.path} may not be written: nothing new is saved. Make the file and its folder writable, or "
             f"{opening.ANOTHER}."
         )
-        if scratch or opening.version_of(way) < migrate.LATEST:
-            return self._copy(way, reason, scratch)
+        if scratch or opening.version_of(database) < migrate.LATEST:
+            return self._copy(database, reason, scratch)
         self.read_only_reason = self.not_saved = reason
-        return way
+        return database
 
-    def _in_memory(self) -> Way:
+    def _in_memory(self) -> DatabaseFile:
         """Copy the database into memory; `_copied` keeps the copy alive until the writer is connected to it."""
         self.not_saved = UNSAVED
         name = unsaved.new_name()
         self._copied = unsaved.fill(name, self.path)
-        return Way(name, unsaved.FLAGS)
+        return DatabaseFile(name, unsaved.FLAGS)
 
-    def _copy(self, way: Way | None, reason: str, scratch: bool) -> Way:
+    def _copy(self, database: DatabaseFile | None, reason: str, scratch: bool) -> DatabaseFile:
         """Make a temporary copy, for `scratch` or to migrate its schema.
 
         Without room for it the original is opened read-only.
@@ -258,12 +260,12 @@ class Store:
         if not scratch:
             self.read_only_reason = reason
         try:
-            return opening.to_scratch(way, self.path.name, self.clock)
+            return opening.scratch_copy(database, self.path.name, self.clock)
         except (OSError, apsw.Error) as e:
-            if way is None:
+            if database is None:
                 raise StoreError(reason, code="read_only") from e
             self.read_only_reason = reason
-            return way
+            return database
 
     def _look_at_version(self) -> None:
         version = migrate.current_version(self._db)
@@ -276,29 +278,29 @@ class Store:
 
     def _cannot_open(self, error: Exception) -> StoreError:
         if failures.code_of(error) is not None:
-            return failures.explained(error, self.path, saving=False, waited=self._waiting.waited)
+            return failures.to_store_error(error, self.path, saving=False, waited=self._waiting.waited)
         return StoreError(
             f"The database {self.path} cannot be opened: {error}. Run `sakti doctor`, or {opening.ANOTHER}."
         )
 
     # --- damage -------------------------------------------------------------------------------------------
 
-    def _suspect(self) -> bool:
+    def _was_interrupted(self) -> bool:
         """Return whether the last process that used the database was killed or lost power."""
-        return self._copied is None and opening.was_not_closed(self.path)
+        return self._copied is None and opening.was_interrupted(self.path)
 
-    def _look_for_damage(self) -> str | None:
+    def _check_for_damage(self) -> str | None:
         """Check the whole file; if it is damaged, return why and allow only reads from now on."""
         self._looked = time.monotonic()
-        opening.is_looked_at(self.path)
-        if self._way is None or (found := damage.find(self._way)) is None:
+        opening.mark_checked(self.path)
+        if self._file is None or (found := damage.find(self._file)) is None:
             return None
         reason = f"{self.path} is damaged ({found}): it is open for reading only. {failures.RECOVER}"
         self.read_only_reason = self.not_saved = reason
         self._call(lambda: self.on_damage and self.on_damage(reason))
         return reason
 
-    def _blamed(self, error: Exception) -> Exception:
+    def _as_damage(self, error: Exception) -> Exception:
         """Return what to raise for an error that a query's function did not raise on purpose.
 
         If the file is damaged, that is the reason, however it came to light.
@@ -307,7 +309,7 @@ class Store:
             return StoreError(
                 f"{self.path} is damaged: a text in it cannot be read. {failures.RECOVER}", code="damaged"
             )
-        if time.monotonic() - self._looked > LOOK_AGAIN_S and (reason := self._look_for_damage()):
+        if time.monotonic() - self._looked > LOOK_AGAIN_S and (reason := self._check_for_damage()):
             return StoreError(reason, code="damaged")
         return error
 
@@ -316,9 +318,9 @@ class Store:
         if isinstance(error, SaktiError):
             return error
         if not isinstance(error, peewee.PeeweeException | apsw.Error):
-            return self._blamed(error)
-        explained = failures.explained(error, self.path, saving=saving, waited=waiting.waited)
-        return self._blamed(explained) if explained.code == "store" else explained
+            return self._as_damage(error)
+        to_store_error = failures.to_store_error(error, self.path, saving=saving, waited=waiting.waited)
+        return self._as_damage(to_store_error) if to_store_error.code == "store" else to_store_error
 
     # --- on the threads -----------------------------------------------------------------------------------
 
@@ -354,7 +356,7 @@ class Store:
         finally:
             self._waiting.over()
 
-    def _told(self, seconds: float | None) -> None:
+    def _report_wait(self, seconds: float | None) -> None:
         """Call `on_wait` on the event loop, from the writer's thread."""
         self._call(lambda: self.on_wait and self.on_wait(seconds))
 
@@ -362,7 +364,7 @@ class Store:
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(tell)
 
-    def _tend(self, seconds: float) -> None:
+    def _schedule_upkeep(self, seconds: float) -> None:
         """Let the writer do `seconds` of upkeep in short pieces; called on the event loop.
 
         Other writes, here and in other processes, run between the pieces.
@@ -373,7 +375,7 @@ class Store:
 
         def go_on(done: asyncio.Future[bool]) -> None:
             if not done.cancelled() and done.exception() is None and done.result() and seconds > UPKEEP_PIECE_S:
-                self._loop.call_later(UPKEEP_PIECE_S, self._tend, seconds - UPKEEP_PIECE_S)
+                self._loop.call_later(UPKEEP_PIECE_S, self._schedule_upkeep, seconds - UPKEEP_PIECE_S)
 
         work.add_done_callback(go_on)
 
@@ -383,7 +385,7 @@ class Store:
             busy, *_ = self._db.execute_sql("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             return not busy
         except (peewee.PeeweeException, apsw.Error) as e:
-            raise failures.explained(e, self.path, saving=False) from e
+            raise failures.to_store_error(e, self.path, saving=False) from e
         finally:
             self._waiting.over()
 
@@ -409,10 +411,10 @@ class Store:
 
     def _with_reader(self, fn: Callable[Concatenate[Database, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            if self._seen.is_closed():
-                self._seen.connect()
-            with Snapshot(self._seen.connection()):
-                return fn(self._seen, *args, **kwargs)
+            if self._read_db.is_closed():
+                self._read_db.connect()
+            with Snapshot(self._read_db.connection()):
+                return fn(self._read_db, *args, **kwargs)
         except Exception as e:
             reason = self._reason(e, self._reading, saving=False)
             if reason is e:

@@ -53,7 +53,7 @@ def _no_room(path: Path) -> bool:
         return False
 
 
-def explained(error: BaseException, path: Path, *, saving: bool, waited: float = 0.0) -> StoreError:
+def to_store_error(error: BaseException, path: Path, *, saving: bool, waited: float = 0.0) -> StoreError:
     """Convert SQLite's `error` to a `StoreError` whose code says why.
 
     `saving`: the statement was a write; what that means for the user is for the caller to say.

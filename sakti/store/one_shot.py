@@ -14,7 +14,7 @@ import apsw
 from sakti.core.errors import SaktiError
 from sakti.store import migrate, opening
 from sakti.store.connection import Connection, Snapshot, plain
-from sakti.store.way import Way
+from sakti.store.database_file import DatabaseFile
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -27,11 +27,11 @@ class NotReady(Exception):
     """
 
 
-def another(connection: apsw.Connection) -> apsw.Connection:
+def open_another(connection: apsw.Connection) -> apsw.Connection:
     """Open another read-only connection to the same file."""
     path = Path(connection.filename)
-    way = opening.to_read(path) if connection.readonly("main") else Way(str(path))
-    made = way.connect()
+    database = opening.read_only(path) if connection.readonly("main") else DatabaseFile(str(path))
+    made = database.connect()
     made.set_busy_timeout(5_000)
     made.execute("PRAGMA query_only = 1")
     return made
@@ -52,7 +52,7 @@ def ask(path: Path, fn: Callable[Concatenate[Connection, P], R], /, *args: P.arg
         connection.execute("PRAGMA query_only = 1")
         db = plain(connection)
         with Snapshot(connection):
-            if migrate.current_version(db) != migrate.LATEST or opening.was_not_closed(path):
+            if migrate.current_version(db) != migrate.LATEST or opening.was_interrupted(path):
                 raise NotReady
             return fn(db, *args, **kwargs)
     except (SaktiError, NotReady):

@@ -20,7 +20,7 @@ import apsw
 from sakti.core.errors import StoreError
 from sakti.store import failures, files, migrate
 from sakti.store.connection import plain
-from sakti.store.way import Way
+from sakti.store.database_file import DatabaseFile
 
 if TYPE_CHECKING:
     from sakti.core.clock import Clock
@@ -52,12 +52,12 @@ with contextlib.suppress(apsw.Error):
     apsw.config(apsw.SQLITE_CONFIG_LOG, _hear)
 
 
-def was_not_closed(path: Path) -> bool:
+def was_interrupted(path: Path) -> bool:
     """Return whether this process found that the last user of a database was killed or lost power."""
     return os.path.realpath(path) in _unclean
 
 
-def is_looked_at(path: Path) -> None:
+def mark_checked(path: Path) -> None:
     """Note that the database was checked for damage since."""
     _unclean.discard(os.path.realpath(path))
 
@@ -66,7 +66,7 @@ class NotWritable(Exception):
     """Error for a missing database that cannot be created; the message is the reason."""
 
 
-def look_at(path: Path) -> None:
+def refuse_unusable(path: Path) -> None:
     """Raise `StoreError` for a path that cannot be a database: a folder, a device, an empty file."""
     try:
         found = path.stat()
@@ -103,7 +103,7 @@ def create(path: Path, clock: Clock, *, wal: bool) -> None:
         raise NotWritable(f"{path} cannot be made ({e.strerror}): {ANOTHER}.") from e
     except apsw.Error as e:
         if failures.code_at(e, path) == "full":
-            raise failures.explained(e, path, saving=False) from e
+            raise failures.to_store_error(e, path, saving=False) from e
         raise NotWritable(f"{path} cannot be made ({e}): {ANOTHER}.") from e
     finally:
         for file in files.all_of(new):
@@ -114,7 +114,7 @@ def build(path: Path, clock: Clock, *, wal: bool) -> None:
     """Write a complete, empty database into a new file and sync it."""
     # made by hand, so that the file (and its -wal, which copies the mode) is private from its birth
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    connection = Way(str(path)).connect()
+    connection = DatabaseFile(str(path)).connect()
     try:
         connection.execute("PRAGMA synchronous = OFF").fetchall()
         migrate.upgrade(plain(connection), path, clock)
@@ -126,32 +126,32 @@ def build(path: Path, clock: Clock, *, wal: bool) -> None:
         os.fsync(file.fileno())
 
 
-def to_read(path: Path) -> Way:
+def read_only(path: Path) -> DatabaseFile:
     """Return how to open a database that may not be written: SQLite can make no files beside it.
 
     Raises `apsw.Error` where it cannot be read either.
     """
     wal = files.beside(path, "-wal")
     if not wal.exists() or not wal.stat().st_size:
-        return Way(_uri(path, "mode=ro&immutable=1"), _READ)
-    way = Way(_uri(path, "mode=ro"), _READ)
+        return DatabaseFile(_uri(path, "mode=ro&immutable=1"), _READ)
+    database = DatabaseFile(_uri(path, "mode=ro"), _READ)
     try:
-        connection = way.connect()
+        connection = database.connect()
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
         connection.close()
-        return way
+        return database
     except apsw.CantOpenError:  # its -shm is gone, or may not be read
         import shutil
 
         folder = scratch_folder()
         for file in (path, wal):
             shutil.copyfile(file, folder / file.name)
-        return Way(str(folder / path.name), folder=folder)
+        return DatabaseFile(str(folder / path.name), folder=folder)
 
 
-def version_of(way: Way) -> int:
+def version_of(database: DatabaseFile) -> int:
     """Return the number of the last migration applied to a database."""
-    connection = way.connect()
+    connection = database.connect()
     try:
         return migrate.current_version(plain(connection))
     finally:
@@ -183,27 +183,27 @@ def scratch_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-"))
 
 
-def to_scratch(way: Way | None, name: str, clock: Clock) -> Way:
+def scratch_copy(database: DatabaseFile | None, name: str, clock: Clock) -> DatabaseFile:
     """Make a writable copy of a database (an empty one where None), removed when it is closed.
 
     Raises `OSError` or `apsw.Error` where there is no room for it.
     """
     folder = scratch_folder()
-    copy = Way(str(folder / name), folder=folder)
+    copy = DatabaseFile(str(folder / name), folder=folder)
     try:
-        if way is None:
+        if database is None:
             build(folder / name, clock, wal=True)
             return copy
-        if Path(way.filename).exists() and Path(way.filename).stat().st_size > COPY_LIMIT:
+        if Path(database.filename).exists() and Path(database.filename).stat().st_size > COPY_LIMIT:
             raise OSError("too large to be copied")
-        source, target = way.connect(), apsw.Connection(copy.filename)
+        source, target = database.connect(), apsw.Connection(copy.filename)
         try:
             with target.backup("main", source, "main") as backup:
                 backup.step(-1)
         finally:
             target.close()
             source.close()
-        way.remove()
+        database.remove()
         return copy
     except BaseException:
         copy.remove()
@@ -238,7 +238,7 @@ def is_alone(path: Path) -> bool:
 
     A process that has it open in WAL mode holds a lock on it all the time.
     """
-    connection = Way(str(path)).connect()
+    connection = DatabaseFile(str(path)).connect()
     try:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
@@ -253,7 +253,7 @@ def is_alone(path: Path) -> bool:
         connection.close()
 
 
-def whose(connection: apsw.Connection, path: Path) -> None:
+def refuse_foreign(connection: apsw.Connection, path: Path) -> None:
     """Raise `StoreError` for the database of another program."""
     number = connection.execute("PRAGMA application_id").get
     db = plain(connection)

@@ -1,6 +1,7 @@
 """Read and write rows by their peewee model, with each statement built once.
 
-Building a statement costs more than running it. Values of rows are made by the model's columns.
+The SQL is made of the models here, once a model: building it costs more than running it. Values of rows are made by the
+model's columns.
 """
 
 from __future__ import annotations

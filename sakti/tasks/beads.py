@@ -91,7 +91,7 @@ def _find(path: Path) -> Path:
     raise TaskError(f"There is {what} at {path}. Name a `.beads` folder, or what `bd export` wrote.", code="no_input")
 
 
-def bring_in(db: Database, actor: Actor, ids: Ids, issues: Iterable[Json], dry_run: bool = False) -> Report:
+def import_issues(db: Database, actor: Actor, ids: Ids, issues: Iterable[Json], dry_run: bool = False) -> Report:
     """Add new issues and update changed ones, in the caller's transaction. With `dry_run` raises `DryRun`."""
     coming = _Import(db, actor, ids, Report(), ids.new())
     known = rows.by_source(db, actor.resource_id, SOURCE)
@@ -103,7 +103,7 @@ def bring_in(db: Database, actor: Actor, ids: Ids, issues: Iterable[Json], dry_r
             coming.report.skipped.append((name, reason))
             continue
         try:
-            coming.tasks[name] = coming.bring_one(issue, before)
+            coming.tasks[name] = coming.import_one(issue, before)
         except TaskError as e:
             coming.report.skipped.append((name, e.message))
             continue
@@ -141,7 +141,7 @@ class _Import:
     batch: str
     tasks: dict[str, str] = field(default_factory=dict[str, str])
 
-    def bring_one(self, issue: Json, before: Sourced | None) -> str:
+    def import_one(self, issue: Json, before: Sourced | None) -> str:
         """Insert or update the task of an issue; return its id. Raises `TaskError` for values that no task can have."""
         db, name = self.db, str(issue["id"])
         check_text("the issue", issue)

@@ -45,7 +45,7 @@ def explain(db: Connection, resource_id: str, text: str) -> Json:
                     came[target] = (at, why)
                     frontier.append(target)
     if not (end or working):
-        raise TaskError(_nothing_can_start(db, task.id, steps), code="deadlock")
+        raise TaskError(_describe_deadlock(db, task.id, steps), code="deadlock")
     chain: list[tuple[str, str]] = []
     at = end or working
     while (before := came[at]) is not None:
@@ -70,7 +70,7 @@ def _waits_for(db: Connection, tasks: Sequence[str]) -> Steps:
     }
 
 
-def _nothing_can_start(db: Connection, start: str, steps: Steps) -> str:
+def _describe_deadlock(db: Connection, start: str, steps: Steps) -> str:
     """Describe which tasks wait for each other in a cycle.
 
     A task that cannot start waits for something, so the first step from each leads into a cycle.

@@ -137,10 +137,10 @@ def refuse_new_epic_in_task(parent: Task) -> None:
 def refuse_cycle(db: Database, task_id: str, on: str, kind: str) -> None:
     """Raise `CycleError` where an edge would make tasks wait for each other."""
     if kind in (g.BLOCKS, g.PARENT) and (cycle := store_graph.find_deadlock(db, task_id, on, kind)):
-        raise CycleError(tell_cycle(db, cycle, (task_id, on) if kind == g.PARENT else None), cycle)
+        raise CycleError(describe_cycle(db, cycle, (task_id, on) if kind == g.PARENT else None), cycle)
 
 
-def tell_cycle(db: Database, cycle: Sequence[str], new: tuple[str, str] | None = None) -> str:
+def describe_cycle(db: Database, cycle: Sequence[str], new: tuple[str, str] | None = None) -> str:
     """Describe a cycle: the whole path, and which steps are containers that end after their children.
 
     `new` is a child and its parent that are about to be connected.
@@ -152,11 +152,11 @@ def tell_cycle(db: Database, cycle: Sequence[str], new: tuple[str, str] | None =
     return said + "".join(f" {names[a]} ends after its child {names[b]}." for a, b in ends[:3])
 
 
-def bring_back(db: Database, task_id: str) -> Task:
+def undelete(db: Database, task_id: str) -> Task:
     """Undelete a task. Edges made since may close a cycle with its own: that is refused."""
     task, _ = rows.update(db, task_id, deleted_at=None)
     if cycle := store_graph.find_deadlock_at(db, task_id):
-        raise CycleError(tell_cycle(db, cycle), cycle)
+        raise CycleError(describe_cycle(db, cycle), cycle)
     return task
 
 

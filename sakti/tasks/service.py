@@ -24,7 +24,6 @@ from sakti.tasks.changes import (
     SHELL_CLAIM_MS,
     Actor,
     CycleError,
-    bring_back,
     changed,
     connect,
     difference,
@@ -33,6 +32,7 @@ from sakti.tasks.changes import (
     new_handle,
     refuse_held,
     refuse_new_epic_in_task,
+    undelete,
 )
 from sakti.tasks.describe import describe, find, holder, reasons
 from sakti.tasks.fields import (
@@ -395,7 +395,7 @@ def restore(db: Database, actor: Actor, text: str) -> Task:
     except TaskError:
         task = find(db, actor.resource_id, text, deleted=True)
         events.add(db, task, "restore", actor.name, actor.now, {"deleted": True}, {"deleted": False})
-        return bring_back(db, task.id)
+        return undelete(db, task.id)
     if not rows.unshrink(db, task.id, actor.now):
         raise TaskError(f"{task.handle} shows everything it has.", code="invalid")
     whole = questions.get(db, task.id)

@@ -113,7 +113,7 @@ def split_lines(text: str) -> list[str]:
     return text.split("\n")
 
 
-def bring_in(db: Database, actor: Actor, lines: Iterable[Json | str]) -> Imported:
+def import_tasks(db: Database, actor: Actor, lines: Iterable[Json | str]) -> Imported:
     """Add the tasks of an export (lines or objects) that do not exist yet, in one transaction.
 
     A refused value refuses all of them; an edge that would be a deadlock is left out and reported.

@@ -8,7 +8,7 @@ from sakti.store.connection import Database
 from sakti.store.tasks import edges, events, links, questions, rows
 from sakti.store.tasks.events import TaskEvent
 from sakti.store.tasks.row import Task
-from sakti.tasks.changes import Actor, bring_back, refuse_cycle
+from sakti.tasks.changes import Actor, refuse_cycle, undelete
 
 UNDOABLE = ("create", "update", "claim", "takeover", "release", "close", "reopen", "dep", "link", "delete", "restore",
             "import")  # fmt: skip
@@ -54,7 +54,7 @@ def _one(db: Database, actor: Actor, event: TaskEvent) -> Task | None:
     task = questions.get(db, task_id)
     match event.action:
         case "delete":
-            return bring_back(db, task_id) if task is None else None
+            return undelete(db, task_id) if task is None else None
         case _ if task is None:
             return None  # it was deleted since, and not by a change that could be undone first
         case "create" | "import":

@@ -67,8 +67,11 @@ async def image(env: Mapping[str, str], workspace: Path) -> bytes | None:
 
 
 async def take(env: Mapping[str, str], workspace: Path, *, own: str) -> tuple[Path, int] | None:
-    """Keep the clipboard's image: its file and size; None where it holds none. `own`: what was copied in this window,
-    which stands in where nothing here can read images. Raises `SaktiError` where there is neither."""
+    """Keep the clipboard's image: its file and size; None where it holds none.
+
+    `own`: what was copied in this window, which stands in where nothing here can read images. Raises `SaktiError`
+    where there is neither.
+    """
     data = await image(env, workspace) if command(env, workspace) or not own else None
     return (await asyncio.to_thread(keep, data), len(data)) if data is not None else None
 

@@ -26,8 +26,11 @@ TICK = 0.1  # seconds after which the parser may give up waiting for the rest of
 
 
 class Output:
-    """A file to which writing never fails. Textual writes in a thread: an error would end that thread, and whatever is
-    written afterwards would wait for it for good, the end of the program too."""
+    """A file to which writing never fails.
+
+    Textual writes in a thread: an error would end that thread, and whatever is written afterwards would wait for it
+    for good, the end of the program too.
+    """
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
@@ -95,7 +98,8 @@ def forgiving(base: type[Driver]) -> type[Driver]:
 
     A terminal that is closed sends SIGCONT behind SIGHUP. Textual then starts to read it anew, in a second thread
     beside the first, and ends only one of them; none where the program leaves already. What was the terminal is always
-    ready to be read and gives nothing: a thread that is left would take a whole core for ever."""
+    ready to be read and gives nothing: a thread that is left would take a whole core for ever.
+    """
 
     class Forgiving(base):
         def __init__(self, *args: Any, **options: Any) -> None:

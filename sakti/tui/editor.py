@@ -21,8 +21,10 @@ TITLE = "Editor"
 
 
 def command(env: Mapping[str, str], workspace: Path) -> list[str]:
-    """The words of $VISUAL, else $EDITOR, else what most systems have; a name alone is looked for outside the
-    workspace. Raises `SaktiError` where there is none."""
+    """Return the words of $VISUAL, else $EDITOR, else what most systems have.
+
+    A name alone is looked for outside the workspace. Raises `SaktiError` where there is none.
+    """
     named = env.get("VISUAL") or env.get("EDITOR") or ""
     try:
         words = shlex.split(named)
@@ -40,8 +42,10 @@ def command(env: Mapping[str, str], workspace: Path) -> list[str]:
 
 
 async def edit(app: App[Any], text: str, env: Mapping[str, str], workspace: Path) -> str:
-    """Let the user edit `text`; returns what was saved. Raises `SaktiError` where the editor cannot be started or
-    fails: the caller keeps its text."""
+    """Let the user edit `text`; returns what was saved.
+
+    Raises `SaktiError` where the editor cannot be started or fails: the caller keeps its text.
+    """
     words = command(env, workspace)
     handle, name = tempfile.mkstemp(prefix="sakti-prompt-", suffix=".md")  # 0600
     path = Path(name)

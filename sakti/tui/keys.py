@@ -67,8 +67,11 @@ class Keymap:
 
 
 def keymap(wanted: Mapping[str, Any], parts: Iterable[tuple[str, type[Any]]]) -> Keymap:
-    """Check the keys that the settings name against everything in `parts`. One that is not known, cannot be pressed or
-    has another meaning where it would hold is left out: the declared key stays."""
+    """Check the keys that the settings name against everything in `parts`.
+
+    One that is not known, cannot be pressed or has another meaning where it would hold is left out: the declared key
+    stays.
+    """
     declared = {b.id: (part, b.key) for part, owner in parts for b in bindings_of(owner) if b.id}
     chosen: dict[str, str] = {}
     problems: list[str] = []

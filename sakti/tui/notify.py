@@ -23,7 +23,9 @@ def sequence(how: str, text: str) -> str:
 
 class Notifier:
     """Calls only while the terminal says that it has no focus (`focused`); one that never says so is left in peace.
-    `write` sends a control sequence of our own making to the terminal."""
+
+    `write` sends a control sequence of our own making to the terminal.
+    """
 
     def __init__(self, session: Session, focused: Callable[[], bool], write: Callable[[str], None]) -> None:
         self._session, self._focused, self._write = session, focused, write

@@ -18,8 +18,10 @@ _KEPT_BEGIN = ("WAYLAND_", "XDG_", "DBUS_", "LC_", "WSL", "DESKTOP_", "KDE_", "G
 
 
 def command(url: str, env: Mapping[str, str], workspace: Path, platform: str = sys.platform) -> list[str] | None:
-    """What opens `url` (http, https or mailto); None where the system has nothing for it outside the workspace. Raises
-    `SaktiError` for an address of another kind."""
+    """What opens `url` (http, https or mailto); None where the system has nothing for it outside the workspace.
+
+    Raises `SaktiError` for an address of another kind.
+    """
     checked = address(url)
     if checked is None:
         raise SaktiError("Only http, https and mailto links are opened.", title="Link")

@@ -44,8 +44,11 @@ TEXT_ROLES = ("muted", "faint", "user", "agent", "heading", "link", "ok", "warn"
 
 
 def variable_defaults(dark: bool, colours: str = "truecolor") -> dict[str, str]:
-    """Every colour variable of sakti's own, as `get_theme_variable_defaults` wants them. `colours`: what the terminal
-    has ("none", "standard": sixteen); a theme's own grounds cannot be told apart in so few."""
+    """Every colour variable of sakti's own, as `get_theme_variable_defaults` wants them.
+
+    `colours`: what the terminal has ("none", "standard": sixteen); a theme's own grounds cannot be told apart in so
+    few.
+    """
     found = {PREFIX + role: pair[0 if dark else 1] for role, pair in DEFAULTS.items()}
     return found | ({GROUND: colours} if colours in GROUNDS else {})
 

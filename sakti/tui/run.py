@@ -20,7 +20,9 @@ LIMIT = 20.0  # seconds that closing may take: what waits for another process gi
 
 def run(session: Session, *, prompt: str | None = None, pick_thread: bool = False) -> int:
     """Show `session` until the user leaves; `prompt` is sent at once, `pick_thread` asks for a thread first.
-    The session is closed, the terminal restored. Gives the exit code for the shell."""
+
+    The session is closed, the terminal restored. Gives the exit code for the shell.
+    """
     return asyncio.run(_run(session, prompt, pick_thread))
 
 
@@ -47,13 +49,13 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
         with contextlib.suppress(NotImplementedError, RuntimeError):
             loop.add_signal_handler(number, leave, number)
 
-    terminal.when_gone(gone)
+    terminal.on_hangup(gone)
     try:
         code = await app.run_async(mouse=session.config.ui.mouse)
         if not code and not app.crash_message:
             await observe_on_exit(session, lambda text: print(text, file=sys.stderr), skipped=told_to_go)
     finally:
-        terminal.end_of_interrupts()  # some press it until the shell is back
+        terminal.ignore_interrupts()  # some press it until the shell is back
         limit = terminal.end_within(LIMIT, 128 + signal.SIGHUP)
         session.hurry()
         try:

@@ -10,7 +10,7 @@ import pytest
 from sakti.agent.reports.memory_report import in_a_line
 from sakti.core.events import MemoryOperation
 from sakti.store.log import events as memory_events
-from sakti.store.log.events import Happened
+from sakti.store.log.events import MemoryEvent
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.memory_events import MemoryEventsScreen
 from sakti.tui.screens.task_card import TaskCardScreen
@@ -167,23 +167,23 @@ async def test_events_are_what_the_rows_say(tmp_path):
 
 
 def test_events_in_words():
-    event = Happened(NOW, "observed", 4, 3, 18_100, 1_900)
+    event = MemoryEvent(NOW, "observed", 4, 3, 18_100, 1_900)
     assert in_a_line(event) == "observed 4 messages → 3 lines, 18.1k → 1.9k"
     assert in_a_line(dataclasses.replace(event, kind="reflected")) == "reflected 18.1k → 1.9k"
-    failed = Happened(NOW, "failed", text="observation failed: rate limit")
+    failed = MemoryEvent(NOW, "failed", text="observation failed: rate limit")
     assert in_a_line(failed, NOW + 61_000).endswith("rate limit, again at 12:01:01 at the latest")
 
 
 def happened():
     ids = ("g1",)
     return [
-        Happened(NOW + 240_000, "failed", text="observation failed: rate limit exceeded"),
-        Happened(NOW + 180_000, "observed", 6, 3, 6_100, 640, group_ids=ids),
-        Happened(NOW + 120_000, "taken_over", 0, 4, 8_200, 3_000, 2, ids),
-        Happened(NOW + 100_000, "reflected", 0, 4, 8_200, 3_000, 2, ids),
-        Happened(NOW + 60_000, "activated", 38, 12, 18_100, 1_900, group_ids=ids),
-        Happened(NOW, "undone", 38, 0, 3_900, 21_400, group_ids=ids, text="the redirect"),
-        Happened(NOW - 60_000, "compacted", 38, 0, 21_400, 3_900, group_ids=ids, text="the redirect"),
+        MemoryEvent(NOW + 240_000, "failed", text="observation failed: rate limit exceeded"),
+        MemoryEvent(NOW + 180_000, "observed", 6, 3, 6_100, 640, group_ids=ids),
+        MemoryEvent(NOW + 120_000, "taken_over", 0, 4, 8_200, 3_000, 2, ids),
+        MemoryEvent(NOW + 100_000, "reflected", 0, 4, 8_200, 3_000, 2, ids),
+        MemoryEvent(NOW + 60_000, "activated", 38, 12, 18_100, 1_900, group_ids=ids),
+        MemoryEvent(NOW, "undone", 38, 0, 3_900, 21_400, group_ids=ids, text="the redirect"),
+        MemoryEvent(NOW - 60_000, "compacted", 38, 0, 21_400, 3_900, group_ids=ids, text="the redirect"),
     ]
 
 

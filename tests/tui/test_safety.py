@@ -30,7 +30,7 @@ from sakti.core.events import (
     TurnStarted,
 )
 from sakti.core.types import FilePart, Message, TextPart, Thread, ToolCallPart, ToolResultPart
-from sakti.store.log.history import Moment
+from sakti.store.log.history import LogChange
 from sakti.store.search.search import Hit
 from sakti.tasks.service import BoardTask
 from sakti.tui.screens.settings import SettingsScreen
@@ -177,7 +177,7 @@ async def test_settings_forks_and_the_past(running, session):
     config = load(overrides=(f"ui.theme={EVIL!r}", "approval.deny=[]")).config
     found = [Setting(EVIL, config.ui.theme, None, EVIL, Meaning(EVIL))]
     session.config = replace(session.config, ui=config.ui)
-    session.views.past = [Moment(NOW, EVIL), Moment(NOW + 1, "observation")]
+    session.views.past = [LogChange(NOW, EVIL), LogChange(NOW + 1, "observation")]
     session.views.lines = [replace(line, content=EVIL, category=EVIL, flags=(EVIL,), time=EVIL) for line in log()]
     async with running() as (app, pilot):
         pane = app.chat.sidebar.observations

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sakti.store.log.history import Moment
+from sakti.store.log.history import LogChange
 from sakti.tui.app import SaktiApp
 from sakti.tui.panes.observations import DateRow, log_rows, wants
 from sakti.tui.panes.time_bar import moment_at, place
@@ -23,7 +23,11 @@ MINUTE = 60_000
 
 
 def past():
-    return [Moment(NOW, "observation"), Moment(NOW + MINUTE, "observation"), Moment(NOW + 2 * MINUTE, "reflection", 1)]
+    return [
+        LogChange(NOW, "observation"),
+        LogChange(NOW + MINUTE, "observation"),
+        LogChange(NOW + 2 * MINUTE, "reflection", 1),
+    ]
 
 
 def pane_title(app):

@@ -32,7 +32,7 @@ def line(task: Json) -> str:
 
 
 def children(count: int) -> str:
-    """`waits for its 3 children`"""
+    """Format what a container waits for: `waits for its 3 children`."""
     return f"waits for its {count} children" if count > 1 else "waits for its child"
 
 

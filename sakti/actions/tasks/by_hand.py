@@ -22,8 +22,11 @@ _ACTIONS = {a.chat.partition(" ")[2]: a for a in vars(changes).values() if isins
 
 
 async def change(session: Session, what: str, *words: str, force: bool = False) -> str:
-    """Do `what` ("close") with its arguments in the order of the chat's line. The claims of the user are not the
-    agent's; what another chat has claimed is changed only with `force`. Raises `TaskError`."""
+    """Do `what` ("close") with its arguments in the order of the chat's line.
+
+    The claims of the user are not the agent's; what another chat has claimed is changed only with `force`. Raises
+    `TaskError`.
+    """
     action = _ACTIONS[what]
     given: dict[str, Any] = {a.name: [] if a.many else a.default for a in action.args}
     given |= dict(zip((a.name for a in reader.chat_args(action)), words, strict=False))

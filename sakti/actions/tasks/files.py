@@ -42,7 +42,7 @@ async def import_(scope: Scope, path: Path, as_: str | None) -> Value:
         text = sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as e:
         raise Refused(f"{path} cannot be read: {e}.", code=USAGE) from e
-    done = await scope.change(task_transfer.bring_in, as_, task_transfer.split_lines(text))
+    done = await scope.change(task_transfer.import_tasks, as_, task_transfer.split_lines(text))
     edges = counted(done.dependencies, "dependency", "dependencies")
     were = "was" if done.known == 1 else "were"
     return Text(

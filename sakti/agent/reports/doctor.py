@@ -53,8 +53,10 @@ class Line:
 async def examine(
     database: Path, env: Mapping[str, str], workspace: Path, config: Config, answers: ModelChanged | None = None
 ) -> list[Line]:
-    """Every check, in the order in which a person would ask. The file `database` need not be sound, or there;
-    `answers`: the model of the chat that asks, where one does."""
+    """Every check, in the order in which a person would ask.
+
+    The file `database` need not be sound, or there; `answers`: the model of the chat that asks, where one does.
+    """
     path = env.get("PATH")
     lines = [Line("sakti", True, f"{__version__}, Python {platform.python_version()}, {platform.system()}")]
     lines += _files(database)

@@ -10,7 +10,7 @@ from sakti.core.text import count_k, counted
 
 if TYPE_CHECKING:
     from sakti.agent.session.queries import Spent
-    from sakti.store.log.events import Happened
+    from sakti.store.log.events import MemoryEvent
     from sakti.store.log.figures import Figures
 
 GENERATIONS = 10  # newest ones that are listed
@@ -67,7 +67,7 @@ def waiting_notes(status: MemoryStatus, figures: Figures | None) -> str:
 
 
 def gauge_words(gauge: Gauge, *, about: bool = False) -> str:
-    """`21.4k of 30k`"""
+    """`21.4k of 30k`."""
     return f"{'~' if about else ''}{count_k(gauge.tokens)} of {count_k(gauge.threshold).replace('.0k', 'k')}"
 
 
@@ -132,7 +132,7 @@ def _lines(count: int, name: str = "line") -> str:
     return f"{count} {name}{'s' * (count != 1)}"
 
 
-def in_a_line(event: Happened, retry_at: int | None = None) -> str:
+def in_a_line(event: MemoryEvent, retry_at: int | None = None) -> str:
     """What happened, in a few words; `retry_at` (Unix ms) is known of the newest failure alone."""
     sizes_ = f"{count_k(event.tokens_before)} → {count_k(event.tokens_after)}"
     match event.kind:

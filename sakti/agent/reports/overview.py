@@ -23,8 +23,10 @@ _LANGUAGE = {ending: name for name, *endings in _NAMED for ending in endings}
 
 
 def overview(paths: Sequence[str]) -> str:
-    """Languages by number of files, files at the root, and folders down to two levels with how many files are in each.
-    `paths` are relative, with `/`. Empty where there are none."""
+    """Describe a workspace: languages by number of files, files at the root, folders.
+
+    Folders down to two levels with their number of files. `paths` are relative, with `/`. Empty where there are none.
+    """
     files = [PurePosixPath(p) for p in paths if p]
     if not files:
         return ""

@@ -71,8 +71,10 @@ def as_toml(value: Any) -> str:
 
 
 def value_of(config: Config, name: str, text: str) -> Any:
-    """What was typed, as a file would hold it; None for nothing: the setting's line goes. Raises `ConfigError` where
-    it takes no such value, or another setting contradicts it."""
+    """What was typed, as a file would hold it; None for nothing: the setting's line goes.
+
+    Raises `ConfigError` where it takes no such value, or another setting contradicts it.
+    """
     if not text.strip():
         return None
     try:

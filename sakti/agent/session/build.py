@@ -49,8 +49,10 @@ def preload() -> None:
 
 
 async def open_store(state: State, given: store_database.Store | None) -> store_database.Store:
-    """The database of a session: the one that it was given, else the configured one; with `memory.read_only` a copy of
-    it in memory."""
+    """The database of a session: the one that it was given, else the configured one.
+
+    With `memory.read_only` a copy of it in memory.
+    """
     if given is not None and (state.saved or given.not_saved):
         return given
     settings = state.config.store
@@ -189,16 +191,20 @@ def use_toolbox(state: State, made: Toolbox) -> None:
 
 
 def own_paths(state: State) -> tuple[Path, ...]:
-    """Return what belongs to sakti itself and no tool may touch: its folders, the database and what SQLite keeps by
-    it."""
+    """Return what belongs to sakti itself and no tool may touch.
+
+    Its folders, the database and what SQLite keeps by it.
+    """
     database = state.store.path.resolve()
     beside = (database.with_name(database.name + end) for end in ("", "-wal", "-shm", "-journal"))
     return (resources.data_home(), resources.config_home(), *beside, *state.options.closed)
 
 
 def system(state: State) -> tuple[Block, ...]:
-    """Return the system prompt, the same for the life of the thread: what the workspace held when it began is stored
-    with it."""
+    """Return the system prompt, the same for the life of the thread.
+
+    What the workspace held when it began is stored with it.
+    """
     brief = bool(state.model_info and state.model_info.brief)
     text = system_prompt.build(state.workspace, state.thread, interactive=state.options.interactive, brief=brief)
     told = [("system", text)]
@@ -220,7 +226,7 @@ async def learn(state: State) -> ModelInfo:
     before = state.models.info
     info = await state.models.learn()
     if info is not before and state.opened_engine is not None:
-        state.opened_engine.observe_with(*make_observers(state))
+        state.opened_engine.set_models(*make_observers(state))
     return info
 
 

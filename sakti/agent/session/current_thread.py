@@ -97,7 +97,7 @@ async def load(state: State, thread: Thread) -> None:
     if state.model_info is not None and state.model_info.small:
         if state.project is None:
             state.project = await project.of(state.workspace)
-        engine.expect(await asyncio.to_thread(build.small_budget, state))
+        engine.set_budget(await asyncio.to_thread(build.small_budget, state))
     state.status = engine.status()
     state.emit(ThreadChanged(thread))
     state.emit(state.status)

@@ -19,8 +19,11 @@ LIMIT_S = 60.0
 async def observe_on_exit(
     session: Session, say: Callable[[str], None], *, limit: float = LIMIT_S, skipped: asyncio.Event | None = None
 ) -> None:
-    """Nothing where the setting is off, memory observes nothing or nothing is pending. ctrl+c, `skipped` or `limit`
-    seconds end it; what was not observed is when the thread goes on. Never raises for a failure of memory."""
+    """Nothing where the setting is off, memory observes nothing or nothing is pending.
+
+    Ctrl+c, `skipped` or `limit` seconds end it; what was not observed is when the thread goes on. Never raises for a
+    failure of memory.
+    """
     skipped = skipped or asyncio.Event()
     if skipped.is_set():
         return

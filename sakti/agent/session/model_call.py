@@ -208,7 +208,7 @@ def _shown(turn: Turn, call: Call, chunk: StreamEvent) -> Event | None:
 
 def _must_end(turn: Turn, written: int) -> None:
     """Raises where an answer goes on beyond what any model writes, or beyond the turn's time."""
-    limits.must_end(written)
+    limits.check_answer_length(written)
     if budget.seconds_left(turn.settings, turn.seconds()) == 0.0:
         raise Stop("limit", budget.time_is_up(turn.settings))
 

@@ -83,9 +83,11 @@ class Models:
         self._emit(self.said)
 
     async def learn(self) -> ModelInfo:
-        """The actor with all that is known of it, looked up once, before its first request: the price list is slow to
-        load, and a server that is not the provider's own is asked how much of the model it serves. Where nobody knows
-        the window a small one is assumed, and that is said."""
+        """Complete what is known of the actor's model, once, before its first request.
+
+        The price list is slow to load, and a server that is not the provider's own is asked how much of the model it
+        serves. Where the window is unknown a small one is assumed, with a notice.
+        """
         assert self.info is not None
         async with self._learning:
             if not self._learned and self.info.provider not in WITHOUT_PRICES:
@@ -113,8 +115,10 @@ class Models:
             self._say(self.said.reason if self.said else "")
 
     async def fallback(self) -> tuple[Provider, ModelInfo] | None:
-        """The model that answers when the actor stays overloaded, with its provider; None where none is named, or it is
-        the actor."""
+        """The model that answers when the actor stays overloaded, with its provider.
+
+        None where none is named, or it is the actor.
+        """
         name = self._config.fallback_model
         if not name or self.info is None:
             return None
@@ -137,8 +141,10 @@ class Models:
             self.info = info
 
     def observing(self) -> str | None:
-        """The model that observes where no setting names one: the provider's small one, or the actor's own where
-        another server stands behind the provider's name."""
+        """The model that observes where no setting names one.
+
+        The provider's small one, or the actor's own where another server stands behind the provider's name.
+        """
         if self.info is None:
             return None
         settings = self._config.providers.get(self.info.provider)
@@ -153,8 +159,10 @@ class Models:
         return facts.family(provider, model).observes is not False
 
     def background(self, full_name: str | None) -> tuple[Provider | None, str | None]:
-        """Provider and name of a model that works in the background; the actor's provider where it is the same, so
-        that one connection serves both."""
+        """Provider and name of a model that works in the background.
+
+        The actor's provider where it is the same, so that one connection serves both.
+        """
         if full_name is None or full_name == EXTRACTIVE:
             return None, None
         name, _, model = full_name.partition("/")

@@ -15,9 +15,9 @@ from sakti.core.types import Json, Message, ModelInfo, Thread, Usage, plain_text
 
 if TYPE_CHECKING:
     from sakti.agent.session.state import State
-    from sakti.store.log.events import Happened
+    from sakti.store.log.events import MemoryEvent
     from sakti.store.log.figures import Figures
-    from sakti.store.log.history import Moment
+    from sakti.store.log.history import LogChange
     from sakti.store.log.lines import LogLine
     from sakti.store.memory import Group
     from sakti.store.search.origins import Origin
@@ -107,13 +107,15 @@ class Views:
         return [] if state.thread is None else await state.store.read(memory_log.waiting_lines, state.engine.record_id)
 
     async def context_tokens(self) -> int:
-        """Tokens of the request as it would be sent if the user wrote now, by our own count; 0 where nothing was said
-        yet."""
+        """Tokens of the request as it would be sent if the user wrote now, by our own count.
+
+        0 where nothing was said yet.
+        """
         if self._state.thread is None or not self._state.engine.preview().messages:
             return 0
         return sum(block.tokens for block in await self.context())
 
-    async def moments(self) -> list[Moment]:
+    async def moments(self) -> list[LogChange]:
         """When this thread's log changed by itself, oldest first."""
         state = self._state
         return [] if state.thread is None else await state.store.read(log_history.moments, state.engine.record_id)
@@ -129,7 +131,7 @@ class Views:
             return memory_figures.Figures()
         return await state.store.read(memory_figures.figures, state.engine.record_id)
 
-    async def memory_events(self) -> list[Happened]:
+    async def memory_events(self) -> list[MemoryEvent]:
         """What happened to this thread's memory, newest first."""
         state = self._state
         if state.thread is None:

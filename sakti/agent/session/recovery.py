@@ -12,9 +12,11 @@ from sakti.store.threads import messages
 
 
 async def answer_open_calls(store: Store, thread: Thread, counter: Counter, owner: str) -> Message | None:
-    """Where the last message calls tools and nothing answers, append `interrupted` results, so that the history
-    is valid for every API. Returns the message that was added. While another window than `owner` has a turn under
-    way the calls are its own, and nothing is done."""
+    """Append `interrupted` results where the last message's calls have none.
+
+    So the history is valid for every API. Returns the message that was added. While another window than `owner` runs
+    a turn the calls are its own, and nothing is done.
+    """
     if not await store.read(_open_calls, thread.id):
         return None
 

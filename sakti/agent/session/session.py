@@ -226,9 +226,11 @@ class Session(State):
     # --- turns ----------------------------------------------------------------------------------------------
 
     async def submit(self, text: str) -> None:
-        """Send a message: start a turn, or queue it for the running turn's next step. Files named as @path are
-        attached. Raises `NoModelError` where there is nobody to answer, `SaktiError` (thread_busy) while another
-        window has a turn under way in this thread."""
+        """Send a message: start a turn, or queue it for the running turn's next step.
+
+        Files named as @path are attached. Raises `NoModelError` where there is nobody to answer, `SaktiError`
+        (thread_busy) while another window has a turn under way in this thread.
+        """
         await self._turns.submit(text)
 
     async def retry(self) -> None:
@@ -269,8 +271,10 @@ class Session(State):
             self.made_toolbox.approvals.resolve(approval_id, tool_approvals.Answer(approved, always, note, edited))
 
     async def shell(self, command: str) -> None:
-        """Run the user's own `!command`; what it printed becomes part of the conversation. Raises `SaktiError`
-        (thread_busy) while another window has a turn under way in this thread."""
+        """Run the user's own `!command`; what it printed becomes part of the conversation.
+
+        Raises `SaktiError` (thread_busy) while another window has a turn under way in this thread.
+        """
         assert self.thread is not None
         if not self.busy:
             lease = turn_lease.TurnLease(self.store, self.owner, self.thread.id, stored=not self.thread_is_new)
@@ -285,8 +289,10 @@ class Session(State):
         return memory_pages.Pages(self.store, self.counter, self.config.memory, self.resource_id)
 
     async def note(self, text: str) -> None:
-        """Add a line to working memory: to the workspace's page or the thread's own, as the settings say. Raises
-        `MemoryFailure` (off, read_only)."""
+        """Add a line to working memory: to the workspace's page or the thread's own, as the settings say.
+
+        Raises `MemoryFailure` (off, read_only).
+        """
         assert self.thread is not None
         pages = self.pages()
         pages.must_write()
@@ -332,8 +338,10 @@ class Session(State):
         self.emit(Notice("information", "Reflection undone", f"{groups}, {tokens:,} tokens, are the log again."))
 
     async def correct(self, action: str, line_id: str = "", text: str = "") -> None:
-        """Change a line of the log: pin, unpin, edit to `text`, forget; "undo" takes the last change back. Raises
-        `MemoryFailure` where there is no such line or nothing to take back."""
+        """Change a line of the log: pin, unpin, edit to `text`, forget; "undo" takes the last change back.
+
+        Raises `MemoryFailure` where there is no such line or nothing to take back.
+        """
         await self.require_thread()
         if action == "undo":
             done = await self.engine.undo_correction()

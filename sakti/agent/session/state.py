@@ -1,5 +1,7 @@
-"""What a session holds: its settings, the open thread, the parts that work for it. Functions that serve a session are
-handed this; who may change what stands at each field."""
+"""What a session holds: its settings, the open thread, the parts that work for it.
+
+Functions that serve a session are handed this; who may change what stands at each field.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a session starts with. `resume` is a thread's id or part of its title, `continue_last` the newest one;
-    `thread_id` names a thread that is made where there is none. `resource_id` is what threads, tasks and rules belong
-    to, the workspace's path by default. `interactive` tells whether somebody is there to approve. `closed` are paths
-    that no tool may touch, beside sakti's own."""
+    """What a session starts with.
+
+    `resume` is a thread's id or part of its title, `continue_last` the newest one; `thread_id` names a thread that is
+    made where there is none. `resource_id` is what threads, tasks and rules belong to, the workspace's path by
+    default. `interactive` tells whether somebody is there to approve. `closed` are paths that no tool may touch,
+    beside sakti's own.
+    """
 
     workspace: Path
     config: Config = field(default_factory=Config)
@@ -49,8 +54,10 @@ class Options:
 
     @classmethod
     def load(cls, workspace: Path | None = None, *, overrides: Sequence[str] = (), **given: Any) -> Options:
-        """Make options with the user's and the project's settings, environment and `overrides` ("name=value") on top;
-        the workspace is the current folder's by default. Raises `ConfigError`."""
+        """Make options with the user's and the project's settings, environment and `overrides`.
+
+        `overrides` ("name=value") are on top; the workspace is the current folder's by default. Raises `ConfigError`.
+        """
         folder = find_root(workspace or Path.cwd())
         loaded = load(
             user_file=resources.config_home() / "config.toml",
@@ -62,9 +69,12 @@ class Options:
 
 
 class State:
-    """The values of a session. `thread_is_new`: not stored yet. `newest`: index of the newest message that memory here
-    knows. `failed`: what the last turn was asked where its model call failed. `owner`: this session's name in leases
-    and claims. `saved`: whether anything of it is kept."""
+    """The values of a session.
+
+    `thread_is_new`: not stored yet. `newest`: index of the newest message that memory here knows. `failed`: what the
+    last turn was asked where its model call failed. `owner`: this session's name in leases and claims. `saved`:
+    whether anything of it is kept.
+    """
 
     def __init__(
         self,

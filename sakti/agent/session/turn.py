@@ -61,8 +61,11 @@ class Stop(Exception):
 
 @dataclass(slots=True)
 class Turn:
-    """Everything that one turn works with. `facts` are what moves, by name; `fallback` gives the model that answers
-    when the first one stays overloaded; `correct` hears what an answer has shown of the model."""
+    """Everything that one turn works with.
+
+    `facts` are what moves, by name; `fallback` gives the model that answers when the first one stays overloaded;
+    `correct` hears what an answer has shown of the model.
+    """
 
     store: Store
     counter: Counter
@@ -122,8 +125,10 @@ class Turn:
                 timer.cancel()
 
     def stopped(self) -> TurnStatus | None:
-        """How the turn ends where its cancellation was meant for it, by Esc or its time, and its task goes on to keep
-        what there is. None: the cancellation is somebody else's and has to go on."""
+        """Return how the turn ends where its cancellation was meant for it, by Esc or its time.
+
+        Its task goes on to keep what there is. None: the cancellation is somebody else's and has to go on.
+        """
         if not (self.interrupted or self.out_of_time):
             return None
         task = asyncio.current_task()
@@ -243,8 +248,10 @@ async def keep_unfinished(turn: Turn, marker: str = "interrupted") -> list[Messa
 
 
 async def keep_end(turn: Turn, status: TurnStatus, error: SaktiError | None) -> None:
-    """Store with the turn's last message how it ended without an answer: whoever opens the thread again is told, no
-    model is."""
+    """Store with the turn's last message how it ended without an answer.
+
+    Whoever opens the thread again is told, no model is.
+    """
     if not turn.messages:
         return
     ended = {"status": status, **({"title": error.title, "text": error.message, "code": error.code} if error else {})}

@@ -27,9 +27,11 @@ def _removed(then: str) -> SaktiError:
 
 
 class TurnLease:
-    """The right to write turns into a thread. `owner` names this session; a holder that is gone is no holder.
-    `interactive` tells whether there is a prompt for the commands that a refusal names, `stored` whether the thread
-    is in the database already."""
+    """The right to write turns into a thread.
+
+    `owner` names this session; a holder that is gone is no holder. `interactive` tells whether there is a prompt for
+    the commands that a refusal names, `stored` whether the thread is in the database already.
+    """
 
     def __init__(
         self, store: Store, owner: str, thread_id: str, *, interactive: bool = True, stored: bool = False
@@ -40,8 +42,11 @@ class TurnLease:
         self._heartbeat: asyncio.Task[None] | None = None
 
     async def take(self) -> None:
-        """Raises `SaktiError`: thread_busy while another window holds it, thread_deleted and thread_removed where
-        the thread is no more."""
+        """Take the turn lease of a thread.
+
+        Raises `SaktiError`: thread_busy while another window holds it, thread_deleted and thread_removed where the
+        thread is no more.
+        """
 
         def acquire(db: Database) -> bool:
             if self._stored and threads.get(db, self._thread_id) is None:
@@ -93,8 +98,11 @@ class TurnLease:
             )
 
     def require(self, db: Database) -> None:
-        """Call in the transaction that writes a message: who stood still so long that another window took over
-        writes nothing any more. Raises `SaktiError` (thread_lost)."""
+        """Require the turn lease in the transaction that writes a message.
+
+        A process that stood still so long that another window took over writes nothing any more. Raises `SaktiError`
+        (thread_lost).
+        """
         try:
             leases.require(
                 db,

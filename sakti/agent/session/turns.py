@@ -50,10 +50,12 @@ class Turns:
         return self._turn is not None and bool(self._turn.streamed or self._turn.thinking)
 
     async def submit(self, text: str) -> None:
-        """Send a message: start a turn, or queue it for the running turn's next step. Files named as @path are
-        attached. Raises `NoModelError` where there is nobody to answer, `SaktiError` (thread_busy) while another
-        window has a turn under way in this thread, for an image that cannot be sent, and for what is longer than the
-        model's window."""
+        """Send a message: start a turn, or queue it for the running turn's next step.
+
+        Files named as @path are attached. Raises `NoModelError` where there is nobody to answer, `SaktiError`
+        (thread_busy) while another window has a turn under way in this thread, for an image that cannot be sent, and
+        for what is longer than the model's window.
+        """
         text = clean_surrogates(text)  # a shell hands on any bytes
         if not text.strip():
             return
@@ -84,8 +86,10 @@ class Turns:
             raise
 
     async def send_queued(self) -> None:
-        """Begin a turn with the oldest queued message, where none runs; the others are read at its steps. Raises as
-        `submit`: then it is queued again."""
+        """Begin a turn with the oldest queued message, where none runs; the others are read at its steps.
+
+        Raises as `submit`: then it is queued again.
+        """
         inbox = self._state.inbox
         if not inbox.queued or self.busy:
             return
@@ -99,8 +103,10 @@ class Turns:
             raise
 
     async def _check_length(self, parts: tuple[Part, ...]) -> None:
-        """Raises `SaktiError` for a message that alone is more than the model's window. Only a long one is counted: a
-        token is a character at least."""
+        """Raises `SaktiError` for a message that alone is more than the model's window.
+
+        Only a long one is counted: a token is a character at least.
+        """
         length = sum(len(p.text) for p in parts if isinstance(p, TextPart | FilePart))
         if length < LONG:
             return
@@ -118,8 +124,10 @@ class Turns:
             )
 
     async def _begin(self, parts: tuple[Part, ...]) -> None:
-        """Start a turn; returns when what starts it is stored. Raises `SaktiError` where it is not: then nothing of
-        it is."""
+        """Start a turn; returns when what starts it is stored.
+
+        Raises `SaktiError` where it is not: then nothing of it is.
+        """
         taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run(parts, taken))
         await taken
@@ -156,8 +164,11 @@ class Turns:
             await asyncio.wait({self._task})
 
     async def _run(self, parts: tuple[Part, ...], taken: asyncio.Future[None]) -> None:
-        """One turn, its events to all listeners. The worker's root: whatever fails becomes an event, but what fails
-        before the prompt is stored, which `taken` tells."""
+        """One turn, its events to all listeners.
+
+        The worker's root: whatever fails becomes an event, but what fails before the prompt is stored, which `taken`
+        tells.
+        """
         assert self._state.thread is not None
         lease = turn_lease.TurnLease(
             self._state.store,

@@ -41,8 +41,10 @@ TITLE_LIMIT = 200
 
 @dataclass(frozen=True, slots=True)
 class NoSession:
-    """A workspace where nobody talks: no thread is open, so that nothing changes but the store. Who has it waits for
-    `indexing` before the store is closed."""
+    """A workspace where nobody talks: no thread is open, so that nothing changes but the store.
+
+    Who has it waits for `indexing` before the store is closed.
+    """
 
     store: Store
     resource_id: str

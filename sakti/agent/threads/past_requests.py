@@ -16,8 +16,10 @@ GONE = "(no longer kept: a message of this thread was removed for good)"
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a request in its order: `kind` is a block's kind, "tools", a message's role or "tail"; `index` that of
-    a stored message."""
+    """Part of a request in its order.
+
+    `kind` is a block's kind, "tools", a message's role or "tail"; `index` that of a stored message.
+    """
 
     kind: str
     text: str
@@ -32,8 +34,10 @@ class PastRequest:
 
 
 def show(db: Database, thread_id: str, number: int | None = None) -> PastRequest | None:
-    """Return the request of a thread's step by its number from 1, the newest where None; None where there is no such
-    step, or where it was made before requests were kept."""
+    """Return the request of a thread's step by its number from 1, the newest where None.
+
+    None where there is no such step, or where it was made before requests were kept.
+    """
     steps = requests.steps(db, thread_id)
     at = len(steps) if number is None else number
     if not 1 <= at <= len(steps) or (told := steps[at - 1].request) is None:

@@ -57,9 +57,11 @@ class Purged:
 
 
 async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = False) -> Purged:
-    """What was deleted by then (Unix ms) and what goes with it; `do`: it is removed for good. Without anything deleted
-    nothing else goes either, but for what a purge left that did not come to its end. Raises `StoreError`
-    (read_only) where it is to be done and nothing can be written."""
+    """What was deleted by then (Unix ms) and what goes with it; `do`: it is removed for good.
+
+    Without anything deleted nothing else goes either, but for what a purge left that did not come to its end. Raises
+    `StoreError` (read_only) where it is to be done and nothing can be written.
+    """
     if do and store.read_only_reason:  # also where nothing goes: the file could not be looked at and written anew
         raise StoreError(store.read_only_reason, code="read_only")
     found = Purged(store.path)
@@ -98,8 +100,10 @@ def _own_file(name: str) -> Path | None:
 
 
 def wipe_free_space(done: Purged) -> str:
-    """Write a file anew that was used before removing overwrote, so that its free space holds nothing either. What is
-    left to say; empty where all is done. The store must be closed."""
+    """Write a file anew that was used before removing overwrote, so that its free space holds nothing either.
+
+    What is left to say; empty where all is done. The store must be closed.
+    """
     try:
         if not vacuuming.is_clean(done.path):
             vacuuming.vacuum(done.path)

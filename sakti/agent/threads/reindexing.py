@@ -29,7 +29,7 @@ class Indexing:
 
     async def _work(self, store: Store) -> None:
         async with self._one:
-            await upkeep.catch_up(store)
+            await upkeep.reindex_quietly(store)
             await purging.go_on(store)
 
     async def wait(self) -> None:

@@ -98,7 +98,7 @@ class Workbench:
             case _:
                 pass
 
-    def keep_whole(self, text: str, call_id: str) -> Path:
+    def save_output(self, text: str, call_id: str) -> Path:
         """Write a long output where the model can read it; return the file."""
         self.output_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self.output_folder / self.output_name(call_id)
@@ -116,7 +116,7 @@ class Workbench:
         if len(content) <= self.output_bytes:
             return replace(outcome, content=content)
         size = max(len(content), outcome.details.get("characters", 0))
-        path = outcome.details.get("output_file") or str(self.keep_whole(content, call_id))
+        path = outcome.details.get("output_file") or str(self.save_output(content, call_id))
         short, _ = head_and_tail(content, self.output_bytes - 200)
         what = "The beginning of the output" if outcome.details.get("cut") else "The whole output"
         note = f"\n[{what} of {size:,} characters is in {path}: read it with offset and limit, or grep it.]"

@@ -61,7 +61,7 @@ def loaded(text: str) -> Any:
         raise ToolError(f"edits is not a list but text that is no JSON: {e}. Give a list of objects.") from e
 
 
-def reread(raw: str) -> Json | None:
+def parse_leniently(raw: str) -> Json | None:
     """Parse arguments that are almost a JSON object, None where they are not one.
 
     Accepts line breaks inside strings, a code fence around it, a JSON string of it; truncated text is never

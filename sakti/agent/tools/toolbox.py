@@ -178,7 +178,7 @@ class Toolbox:
 
     def _known(self, call: ToolCallPart) -> ToolCallPart:
         """Translate `call` to our tool and argument names, where its meaning is clear."""
-        arguments = call.arguments if call.arguments is not None else call_texts.reread(call.raw)
+        arguments = call.arguments if call.arguments is not None else call_texts.parse_leniently(call.raw)
         name = call.name if call.name in self.tools else forms.tool_name(call.name)
         if arguments is not None:
             with contextlib.suppress(SaktiError):  # what is wrong with it is said when it is run
@@ -186,8 +186,10 @@ class Toolbox:
         return dataclasses.replace(call, name=name if name in self.tools else call.name, arguments=arguments)
 
     async def _admitted(self, call: ToolCallPart) -> tuple[Tool, Json]:
-        """The tool and the arguments to run it with. Raises `ToolError` where they are wrong, `Denied` where it must
-        not run."""
+        """The tool and the arguments to run it with.
+
+        Raises `ToolError` where they are wrong, `Denied` where it must not run.
+        """
         found = self.tools.get(call.name)
         if found is None:
             forms.call(call.name, call.arguments or {}, self.bench.cwd)  # raises where it can say more
@@ -240,8 +242,11 @@ class Toolbox:
         return arguments
 
     def _preview(self, found: Tool, call: ToolCallPart, arguments: Json) -> str:
-        """The diff that a call would make. Raises `ToolError` where it cannot be made. What is wrong with a file
-        outside the project would tell the model what is in it, unasked: it hears only that it has not read it."""
+        """The diff that a call would make.
+
+        Raises `ToolError` where it cannot be made. What is wrong with a file outside the project would tell the model
+        what is in it, unasked: it hears only that it has not read it.
+        """
         try:
             return preview_diff(self.bench, call.name, arguments)
         except ToolError:

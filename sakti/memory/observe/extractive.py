@@ -18,7 +18,7 @@ from sakti.memory.log import dates
 from sakti.memory.log.lines import references
 from sakti.memory.observe.quoting import Piece, pieces, shell
 from sakti.memory.protocol import ObserveInput, ObserveResult
-from sakti.memory.slices import at_once, sliced
+from sakti.memory.slices import run_in_slices, run_to_end
 from sakti.memory.statements.sentences import CHANGE, SPECIFIC, Kind, agent_kind, kind, step_by_step
 
 NAME = "extractive"
@@ -75,11 +75,11 @@ class ExtractiveObserver:
 
     async def observe(self, request: ObserveInput) -> ObserveResult:
         """Observe as `extract` does, in time slices."""
-        return await sliced(self.steps(request))
+        return await run_in_slices(self.steps(request))
 
     def extract(self, request: ObserveInput) -> ObserveResult:
         """Return the observations of the request's messages; never raises."""
-        return at_once(self.steps(request))
+        return run_to_end(self.steps(request))
 
     def steps(self, request: ObserveInput) -> Generator[None, None, ObserveResult]:
         """Do the work of `extract` in steps; each takes a small part of a slice however long a message is."""

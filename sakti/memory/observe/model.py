@@ -9,7 +9,7 @@ from sakti.core.resources import fill_prompt, read_prompt
 from sakti.core.types import ImagePart, Message
 from sakti.memory import modes
 from sakti.memory.log import lines, parse
-from sakti.memory.model_call import Asker, prompt_hash
+from sakti.memory.model_call import MemoryModel, prompt_hash
 from sakti.memory.observe.transcript import format_messages, log_tail
 from sakti.memory.protocol import ModelCall, ObserveInput, ObserveResult
 from sakti.memory.window import slices
@@ -44,19 +44,19 @@ class ModelObserver:
     `previous_tokens`: how much of the log's end it gets. `window`: its context window, None if unknown.
     """
 
-    def __init__(self, asker: Asker, *, previous_tokens: int, window: int | None = None) -> None:
-        self._asker = asker
+    def __init__(self, model: MemoryModel, *, previous_tokens: int, window: int | None = None) -> None:
+        self._model = model
         self._previous_tokens = previous_tokens
         self._window = window
         self._condensed = window is not None and window < SMALL_WINDOW
 
     @property
     def name(self) -> str:
-        return self._asker.full_name
+        return self._model.full_name
 
     def prompt(self, request: ObserveInput) -> str:
         """Write the prompt: the log's end, the current state, the new messages."""
-        count = self._asker.counter.count
+        count = self._model.counter.count
         size = sum(m.tokens for m in request.messages)
         log = log_tail(request.log, min(self._previous_tokens, int(size * PREVIOUS_SHARE)), count)
         state = [
@@ -108,8 +108,8 @@ class ModelObserver:
         if self._window is None:
             return [list(request.messages)]
         system = system_prompt(request.mode, condensed=self._condensed, want_title=request.want_title)
-        fixed = self._asker.counter.count(system) + self._previous_tokens + FRAME_TOKENS
-        room = int((self._window - self._asker.max_output_tokens - fixed) * TRANSCRIPT_SHARE)
+        fixed = self._model.counter.count(system) + self._previous_tokens + FRAME_TOKENS
+        room = int((self._window - self._model.max_output_tokens - fixed) * TRANSCRIPT_SHARE)
         return slices(request.messages, max(room, LEAST_ROOM))
 
     async def _observe(self, request: ObserveInput) -> ObserveResult:
@@ -123,7 +123,7 @@ class ModelObserver:
         images = [p for m in request.messages if m.role != "system" for p in m.parts if isinstance(p, ImagePart)]
         calls: list[ModelCall] = []
         for _ in range(2):
-            text, call = await self._asker.ask(system, prompt, images)
+            text, call = await self._model.ask(system, prompt, images)
             calls.append(call)
             if parse.detect_degenerate_repetition(text):
                 continue

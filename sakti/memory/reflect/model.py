@@ -8,7 +8,7 @@ from sakti.core.errors import MemoryFailure
 from sakti.core.resources import fill_prompt, read_prompt
 from sakti.memory import modes, shared
 from sakti.memory.log import parse
-from sakti.memory.model_call import Asker, prompt_hash
+from sakti.memory.model_call import MemoryModel, prompt_hash
 from sakti.memory.observe.model import system_prompt
 from sakti.memory.protocol import ModelCall, ReflectInput, ReflectResult
 
@@ -22,13 +22,13 @@ FRAME_TOKENS, LOG_SHARE, LEAST_ROOM = 300, 0.85, 500
 class ModelReflector:
     """Reflector that asks a model; `window` is its context window in tokens, None if unknown."""
 
-    def __init__(self, asker: Asker, *, window: int | None = None) -> None:
-        self._asker = asker
+    def __init__(self, model: MemoryModel, *, window: int | None = None) -> None:
+        self._model = model
         self._window = window
 
     @property
     def name(self) -> str:
-        return self._asker.full_name
+        return self._model.full_name
 
     async def reflect(self, request: ReflectInput) -> ReflectResult:
         """Condense the log, in slices where the model's window does not hold it.
@@ -38,7 +38,7 @@ class ModelReflector:
         pieces = self._pieces(request)
         if len(pieces) == 1:
             return await self._reflect(request)
-        count = self._asker.counter.count
+        count = self._model.counter.count
         sizes = [sum(count(text) for _, text in piece) for piece in pieces]
         texts: list[str] = []
         results: list[ReflectResult] = []
@@ -70,9 +70,9 @@ class ModelReflector:
     def _pieces(self, request: ReflectInput) -> list[tuple[tuple[str, str], ...]]:
         if self._window is None:
             return [request.groups]
-        count = self._asker.counter.count
+        count = self._model.counter.count
         fixed = count(self._system(request)) + sum(count(p) for p in request.pinned) + FRAME_TOKENS
-        room = int((self._window - self._asker.max_output_tokens - fixed) * LOG_SHARE)
+        room = int((self._window - self._model.max_output_tokens - fixed) * LOG_SHARE)
         out: list[list[tuple[str, str]]] = []
         used = 0
         for group in request.groups:
@@ -97,7 +97,7 @@ class ModelReflector:
 
         Raises `MemoryFailure` (not_smaller, malformed) when none is smaller than its input.
         """
-        count = self._asker.counter.count
+        count = self._model.counter.count
         system = self._system(request)
         log = labelled(request)
         before = sum(count(text) for _, text in request.groups)
@@ -116,7 +116,7 @@ class ModelReflector:
                 threads=f"\n{read_prompt('reflector#threads')}\n" if any(request.labels.values()) else "",
                 level=fill_prompt(f"reflector#level-{level}", target=str(request.target_tokens)),
             )
-            text, call = await self._asker.ask(system, prompt)
+            text, call = await self._model.ask(system, prompt)
             calls.append(call)
             parsed = parse.parse_reflector_output(text)
             observations = parse.clean(shared.without_labels(parsed.observations))

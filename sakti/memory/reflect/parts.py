@@ -10,7 +10,7 @@ from sakti.core.tokens import Counter
 from sakti.memory.log import lines, parse
 from sakti.memory.protocol import ReflectInput, Reflector, ReflectResult
 from sakti.memory.shared import Part, joined, parts
-from sakti.memory.slices import Aside
+from sakti.memory.slices import RunAside
 from sakti.memory.statements.marking import Known, mark_known
 from sakti.store.memory import Group
 from sakti.store.memory.sections import Section, Span
@@ -22,7 +22,7 @@ async def reflect(
     request: ReflectInput,
     counter: Counter,
     replaced: Sequence[Known],
-    aside: Aside,
+    aside: RunAside,
 ) -> tuple[ReflectResult, tuple[Section, ...]]:
     """Condense the log and return the result with the thread of each section.
 

@@ -19,8 +19,8 @@ from sakti.memory.statements.lexicon import (
     STOPS_USING,
     TAKES_BACK,
 )
-from sakti.memory.statements.reading import EXACT, Clause, Statement, Value, head, is_exact, tied
-from sakti.memory.statements.values import KINDS, alike, in_use, kin, near, pattern
+from sakti.memory.statements.reading import EXACT, Clause, Statement, Value, head, is_exact, qualifying
+from sakti.memory.statements.values import KINDS, alike, in_use, near, pattern, same_but_number
 
 Verdict: TypeAlias = Literal["replaced", "doubtful"]
 
@@ -109,7 +109,7 @@ class Pair:
     @cached_property
     def fits(self) -> float:
         """Return how much of the new part's subject is the older clause's."""
-        beside = tied(self.new.text, self.part, self.foreign, self.shared)
+        beside = qualifying(self.new.text, self.part, self.foreign, self.shared)
         lacks = self.frequency.weight(beside) + ASIDE * self.frequency.weight(self.foreign - beside)
         return _share(self.frequency.weight(self.shared), lacks)
 
@@ -158,7 +158,7 @@ def _twins(pair: Pair) -> frozenset[str]:
     if pair.adds or not (pair.new.replaces or pair.new.sets or pair.new.corrects):
         return frozenset()
     new = [v.key for v in pair.given if "v9" in pattern(v.key) or (pair.new.replaces and pair.subject)]
-    return frozenset(v.key for v in pair.lost if any(kin(v.key, key) for key in new))
+    return frozenset(v.key for v in pair.lost if any(same_but_number(v.key, key) for key in new))
 
 
 def _past(pair: Pair) -> frozenset[str]:

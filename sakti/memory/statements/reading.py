@@ -357,7 +357,7 @@ def is_exact(key: str) -> bool:
     return any(map(str.isdigit, key)) or any(c in key for c in "/_.#@:")
 
 
-def tied(text: str, part: Clause, foreign: frozenset[str], shared: frozenset[str]) -> frozenset[str]:
+def qualifying(text: str, part: Clause, foreign: frozenset[str], shared: frozenset[str]) -> frozenset[str]:
     """Return the `foreign` words that qualify one of the `shared` ones: adjacent to it, or linked by "of" or "for"."""
     out: set[str] = set()
     for (a, _, end), (b, start, _) in itertools.pairwise(part.tokens):

@@ -28,7 +28,7 @@ def near(a: Value, b: Value) -> bool:
     return a.unit == b.unit and form(a.key) == form(b.key)
 
 
-def kin(a: str, b: str) -> bool:
+def same_but_number(a: str, b: str) -> bool:
     """Return whether two names differ in a number alone: "events_v1", "events_v2"."""
     return a != b and len(pattern(a)) > 4 and pattern(a) == pattern(b)
 

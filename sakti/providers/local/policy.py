@@ -52,7 +52,7 @@ _NUMBERED = re.compile(r"^ *\d+\t", re.M)
 
 
 @dataclass(frozen=True, slots=True)
-class Next:
+class AllowedActions:
     """Actions allowed now, and whether the model may answer instead.
 
     Where only one thing makes sense the model is not asked: `call` is a tool with its arguments, `text` an answer.
@@ -66,7 +66,7 @@ class Next:
     grounded: bool = False
 
 
-def following(messages: Sequence[Message], actions: Sequence[Action], known: str = "") -> Next:
+def allowed_actions(messages: Sequence[Message], actions: Sequence[Action], known: str = "") -> AllowedActions:
     """Return what may follow `messages`; `known` is what the prompt tells of the project.
 
     A question on the project is answered from what is known of it; what has a name is searched for before that, and
@@ -82,7 +82,7 @@ def following(messages: Sequence[Message], actions: Sequence[Action], known: str
     results = [r for m in _turn(messages) for r in m.tool_results]
     question = bool(_QUESTION.match(asked))
     if _repeats(calls):
-        return Next((), grounded=question and bool(known))
+        return AllowedActions((), grounded=question and bool(known))
     looked = _looked_up(asked, calls, results, actions, known) if known and not _wants_change(asked) else None
     if looked is not None:
         return looked
@@ -98,35 +98,37 @@ def following(messages: Sequence[Message], actions: Sequence[Action], known: str
     owed = _CHANGE.search(asked) and not question and not any(c.name in _CHANGES for c in calls)
     unread = _named_unread(messages, asked, known, tests=question) if owed or question else []
     if question and known and len(unread) == 1 and any(a.name == "read" for a in actions):
-        return Next((), answer=False, call=("read", {"path": unread[0]}))
+        return AllowedActions((), answer=False, call=("read", {"path": unread[0]}))
     if unread:
-        return Next(tuple(_only(a, unread) for a in actions if a.name == "read"), answer=False)
+        return AllowedActions(tuple(_only(a, unread) for a in actions if a.name == "read"), answer=False)
     tests = (
         tuple(_only(a, TEST_COMMANDS, "command") for a in actions if a.name == "bash")
         if owed and _FAILING.search(asked)
         else ()
     )
     if tests and not any(c.name == "bash" for c in calls) and not _editable(messages, asked):
-        return Next(tests, answer=False)
+        return AllowedActions(tests, answer=False)
     if not results:
         if question and not _OF_THE_PROJECT.search(asked):
-            return Next(())
-        return Next(allowed, answer=not (allowed and (owed or _A_FILE.search(asked))))
+            return AllowedActions(())
+        return AllowedActions(allowed, answer=not (allowed and (owed or _A_FILE.search(asked))))
     last = results[-1]
     path = _path_of(last, calls) if last.is_error and last.name == "read" else ""
     if question and known and path and path in asked:
-        return Next((), text=project.unread(path, last.content))
+        return AllowedActions((), text=project.unread(path, last.content))
     if last.is_error and sum(r.is_error for r in results) <= MOST_ERRORS:
         if last.name in _CHANGES:
             again = tuple(_only(a, _read_paths(messages)) for a in actions if a.name == "read")
             retry = (*again, *(a for a in allowed if a.name in _NEEDS_READING))
-            return Next(retry or allowed, answer=not retry)
-        return Next(allowed, answer=question or not allowed)
+            return AllowedActions(retry or allowed, answer=not retry)
+        return AllowedActions(allowed, answer=question or not allowed)
     if last.name in _CHANGES and not last.is_error:
         run = tuple(a for a in allowed if a.name == "bash") if _RUN.search(asked) else ()
-        return Next(run, answer=False) if run else Next(tuple(a for a in allowed if a.name != "write"))
+        return (
+            AllowedActions(run, answer=False) if run else AllowedActions(tuple(a for a in allowed if a.name != "write"))
+        )
     answer = not (owed and allowed and len(calls) < MOST_STEPS_BEFORE_CHANGE)
-    return Next(allowed, answer, grounded=question and bool(known))
+    return AllowedActions(allowed, answer, grounded=question and bool(known))
 
 
 def _wants_change(asked: str) -> bool:
@@ -135,7 +137,7 @@ def _wants_change(asked: str) -> bool:
 
 def _looked_up(
     asked: str, calls: Sequence[ToolCallPart], results: Sequence[ToolResultPart], actions: Sequence[Action], known: str
-) -> Next | None:
+) -> AllowedActions | None:
     """What a question on the project needs next; None where it is none."""
     wanted = project.lookup(asked)
     whole = project.is_on_the_whole(asked)
@@ -144,21 +146,21 @@ def _looked_up(
         or (whole and project.is_on_its_start(wanted))
         or not {"grep", "read"} <= {a.name for a in actions}
     ):
-        return Next((), grounded=True) if whole else None
+        return AllowedActions((), grounded=True) if whole else None
     search = next((c for c in calls if (c.name, c.arguments) == ("grep", wanted.call)), None)
     if search is None:
-        return Next((), answer=False, call=("grep", wanted.call))
+        return AllowedActions((), answer=False, call=("grep", wanted.call))
     if any(r.call_id == search.id and r.is_error for r in results):
         return None
     found = project.places(results)
     if wanted.kind == "where":
-        return Next((), text=project.where(wanted, found, known))
+        return AllowedActions((), text=project.where(wanted, found, known))
     if not found:
-        return Next((), text=project.missing(wanted)) if wanted.sure else Next(())
+        return AllowedActions((), text=project.missing(wanted)) if wanted.sure else AllowedActions(())
     excerpt = project.excerpt((project.defining(found, wanted) or found)[0])
     if not any(c.name == "read" for c in calls):
-        return Next((), answer=False, call=("read", excerpt))
-    return Next((), grounded=True)
+        return AllowedActions((), answer=False, call=("read", excerpt))
+    return AllowedActions((), grounded=True)
 
 
 def _path_of(result: ToolResultPart, calls: Sequence[ToolCallPart]) -> str:

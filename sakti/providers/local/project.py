@@ -1,5 +1,7 @@
-"""Questions on the project that a small model would answer with inventions: what is looked up for it, and what of its
-answer stands. Pure."""
+"""Questions on the project that a small model would answer with inventions.
+
+What is looked up for it, and what of its answer stands. Pure.
+"""
 
 from __future__ import annotations
 
@@ -62,8 +64,11 @@ _SENTENCE = re.compile(r".*?(?:[.!?:](?=\s)\s*|\n+)", re.S)
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What a question asks for. `terms` are names, as they stand in code (`exact`), or stems of words. `sure`: of this
-    project; else it may as well be something that everybody knows."""
+    """What a question asks for.
+
+    `terms` are names, as they stand in code (`exact`), or stems of words. `sure`: of this project; else it may as well
+    be something that everybody knows.
+    """
 
     kind: Literal["where", "explain"]
     terms: tuple[str, ...]
@@ -177,8 +182,10 @@ def excerpt(place: Place) -> Json:
 
 
 def where(wanted: Lookup, found: Sequence[Place], project: str) -> str:
-    """The answer to where something is: its definitions, else its mentions, else files with that name, else that it is
-    not there."""
+    """The answer to where something is.
+
+    Its definitions, else its mentions, else files with that name, else that it is not there.
+    """
     defined = defining(found, wanted)
     files = [f for f in _files(project) if any(t.lower() in f.lower() for t in wanted.terms)]
     best = sorted(defined or found, key=lambda p: -sum(t.lower() in p.text.lower() for t in wanted.terms))
@@ -232,8 +239,10 @@ def _code(text: str) -> str:
 
 
 class Grounded:
-    """Lets the sentences of an answer through that name no file which nobody has seen. `seen` is all that the model was
-    told."""
+    """Lets the sentences of an answer through that name no file which nobody has seen.
+
+    `seen` is all that the model was told.
+    """
 
     def __init__(self, seen: str) -> None:
         self._seen = seen

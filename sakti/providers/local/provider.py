@@ -126,15 +126,15 @@ def info(context: int | None = None) -> ModelInfo:
     return ModelInfo(model.name(), LocalProvider.name, context or CONTEXT, OUTPUT, 0.0, 0.0, small=True, observes=False)
 
 
-def following(request: Request) -> policy.Next:
+def following(request: Request) -> policy.AllowedActions:
     """Return what may follow in `request`; anything where it offers no tools."""
     offered = actions.offer(request.tools)
     if request.schema is not None or not offered or request.tool_choice != "auto":
-        return policy.Next(())
-    return policy.following(request.messages, offered, _project(request))
+        return policy.AllowedActions(())
+    return policy.allowed_actions(request.messages, offered, _project(request))
 
 
-def body(request: Request, allowed: policy.Next | None = None) -> Json:
+def body(request: Request, allowed: policy.AllowedActions | None = None) -> Json:
     """The body of Chat Completions for `request`; `allowed` is what may follow."""
     allowed = allowed or following(request)
     chat: Json = {
@@ -229,7 +229,7 @@ def _bounded(text: str) -> str:
 class _Answer:
     """Converts the worker's messages to events."""
 
-    def __init__(self, request: Request, allowed: policy.Next) -> None:
+    def __init__(self, request: Request, allowed: policy.AllowedActions) -> None:
         self.looping = False
         self._allowed = allowed
         self._guard = project.Grounded(_seen(request)) if allowed.grounded else None

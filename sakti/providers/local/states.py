@@ -32,8 +32,10 @@ def key(text: str, model: Path, context: int, version: str) -> str:
 
 
 def trim(folder: Path, limit: int = MOST_BYTES) -> None:
-    """Delete the states that were not used for longest until at most `limit` bytes are left, and what processes that
-    crashed have left an hour before the newest."""
+    """Delete the states that were not used for longest until at most `limit` bytes are left.
+
+    And what processes that crashed have left an hour before the newest.
+    """
     kept = 0
     files = [(f.stat(), f) for f in folder.iterdir() if f.is_file()]
     newest = max((about.st_mtime for about, _ in files), default=0.0)
@@ -96,8 +98,11 @@ class States:
         self._now = None
 
     def prepare(self, texts: Sequence[str], evaluate: Callable[[str], bool]) -> bool:
-        """Have the last of `texts`, each the beginning of the next, evaluated: by loading it, else by evaluating what
-        is missing and keeping that. `evaluate` returns False where it was stopped; then this does."""
+        """Have the last of `texts`, each the beginning of the next, evaluated.
+
+        By loading it, else by evaluating what is missing and keeping that. `evaluate` returns False where it was
+        stopped; then this does.
+        """
         if not texts or self._now == texts[-1]:
             return True
         self._now = None
@@ -110,8 +115,11 @@ class States:
         return True
 
     def _load(self, text: str) -> bool:
-        """Load the state of `text`. A damaged one makes the library crash: its digest is compared first, and it has
-        another name while it is tried, so that one which crashes all the same is not tried again."""
+        """Load the state of `text`.
+
+        A damaged one makes the library crash: its digest is compared first, and it has another name while it is tried,
+        so that one which crashes all the same is not tried again.
+        """
         for file in self.folder.glob(f"{self.name_of(text)}.*{_ENDING}"):
             tried = file.with_suffix(f".{os.getpid()}.tried")
             with contextlib.suppress(OSError):

@@ -20,7 +20,7 @@ AT_ONCE = 1_000  # ms: what goes into the log within them was observed while som
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
+class MemoryEvent:
     """Event of a memory; `time` in Unix ms, tokens of input and output.
 
     `group_ids`: the groups with the details. `text`: a compaction's focus, the reason of a failure.
@@ -37,7 +37,7 @@ class Happened:
     text: str = ""
 
 
-def events(db: Database, record_id: str, thread_id: str, limit: int = 200) -> list[Happened]:
+def events(db: Database, record_id: str, thread_id: str, limit: int = 200) -> list[MemoryEvent]:
     """Return the newest events of a record and compactions of a thread, newest first."""
     groups = db.execute_sql(
         "SELECT id, kind, json_array_length(message_ids), message_tokens, observation_tokens, generation, created_at,"
@@ -55,32 +55,32 @@ def events(db: Database, record_id: str, thread_id: str, limit: int = 200) -> li
     return sorted(found, key=lambda e: e.time, reverse=True)[:limit]
 
 
-def _of_groups(rows: list[Any]) -> Iterator[Happened]:
+def _of_groups(rows: list[Any]) -> Iterator[MemoryEvent]:
     for group_id, kind, messages, before, after, generation, created, activated, discarded, given, lines in rows:
         ids = (group_id,)
         if kind == "observation":
-            yield Happened(created, "observed", messages, lines, before, after, group_ids=ids)
+            yield MemoryEvent(created, "observed", messages, lines, before, after, group_ids=ids)
             continue
-        yield Happened(created, "reflected", 0, lines, given, after, generation, ids)
+        yield MemoryEvent(created, "reflected", 0, lines, given, after, generation, ids)
         if activated is not None:
-            yield Happened(activated, "taken_over", 0, lines, given, after, generation, ids)
+            yield MemoryEvent(activated, "taken_over", 0, lines, given, after, generation, ids)
             if discarded is not None:
-                yield Happened(discarded, "taken_back", 0, lines, given, after, generation, ids)
+                yield MemoryEvent(discarded, "taken_back", 0, lines, given, after, generation, ids)
 
 
-def _activations(rows: list[Any]) -> Iterator[Happened]:
+def _activations(rows: list[Any]) -> Iterator[MemoryEvent]:
     """Yield one event for the groups that were activated together."""
     ready = [r for r in rows if r[1] == "observation" and r[7] is not None and r[7] - r[6] >= AT_ONCE]
     for time, together in groupby(sorted(ready, key=lambda r: r[7]), key=lambda r: r[7]):
         found = list(together)
         messages, before, after = (sum(r[n] for r in found) for n in (2, 3, 4))
         ids = tuple(r[0] for r in reversed(found))
-        yield Happened(time, "activated", messages, sum(r[10] for r in found), before, after, group_ids=ids)
+        yield MemoryEvent(time, "activated", messages, sum(r[10] for r in found), before, after, group_ids=ids)
 
 
-def _of_compactions(rows: list[Any]) -> Iterator[Happened]:
+def _of_compactions(rows: list[Any]) -> Iterator[MemoryEvent]:
     for messages, before, after, created, undone, focus, groups in rows:
         ids = tuple(json.loads(groups))
-        yield Happened(created, "compacted", messages, 0, before, after, group_ids=ids, text=focus)
+        yield MemoryEvent(created, "compacted", messages, 0, before, after, group_ids=ids, text=focus)
         if undone is not None:
-            yield Happened(undone, "undone", messages, 0, after, before, group_ids=ids, text=focus)
+            yield MemoryEvent(undone, "undone", messages, 0, after, before, group_ids=ids, text=focus)

@@ -11,7 +11,7 @@ from sakti.store.connection import Database
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class LogChange:
     """Change of the log.
 
     `time` (Unix ms) is when it took effect; `kind` is "observation" or "reflection" (both at once count as the
@@ -23,7 +23,7 @@ class Moment:
     generation: int = 0
 
 
-def moments(db: Database, record_id: str) -> list[Moment]:
+def moments(db: Database, record_id: str) -> list[LogChange]:
     """Return the changes, oldest first, each time once; those discarded later are included."""
     rows = db.execute_sql(
         "SELECT activated_at, max(kind = 'reflection'), max(CASE kind WHEN 'reflection' THEN generation ELSE 0 END)"
@@ -32,5 +32,6 @@ def moments(db: Database, record_id: str) -> list[Moment]:
         (record_id,),
     ).fetchall()
     return [
-        Moment(time, "reflection" if reflected else "observation", generation) for time, reflected, generation in rows
+        LogChange(time, "reflection" if reflected else "observation", generation)
+        for time, reflected, generation in rows
     ]

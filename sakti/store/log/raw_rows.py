@@ -177,7 +177,7 @@ def searched(db: Database, record_id: str) -> dict[str, str]:
     return dict(db.execute_sql(sql, (record_id,)).fetchall())
 
 
-def beat(db: Database, owners: Iterable[str], now: int) -> None:
+def renew_leases(db: Database, owners: Iterable[str], now: int) -> None:
     """Renew the leases of `owners`, as their heartbeats would."""
     for owner in owners:
         db.execute_sql(
@@ -185,7 +185,7 @@ def beat(db: Database, owners: Iterable[str], now: int) -> None:
         )
 
 
-def bury(db: Database, owner: str, nobody: str) -> None:
+def orphan_leases(db: Database, owner: str, nobody: str) -> None:
     """Give an owner's leases to `nobody`, an owner without a process, as if its process had ended."""
     db.execute_sql("UPDATE leases SET owner = ? WHERE owner = ?", (nobody, owner))
 

@@ -13,8 +13,8 @@ import apsw
 from sakti.core.errors import StoreError
 from sakti.store import failures, files
 from sakti.store.connection import Snapshot, plain
+from sakti.store.database_file import DatabaseFile
 from sakti.store.maintenance import damage
-from sakti.store.way import Way
 
 if TYPE_CHECKING:
     from sakti.store.connection import Database
@@ -37,7 +37,7 @@ def copy(
         files.sweep(target)
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         _pages(db.connection(), part)
-        if found := damage.find(Way(str(part))):
+        if found := damage.find(DatabaseFile(str(part))):
             raise StoreError(
                 f"Nothing was copied: the database is damaged ({found}). {failures.RECOVER}", code="damaged"
             )
@@ -46,7 +46,7 @@ def copy(
     except OSError as e:
         raise StoreError(f"{target} cannot be written: {e.strerror}.", code="io") from e
     except apsw.Error as e:
-        raise failures.explained(e, target, saving=False) from e
+        raise failures.to_store_error(e, target, saving=False) from e
     finally:
         for file in files.all_of(part):
             file.unlink(missing_ok=True)

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 import apsw
 
 from sakti.store import failures
+from sakti.store.database_file import DatabaseFile
 from sakti.store.search.index import TABLES as INDEXES
 from sakti.store.search.index import TASKS
 from sakti.store.text_registry import TABLES
-from sakti.store.way import Way
 
 _OF_INDEX = re.compile(r"\bfts5\b.*\btable \"?(?:main\.)?(\w+)", re.IGNORECASE)
 
 
-def sorted_out(rows: Sequence[str]) -> tuple[list[str], set[str]]:
+def split_faults(rows: Sequence[str]) -> tuple[list[str], set[str]]:
     """Split the rows of SQLite's check into faults of the file and search indexes that can be rebuilt.
 
     Both are empty where all is well.
@@ -32,17 +32,17 @@ def sorted_out(rows: Sequence[str]) -> tuple[list[str], set[str]]:
     return rest, broken
 
 
-def find(way: Way) -> str | None:
+def find(database: DatabaseFile) -> str | None:
     """Return what is wrong with the file, in a few words; None where nothing is or it cannot be checked now.
 
     Reads the whole file.
     """
     try:
-        connection = way.connect()
+        connection = database.connect()
         try:
             connection.set_busy_timeout(1_000)
             rows = [str(r[0]) for r in connection.execute("PRAGMA quick_check(20)").fetchall()]
-            rest, _ = sorted_out(rows)
+            rest, _ = split_faults(rows)
             return rest[0].replace("\n", " ") if rest else unreadable(connection)
         finally:
             connection.close()

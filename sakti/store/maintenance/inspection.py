@@ -10,9 +10,9 @@ import apsw
 from sakti.core.errors import StoreError
 from sakti.store import failures, files, migrate, opening
 from sakti.store.connection import plain
+from sakti.store.database_file import DatabaseFile
 from sakti.store.maintenance import maintenance
 from sakti.store.maintenance.maintenance import Finding
-from sakti.store.way import Way
 
 _TO_READ_MS = 5_000
 
@@ -26,16 +26,16 @@ def inspect(path: Path, *, deep: bool = True) -> list[Finding]:
     if not path.exists():
         return [*place, _absent(path)]
     try:
-        opening.look_at(path)
-        way = Way(str(path)) if files.writable(path) else opening.to_read(path)
+        opening.refuse_unusable(path)
+        database = DatabaseFile(str(path)) if files.writable(path) else opening.read_only(path)
     except StoreError as e:
         return [*place, _file(e)]
     except (OSError, apsw.Error) as e:
         return [*place, Finding("file", False, f"{path} cannot be opened: {e}")]
     try:
-        return [*place, *_contents(path, way, deep=deep)]
+        return [*place, *_contents(path, database, deep=deep)]
     finally:
-        way.remove()
+        database.remove()
 
 
 def _absent(path: Path) -> Finding:
@@ -77,16 +77,16 @@ def _chmod(path: Path) -> str:
     return f"chmod {'700' if path.is_dir() else '600'} {path}"
 
 
-def _contents(path: Path, way: Way, *, deep: bool) -> list[Finding]:
+def _contents(path: Path, database: DatabaseFile, *, deep: bool) -> list[Finding]:
     try:
-        connection = way.connect()
+        connection = database.connect()
     except apsw.Error as e:
         return [_unreadable(e, path)]
     try:
         connection.set_busy_timeout(_TO_READ_MS)
         connection.execute("PRAGMA query_only = 1")
         db = plain(connection)
-        opening.whose(connection, path)
+        opening.refuse_foreign(connection, path)
         version = migrate.current_version(db)
         if version != migrate.LATEST:
             return [_schema(version), *maintenance.integrity_findings(db)]
@@ -111,5 +111,5 @@ def _schema(version: int) -> Finding:
 def _unreadable(error: apsw.Error, path: Path) -> Finding:
     if failures.code_of(error) == "damaged":
         return Finding("integrity", False, str(error), failures.RECOVER)
-    told = failures.explained(error, path, saving=False, waited=_TO_READ_MS / 1000)
+    told = failures.to_store_error(error, path, saving=False, waited=_TO_READ_MS / 1000)
     return Finding("file", False, told.message)

@@ -35,7 +35,7 @@ class _Column:
     words: frozenset[str]
     refers: tuple[str, str] | None
 
-    def takes(self, value: object) -> bool:
+    def accepts(self, value: object) -> bool:
         """Return whether the column may hold a value."""
         if value is None:
             return self.may_be_null
@@ -43,7 +43,7 @@ class _Column:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
+class _TableShape:
     """Known table, its columns in the order of a row on its page."""
 
     name: str
@@ -55,21 +55,21 @@ class _Shape:
         """Return whether all rows can belong to this table."""
         count = len(self.columns)
         return bool(rows) and all(
-            all(c.takes(v) for c, v in zip(self.columns, row, strict=False))
+            all(c.accepts(v) for c, v in zip(self.columns, row, strict=False))
             and not any(v is not None for v in row[count:])
             for row in rows
         )
 
 
-def rebuilt(damaged: Path, copy: Path, model: apsw.Connection) -> bool:
+def rebuild_schema(damaged: Path, copy: Path, model: apsw.Connection) -> bool:
     """Make `copy` of a damaged database with the schema of the tables found in it; False where none was found.
 
     `model` is a connection to an empty database with the full schema.
     """
     shutil.copyfile(damaged, copy)
-    roots = dict(_beginnings(copy))
+    roots = dict(_root_pages(copy))
     _blank_schema(copy)
-    connection = opening.Way(str(copy)).connect()
+    connection = opening.DatabaseFile(str(copy)).connect()
     try:
         for option in (apsw.SQLITE_DBCONFIG_WRITABLE_SCHEMA, apsw.SQLITE_DBCONFIG_RESET_DATABASE):
             connection.config(option, 1 if option == apsw.SQLITE_DBCONFIG_WRITABLE_SCHEMA else 0)
@@ -87,7 +87,7 @@ def rebuilt(damaged: Path, copy: Path, model: apsw.Connection) -> bool:
         connection.close()
 
 
-def _beginnings(path: Path) -> Iterator[tuple[int, bool]]:
+def _root_pages(path: Path) -> Iterator[tuple[int, bool]]:
     """Yield the root pages of tables and indexes: those that no other page points to.
 
     The second value is whether its rows have no rowid.
@@ -139,15 +139,17 @@ def _read_schema_again(connection: apsw.Connection) -> None:
     connection.execute(f"PRAGMA schema_version = {int(str(version)) + 1}").fetchall()
 
 
-def _identify(connection: apsw.Connection, roots: dict[int, bool], shapes: Sequence[_Shape]) -> dict[_Shape, int]:
+def _identify(
+    connection: apsw.Connection, roots: dict[int, bool], shapes: Sequence[_TableShape]
+) -> dict[_TableShape, int]:
     """Assign tables to root pages.
 
     Of several roots that fit a table the one with the most rows wins; a root that fits several tables gets none.
     """
     samples = {root: _sample(connection, root) for root in roots}
-    found: dict[_Shape, int] = {}
+    found: dict[_TableShape, int] = {}
     for refers in (False, True):  # first those that others refer to
-        fitting: dict[int, list[_Shape]] = {}
+        fitting: dict[int, list[_TableShape]] = {}
         for root, unnumbered in roots.items():
             if root in found.values():
                 continue
@@ -165,7 +167,7 @@ def _identify(connection: apsw.Connection, roots: dict[int, bool], shapes: Seque
 
 
 def _refers_to_what_is_there(
-    connection: apsw.Connection, shape: _Shape, rows: Sequence[Sequence[object]], found: dict[_Shape, int]
+    connection: apsw.Connection, shape: _TableShape, rows: Sequence[Sequence[object]], found: dict[_TableShape, int]
 ) -> bool:
     """Return whether the foreign keys of sample rows are found in the tables they refer to."""
     places = {s.name: (s, root) for s, root in found.items()}
@@ -194,7 +196,7 @@ def _rows(connection: apsw.Connection, root: int) -> int:
     return 0
 
 
-def _shapes(model: apsw.Connection) -> list[_Shape]:
+def _shapes(model: apsw.Connection) -> list[_TableShape]:
     tables = model.execute(
         "SELECT s.name, s.sql, l.wr FROM main.sqlite_schema s JOIN pragma_table_list l ON l.name = s.name"
         " WHERE s.type = 'table' AND l.type = 'table' AND l.schema = 'main' AND s.name NOT LIKE 'sqlite_%'"
@@ -202,7 +204,7 @@ def _shapes(model: apsw.Connection) -> list[_Shape]:
     return [_shape(model, str(name), str(sql), unnumbered=bool(wr)) for name, sql, wr in tables]
 
 
-def _shape(model: apsw.Connection, name: str, sql: str, *, unnumbered: bool) -> _Shape:
+def _shape(model: apsw.Connection, name: str, sql: str, *, unnumbered: bool) -> _TableShape:
     words = {c: frozenset(re.findall(r"'([^']*)'", text)) for c, text in _WORDS.findall(sql)}
     refers = {c: (table, key) for c, table, key in _REFERS.findall(sql)}
     rows = model.execute(
@@ -220,4 +222,4 @@ def _shape(model: apsw.Connection, name: str, sql: str, *, unnumbered: bool) -> 
     ]  # fmt: skip
     keys = sorted((pk, c) for pk, c in columns if pk) if unnumbered else []
     ordered = [c for _, c in keys] + [c for pk, c in columns if not (unnumbered and pk)]
-    return _Shape(name, sql, unnumbered, tuple(ordered))
+    return _TableShape(name, sql, unnumbered, tuple(ordered))

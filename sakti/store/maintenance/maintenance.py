@@ -57,7 +57,7 @@ def check(db: Database, *, deep: bool = True) -> list[Finding]:
 
     `deep`: each text is also compared with its index.
     """
-    rest, broken = damage.sorted_out(integrity(db))
+    rest, broken = damage.split_faults(integrity(db))
     found = _integrity(rest)
     if rest:
         return found
@@ -104,7 +104,7 @@ def _check_tasks(db: Database) -> list[Finding]:
 
 def integrity_findings(db: Database) -> list[Finding]:
     """Check the file of a database of any schema."""
-    return _integrity(damage.sorted_out(integrity(db))[0])
+    return _integrity(damage.split_faults(integrity(db))[0])
 
 
 def _integrity(rest: Sequence[str]) -> list[Finding]:
@@ -118,7 +118,7 @@ def integrity(db: Database) -> list[str]:
     It runs on a connection of its own: FTS5 mistakes concurrent merges for damage where the index is open.
     """
     connection: Any = db.connection()
-    other = one_shot.another(connection)
+    other = one_shot.open_another(connection)
     try:
         return [str(r[0]) for r in other.execute("PRAGMA integrity_check(20)").fetchall()]
     finally:
@@ -131,9 +131,9 @@ def _index(db: Database, table: str, *, broken: bool, deep: bool) -> Finding:
     if broken:
         what.append("it is damaged")
     else:
-        counts = len(index_upkeep.missing(db, table)), index_upkeep.strangers(db, table)
+        counts = len(index_upkeep.missing(db, table)), index_upkeep.count_orphans(db, table)
         what += [f"{n} {text}" for n, text in zip(counts, ("texts are missing", "are no more"), strict=True) if n]
-        if deep and not what and (n := index_upkeep.differing(db, table)):
+        if deep and not what and (n := index_upkeep.count_differing(db, table)):
             what.append(f"{n} texts are others")
     if f"{table}{index_upkeep.OLD}" in index_upkeep.replaced(db):
         what.append("an old one is still there")

@@ -130,7 +130,7 @@ async def purge_thread(store: Store, thread_id: str) -> None:
         if table.thread and table.name in numbered:
             step = partial(_remove_some, table=table.name, where=table.thread, key=thread_id)
             if table.name == "search_docs":
-                step = partial(index_upkeep.noting, do=step)
+                step = partial(index_upkeep.with_deferred_merge, do=step)
             await upkeep.until_done(store, step)
         elif table.thread:
             await store.write(_remove_all, table.name, table.thread, thread_id)
@@ -184,7 +184,7 @@ def _begin(db: Database, thread_id: str, now: int) -> str:
 
 
 def _work_off(db: Database, steps: Sequence[shared_logs.Step]) -> None:
-    index_upkeep.noting(db, partial(shared_logs.work_off, steps=steps))
+    index_upkeep.with_deferred_merge(db, partial(shared_logs.work_off, steps=steps))
 
 
 def _remove_task(db: Database, task_id: str, now: int) -> None:
@@ -224,7 +224,7 @@ def _numbered(db: Database) -> set[str]:
     return {name for (name,) in db.execute_sql("SELECT name FROM pragma_table_list WHERE wr = 0").fetchall()}
 
 
-def forget_samples(db: Database) -> None:
+def delete_statistics(db: Database) -> None:
     """Delete SQLite's statistics: they hold samples of indexed values, labels among them."""
     if db.execute_sql("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_stat4'").fetchone():
         db.execute_sql("DELETE FROM sqlite_stat4")
@@ -235,6 +235,6 @@ async def clean(store: Store) -> bool:
 
     False while another window still reads the log.
     """
-    await store.write(forget_samples)
+    await store.write(delete_statistics)
     await upkeep.optimize(store)
     return await store.flush()

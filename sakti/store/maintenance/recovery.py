@@ -16,8 +16,8 @@ import apsw
 from sakti.core.errors import StoreError
 from sakti.store import failures, files, opening
 from sakti.store.connection import plain
+from sakti.store.database_file import DatabaseFile
 from sakti.store.maintenance import lost_schema, recovery_repairs
-from sakti.store.way import Way
 
 if TYPE_CHECKING:
     from sakti.core.clock import Clock
@@ -67,7 +67,7 @@ def recover(path: Path, clock: Clock) -> Recovered:
     Raises `StoreError`: busy where it is open elsewhere, full where there is no room, read_only where nothing can be
     written, not_ours.
     """
-    _alone(path)
+    _require_exclusive(path)
     new = files.own(path, "recovering")
     found = Recovered(path, files.beside(path, f".damaged-{time.strftime('%Y%m%d-%H%M%S')}"))
     try:
@@ -75,7 +75,7 @@ def recover(path: Path, clock: Clock) -> Recovered:
         _fill(new, path, found, clock)
         _put_in_place(new, path, found.kept)
     except apsw.FullError as e:
-        raise failures.explained(e, path, saving=False) from e
+        raise failures.to_store_error(e, path, saving=False) from e
     except OSError as e:
         raise StoreError(f"{path} cannot be recovered: {e.strerror}.", code="io") from e
     finally:
@@ -84,7 +84,7 @@ def recover(path: Path, clock: Clock) -> Recovered:
     return found
 
 
-def _alone(path: Path) -> None:
+def _require_exclusive(path: Path) -> None:
     """Raise `StoreError` where another process has it open, or where nothing can be written."""
     if not path.exists():
         raise StoreError(f"{path} is not there: there is nothing to recover.", code="missing")
@@ -105,14 +105,14 @@ def _not_of_another(path: Path) -> None:
     accepted.
     """
     with contextlib.suppress(apsw.Error, OSError, UnicodeDecodeError):  # what cannot be read is damaged
-        way = opening.to_read(path)  # not a byte of another's file changes
+        database = opening.read_only(path)  # not a byte of another's file changes
         try:
-            with contextlib.closing(way.connect()) as connection:
+            with contextlib.closing(database.connect()) as connection:
                 tables = {str(n) for (n,) in connection.execute("SELECT name FROM sqlite_schema").fetchall()}
                 if _TELLING not in tables:
-                    opening.whose(connection, path)
+                    opening.refuse_foreign(connection, path)
         finally:
-            way.remove()
+            database.remove()
 
 
 # --- reading what is damaged --------------------------------------------------------------------------------
@@ -141,15 +141,15 @@ def _readable(path: Path, model: apsw.Connection) -> Generator[Path | None]:
         if _opens(copy) and _has_schema(copy):
             yield copy
             return
-        _take_in_log(copy)
+        _checkpoint(copy)
         made = folder / f"{path.name}{_REBUILT}"
-        yield made if lost_schema.rebuilt(copy, made, model) else None
+        yield made if lost_schema.rebuild_schema(copy, made, model) else None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _opens(path: Path) -> bool:
-    connection = _forgiving(path)
+    connection = _connect_tolerant(path)
     try:
         for _ in range(2):  # the first look at a damaged schema fails, the next one takes what was read of it
             with contextlib.suppress(*_BROKEN, apsw.SQLError):
@@ -161,7 +161,7 @@ def _opens(path: Path) -> bool:
 
 def _has_schema(path: Path) -> bool:
     """Return whether the file still has its schema."""
-    connection = _forgiving(path)
+    connection = _connect_tolerant(path)
     try:
         for _ in range(2):
             with contextlib.suppress(*_BROKEN, apsw.SQLError, UnicodeDecodeError):
@@ -172,26 +172,26 @@ def _has_schema(path: Path) -> bool:
         connection.close()
 
 
-def _take_in_log(path: Path) -> None:
+def _checkpoint(path: Path) -> None:
     """Checkpoint a copy's write-ahead log into it."""
-    connection = opening.Way(str(path)).connect()
+    connection = opening.DatabaseFile(str(path)).connect()
     try:
-        _forgive(connection)
+        _tolerate_faults(connection)
         with contextlib.suppress(*_BROKEN, apsw.SQLError):
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     finally:
         connection.close()
 
 
-def _forgiving(path: Path) -> apsw.Connection:
+def _connect_tolerant(path: Path) -> apsw.Connection:
     """Open a connection that reads what it can and writes nothing, not even a checkpoint on close."""
-    connection = Way(str(path)).connect()
-    _forgive(connection)
+    connection = DatabaseFile(str(path)).connect()
+    _tolerate_faults(connection)
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     return connection
 
 
-def _forgive(connection: apsw.Connection) -> None:
+def _tolerate_faults(connection: apsw.Connection) -> None:
     """Accept a faulty schema and a truncated file as far as they can be read."""
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)
     connection.config(apsw.SQLITE_DBCONFIG_WRITABLE_SCHEMA, 1)
@@ -215,7 +215,7 @@ def _mend_header(path: Path) -> None:
 
 
 def _fill(new: Path, path: Path, found: Recovered, clock: Clock) -> None:
-    connection = Way(str(new)).connect()
+    connection = DatabaseFile(str(new)).connect()
     try:
         for pragma in (
             "synchronous = OFF",
@@ -253,7 +253,7 @@ def _copy_all(connection: apsw.Connection, source: Path, found: Recovered) -> se
         if not any(str(n) == s or str(n).startswith(f"{s}_") for s in (*_SKIPPED, "sqlite"))
         and n != "search_vocabulary"
     ]
-    _forgive(connection)
+    _tolerate_faults(connection)
     connection.execute("ATTACH ? AS old", (str(source),))
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     for name in names:
@@ -329,17 +329,17 @@ class _Table:
             (self._name,),
         )
         for (name,) in [("",), *rows]:
-            for way in ("", "DESC"):
-                known.update(self._walk(str(name), way))
+            for direction in ("", "DESC"):
+                known.update(self._walk(str(name), direction))
         return known
 
-    def _walk(self, index: str, way: str) -> Iterator[int]:
+    def _walk(self, index: str, direction: str) -> Iterator[int]:
         by = f'INDEXED BY "{index}"' if index else "NOT INDEXED"
         key = self._one(f"SELECT name FROM pragma_index_info('{index}', 'old') WHERE seqno = 0") if index else ("pk",)
         if key is None or key[0] is None:
             return
         with contextlib.suppress(*_BROKEN, apsw.SQLError):
-            for (n,) in self._connection.execute(f"SELECT pk FROM old.{self._name} {by} ORDER BY {key[0]} {way}"):
+            for (n,) in self._connection.execute(f"SELECT pk FROM old.{self._name} {by} ORDER BY {key[0]} {direction}"):
                 if isinstance(n, int):
                     yield n
 
@@ -358,8 +358,8 @@ class _Table:
         insert = f"INSERT OR IGNORE INTO main.{self._name} ({names}) VALUES ({marks})"
         key = self.columns[0]
         whole = False
-        for way in ("ASC", "DESC"):
-            whole = self._take(f"SELECT {names} FROM old.{self._name} ORDER BY {key} {way}", (), insert) or whole
+        for direction in ("ASC", "DESC"):
+            whole = self._take(f"SELECT {names} FROM old.{self._name} ORDER BY {key} {direction}", (), insert) or whole
             if whole:
                 break
         if not whole:

@@ -87,7 +87,7 @@ async def reindex(store: Store) -> None:
             await store.write(reindexing.is_done, one)
 
 
-async def catch_up(store: Store) -> None:
+async def reindex_quietly(store: Store) -> None:
     """Run `reindex`; if it fails now, the next start tries again."""
     if store.read_only_reason:
         return
@@ -138,7 +138,7 @@ async def _mend_task_index(store: Store, finding: Finding) -> Finding:
 
 async def _mend_index(store: Store, finding: Finding) -> Finding:
     table = finding.name
-    if await store.read(index_upkeep.strangers, table) or "damaged" in finding.detail or "others" in finding.detail:
+    if await store.read(index_upkeep.count_orphans, table) or "damaged" in finding.detail or "others" in finding.detail:
         await rebuild(store, table)
         return Finding(table, True, f"was {finding.detail}; rebuilt")
     await _fill(store, table, await store.read(index_upkeep.missing, table))
@@ -172,7 +172,7 @@ async def rebuild_index(store: Store) -> dict[str, int]:
 async def rebuild(store: Store, table: str) -> None:
     """Rebuild one index."""
     await _drop_replaced(store)
-    await store.write(index_upkeep.start_over, table)
+    await store.write(index_upkeep.replace_by_empty, table)
     await _fill(store, table, await store.read(index_upkeep.missing, table))
     await _drop_replaced(store)
 

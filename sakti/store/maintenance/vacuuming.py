@@ -10,8 +10,8 @@ import apsw
 from sakti.core.errors import StoreError
 from sakti.store import failures, files, migrate, opening
 from sakti.store.connection import plain
+from sakti.store.database_file import DatabaseFile
 from sakti.store.search import index as search_index
-from sakti.store.way import Way
 
 
 def is_clean(path: Path) -> bool:
@@ -20,13 +20,13 @@ def is_clean(path: Path) -> bool:
     Raises `StoreError` where it cannot be opened.
     """
     try:
-        connection = Way(str(path)).connect()
+        connection = DatabaseFile(str(path)).connect()
         try:
             return bool(int(str(connection.execute("PRAGMA user_version").get)) & opening.CLEAN)
         finally:
             connection.close()
     except apsw.Error as e:
-        raise failures.explained(e, path, saving=False) from e
+        raise failures.to_store_error(e, path, saving=False) from e
 
 
 def vacuum(path: Path) -> tuple[int, int]:
@@ -37,7 +37,7 @@ def vacuum(path: Path) -> tuple[int, int]:
     """
     if not path.exists():
         raise StoreError(f"{path} is not there.", code="missing")
-    opening.look_at(path)
+    opening.refuse_unusable(path)
     if not files.writable(path):
         raise StoreError(f"{path} or its folder may not be written.", code="read_only")
     if not opening.is_alone(path):
@@ -48,9 +48,9 @@ def vacuum(path: Path) -> tuple[int, int]:
     if shutil.disk_usage(path.parent).free < before * 2:
         raise StoreError(f"There is no room to write {path} anew: it takes {2 * before:,} bytes.", code="full")
     try:
-        connection = Way(str(path)).connect()
+        connection = DatabaseFile(str(path)).connect()
         try:
-            opening.whose(connection, path)
+            opening.refuse_foreign(connection, path)
             if migrate.current_version(plain(connection)) != migrate.LATEST:
                 raise StoreError(f"{path} is of another version of sakti: open it once, then run this.", code="schema")
             for index in (*search_index.TABLES, search_index.TASKS):  # they keep what was removed until they are merged
@@ -61,7 +61,7 @@ def vacuum(path: Path) -> tuple[int, int]:
         finally:
             connection.close()
     except apsw.Error as e:
-        raise failures.explained(e, path, saving=False) from e
+        raise failures.to_store_error(e, path, saving=False) from e
     return before, _bytes(path)
 
 

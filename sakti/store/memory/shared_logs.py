@@ -41,7 +41,7 @@ def begin(db: Database, thread_id: str, now: int) -> None:
     for group_id in back:
         was = (GroupRow.id == group_id) & (GroupRow.state == "superseded")
         GroupRow.update(state="active", superseded_at=None).where(was).execute(db)
-    _hand_over(db, {i: g for i, g in groups.items() if i not in gone}, thread_id)
+    _reassign(db, {i: g for i, g in groups.items() if i not in gone}, thread_id)
     integrity.mend(db, record_id, now)
     # after it: nothing is put into a gap of this thread any more
     _set_state(db, "discarded", {i for i, g in groups.items() if g.is_of(thread_id)}, now)
@@ -103,7 +103,7 @@ def work_off(db: Database, steps: Sequence[Step]) -> None:
             case ("group", group_id):
                 rows.delete(db, GroupRow, id=group_id)
             case (_, line_id, said):
-                _unsay(db, line_id, said)
+                _remove_note(db, line_id, said)
 
 
 def _shared(db: Database, thread_id: str) -> str | None:
@@ -155,7 +155,7 @@ def _made_of(groups: Mapping[str, _Group], thread_id: str) -> tuple[set[str], se
     return gone, stood_for - tainted - still
 
 
-def _hand_over(db: Database, groups: Mapping[str, _Group], thread_id: str) -> None:
+def _reassign(db: Database, groups: Mapping[str, _Group], thread_id: str) -> None:
     """Assign reflections that this thread made, of others' lines alone, to another thread."""
     for group_id, group in groups.items():
         if group.kind == "reflection" and group.thread_id == thread_id and group.merged:
@@ -163,7 +163,7 @@ def _hand_over(db: Database, groups: Mapping[str, _Group], thread_id: str) -> No
             rows.update(db, GroupRow, group_id, thread_id=other)
 
 
-def _unsay(db: Database, line_id: str, said: Sequence[str]) -> None:
+def _remove_note(db: Database, line_id: str, said: Sequence[str]) -> None:
     """Remove from a line the note that it replaces these words."""
     row = ObservationRow
     line: Any = row.select().where(row.id == line_id).get_or_none(db)

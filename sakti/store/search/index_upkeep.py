@@ -39,14 +39,14 @@ def missing(db: Database, table: str) -> list[int]:
     return [pk for (pk,) in rows]
 
 
-def strangers(db: Database, table: str) -> int:
+def count_orphans(db: Database, table: str) -> int:
     """Return how many texts an index holds that no longer exist."""
     return db.execute_sql(
         f"SELECT count(*) FROM {table}_docsize s WHERE NOT EXISTS (SELECT 1 FROM search_docs d WHERE d.pk = s.id)"
     ).fetchone()[0]
 
 
-def differing(db: Database, table: str) -> int:
+def count_differing(db: Database, table: str) -> int:
     """Return for how many texts the word counts in an index are wrong: they were changed past the triggers."""
     columns = _columns(db, table)
     model = _empty_copy(db, table)
@@ -102,7 +102,7 @@ def fill(db: Database, table: str, pks: Sequence[int]) -> None:
         )
 
 
-def start_over(db: Database, table: str) -> None:
+def replace_by_empty(db: Database, table: str) -> None:
     """Replace an index by an empty one; the old table stays under another name until `drop_some` removes it."""
     sql = _sql(db, table)
     db.execute_sql("PRAGMA legacy_alter_table = 1")  # the triggers go on naming the new one
@@ -142,7 +142,7 @@ def drop_some(db: Database, table: str, rows: int = 250) -> bool:
     return False
 
 
-def noting(db: Database, do: Callable[[Database], T]) -> T:
+def with_deferred_merge(db: Database, do: Callable[[Database], T]) -> T:
     """Run `do(db)`, only marking the texts that it deletes in the indexes.
 
     The indexes keep their words until they are merged (`upkeep.optimize`). That is thirty times faster than removing

@@ -76,7 +76,7 @@ class Words:
     shortened: Mapping[str, tuple[str, ...]]
 
 
-def words_of(query: Sequence[str], documents: Mapping[str, int], total: int) -> Words:
+def query_words(query: Sequence[str], documents: Mapping[str, int], total: int) -> Words:
     """Compute the statistics of a query; `documents`: in how many of `total` texts each word is."""
     rarity: dict[str, float] = {}
     order: list[str] = []
@@ -96,7 +96,7 @@ def words_of(query: Sequence[str], documents: Mapping[str, int], total: int) -> 
 
 
 @dataclass(slots=True)
-class _Seen:
+class _TextStatistics:
     """Statistics of one text: weighted count of each word, length, shares of adjacent and near words."""
 
     counts: dict[str, float]
@@ -149,7 +149,7 @@ def rerank(found: list[Candidate], entering: Iterable[Candidate], words: Words) 
     found[:] = sorted([*ranked, *fresh, *rest], key=lambda c: -c.score)
 
 
-def _look(c: Candidate, words: Words) -> _Seen:
+def _look(c: Candidate, words: Words) -> _TextStatistics:
     tokens, idents, before = stems(c.head), stems(c.idents), stems(c.before)
     places = [(i, t) for i, t in enumerate(tokens) if t in words.rarity]
     counts: dict[str, float] = {}
@@ -171,7 +171,7 @@ def _look(c: Candidate, words: Words) -> _Seen:
             if i < LEADING:
                 counts[token] += LEAD
     length = len(tokens) + len(idents) + BEFORE_LENGTH * len(before)
-    return _Seen(counts, length, *_together(places[:OCCURRENCES], words))
+    return _TextStatistics(counts, length, *_together(places[:OCCURRENCES], words))
 
 
 def _together(places: Sequence[tuple[int, str]], words: Words) -> tuple[float, float]:
@@ -192,7 +192,7 @@ def _together(places: Sequence[tuple[int, str]], words: Words) -> tuple[float, f
     return len(adjacent) / len(words.pairs) if words.pairs else 0.0, near / words.nearness if words.nearness else 0.0
 
 
-def by_parts(found: list[Candidate], rarity: Mapping[str, float]) -> None:
+def rank_by_substrings(found: list[Candidate], rarity: Mapping[str, float]) -> None:
     """Sort `found` by BM25 over substrings: each part as often as the text contains it, ignoring case."""
     mean = sum(len(c.head) for c in found) / (len(found) or 1) or 1.0
     for c in found:
@@ -202,7 +202,7 @@ def by_parts(found: list[Candidate], rarity: Mapping[str, float]) -> None:
     found.sort(key=lambda c: -c.score)
 
 
-def _bm25(seen: _Seen, words: Words, b: float, mean: float) -> float:
+def _bm25(seen: _TextStatistics, words: Words, b: float, mean: float) -> float:
     norm = K1 * (1 - b + b * seen.length / mean)
     return sum(words.rarity[t] * n / (n + norm) for t, n in seen.counts.items())
 

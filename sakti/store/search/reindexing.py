@@ -73,7 +73,7 @@ def notes(db: Connection) -> list[Note]:
     return [Note(thread_id, operation_id, bool(deleted)) for thread_id, operation_id, deleted in rows]
 
 
-def hides(db: Connection) -> bool:
+def has_hidden_rows(db: Connection) -> bool:
     """Return whether search holds rows of deleted threads."""
     return db.execute_sql(f"SELECT EXISTS (SELECT 1 {_DELETED})").fetchone()[0] == 1
 
@@ -93,7 +93,7 @@ def items(db: Database, noted: Note) -> list[Item]:
 def work_off(db: Database, some: Sequence[Item], noted: Note) -> None:
     """Remove some items from search, or add them back; none where the thread's state changed meanwhile."""
     if _stands(db, noted):
-        index_upkeep.noting(db, partial(_do, some=some, noted=noted))
+        index_upkeep.with_deferred_merge(db, partial(_do, some=some, noted=noted))
 
 
 def _do(db: Database, some: Sequence[Item], noted: Note) -> None:

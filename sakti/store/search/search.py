@@ -183,7 +183,7 @@ def _by_words(db: Connection, words: list[str], query: Query, place: _Place) -> 
     if newest > LARGE:  # get_user is a phrase of common words; getuser stands for it
         words = [w for w in words if "_" not in w.strip("_")]
     looked_up, floor = _within_budget(words, documents, newest, BUDGET)
-    telling = _telling(looked_up, documents)
+    telling = _without_languages(looked_up, documents)
     match = _word_match(telling, query)
     if not match:
         return [], False
@@ -194,7 +194,7 @@ def _by_words(db: Connection, words: list[str], query: Query, place: _Place) -> 
         found = _candidates(db, "search_words", WEIGHTS, match, replace(place, floor=floor))
     question = len(query.text.split()) >= QUESTION and not query.phrases and not looks_like_identifier(query.text)
     entering = _neighbours(db, found[:ENTERING], place) if question else []
-    search_rank.rerank(found, entering, search_rank.words_of(ranked, documents, newest))
+    search_rank.rerank(found, entering, search_rank.query_words(ranked, documents, newest))
     return found, floor > 0
 
 
@@ -301,7 +301,7 @@ def _one_edit(a: str, b: str) -> bool:
     return rest_a[1:] == rest_b if len(a) > len(b) else rest_a == rest_b[1:]
 
 
-def _telling(words: list[str], documents: Mapping[str, int]) -> list[str]:
+def _without_languages(words: list[str], documents: Mapping[str, int]) -> list[str]:
     """Return `words` without names of languages, where at least two others are known."""
     others = [w for w in words if w not in LANGUAGES]
     return others if sum(documents[w] > 0 for w in others) > 1 else words
@@ -340,7 +340,7 @@ def _containing(db: Connection, parts: Sequence[str], place: _Place) -> tuple[li
     """Return texts with most of `parts`, by BM25, and whether older ones were not searched."""
     keys, rarity, cut = _newest_with(db, "search_trigrams", parts, POSTINGS)
     candidates = _of(db, keys, place)
-    search_rank.by_parts(candidates, rarity)
+    search_rank.rank_by_substrings(candidates, rarity)
     return candidates, cut
 
 
@@ -462,7 +462,7 @@ def _rows(db: Connection, keys: Sequence[int]) -> dict[int, tuple[Any, ...]]:
 def _place(db: Connection, query: Query, scope: Scope) -> _Place:
     where, values = _filters(query, scope)
     # rows of a thread that was deleted just now; otherwise none are there, and nothing need be looked at
-    hidden = f" AND NOT {reindexing.HIDDEN}" if reindexing.hides(db) else ""
+    hidden = f" AND NOT {reindexing.HIDDEN}" if reindexing.has_hidden_rows(db) else ""
     return _Place(where + hidden, values, where != "1 = 1")
 
 

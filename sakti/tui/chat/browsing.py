@@ -1,5 +1,7 @@
-"""Browsing: a part of the screen has the keys because the user went there on purpose. At all other times letters are
-typed into the prompt."""
+"""Browsing: a part of the screen has the keys because the user went there on purpose.
+
+At all other times letters are typed into the prompt.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ CONVERSATION = "conversation"
 @dataclass(frozen=True, slots=True)
 class Area:
     """A part that can be browsed: its name, and the keys that the last line names: the binding's id and what it does.
-    `switch` is the id of the key that shows, enters and hides a pane."""
+
+    `switch` is the id of the key that shows, enters and hides a pane.
+    """
 
     title: str
     keys: tuple[tuple[str, str], ...]
@@ -87,8 +91,10 @@ def after(area: str, sidebar: Sidebar) -> str:
 
 
 def is_for_the_prompt(event: events.Event, screen: Screen[Any]) -> bool:
-    """Whether what was typed or pasted has nothing that takes it: no line of input, no area that is browsed, no
-    question that the key answers."""
+    """Whether what was typed or pasted has nothing that takes it.
+
+    No line of input, no area that is browsed, no question that the key answers.
+    """
     focused = screen.focused
     if isinstance(focused, Input | TextArea):
         return False

@@ -78,8 +78,10 @@ class Drafts:
         self._said = True
 
     async def leave(self) -> None:
-        """Leave what the window held to the next one of this workspace. Raises `SaktiError` with all of it where that
-        cannot be stored."""
+        """Leave what the window held to the next one of this workspace.
+
+        Raises `SaktiError` with all of it where that cannot be stored.
+        """
         if not self._keeps:
             return
         text, self._keeps = self._prompt.value, False

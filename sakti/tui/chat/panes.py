@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from textual.widget import Widget
 
 from sakti.core.events import MemoryStatus
-from sakti.store.log.history import Moment
+from sakti.store.log.history import LogChange
 from sakti.tui.host import Host
 from sakti.tui.panes.sidebar import Sidebar
 from sakti.tui.widgets.status import StatusLine
@@ -61,11 +61,11 @@ class Panes:
         side.memory.figures = await views.memory_figures()
         side.memory.events = await views.memory_events()
 
-    def load_past(self, moment: Moment) -> None:
+    def load_past(self, moment: LogChange) -> None:
         """Load the log as it was from `moment` on."""
         self._host.go(self._load_past, moment, group="past", exclusive=True)
 
-    async def _load_past(self, moment: Moment) -> None:
+    async def _load_past(self, moment: LogChange) -> None:
         self._sidebar.observations.show_past(moment, await self._host.session.views.log_at(moment.time))
 
     def load_usage(self) -> None:

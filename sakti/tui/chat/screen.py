@@ -115,8 +115,10 @@ class ChatScreen(Screen[None]):
     # --- who has the keys -------------------------------------------------------------------------------------
 
     def keep_typing(self, event: events.Event) -> None:
-        """Give the prompt the keys for a letter or a paste that nothing else takes. Called before the event is handed
-        on, so that the letter itself is typed there and none after it overtakes it."""
+        """Give the prompt the keys for a letter or a paste that nothing else takes.
+
+        Called before the event is handed on, so that the letter itself is typed there and none after it overtakes it.
+        """
         if is_for_the_prompt(event, self):
             self.set_focus(self.prompt)
 
@@ -262,8 +264,10 @@ class ChatScreen(Screen[None]):
             self.stopping.stop()
 
     def action_interrupt(self) -> None:
-        """Esc: one step back: to the prompt, else close what lies over the chat, else stop the agent; the partial
-        answer is kept."""
+        """Esc: one step back: to the prompt, else close what lies over the chat, else stop the agent.
+
+        The partial answer is kept.
+        """
         if self.conversation.approval.leave_line():
             return
         if self.focused is not self.prompt:

@@ -40,7 +40,9 @@ class Stopping:
 
     def interrupt(self) -> bool:
         """Give up the compaction, else the turn: its partial answer is kept, what is queued goes back to the prompt.
-        False where nothing runs."""
+
+        False where nothing runs.
+        """
         if self._compaction.stop():
             return True
         if self._host.session.busy:

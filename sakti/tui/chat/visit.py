@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A place in the conversation. `thread_id` is None for a thread in which nothing was said; `message_id` stands at
-    the top of the screen, "" at the end."""
+    """A place in the conversation.
+
+    `thread_id` is None for a thread in which nothing was said; `message_id` stands at the top of the screen, "" at
+    the end.
+    """
 
     thread_id: str | None
     title: str

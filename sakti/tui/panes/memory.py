@@ -22,7 +22,7 @@ from sakti.agent.reports.memory_report import doing, forecast, gauge_words, guar
 from sakti.agent.session.queries import Spent
 from sakti.core.events import Gauge, MemoryOperation, MemoryStatus
 from sakti.core.text import count_k, one_line
-from sakti.store.log.events import Happened
+from sakti.store.log.events import MemoryEvent
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
 from sakti.tui.panes.title import SIGNS
@@ -46,8 +46,10 @@ EVENT_SIGNS = {
 
 
 class MemoryPane(Widget, can_focus=True):
-    """Drawn from the last `MemoryStatus`, the memory's stored figures and events and the thread's usage; no number is
-    made up here. The last events fill what room there is."""
+    """Pane of the last `MemoryStatus`, stored figures and events, and the thread's usage.
+
+    No number is made up here. The last events fill what room there is.
+    """
 
     FOCUS_ON_CLICK = False
     HELP = (
@@ -62,7 +64,7 @@ class MemoryPane(Widget, can_focus=True):
     class EventsWanted(Message):
         """Show all that happened."""
 
-    events: reactive[Sequence[Happened]] = reactive(())
+    events: reactive[Sequence[MemoryEvent]] = reactive(())
     status: reactive[MemoryStatus | None] = reactive(None)
     spent: reactive[Spent] = reactive(Spent())
     figures: reactive[Figures | None] = reactive(None)
@@ -72,7 +74,7 @@ class MemoryPane(Widget, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._failures: list[Happened] = []  # of this window: they are stored nowhere
+        self._failures: list[MemoryEvent] = []  # of this window: they are stored nowhere
         self._folded = False
 
     def watch_status(self, old: MemoryStatus | None, new: MemoryStatus | None) -> None:
@@ -116,7 +118,7 @@ class MemoryPane(Widget, can_focus=True):
         rows = host_of(self).size.height
         return 3 if rows >= 45 else 2 if rows >= 34 else 0
 
-    def all_events(self) -> list[Happened]:
+    def all_events(self) -> list[MemoryEvent]:
         """Newest first, with the failures of this window."""
         return sorted([*self.events, *self._failures], key=lambda e: e.time, reverse=True)
 
@@ -136,7 +138,7 @@ class MemoryPane(Widget, can_focus=True):
             reason = str(event.fields.get("error") or event.fields.get("reason") or "")
             self.failed = f"{event.operation_type} failed: {one_line(reason, 200)}"
             when = int(event.fields.get("failed_at") or 0)
-            self._failures = [*self._failures, Happened(when, "failed", text=self.failed)][-MOST_FAILURES:]
+            self._failures = [*self._failures, MemoryEvent(when, "failed", text=self.failed)][-MOST_FAILURES:]
         elif event.kind == "end":
             self.failed = ""
 
@@ -186,8 +188,10 @@ def memory_lines(
     turn_tokens: int | None = None,
     sign: str = SIGNS[False],
 ) -> list[Line]:
-    """The pane's lines, its title first: in words a newcomer knows; what is technical stands in `/memory` and behind
-    Enter."""
+    """The pane's lines, its title first: in words a newcomer knows.
+
+    What is technical stands in `/memory` and behind Enter.
+    """
     title: Line = [Segment(f"{sign} Memory", palette.bold)]
     if status is None:
         return [title, [Segment("Nothing to remember yet.", palette.faint)]]
@@ -258,8 +262,10 @@ def gauge_line(
     next_at: int | None = None,
     ready: int = 0,
 ) -> Line:
-    """`Conversation ███████▒▒░┃ 21.4k of 30k`; ▒ is what notes that are ready will free, ┃ where the next background
-    observation begins."""
+    """`Conversation ███████▒▒░┃ 21.4k of 30k`.
+
+    ▒ is what notes that are ready will free, ┃ where the next background observation begins.
+    """
     numbers = gauge_words(gauge, about=about)
     cells = max(0, width - LABEL - len(numbers) - 1)
     line: Line = [Segment(name.ljust(LABEL), palette.muted)]
@@ -300,7 +306,7 @@ def _cost(spent: Spent) -> str:
     return share if cost is None else f"{share} · ${cost:.2f}"
 
 
-def draw_event(event: Happened, width: int, palette: Palette) -> Line:
+def draw_event(event: MemoryEvent, width: int, palette: Palette) -> Line:
     """`12:04 ● 4 messages → 3 lines`: what fits of it."""
     head = event_head(event, palette, "%H:%M")
     room, text = max(4, width - line_width(head)), one_line(in_a_line(event), 300)
@@ -311,7 +317,7 @@ def draw_event(event: Happened, width: int, palette: Palette) -> Line:
     return [*head, Segment(shorten(text, room), palette.muted)]
 
 
-def event_head(event: Happened, palette: Palette, clock: str) -> Line:
+def event_head(event: MemoryEvent, palette: Palette, clock: str) -> Line:
     """Draw when an event happened, in the form `clock` of strftime, and its sign."""
     style = {"failed": palette.bad, "activated": palette.ok, "compacted": palette.ok}.get(event.kind, palette.agent)
     when = f"{datetime.fromtimestamp(event.time / 1000):{clock}} "

@@ -26,7 +26,7 @@ from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.safe_input import PaneInput
 
 if TYPE_CHECKING:
-    from sakti.store.log.history import Moment
+    from sakti.store.log.history import LogChange
     from sakti.store.log.lines import LogLine
 
 SHAPES = {"high": "●", "medium": "○", "low": "·", "done": "✓", "info": "·"}
@@ -45,8 +45,11 @@ class DateRow:
 
 @dataclass(frozen=True, slots=True)
 class ObservationRow:
-    """One line of the log. `priority` is a word of `SHAPES`; `flags` are doubts about it; `text` has marks behind what
-    newer lines replace, `content` is what can be edited."""
+    """One line of the log.
+
+    `priority` is a word of `SHAPES`; `flags` are doubts about it; `text` has marks behind what newer lines replace,
+    `content` is what can be edited.
+    """
 
     id: str
     group_id: str
@@ -94,8 +97,10 @@ def all_rows(
 
 
 def log_rows(lines: Sequence[LogLine], wanted: str = "", unfolded: Set[str] = frozenset()) -> list[Row]:
-    """Lines as rows under their dates; with `wanted`, only those that pass it. Many lines nested under one are folded
-    unless it is among `unfolded`."""
+    """Lines as rows under their dates; with `wanted`, only those that pass it.
+
+    Many lines nested under one are folded unless it is among `unfolded`.
+    """
     lines = [x for x in lines if not x.forgotten]
     folded = {} if wanted else _folded(lines, unfolded)
     hidden = {line_id for under in folded.values() for line_id in under}
@@ -230,7 +235,7 @@ class ObservationsPane(Vertical):
     class PastWanted(Message):
         """Show the log as it was from a moment on: `show_past` with its lines."""
 
-        def __init__(self, moment: Moment) -> None:
+        def __init__(self, moment: LogChange) -> None:
             super().__init__()
             self.moment = moment
 
@@ -244,8 +249,8 @@ class ObservationsPane(Vertical):
         super().__init__(id=id)
         self._lines: Sequence[LogLine] = ()
         self._waiting: Sequence[LogLine] = ()
-        self._moments: Sequence[Moment] = ()
-        self._past: Moment | None = None  # what is looked at; None: the log as it is now
+        self._moments: Sequence[LogChange] = ()
+        self._past: LogChange | None = None  # what is looked at; None: the log as it is now
         self._past_lines: Sequence[LogLine] = ()
         self._unfolded: set[str] = set()
         self._edited = ""  # the line in the edit box
@@ -266,9 +271,13 @@ class ObservationsPane(Vertical):
         self.log_list.follow_end = True
         self.log_list.takes_click = False
 
-    def show(self, lines: Sequence[LogLine], moments: Sequence[Moment] = (), waiting: Sequence[LogLine] = ()) -> None:
-        """The log as it is now, and the notes `waiting` for it; stays at the end when the end was in sight. Who looks
-        at the past goes on doing so, where the log still has that past."""
+    def show(
+        self, lines: Sequence[LogLine], moments: Sequence[LogChange] = (), waiting: Sequence[LogLine] = ()
+    ) -> None:
+        """The log as it is now, and the notes `waiting` for it; stays at the end when the end was in sight.
+
+        Who looks at the past goes on doing so, where the log still has that past.
+        """
         self._lines, self._moments, self._waiting = lines, moments, waiting
         if self._past is not None and self._past not in moments:
             self._past = None
@@ -308,7 +317,7 @@ class ObservationsPane(Vertical):
         else:
             self.post_message(self.PastWanted(self._moments[index]))
 
-    def show_past(self, moment: Moment, lines: Sequence[LogLine]) -> None:
+    def show_past(self, moment: LogChange, lines: Sequence[LogLine]) -> None:
         """Show the log as it was from `moment` on, where it still has that past."""
         if moment in self._moments:
             self._past, self._past_lines = moment, lines

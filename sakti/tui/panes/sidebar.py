@@ -42,8 +42,10 @@ def panes_width(room: int, by_hand: int, *, narrow: bool) -> int:
 
 
 class Sidebar(Vertical):
-    """A wide terminal remembers its panes apart from a narrow one, where they start closed and Esc closes them; in a
-    tiny one they take the room of the chat."""
+    """A wide terminal remembers its panes apart from a narrow one, where they start closed and Esc closes them.
+
+    In a tiny one they take the room of the chat.
+    """
 
     HELP = (
         "The panes. < and > make them narrower and wider, + and - the one with the focus higher and lower, f folds it. "
@@ -126,8 +128,10 @@ class Sidebar(Vertical):
 
     @property
     def state(self) -> str:
-        """What to remember of a wide terminal: the names of the open panes, those that are folded, and the heights and
-        the width that were set by hand."""
+        """Return what to remember of a wide terminal.
+
+        The names of the open panes, those that are folded, and the heights and the width that were set by hand.
+        """
         folded = [f"folded={p}" for p in PANES if p in self._folded]
         heights = [f"{p}={lines}" for p, lines in sorted(self._heights.items())]
         width = [f"width={self._width}"] if self._width else []

@@ -81,7 +81,7 @@ def _priority(value: object) -> str:
 
 
 def draw_task(row: TaskRow, width: int, palette: Palette) -> list[Line]:
-    """`▶ P1 fix login redirect   you`"""
+    """Draw a row of the pane: `▶ P1 fix login redirect   you`."""
     if row.state == "more":
         return [[Segment(shorten(f"  {row.title}", width), palette.faint)]]
     style = {"in_progress": palette.ok, "blocked": palette.bad, "closed": palette.faint}.get(row.state, palette.muted)

@@ -10,7 +10,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from sakti.store.log.history import Moment
+from sakti.store.log.history import LogChange
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.wrap import Line
@@ -28,14 +28,14 @@ class TimeBar(Widget):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.moments: Sequence[Moment] = ()
+        self.moments: Sequence[LogChange] = ()
         self.at: int | None = None
 
     def on_mount(self) -> None:
         host_of(self).theme_changed_signal.subscribe(self, lambda _: self.refresh())
         self.display = False
 
-    def show(self, moments: Sequence[Moment], at: int | None) -> None:
+    def show(self, moments: Sequence[LogChange], at: int | None) -> None:
         """One moment is no past: the bar shows from the second on."""
         self.moments, self.at = moments, at
         self.display = len(moments) > 1
@@ -68,7 +68,7 @@ def moment_at(x: int, count: int, width: int) -> int | None:
     return None if nearest == count else nearest
 
 
-def bar_line(moments: Sequence[Moment], at: int | None, width: int, palette: Palette) -> Line:
+def bar_line(moments: Sequence[LogChange], at: int | None, width: int, palette: Palette) -> Line:
     cells: dict[int, Segment] = {}
     count = len(moments)
     for index, moment in enumerate(moments):

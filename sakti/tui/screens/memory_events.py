@@ -19,7 +19,7 @@ from sakti.tui.transcript.blocks import Block, CardBlock, TextBlock
 from sakti.tui.transcript.wrap import Line, indent, line_width, wrap
 
 if TYPE_CHECKING:
-    from sakti.store.log.events import Happened
+    from sakti.store.log.events import MemoryEvent
     from sakti.store.memory import Group
 
 
@@ -34,12 +34,12 @@ class MemoryEventsScreen(ListPanel):
     empty = "nothing happened yet: what is said is observed as the window fills, or by /compact"
     keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter what it made", "open"), BACK)
 
-    def __init__(self, events: Sequence[Happened], retry_at: int | None) -> None:
+    def __init__(self, events: Sequence[MemoryEvent], retry_at: int | None) -> None:
         super().__init__(f"Memory  {len(events)} event{'s' * (len(events) != 1)}")
         self._events = events
         self._retry_at = retry_at
 
-    def rows(self, text: str) -> list[Happened]:
+    def rows(self, text: str) -> list[MemoryEvent]:
         return [e for e in self._events if text.lower() in f"{e.kind} {in_a_line(e)}".lower()]
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
@@ -52,7 +52,7 @@ class MemoryEventsScreen(ListPanel):
     def choose(self, row: Any) -> None:
         self.host.go(self._show, row, group="memory-event", exclusive=True)
 
-    async def _show(self, event: Happened) -> None:
+    async def _show(self, event: MemoryEvent) -> None:
         views = self.host.session.views
         groups = await views.memory_groups(event.group_ids)
         merged = await views.memory_groups(groups[0].merged_group_ids) if groups else []
@@ -60,7 +60,7 @@ class MemoryEventsScreen(ListPanel):
         self.host.push(ReadScreen(title, event_blocks(event, groups, merged)))
 
 
-def event_blocks(event: Happened, groups: Sequence[Group], merged: Sequence[Group]) -> list[Block]:
+def event_blocks(event: MemoryEvent, groups: Sequence[Group], merged: Sequence[Group]) -> list[Block]:
     """What an event made: the text of its groups; of a reflection, the lines before and after as a diff."""
     models = ", ".join(dict.fromkeys(one_line(g.model, 60) for g in groups if g.model))
     indexes = [i for g in groups for i in (g.first_index, g.last_index) if i is not None]

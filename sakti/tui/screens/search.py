@@ -1,5 +1,7 @@
-"""Search over everything that was ever said: results as you type under their threads, what stands round each beside
-them, Enter goes to the place."""
+"""Search everything that was ever said: results as you type, under their threads.
+
+What stands round each is shown beside them, Enter goes to the place.
+"""
 
 from __future__ import annotations
 

@@ -37,8 +37,10 @@ def _alike(word: str, token: str) -> bool:
 
 
 def folded(hits: Sequence[Hit]) -> tuple[list[Hit], dict[str, int]]:
-    """`hits` with what tools showed more than once listed once, behind what people said where it would stand before
-    it; and of each such hit, by its id, how many more there are."""
+    """`hits` with what tools showed more than once listed once.
+
+    Behind what people said where it would stand before it; and of each such hit, by its id, how many more there are.
+    """
     first: dict[str, Hit] = {}
     more: dict[str, int] = {}
     kept: list[Hit] = []

@@ -32,8 +32,11 @@ ABOVE = 3  # lines that stay in sight above the line that matches
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """`message_id`: the message of the hit ("" where it is none); `passage`: the text round the hit, for where the
-    blocks do not show it."""
+    """Passage round a hit.
+
+    `message_id`: the message of the hit ("" where it is none); `passage`: the text round the hit, for where the
+    blocks do not show it.
+    """
 
     blocks: tuple[Block, ...]
     message_id: str

@@ -51,8 +51,10 @@ Row: TypeAlias = "Heading | Hit"
 
 
 def grouped(hits: Iterable[Hit], after: str = "") -> list[Row]:
-    """`hits`, best first, under the threads that they stand in: the thread of the best hit first. `after`: the key of
-    the heading that stands above already, which is not said again."""
+    """`hits`, best first, under the threads that they stand in: the thread of the best hit first.
+
+    `after`: the key of the heading that stands above already, which is not said again.
+    """
     groups: dict[str, list[Hit]] = {}
     for hit in hits:
         groups.setdefault(_key(hit), []).append(hit)

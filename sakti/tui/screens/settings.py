@@ -25,8 +25,10 @@ from sakti.tui.widgets.line_list import LineList
 
 
 class SettingsScreen(ListPanel):
-    """`user_file` is where a value is written, `project_file` where the project's own are. `apply` shows a setting that
-    changed on the screen behind; it gives what is wrong with it, or ""."""
+    """`user_file` is where a value is written, `project_file` where the project's own are.
+
+    `apply` shows a setting that changed on the screen behind; it gives what is wrong with it, or "".
+    """
 
     HELP = (
         "Every setting, its value and where it was set. Enter opens a line for another value: it shows what would be "

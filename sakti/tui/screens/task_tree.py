@@ -62,7 +62,7 @@ class TreeScreen(Panel[None]):
 
 
 def draw_branch(branch: Branch, width: int, palette: Palette) -> list[Line]:
-    """`    waits for ✗ t4k2 P1 refresh tokens`"""
+    """Draw a row of the tree: `waits for ✗ t4k2 P1 refresh tokens`."""
     task = branch.task
     closed = task.status == "closed"
     sign, style = ("✓", palette.faint) if closed else ("✗", palette.bad) if branch.held else ("·", palette.muted)

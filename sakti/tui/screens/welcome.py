@@ -48,8 +48,10 @@ class Way:
 
 
 class WelcomeScreen(Panel[None]):
-    """Arrows and Enter choose; typing leaves it for the prompt, and nothing typed is lost. `apply` shows a setting that
-    changed on the screen behind."""
+    """Arrows and Enter choose; typing leaves it for the prompt, and nothing typed is lost.
+
+    `apply` shows a setting that changed on the screen behind.
+    """
 
     HELP = "What sakti found on this machine, and the ways to go on. /setup shows it again."
     AUTO_FOCUS = "#panel-list"

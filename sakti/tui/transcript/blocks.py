@@ -156,8 +156,10 @@ class TextBlock(Block):
 
 
 def wrap_rows(text: str, style: Style, width: int, link: Style | None = None) -> list[Line]:
-    """Prose folded at spaces, with the spaces that a line begins with kept; addresses in it in the style of a `link`,
-    where there is one."""
+    """Fold prose at spaces, with the spaces that a line begins with kept.
+
+    Addresses in it are in the style of a `link`, where there is one.
+    """
     out: list[Line] = []
     for source in text.split("\n"):
         row = source.expandtabs(TAB)
@@ -258,8 +260,10 @@ class ThinkingBlock(Block):
 
 @dataclass(slots=True, eq=False)
 class WaitingBlock(Block):
-    """Stands where the answer will appear: what is waited for, and for how long. `since` is when that began,
-    `elapsed` what the clock told last, in seconds."""
+    """Stands where the answer will appear: what is waited for, and for how long.
+
+    `since` is when that began, `elapsed` what the clock told last, in seconds.
+    """
 
     text: str = "thinking"
     since: float = 0.0

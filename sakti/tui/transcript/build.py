@@ -41,8 +41,10 @@ _TOLD = ("interrupted", "error", "cut")
 
 
 def message_blocks(messages: Iterable[Message]) -> list[Block]:
-    """`messages`, oldest first, as blocks. A result joins the call it answers; consecutive messages of the
-    agent stand under one label."""
+    """`messages`, oldest first, as blocks.
+
+    A result joins the call it answers; consecutive messages of the agent stand under one label.
+    """
     blocks: list[Block] = []
     calls: dict[str, ToolBlock] = {}
     speaker = ""
@@ -79,8 +81,10 @@ def _told_endings(messages: Sequence[Message]) -> set[str]:
 
 
 def _in_order(messages: Iterable[Message]) -> list[Message]:
-    """A command that the user ran while an answer streamed was stored before that answer: it stands below it, as it
-    did then."""
+    """A command that the user ran while an answer streamed was stored before that answer.
+
+    It stands below it, as it did then.
+    """
     out: list[Message] = []
     held: list[Message] = []
     for message in messages:

@@ -117,8 +117,10 @@ def code_lines(code: str, language: str, width: int, palette: Palette) -> list[L
 
 
 def code_head(language: str, width: int, palette: Palette, copies: str = "") -> Line:
-    """What stands above a block of code, at the right: its language, and where a click copies it. `copies`: the code,
-    "" where the block knows it."""
+    """What stands above a block of code, at the right: its language, and where a click copies it.
+
+    `copies`: the code, "" where the block knows it.
+    """
     said = shorten(language, max(0, width - len(COPY) - 4))
     text = f"{said} · {COPY} " if said else f"{COPY} "
     row = Row([Segment(" " * max(0, width - cell_len(text))), Segment(text, palette.faint)])

@@ -32,8 +32,10 @@ def code_of(document: Document, index: int) -> str | None:
 
 
 def message_of(document: Document, index: int) -> str:
-    """What was said where block `index` stands: of a label, all that stands below it; of another, its message. Where
-    nothing was said, as by a tool, what it shows."""
+    """What was said where block `index` stands: of a label, all that stands below it; of another, its message.
+
+    Where nothing was said, as by a tool, what it shows.
+    """
     blocks = document.blocks
     first = last = index
     while first > 0 and not isinstance(blocks[first], Label):

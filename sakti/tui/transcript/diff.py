@@ -19,8 +19,11 @@ LONG = 4_000  # characters of one line that are shown
 
 @dataclass(frozen=True, slots=True)
 class DiffRow:
-    """One line: `kind` is "+", "-", " ", or "@" where lines are left out; `number` of that line in the file as it is
-    after the change, before it for what is removed (0: not known); `source` as the diff has it."""
+    """One line: `kind` is "+", "-", " ", or "@" where lines are left out.
+
+    `number` of that line in the file as it is after the change, before it for what is removed (0: not known); `source`
+    as the diff has it.
+    """
 
     kind: str
     number: int
@@ -36,8 +39,10 @@ def diff_counts(diff: str) -> tuple[int, int]:
 
 
 def diff_rows(diff: str) -> list[DiffRow]:
-    """The lines of `diff`. Those that name its files are left out, as are blank ones of the context at the end of a
-    hunk, which show nothing."""
+    """The lines of `diff`.
+
+    Those that name its files are left out, as are blank ones of the context at the end of a hunk, which show nothing.
+    """
     out: list[DiffRow] = []
     old = new = 0
     language = ""
@@ -66,8 +71,11 @@ def _drop_blank(rows: list[DiffRow]) -> None:
 
 
 def diff_lines(diff: str, width: int, palette: Palette, limit: int | None = None, more: str = "") -> list[Line]:
-    """`diff`, sanitised before, as lines of at most `width` cells; with `limit`, at most so many and a note of the
-    rest, which ends with `more`. Files are not named: the line above already does."""
+    """`diff`, sanitised before, as lines of at most `width` cells.
+
+    With `limit`, at most so many and a note of the rest, which ends with `more`. Files are not named: the line above
+    already does.
+    """
     rows = diff_rows(diff)
     digits = len(str(max((r.number for r in rows), default=0)))
     lead = digits + 3 if width >= digits + 16 else 2  # where there is no room for the number, the sign stands alone
@@ -91,8 +99,10 @@ SIDE = 4  # cells of indent that a diff in the conversation stands behind
 
 
 def _coloured(rows: list[DiffRow], palette: Palette) -> list[list[Span]]:
-    """The code of `rows` in colours: what was and what is are read as one text each, so that a string or a comment of
-    several lines is seen as one."""
+    """The code of `rows` in colours.
+
+    What was and what is are read as one text each, so that a string or a comment of several lines is seen as one.
+    """
     out: list[list[Span]] = [[(r.text, palette.text)] if r.text else [] for r in rows]
     for sides in ("- ", "+ "):
         wanted = [n for n, r in enumerate(rows) if r.kind in sides]

@@ -1,5 +1,8 @@
-"""What in a text leads somewhere: addresses, and places in files. Where a link leads stands in its segments' meta,
-for this program alone: the terminal is told nothing of it, so no text can break out of a link."""
+"""What in a text leads somewhere: addresses, and places in files.
+
+Where a link leads stands in its segments' meta, for this program alone: the terminal is told nothing of it, so no
+text can break out of a link.
+"""
 
 from __future__ import annotations
 

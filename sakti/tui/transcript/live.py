@@ -42,8 +42,9 @@ class Waiting:
 
 
 class LiveTurn:
-    """`changed` is called whenever something has to be drawn, with True where the user waits for just that; `draw` then
-    brings the document up to date. `clock` gives seconds.
+    """`changed` is called whenever something has to be drawn, with True where the user waits for just that.
+
+    `draw` then brings the document up to date. `clock` gives seconds.
 
     What is made while an answer streams and is no part of it (a command of the user's, a notice, a card) stands below
     the answer and waits there until its step is stored: the last `_held` blocks.

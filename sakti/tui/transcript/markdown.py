@@ -38,8 +38,10 @@ def _parser() -> MarkdownIt:
 
 
 def markdown_lines(source: str, width: int, palette: Palette, *, code_width: int = 0) -> list[Line]:
-    """`source`, already free of control characters, as lines of at most `width` cells; code and tables may take
-    `code_width`, where that is more."""
+    """`source`, already free of control characters, as lines of at most `width` cells.
+
+    Code and tables may take `code_width`, where that is more.
+    """
     writer = _Writer(source, max(8, width), palette, max(0, code_width - width))
     writer.blocks(_parser().parse(source))
     return writer.lines
@@ -53,8 +55,11 @@ def warm_renderers() -> None:
 
 
 class _Writer:
-    """One walk over the tokens. `_prefixes` is what stands before a line in the containers that are open:
-    [first line, later lines] each; a list item's marker is used up by its first line."""
+    """One walk over the tokens.
+
+    `_prefixes` is what stands before a line in the containers that are open: [first line, later lines] each; a list
+    item's marker is used up by its first line.
+    """
 
     def __init__(self, source: str, width: int, palette: Palette, more: int = 0) -> None:
         self._more = more  # cells that code and tables may take beyond the width

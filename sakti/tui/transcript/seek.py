@@ -20,8 +20,10 @@ def pattern_of(words: Iterable[str]) -> re.Pattern[str] | None:
 
 
 def seek(document: Document, message_id: str, pattern: re.Pattern[str]) -> tuple[int, int] | None:
-    """The block of a message and the line in it with most of the words; a block that hides them is unfolded. Only the
-    `DRAWN` blocks with most of them are drawn for it."""
+    """The block of a message and the line in it with most of the words; a block that hides them is unfolded.
+
+    Only the `DRAWN` blocks with most of them are drawn for it.
+    """
     counts = {i: len(_words(_text(b), pattern)) for i, b in enumerate(document.blocks) if b.holds(message_id)}
     best: tuple[int, int] | None = None
     most = 0

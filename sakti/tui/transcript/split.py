@@ -20,9 +20,11 @@ _NESTED_FENCE = re.compile(r"^\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)*(`{3,}|~{3,})")
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """`source` is what was written. For code inside a top level fence `language` is not None (it may be empty)
-    and `code` is what to show; `first` and `last` tell whether the fence begins and ends here. `gap` tells
-    whether a blank line stands before it."""
+    """`source` is what was written.
+
+    For code inside a top level fence `language` is not None (it may be empty) and `code` is what to show; `first` and
+    `last` tell whether the fence begins and ends here. `gap` tells whether a blank line stands before it.
+    """
 
     source: str
     language: str | None = None

@@ -37,8 +37,10 @@ KEY = " · ctrl+o"  # what unfolds from the prompt
 
 @dataclass(slots=True, eq=False)
 class ToolBlock(Block):
-    """`result_id` is the message of its result; `own`: the user ran it; `elapsed` seconds in its state, as the clock
-    last told it."""
+    """`result_id` is the message of its result.
+
+    `own`: the user ran it; `elapsed` seconds in its state, as the clock last told it.
+    """
 
     call_id: str = ""
     result_id: str = ""

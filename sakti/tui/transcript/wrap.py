@@ -25,9 +25,12 @@ class Leaf:
 
 
 class Row(list[Segment]):
-    """A drawn line that knows what it stands for. `skip` and `tail`: characters at its start and end that only lay it
-    out; `join`: what stood between it and the line above where both are one line of the source (None: it is a line of
-    its own); `copies`: the code that a click on this line copies, "" where its block knows it."""
+    """A drawn line that knows what it stands for.
+
+    `skip` and `tail`: characters at its start and end that only lay it out; `join`: what stood between it and the
+    line above where both are one line of the source (None: it is a line of its own); `copies`: the code that a click
+    on this line copies, "" where its block knows it.
+    """
 
     __slots__ = ("copies", "join", "leaf", "skip", "tail")
 
@@ -76,8 +79,11 @@ def line_width(line: Iterable[Segment]) -> int:
 
 
 def wrap(spans: Iterable[Span], width: int) -> list[Line]:
-    """Fold `spans` at spaces into lines of at most `width` cells. A newline in them ends a line; a word that
-    is too long, or one with wide characters (which have no spaces between them), is cut where the line ends."""
+    """Fold `spans` at spaces into lines of at most `width` cells.
+
+    A newline in them ends a line; a word that is too long, or one with wide characters (which have no spaces between
+    them), is cut where the line ends.
+    """
     width = max(1, width)
     lines: list[Line] = []
     line: Line = []
@@ -176,9 +182,11 @@ def fold_line(spans: Sequence[Span], width: int) -> list[Line]:
 
 
 def fold_words(spans: Sequence[Span], width: int, *, hang: bool = False) -> list[Line]:
-    """One line of code or output into lines of at most `width` cells, ended behind a space or a sign where one stands
-    in their second half, else cut anywhere; spaces are kept, so that all of them together are the line. `hang`: what
-    goes on stands further in than the line began."""
+    """One line of code or output into lines of at most `width` cells.
+
+    Ended behind a space or a sign where one stands in their second half, else cut anywhere; spaces are kept, so that
+    all of them together are the line. `hang`: what goes on stands further in than the line began.
+    """
     width = max(1, width)
     text = "".join(t for t, _ in spans)
     if cells(text) <= width:
@@ -292,8 +300,11 @@ def row_of(line: Line) -> Row:
 
 
 def rows_text(lines: Sequence[Line], start: int = 0, end: int | None = None) -> str:
-    """What stands in `lines`, from character `start` of the first to `end` of the last one, as it was written: lines
-    that were folded are whole again, nothing that only lays them out is in it."""
+    """Return what stands in `lines` as it was written.
+
+    From character `start` of the first to `end` of the last one: lines that were folded are whole again, nothing that
+    only lays them out is in it.
+    """
     out: list[str] = []
     rows = [row_of(line) for line in lines]
     at = 0

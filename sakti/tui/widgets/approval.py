@@ -47,8 +47,11 @@ def approval_lines(
     *,
     writing: bool = False,
 ) -> list[Line]:
-    """The question `at` in full, all of them as a list under it where there are several. At most `height` lines: the
-    keys stand always, what is asked about gives way first. `writing`: the line below is open and has the keys."""
+    """The question `at` in full, all of them as a list under it where there are several.
+
+    At most `height` lines: the keys stand always, what is asked about gives way first. `writing`: the line below is
+    open and has the keys.
+    """
     if not pending:
         return []
     now = pending[at]

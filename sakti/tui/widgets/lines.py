@@ -92,8 +92,11 @@ class LineView(ScrollView, can_focus=True):
             event.stop()  # and the screen's to select everything
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The lines as they are painted. A line that was painted before is given as the same strip, which knows by
-        then how it is cut and written: what only moved costs next to nothing."""
+        """The lines as they are painted.
+
+        A line that was painted before is given as the same strip, which knows by then how it is cut and written: what
+        only moved costs next to nothing.
+        """
         styles = self.styles
         if styles.gutter != styles.padding or self.opacity != 1.0 or styles.text_opacity != 1.0:
             return super().render_lines(crop)

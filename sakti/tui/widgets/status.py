@@ -32,8 +32,10 @@ KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class Browsing:
-    """What is browsed, the key that leads back to the prompt as it is written, and the keys that act there: as they are
-    pressed, as they are written, and what they do."""
+    """What is browsed, the key that leads back to the prompt as it is written, and the keys that act there.
+
+    As they are pressed, as they are written, and what they do.
+    """
 
     title: str
     back: str
@@ -41,9 +43,12 @@ class Browsing:
 
 
 class StatusLine(Widget):
-    """`browsing`: what has the keys instead of the prompt; `approval`: the mode, and the key that changes it; `vim`:
-    the mode of the prompt where it has vim's keys; `context` in tokens (0: not known yet); `why` this model answers,
-    shown where there is room. Its timer runs only while something is under way."""
+    """`browsing`: what has the keys instead of the prompt.
+
+    `approval`: the mode, and the key that changes it; `vim`: the mode of the prompt where it has vim's keys; `context`
+    in tokens (0: not known yet); `why` this model answers, shown where there is room. Its timer runs only while
+    something is under way.
+    """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"status--key", "status--muted", "status--busy", "status--warn"}
 

@@ -231,8 +231,10 @@ class Transcript(TranscriptView):
         self._settle(None if self._follow else top)
 
     def action_leave(self) -> None:
-        """Out of the selection of lines, of the links, of the search, all in one step; where there is none, the app's
-        escape."""
+        """Out of the selection of lines, of the links, of the search, all in one step.
+
+        Where there is none, the app's escape.
+        """
         selects = self._anchor is not None or self.text_selection is not None
         if not (selects or self._link or self._chosen) and self._found is None:
             raise SkipAction

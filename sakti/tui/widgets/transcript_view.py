@@ -132,8 +132,10 @@ class TranscriptView(LineView):
         return index
 
     def _measure_up(self, index: int) -> int:
-        """Measure a screenful above block `index`, so that a page up shows what comes next and skips nothing. Gives
-        by how many lines everything below has moved."""
+        """Measure a screenful above block `index`, so that a page up shows what comes next and skips nothing.
+
+        Gives by how many lines everything below has moved.
+        """
         shift = have = 0
         while index > 0 and have <= self.size.height:
             index -= 1
@@ -255,8 +257,10 @@ class TranscriptView(LineView):
         return next((b.message_id for b in self.document.blocks[top[0] :] if b.message_id), "") if top else ""
 
     def jump(self, message_id: str, pattern: re.Pattern[str] | None = None) -> bool:
-        """Bring a message to the screen and mark it for a moment; with `pattern`, so that the line which matches
-        best is in sight. False when it is not loaded."""
+        """Bring a message to the screen and mark it for a moment.
+
+        With `pattern`, so that the line which matches best is in sight. False when it is not loaded.
+        """
         index = self.document.index_of(message_id)
         if index is None:
             return False
@@ -284,8 +288,11 @@ class TranscriptView(LineView):
         return self.live.last_answer
 
     def _schedule(self, now: bool) -> None:
-        """Draw soon: at once when the last drawing is long ago or somebody waits for it, else when its time has come.
-        No timer runs while nothing changes."""
+        """Draw soon.
+
+        At once when the last drawing is long ago or somebody waits for it, else when its time has come. No timer runs
+        while nothing changes.
+        """
         if now and self._timer is not None:
             self._timer.stop()
             self._timer = None

@@ -24,8 +24,11 @@ class Vim:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a key does: the state behind it, the place of the cursor, what takes the place of the text from `start` to
-    `end` (None: nothing is changed), and whether the last change is undone."""
+    """What a key does.
+
+    The state behind it, the place of the cursor, what takes the place of the text from `start` to `end` (None: nothing
+    is changed), and whether the last change is undone.
+    """
 
     state: Vim
     at: int

@@ -69,8 +69,10 @@ class VimArea(TextArea):
             self._into(Vim())
 
     def vim_key(self, event: events.Key) -> bool:
-        """Do what a key does in vim, and whether it does anything there: Escape while one types or in the middle of a
-        command, and every character in normal mode."""
+        """Do what a key does in vim, and whether it does anything there.
+
+        Escape while one types or in the middle of a command, and every character in normal mode.
+        """
         state = self._vim
         if state is None:
             return False

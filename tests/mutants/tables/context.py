@@ -122,7 +122,7 @@ MUTANTS = (
     M("elsewhere-limit", "sakti.memory.other_threads:text", "if used + size > limit:", "if False:"),
     M(
         "elsewhere-id",
-        "sakti.memory.shared:obscured",
+        "sakti.memory.shared:thread_alias",
         "hashlib.sha256(thread_id.encode()).hexdigest()[:8]",
         "thread_id",
         by="tests/unit/memory/test_shared.py::test_a_block_names_its_thread_and_its_range",

@@ -224,7 +224,7 @@ MUTANTS = (
     ),
     M(
         "engine-hand-no-refresh",
-        f"{ENGINE}:MemoryEngine._by_hand",
+        f"{ENGINE}:MemoryEngine._manual_operation",
         "            await state.refresh()\n",
         "",
         by="tests/unit/memory/test_requests.py::test_what_people_do_by_hand_is_done_to_memory_as_it_is",

@@ -20,12 +20,12 @@ def test_the_least_recent_goes_first_and_ids_are_obscured() -> None:
     text = other_threads.text(said, Estimator(), 320, "UTC")
     assert "number 9" in text
     assert "number 0 " not in text
-    assert text.rindex(other_threads.obscured("abc")) > text.index(other_threads.obscured("xyz"))
+    assert text.rindex(other_threads.thread_alias("abc")) > text.index(other_threads.thread_alias("xyz"))
     assert 'id="abc"' not in text
     assert Estimator().count(text) <= 320
     assert other_threads.text(said, Estimator(), 10, "UTC") == ""
     named = [dataclasses.replace(said[0], title='Fix "login"')]
-    head = f"""<thread id="{other_threads.obscured("xyz")}" title="Fix 'login'">"""
+    head = f"""<thread id="{other_threads.thread_alias("xyz")}" title="Fix 'login'">"""
     assert head in other_threads.text(named, Estimator(), 320, "UTC")
 
 

@@ -21,7 +21,7 @@ from sakti.memory.observe.quoting import pieces
 from sakti.memory.observe.transcript import format_messages
 from sakti.memory.protocol import ObserveInput, ReflectInput
 from sakti.memory.reflect.extractive import ExtractiveReflector
-from sakti.memory.slices import sliced
+from sakti.memory.slices import run_in_slices
 from sakti.memory.statements import reading, sentences
 from sakti.memory.statements.sentences import agent_kind, kind
 from sakti.memory.statements.superseding import is_gone, replaced
@@ -326,7 +326,7 @@ async def test_others_have_their_turn_between_the_slices() -> None:
 
     seconds = count()
     task = asyncio.create_task(other())
-    assert await sliced(work(), now=lambda: next(seconds) * slices.SLICE / 10) == "done"
+    assert await run_in_slices(work(), now=lambda: next(seconds) * slices.SLICE / 10) == "done"
     assert 5 <= turns <= 20
     task.cancel()
     observer = ExtractiveObserver(COUNTER)

@@ -26,7 +26,7 @@ from sakti.core.types import (
 from sakti.memory.factory import build_observers
 from sakti.memory.log import lines, parse
 from sakti.memory.log.render import for_actor
-from sakti.memory.model_call import Asker
+from sakti.memory.model_call import MemoryModel
 from sakti.memory.observe.extractive import ExtractiveObserver
 from sakti.memory.observe.model import ModelObserver, system_prompt
 from sakti.memory.observe.transcript import format_messages, log_tail
@@ -214,8 +214,8 @@ async def test_a_small_window_gets_its_input_in_slices() -> None:
         for n in range(9)
     ]
     provider = Answers(*texts)
-    asker = Asker(provider, "m", COUNTER, FakeClock(), settings=ModelSettings(0, 500))  # pyright: ignore
-    observer = ModelObserver(asker, previous_tokens=200, window=4_000)
+    memory_model = MemoryModel(provider, "m", COUNTER, FakeClock(), settings=ModelSettings(0, 500))  # pyright: ignore
+    observer = ModelObserver(memory_model, previous_tokens=200, window=4_000)
     said = tuple(message(n, "user", TextPart("word " * 400)) for n in range(12))
     result = await observer.observe(ObserveInput("t", said, "UTC"))
     calls = len(provider.requests)
@@ -230,7 +230,9 @@ async def test_a_small_window_gets_its_input_in_slices() -> None:
 async def test_a_small_window_condenses_a_log_in_slices() -> None:
     answers = ["<observations>\n* 🔴 short\n</observations>"] * 8
     provider = Answers(*answers)
-    reflector = ModelReflector(Asker(provider, "m", COUNTER, FakeClock(), settings=ModelSettings(0, 500)), window=4_000)  # pyright: ignore
+    reflector = ModelReflector(
+        MemoryModel(provider, "m", COUNTER, FakeClock(), settings=ModelSettings(0, 500)), window=4_000
+    )  # pyright: ignore
     groups = tuple((f"g{n}", f"* 🔴 part {n} " + "word " * 400) for n in range(8))
     result = await reflector.reflect(ReflectInput("t", groups, 2_000))
     calls = len(provider.requests)

@@ -19,7 +19,7 @@ from sakti.memory.protocol import ModelCall, ReflectInput, ReflectResult
 from sakti.memory.recall import recall
 from sakti.memory.reflect import parts as reflect_parts
 from sakti.memory.reflect.model import ModelReflector
-from sakti.memory.shared import obscured
+from sakti.memory.shared import thread_alias
 from sakti.store import memory
 from sakti.store.log import lines as memory_log
 from sakti.store.memory import Group
@@ -30,7 +30,7 @@ from sakti.store.threads import messages, threads
 from tests.fakes.memory import Driver, ScriptedReflector, settings
 
 COUNT = Estimator().count
-T1, T2 = obscured("t1"), obscured("t2")
+T1, T2 = thread_alias("t1"), thread_alias("t2")
 LONG = "the scheduler drops jobs when the clock jumps and nobody notices until monday morning "
 
 
@@ -87,7 +87,7 @@ def test_parts_are_threads_and_what_is_small_goes_together() -> None:
     assert [[s.thread_id for s in part.spans] for part in found] == [["t2"], ["t3", "t4"], ["t1"], ["t5"]]
     assert found[2].spans == (Span("t1", 0, 12, "one, renamed"),)
     assert [len(part.groups) for part in found] == [1, 2, 2, 0]
-    assert list(found[1].labels.values()) == [f"Thread {obscured('t3')} three", f"Thread {obscured('t4')}"]
+    assert list(found[1].labels.values()) == [f"Thread {thread_alias('t3')} three", f"Thread {thread_alias('t4')}"]
     assert sum(part.tokens for part in found) == sum(COUNT(g.text) for g in groups if g.text)
 
 
@@ -282,7 +282,7 @@ async def test_recall_pages_through_the_thread_that_is_meant(tmp_path: Path) -> 
         found = re.search(r'id="(\w+)" kind="observation" thread="(\w+)" .*messages="(\d+)-(\d+)"', head)
         assert found
         page = await recalled(found[1])
-        assert obscured(page["thread_id"]) == found[2]
+        assert thread_alias(page["thread_id"]) == found[2]
         assert page["range"] == [int(found[3]), int(found[4])]
         word = "zebra" if page["thread_id"] == "t1" else "lion"
         assert all(word in m["parts"][0]["text"] for m in page["messages"])
@@ -292,7 +292,7 @@ async def test_recall_pages_through_the_thread_that_is_meant(tmp_path: Path) -> 
         page = await recalled(reflection.id[-8:], thread)
         assert page["thread_id"] == thread
         (more,) = page["other_threads"]
-        assert more.startswith(f"{obscured(other)}/0-")
+        assert more.startswith(f"{thread_alias(other)}/0-")
         assert (await recalled(more, thread))["thread_id"] == other
         assert (await recalled(more, thread))["other_thread"]
     assert (await recalled(f"{T2}/3"))["messages"][0]["index"] == 3
@@ -342,7 +342,7 @@ async def test_a_fork_knows_whose_notes_are_its_own(tmp_path: Path) -> None:
     await driver.begin("zebra, go on")
     prepared = await driver.engine.prepare(step=1)
     (told,) = [b.text for b in prepared.blocks if b.kind == "instructions"]
-    assert f"This conversation is thread {obscured('t3')}." in told
+    assert f"This conversation is thread {thread_alias('t3')}." in told
     assert f"It was forked from thread {T1}: what is noted of that one's messages up to {end} is its own." in told
     assert any(m.metadata.get("synthetic") == "reminder" for m in prepared.messages)
     await driver.step({"text": "."}, "c")

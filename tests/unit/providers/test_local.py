@@ -140,7 +140,7 @@ def test_text_that_goes_round(text, bad):
 
 
 def names(*messages, tools=TOOLS):
-    allowed = policy.following(messages, actions.offer(tools))
+    allowed = policy.allowed_actions(messages, actions.offer(tools))
     return {a.name for a in allowed.actions}, allowed.answer
 
 
@@ -454,7 +454,7 @@ def paths(offered, name):
 
 def after(text, *more, tools=("read", "edit", "bash", "grep")):
     offered = actions.offer([replace(READ, name=n) for n in tools])
-    return policy.following((message("user", text), *more), offered)
+    return policy.allowed_actions((message("user", text), *more), offered)
 
 
 def reading(id, path, content="x"):

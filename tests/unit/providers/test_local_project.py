@@ -22,7 +22,7 @@ TOOLS = tuple(replace(READ, name=n) for n in ("read", "edit", "bash", "grep"))
 
 
 def after(text, *more):
-    return policy.following((message("user", text), *more), actions.offer(TOOLS), KNOWN)
+    return policy.allowed_actions((message("user", text), *more), actions.offer(TOOLS), KNOWN)
 
 
 def looked(name, arguments, content, *, error=False):
@@ -45,7 +45,7 @@ def looked(name, arguments, content, *, error=False):
 def test_the_project_as_such_is_answered_from_what_is_known_of_it(asked):
     allowed = after(asked)
     assert (allowed.actions, allowed.answer, allowed.grounded, allowed.call, allowed.text) == ((), True, True, None, "")
-    assert not policy.following((message("user", asked),), actions.offer(TOOLS)).grounded, "nothing is known"
+    assert not policy.allowed_actions((message("user", asked),), actions.offer(TOOLS)).grounded, "nothing is known"
 
 
 @pytest.mark.parametrize(

@@ -421,8 +421,8 @@ async def test_a_chat_goes_on_in_a_copy_that_goes(path: Path, read_only: None) -
     assert store.read_only_reason is None and "may not be written" in (store.not_saved or "")
     await store.write(user_state.add_history, "/w", "not for ever", 1)
     assert (await store.read(user_state.history, "/w", 9))[-1] == "not for ever"
-    assert store._way is not None and store._way.folder is not None
-    folder = store._way.folder
+    assert store._file is not None and store._file.folder is not None
+    folder = store._file.folder
     assert oct(folder.stat().st_mode)[-3:] == "700"
     await store.close()
     assert not folder.exists() and path.read_bytes() == before

@@ -18,12 +18,12 @@ import pytest
 from sakti.store import memory, migrate, opening
 from sakti.store.connection import plain
 from sakti.store.database import Store
+from sakti.store.database_file import DatabaseFile
 from sakti.store.maintenance import maintenance
 from sakti.store.memory import integrity
 from sakti.store.search import search
 from sakti.store.tasks import questions
 from sakti.store.threads import threads
-from sakti.store.way import Way
 
 # Opens a database and, with `die`, is killed in the middle of the first migration that it needs.
 OPEN = """
@@ -189,7 +189,7 @@ async def test_what_was_kept_of_the_graph_is_counted_again(old: Path) -> None:
 async def test_a_copy_that_an_unfinished_migration_left_is_made_anew(old: Path, tmp_path: Path) -> None:
     stale = tmp_path / f"s.db.before-{migrate.LATEST:04d}"
     stale.write_text("of another day")
-    before = opening.version_of(Way(str(old)))
+    before = opening.version_of(DatabaseFile(str(old)))
     await (await whole(old)).close()
     backup = apsw.Connection(str(stale))
     assert backup.execute("SELECT max(version) FROM schema_migrations").get == before

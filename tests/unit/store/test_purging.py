@@ -168,7 +168,7 @@ from sakti.store.maintenance import upkeep
 from sakti.store.database import Store
 
 upkeep.PIECE_S = 0  # as many writes each time, whatever else the machine does
-Store._tend = lambda *_: None
+Store._schedule_upkeep = lambda *_: None
 
 async def main():
     store, left = await Store.open(Path(sys.argv[1])), [int(sys.argv[2])]

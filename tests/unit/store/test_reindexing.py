@@ -138,7 +138,7 @@ async def test_the_next_process_goes_on(driver: Driver, tmp_path, killed: int) -
                 await upkeep.reindex(store)
         finding = {f.name: f for f in await other.read(maintenance.check)}["search"]
         assert not finding.ok and finding.mendable and "not finished" in finding.detail
-        await upkeep.catch_up(other)
+        await upkeep.reindex_quietly(other)
         assert await other.read(docs) == left
         assert await other.read(reindexing.notes) == []
         assert all(f.ok for f in await other.read(maintenance.check))

@@ -99,7 +99,7 @@ async def test_a_rebuild_that_was_killed_is_finished_and_holds_nobody_up(
     await store.write(say, [f"walrus number {n} of forty" for n in range(40)])
     before = store.written
     for table in search_index.TABLES:
-        await store.write(index_upkeep.start_over, table)  # and then the power goes
+        await store.write(index_upkeep.replace_by_empty, table)  # and then the power goes
     await store.write(search_index.remove, "message", "m3")
     await store.write(lambda db: messages.append(db, Message("new", "t", "/w", "user", (TextPart("a heron"),), 50)))
     assert await found(store, "heron") == ["new"]

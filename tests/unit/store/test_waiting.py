@@ -149,10 +149,10 @@ def test_an_error_of_a_disk_without_room_is_a_full_disk(
     error: apsw.Error, free: int, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
-    told = failures.explained(error, tmp_path / "x.db", saving=False)
+    told = failures.to_store_error(error, tmp_path / "x.db", saving=False)
     assert told.code == code and ("no room left for" in told.message) == (code == "full")
 
 
 def test_a_disk_that_is_not_there_is_not_called_full(tmp_path: Path) -> None:
-    told = failures.explained(apsw.IOError("disk I/O error"), tmp_path / "gone" / "x.db", saving=False)
+    told = failures.to_store_error(apsw.IOError("disk I/O error"), tmp_path / "gone" / "x.db", saving=False)
     assert told.code == "io" and "`sakti doctor`" in told.message

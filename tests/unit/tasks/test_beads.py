@@ -53,7 +53,7 @@ def actor(store: Store) -> Actor:
 
 
 async def bring(store: Store, actor: Actor, issues: list[dict[str, Any]]) -> beads.Report:
-    return await store.write(beads.bring_in, actor, store.ids, issues)
+    return await store.write(beads.import_issues, actor, store.ids, issues)
 
 
 async def test_every_field_has_a_place(store: Store, actor: Actor) -> None:
@@ -116,7 +116,7 @@ async def test_a_cycle_is_left_out_and_told_and_the_rest_comes_in(store: Store, 
 
 async def test_a_dry_run_tells_and_does_nothing(store: Store, actor: Actor) -> None:
     with pytest.raises(beads.DryRun) as e:
-        await store.write(beads.bring_in, actor, store.ids, ISSUES, True)
+        await store.write(beads.import_issues, actor, store.ids, ISSUES, True)
     assert e.value.report.imported == 5
     assert (await store.read(queries.list_tasks, "/w", status="all"))["total"] == 0
 

@@ -158,7 +158,7 @@ async def test_an_import_leaves_out_what_would_be_a_ring_and_names_it(store: Sto
         {"id": "y", "title": "y", "dependencies": [{"on": "e"}]},
         {"id": "f", "title": "f", "type": "epic", "dependencies": [{"on": "y", "type": "parent-child"}]},
     ]
-    done = await store.write(transfer.bring_in, actor, lines)
+    done = await store.write(transfer.import_tasks, actor, lines)
     handles = {name: (await store.read(service.find, "/w", name)).handle for name in "exyf"}
     assert (done.tasks, done.dependencies) == (4, 2)
     assert [(e.task, e.on, e.type) for e in done.left_out] == [
@@ -182,7 +182,7 @@ async def test_a_great_many_edges_that_go_round_come_in_without_a_walk_each(stor
         }
         for n in range(1_500)
     ]  # fmt: skip
-    done = await store.write(transfer.bring_in, actor, lines)
+    done = await store.write(transfer.import_tasks, actor, lines)
     assert done.tasks == 1_500
     assert 100 < len(done.left_out) < 2_500
     assert await store.read(find_deadlocks) == []

@@ -308,11 +308,11 @@ class Board(RuleBasedStateMachine):
             self.model.task(t)
             self.model.refuse_held(t, session, self.clock.now())
             self.model.tasks[t].deleted = True
-            self.model.past.append(lambda: self.bring_back(t))
+            self.model.past.append(lambda: self.undelete(t))
 
         self.both(lambda db: service.delete(db, self.actor(session), f"task-{t}"), model)
 
-    def bring_back(self, t: str) -> None:
+    def undelete(self, t: str) -> None:
         self.model.tasks[t].deleted = False
         if self.model.stuck():
             self.model.tasks[t].deleted = True
@@ -325,7 +325,7 @@ class Board(RuleBasedStateMachine):
                 raise KeyError("not_found")
             if not self.model.tasks[t].deleted:
                 raise KeyError("invalid")
-            self.bring_back(t)
+            self.undelete(t)
             self.model.past.append(lambda: setattr(self.model.tasks[t], "deleted", True))
 
         self.both(lambda db: service.restore(db, self.actor(), f"task-{t}"), model)

@@ -82,17 +82,17 @@ def everything(db: Any, actor: Actor, ids: Any) -> None:
     deadlocks.find_deadlocks(db, who)
     lines = transfer.export(db, who)
     copies = [{**line, "id": f"o{line['id']}", "dependencies": []} for line in lines[:9]]
-    transfer.bring_in(db, replace(actor, resource_id="/other"), copies)
+    transfer.import_tasks(db, replace(actor, resource_id="/other"), copies)
     issues = [{"id": "bd-1", "title": "a"}, {"id": "bd-2", "title": "b", "dependencies": [{"depends_on_id": "bd-1"}]}]
-    beads.bring_in(db, actor, ids, issues)
+    beads.import_issues(db, actor, ids, issues)
     issues[1] |= {"title": "c", "dependencies": []}
-    beads.bring_in(db, actor, ids, issues)
+    beads.import_issues(db, actor, ids, issues)
     service.undo(db, actor, 2)
 
 
 async def plans_of_everything(store: Store) -> list[Plan]:
     actor = Actor("/w", "s1", store.clock.now())
-    await store.write(transfer.bring_in, actor, bench.lines(TASKS))
+    await store.write(transfer.import_tasks, actor, bench.lines(TASKS))
     await store.write(threads.create, Thread("th", "/w", "", 1, 1))
     for n, role in (("m", "user"), ("m2", "assistant")):
         await store.write(messages.append, Message(n, "th", "/w", role, (TextPart("of the pump"),), 1))  # type: ignore[arg-type]
@@ -110,7 +110,7 @@ async def test_every_statement_of_the_tasks_has_its_index(store: Store) -> None:
 
 
 async def test_a_statement_without_its_index_is_noticed(store: Store) -> None:
-    await store.write(transfer.bring_in, Actor("/w", "s1", store.clock.now()), bench.lines(50))
+    await store.write(transfer.import_tasks, Actor("/w", "s1", store.clock.now()), bench.lines(50))
     async with captured(store) as statements:
         await store.read(lambda db: db.execute_sql("SELECT id FROM tasks WHERE title = ?", ("x",)).fetchall())
         await store.read(

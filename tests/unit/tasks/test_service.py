@@ -233,7 +233,7 @@ async def test_tasks_go_out_and_come_in_whole(store: Store, actor: Actor) -> Non
     await store.write(service.create, actor, "a", "first", labels=["x"])
     await store.write(service.create, actor, "b", "second", depends_on=["a"], description="d")
     lines = await store.read(transfer.export, "/w")
-    again = await store.write(transfer.bring_in, actor, lines)
+    again = await store.write(transfer.import_tasks, actor, lines)
     assert (again.tasks, again.known) == (0, 2)
     for line in lines:
         line["id"] += "2"
@@ -241,13 +241,13 @@ async def test_tasks_go_out_and_come_in_whole(store: Store, actor: Actor) -> Non
         for edge in line.get("dependencies", ()):
             edge["on"] += "2"
     copy = replace(actor, resource_id="/copy")
-    assert (await store.write(transfer.bring_in, copy, lines)).dependencies == 1
+    assert (await store.write(transfer.import_tasks, copy, lines)).dependencies == 1
     assert [t.id for t in (await store.read(service.board, "/copy", 0)).blocked] == ["b2"]
     cyclic = [
         {"id": "p", "title": "p", "dependencies": [{"on": "q"}]},
         {"id": "q", "title": "q", "dependencies": [{"on": "p"}]},
     ]
-    done = await store.write(transfer.bring_in, copy, cyclic)
+    done = await store.write(transfer.import_tasks, copy, cyclic)
     assert (done.tasks, done.dependencies) == (2, 1)
     p, q = [(await store.read(service.find, "/copy", name)).handle for name in "pq"]
     assert [(left.task, left.on, left.type) for left in done.left_out] == [(q, p, "blocks")]
@@ -270,7 +270,7 @@ async def test_a_line_that_is_refused_is_named_and_nothing_comes_in(
     store: Store, actor: Actor, line: str, said: str
 ) -> None:
     with pytest.raises(TaskError) as refused:
-        await store.write(transfer.bring_in, actor, ['{"id": "a", "title": "a"}', "", line])
+        await store.write(transfer.import_tasks, actor, ['{"id": "a", "title": "a"}', "", line])
     assert refused.value.message.startswith(said) and refused.value.message.endswith(" Nothing was imported.")
     assert not await store.read(questions.exists, "a")
 

@@ -98,7 +98,7 @@ async def test_the_whole_text_of_a_shrunk_task_comes_back_whatever_is_undone(sto
 async def test_an_import_is_one_step(store: Store, actor: Actor) -> None:
     await store.write(service.create, actor, "z", "z")
     lines = [{"id": f"t{n}", "title": f"t{n}", "dependencies": [{"on": "z"}]} for n in range(9)]
-    await store.write(transfer.bring_in, actor, lines)
+    await store.write(transfer.import_tasks, actor, lines)
     assert (await store.read(queries.ready, "/w", 1))["blockedCount"] == 9
     undone = await store.write(service.undo, actor)
     assert [a for a, _ in undone] == ["import"] * 9
@@ -112,7 +112,7 @@ async def test_an_import_of_beads_is_one_step_with_all_that_it_changed(store: St
         return [{"id": "bd-1", "title": "one"}, {"id": "bd-2", "title": "two"}, *changed]
 
     async def bring(lines: list[dict[str, Any]]) -> None:
-        await store.write(beads.bring_in, actor, store.ids, lines)
+        await store.write(beads.import_issues, actor, store.ids, lines)
 
     edge = {"depends_on_id": "bd-1"}
     await bring(issues({"id": "bd-3", "title": "three", "labels": ["x"], "dependencies": [edge]}))

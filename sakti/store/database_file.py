@@ -9,7 +9,7 @@ import apsw
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class DatabaseFile:
     """File of a database and the flags to open it; `folder` holds a temporary copy and goes when it is closed."""
 
     filename: str

@@ -84,7 +84,7 @@ async def _run(session: Session, prompt: str, output: str) -> int:
         thread_id, text, error = end.thread_id if session.saved else None, end.text, end.error
         usage, steps = end.usage, end.steps
         if end.error_code in NOT_SAVED:
-            print("sakti: What was said until then is kept: `sakti run -c` goes on with it.", file=sys.stderr)
+            print("sakti: The thread so far is kept; `sakti run -c` continues it.", file=sys.stderr)
         if status == "answered":
             await observe_on_exit(session, lambda text: print(text, file=sys.stderr))
     except NoModelError as e:

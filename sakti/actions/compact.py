@@ -24,13 +24,13 @@ with lazy_imports:
     hint="[focus | diff | undo]",
 )
 async def compact(scope: Scope, focus: str) -> Value | None:
-    """Observe everything that is pending but the last exchange."""
+    """Summarise older messages now: observe everything but the last exchange."""
     session = scope.session
     await session.require_thread()
     await session.follow()
     messages, before, after = session.compact_preview()
     if not messages:
-        return Done("There is nothing to compact: all but the last exchange is observed already.")
+        return Done("Nothing to compact: everything but the last exchange is already observed.")
     scope.tell(Done(f"{messages} messages, {count_k(before)} → ≈{count_k(after)} tokens", title="Compacting"))
     status = session.status
     who = one_line(status.observer, 40) if status is not None else "memory"
@@ -44,7 +44,7 @@ async def diff(scope: Scope) -> Value:
     """Show the log before and after the last compaction."""
     shown = await last_compaction.last(scope.session)
     if shown is None:
-        return Done("Nothing was compacted in this thread, or it was undone.")
+        return Done("No compaction in this thread, or it was undone.")
 
     async def text() -> Value:
         return Text((shown.diff(),), kind="diff")
@@ -54,5 +54,5 @@ async def diff(scope: Scope) -> Value:
 
 @action(chat="compact undo", needs="session")
 async def undo(scope: Scope) -> Value | None:
-    """Bring the messages of the last compaction back."""
+    """Undo the last compaction: its messages return to the window."""
     return None if await scope.session.undo_compaction() else Done("There is no compaction to undo.")

@@ -19,14 +19,14 @@ with lazy_imports:
     from sakti.core import resources
 
 
-@action(arg("name", "Only settings that begin so.", default="", offers="setting names"), shell="config")
+@action(arg("name", "Only settings whose name begins with this.", default="", offers="setting names"), shell="config")
 async def config(scope: Scope, name: str) -> Value:
     """Show each setting, its value, where it comes from, what it means and what it takes."""
     loaded = scope.settings()
     every = core_config.flat(loaded.config).items()
     rows = [(n, v, loaded.origins.get(n, "default")) for n, v in every if n.startswith(name)]
     if not rows:
-        raise Refused(f"There is no setting that begins with {name!r}.", code=USAGE)
+        raise Refused(f"No setting begins with {name!r}.", code=USAGE)
     lines = [
         line
         for n, v, origin in rows
@@ -50,10 +50,10 @@ async def config(scope: Scope, name: str) -> Value:
     arg("wanted", default=""),
     chat="settings",
     needs="session",
-    summary="every setting, and where it comes from",
+    summary="show and change settings",
 )
 async def settings(scope: Scope, wanted: str) -> Value:
-    """Settings that are not at their default, or all that hold the words; NAME = VALUE changes one."""
+    """Show settings that are not at their default, or those that match the words; NAME = VALUE changes one."""
     session, user_file = scope.session, resources.config_home() / "config.toml"
     project_file = session.workspace / ".sakti" / "config.toml"
     name, changes, text = (part.strip() for part in wanted.partition("="))
@@ -72,7 +72,7 @@ async def settings(scope: Scope, wanted: str) -> Value:
             "settings",
             tuple(rows),
             head=f"{counted(len(rows), 'setting')} of {len(found)} {which}",
-            tail="Words behind /settings choose others; /settings NAME = VALUE changes one in your own file.",
+            tail="/settings WORDS shows others; /settings NAME = VALUE changes one in your own file.",
         )
 
     return Open("settings", (found, user_file, project_file), listed)

@@ -18,9 +18,9 @@ with lazy_imports:
 
 
 @action(arg("step", kind="whole", default=None, low=1), chat="context", hint="[STEP]", needs="session",
-        summary="exactly what would be sent now; with a number, what that step of the thread sent")  # fmt: skip
+        summary="show the request that would be sent now, or the one that a past step sent")  # fmt: skip
 async def context(scope: Scope, step: int | None) -> Value:
-    """Exactly what would be sent now, or what a past step sent."""
+    """Show the request that would be sent now, or the one that a past step sent."""
     views = scope.session.views
     blocks = await (views.context() if step is None else views.past_request(step))
     if not blocks:
@@ -34,12 +34,12 @@ async def context(scope: Scope, step: int | None) -> Value:
         total = sum(b.tokens for b in blocks)
         what = "What would be sent now" if step is None else f"What step {step} sent"
         head = f"{what}: {counted(len(blocks), 'block')}, {total:,} tokens"
-        return Rows(lines, "context", tuple(blocks), head=head, what="says a block's text", pick=show)
+        return Rows(lines, "context", tuple(blocks), head=head, what="shows a block's text", pick=show)
 
     return Open("context", blocks, listed)
 
 
 @action(chat="cost", needs="session")
 async def cost(scope: Scope) -> Value:
-    """Tokens and price of this thread."""
+    """Show tokens and cost of this thread."""
     return Card("Cost of this thread", tuple(memory_report.spent_rows(await scope.session.views.spent())))

@@ -21,13 +21,13 @@ with lazy_imports:
     from sakti.core import clock
     from sakti.store.maintenance import inspection, maintenance, recovery, upkeep, vacuuming
 
-GROUP = Group("db", "The database: check, recover, search index, statistics, backup, purge.", UPKEEP)
-YES = flag("--yes", help="Do not ask.")
+GROUP = Group("db", "Check, repair, back up and clean the database.", UPKEEP)
+YES = flag("--yes", help="Do not ask for confirmation.")
 
 
 @action(shell="db check")
 async def check(scope: Scope) -> Value:
-    """Look for damage, mend the search index; exit 1 when something is left. Works on any file, sound or not."""
+    """Check for damage and repair the search index. Exit 1 if a problem remains. Works on damaged files too."""
     findings = inspection.inspect(scope.database)
     if any(f.mendable and not f.ok for f in findings) and all(f.ok for f in findings if not f.mendable):
         findings = scope.in_store(upkeep.check)
@@ -41,7 +41,7 @@ async def check(scope: Scope) -> Value:
 
 @action(shell="db recover")
 async def recover(scope: Scope) -> Value:
-    """Copy what can still be read of a damaged database into a new one; the damaged file is kept beside it."""
+    """Copy every readable row of a damaged database into a new one; the damaged file is kept beside it."""
     found = recovery.recover(scope.database, clock.SystemClock())
     out = [
         f"{table:<22} {came:>9,} {'row' if came == 1 else 'rows'}" + (f", {lost:,} could not be read" if lost else "")
@@ -52,7 +52,7 @@ async def recover(scope: Scope) -> Value:
     if not found.rows:
         out.append("Nothing in the file could be read: the new database is empty.")
     out.append(f"The new database is {found.path}; the damaged file is kept as {found.kept}.")
-    out += [f"There is also a copy: {copy}" for copy in found.copies]
+    out += [f"A backup exists too: {copy}" for copy in found.copies]
     return Text(
         tuple(out), json={**asdict(found), "path": str(found.path), "kept": str(found.kept), "lost": found.lost}
     )
@@ -60,7 +60,7 @@ async def recover(scope: Scope) -> Value:
 
 @action(shell="db stats", needs="store")
 async def stats(scope: Scope) -> Value:
-    """How much is in it."""
+    """Show how much the database holds."""
     values = await scope.store.read(maintenance.stats, scope.store.path)
     lines = (
         f"{name.replace('_', ' '):<20} {value:,}" if isinstance(value, int) else f"{name:<20} {value}"
@@ -71,7 +71,7 @@ async def stats(scope: Scope) -> Value:
 
 @action(shell="db rebuild-index", needs="store")
 async def rebuild_index(scope: Scope) -> Value:
-    """Make the search index anew."""
+    """Rebuild the search index."""
     done = await upkeep.rebuild_index(scope.store)
     missing = f", {done['added']:,} {'was' if done['added'] == 1 else 'were'} missing" if done["added"] else ""
     return Done(f"{counted(done['texts'], 'text')} indexed{missing}", json=done)
@@ -79,7 +79,7 @@ async def rebuild_index(scope: Scope) -> Value:
 
 @action(shell="db optimize", needs="store")
 async def optimize(scope: Scope) -> Value:
-    """Merge the search index, so that searches are faster."""
+    """Merge the search index, which makes searches faster."""
     store = scope.store
     before = (await store.read(maintenance.stats, store.path))["bytes"]
     await upkeep.optimize(store)
@@ -89,13 +89,13 @@ async def optimize(scope: Scope) -> Value:
 
 
 @action(
-    arg("target", "File to write; beside the database by default.", kind="path", default=None),
+    arg("target", "File to write (default: beside the database).", kind="path", default=None),
     shell="db backup",
     needs="store",
     json=False,
 )
 async def backup(scope: Scope, target: Path | None) -> Value:
-    """Copy the database, also while it is in use."""
+    """Copy the database; safe while it is in use."""
     store = scope.store
     name = f"{store.path.name}.backup-{time.strftime('%Y%m%d-%H%M%S')}"
     return Text((str(await store.read(maintenance.backup, target or store.path.with_name(name))),))
@@ -103,9 +103,9 @@ async def backup(scope: Scope, target: Path | None) -> Value:
 
 @action(
     option("--days", kind="whole", low=0, default=0, metavar="N",
-           help="Only what was deleted at least so many days ago."),
-    flag("--yes", help="Do it."),
-    flag("--keep-copies", help="Leave copies of the database alone."),
+           help="Only what was deleted at least this many days ago."),
+    flag("--yes", help="Confirm: without it nothing is removed."),
+    flag("--keep-copies", help="Keep copies of the database."),
     shell="db purge",
 )  # fmt: skip
 async def purge(scope: Scope, days: int, yes: bool, keep_copies: bool) -> Value:
@@ -119,23 +119,25 @@ async def purge(scope: Scope, days: int, yes: bool, keep_copies: bool) -> Value:
     told = thread_purge.wipe_free_space(found) if yes else ""
     out = [f"{'removed' if yes else 'would go'}  {line}" for line in found.in_words()]
     if found.empty:
-        out.append("Nothing is deleted.")
+        out.append("Nothing deleted to remove.")
     elif not yes:
-        out.append("Nothing was removed: --yes removes it for good.")
+        out.append("Nothing was removed. --yes removes it for good.")
     return Text((*out, *([told] if told else [])), json={"removed": yes, **found.as_json(), "left": told})
 
 
 @action(YES, shell="db vacuum")
 async def vacuum(scope: Scope, yes: bool) -> Value:
-    """Write the file anew, as small as what it holds; nothing else may have it open."""
+    """Rewrite the file as small as its content; no other sakti may have it open."""
     path = scope.database
     if not yes:
         if not sys.stdin.isatty():
-            raise Refused("this takes a while and as much room as the database twice: --yes does it.", code=USAGE)
-        if not _confirmed(f"Write {path} anew? No other sakti may use it meanwhile."):
+            raise Refused(
+                "this takes a while and twice the size of the database on disk; --yes confirms it.", code=USAGE
+            )
+        if not _confirmed(f"Write {path} again, as small as its content? No other sakti may use it meanwhile."):
             raise Refused("Nothing was done.")
     before, after = vacuuming.vacuum(path)
-    text = f"{path} was written anew ({before:,} → {after:,} bytes)."
+    text = f"{path} was rewritten ({before:,} → {after:,} bytes)."
     return Done(text, json={"bytes_before": before, "bytes_after": after})
 
 

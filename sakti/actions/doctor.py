@@ -1,4 +1,4 @@
-"""`/doctor` and `sakti doctor`: the health of this installation."""
+"""`/doctor` and `sakti doctor`: the check this installation."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ with lazy_imports:
     from sakti.core import resources
 
 
-@action(shell="doctor", chat="doctor", needs="loop", summary="health of this installation")
+@action(shell="doctor", chat="doctor", needs="loop", summary="check this installation")
 async def doctor(scope: Scope) -> Value:
-    """Check this installation, problems first; each says how to mend it. Exit 1 when there is one."""
+    """Check this installation, problems first; each says how to fix it. Exit 1 when there is one."""
     problem: list[doctor_report.Line] = []
     try:
         config, path = scope.config, scope.database

@@ -18,22 +18,22 @@ with lazy_imports:
     from sakti.core import clock, ids
     from sakti.tasks import beads as beads_file
 
-GROUP = Group("import", "Bring in what other tools know.", MEMORY)
+GROUP = Group("import", "Import from other tools.", MEMORY)
 GONE = 20  # issues that are named
-WHERE = "A repository, its .beads folder, an issues.jsonl, or the database."
+WHERE = "A repository, its .beads folder, an issues.jsonl file or the database."
 
 
-@action(arg("path", WHERE, kind="path"), flag("--dry-run", help="Only tell what would be done."), AS,
+@action(arg("path", WHERE, kind="path"), flag("--dry-run", help="Only show what would be done."), AS,
         shell="import beads")  # fmt: skip
 async def beads(scope: Scope, path: Path, dry_run: bool, as_: str | None) -> Value:
-    """Tasks of beads (bd). Repeated, it brings in only what changed there since. Exit: 1 refused, 2 nothing found."""
+    """Import tasks of beads (bd). A second run imports only what changed since. Exit 1: refused, 2: nothing found."""
     issues = beads_file.read(path)
     try:
         report = await scope.change(beads_file.import_issues, as_, ids.TimeIds(clock.SystemClock()), issues, dry_run)
     except beads_file.DryRun as e:
         report = e.report
     out = [f"{name}: {why}" for name, why in (*report.skipped, *report.notes)]
-    out += [f"left out, it would be a cycle: {' → '.join(cycle)}" for cycle in report.cycles]
+    out += [f"skipped, it would close a cycle: {' → '.join(cycle)}" for cycle in report.cycles]
     if report.gone:
         some = ", ".join(report.gone[:GONE]) + (", …" if len(report.gone) > GONE else "")
         out.append(f"{len(report.gone)} no longer in beads, kept here: {some}")

@@ -20,14 +20,14 @@ with lazy_imports:
     from sakti.providers.local import install as local_install
     from sakti.providers.local import model as local_model
 
-GROUP = Group("local", "The embedded model: a small local model for questions and simple edits.", UPKEEP)
+GROUP = Group("local", "Install and manage the embedded model, a small one for questions and simple edits.", UPKEEP)
 
 
 @action(shell="local install", json=False)
 async def install(scope: Scope) -> Value:
-    """Fetch the weights (1.1 GB, Apache-2.0). Stopped in between, it goes on where it was."""
+    """Download the weights (1.1 GB, Apache-2.0). An interrupted download continues where it stopped."""
     if local_model.default_path().is_file() and local_model.weights_ready() and local_model.chosen() is None:
-        told = f"Installed already: {local_model.path()}"
+        told = f"Already installed: {local_model.path()}"
     else:
         try:
             told = f"Installed: {_with_progress(local_install.Installer(workspace=scope.workspace))}"
@@ -75,10 +75,10 @@ def _with_progress(installer: Installer) -> Path:
 
 @action(shell="local status")
 async def status(scope: Scope) -> Value:
-    """Say whether the model is ready and where it is; exit code 1 if it is not ready."""
+    """Show whether the model is ready and where it is. Exit 1 if it is not."""
     now = local_model.status()
-    weights = f"{now.path}, {now.bytes / 1e6:,.0f} MB" if now.bytes else "not installed: sakti local install"
-    unfinished = f"unfinished install: {now.partial_bytes / 1e6:,.0f} MB fetched"
+    weights = f"{now.path}, {now.bytes / 1e6:,.0f} MB" if now.bytes else "not installed; run `sakti local install`"
+    unfinished = f"unfinished install: {now.partial_bytes / 1e6:,.0f} MB downloaded"
     lines = (
         f"{now.name} ({now.label})",
         f"weights   {weights}",
@@ -89,10 +89,11 @@ async def status(scope: Scope) -> Value:
     return Text(lines, json=asdict(now), exit=int(not now.ready))
 
 
-@action(arg("path", "A GGUF file.", kind="path", default=None), flag("--default", help="The installed model again."),
+@action(arg("path", "A GGUF file.", kind="path", default=None), 
+        flag("--default", help="Use the installed model again."),
         shell="local use", json=False)  # fmt: skip
 async def use(scope: Scope, path: Path | None, default: bool) -> Value:
-    """Load another GGUF file instead of the installed model."""
+    """Use another GGUF file instead of the installed model."""
     if (path is None) != default:
         raise Refused("Name a GGUF file, or --default.", code=USAGE)
     try:
@@ -103,6 +104,6 @@ async def use(scope: Scope, path: Path | None, default: bool) -> Value:
 
 @action(shell="local remove", json=False)
 async def remove(scope: Scope) -> Value:
-    """Delete the installed weights and what an unfinished install left."""
+    """Delete the installed weights and any unfinished download."""
     freed = local_model.remove()
     return Text((f"{freed / 1e6:,.0f} MB freed" if freed else "Nothing was installed",))

@@ -23,7 +23,7 @@ NONE = "set ANTHROPIC_API_KEY or OPENAI_API_KEY, start a local server, or run `s
 
 @action(shell="models", needs="loop")
 async def models(scope: Scope) -> Value:
-    """The model that `sakti` would use, why, and what its provider offers."""
+    """Show the model that would be used, why, and what its provider offers."""
     config = scope.config
     choice = await registry.select(flag=None, config_model=config.model, env=scope.env, settings=config.providers)
     if choice is None:

@@ -16,7 +16,7 @@ MODES = ("default", "explore", "bug_fixing", "refactoring", "testing", "debuggin
 
 @action(arg("name", default=""), chat="mode", hint="[MODE]", choices=MODES, needs="session")
 async def mode(scope: Scope, name: str) -> Value:
-    """What the Observer looks for."""
+    """Choose what the Observer looks for."""
     session = scope.session
     if not name:
         return Done(f"The mode is {session.mode}; /mode NAME changes it.")
@@ -26,7 +26,7 @@ async def mode(scope: Scope, name: str) -> Value:
 
 @action(arg("name", default=""), chat="approve", hint="[MODE]", choices=APPROVAL_MODES, needs="session")
 async def approve(scope: Scope, name: str) -> Value:
-    """What may run without asking."""
+    """Choose what may run without asking."""
     session = scope.session
     if name:
         session.set_approval_mode(name)

@@ -94,7 +94,7 @@ def _positional(args: Sequence[Arg], words: Sequence[str], found: dict[str, Any]
         elif left:
             found[a.name] = convert(a, left.pop(0), a.label)
     if left:
-        raise UsageError(f"{left[0]!r} is one argument too many. {_see(program)}")
+        raise UsageError(f"{left[0]!r} is not expected: too many arguments. {_see(program)}")
 
 
 def read_chat(action: Action, line: str) -> dict[str, Any]:

@@ -24,13 +24,13 @@ WAYS = (
 
 @action(chat="help", needs="session")
 async def help(scope: Scope) -> Value:
-    """Keys and commands."""
+    """Show keys and commands."""
     return Open("help")
 
 
 @action(arg("name", default=""), chat="theme", hint="[NAME]", needs="session")
 async def theme(scope: Scope, name: str) -> Value:
-    """Choose the colours."""
+    """Choose the theme."""
 
     async def none() -> Value:
         raise Refused("Plain mode has no colours.")
@@ -50,7 +50,7 @@ async def clear(scope: Scope) -> Value:
 
 @action(chat="setup", needs="session")
 async def setup(scope: Scope) -> Value:
-    """What sakti found here: keys, servers, the small model; theme and approval."""
+    """Show what sakti found: keys, servers, the small model, theme and approval."""
 
     async def listed() -> Value:
         session = scope.session

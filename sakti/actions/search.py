@@ -20,7 +20,7 @@ with lazy_imports:
     from sakti.store.search import search as text_search
 
 PER_PAGE = 20  # hits that a chat lists
-WHAT = "says the message with its neighbours"
+WHAT = "shows the message with its neighbours"
 
 
 @action(
@@ -33,7 +33,7 @@ WHAT = "says the message with its neighbours"
         offers=("message", "observation", "reflection", "task"),
     ),
     option("--thread", metavar="THREAD", help="Only this thread (id).", offers="thread ids"),
-    flag("--all-workspaces", help="Not only this workspace."),
+    flag("--all-workspaces", help="Search all workspaces."),
     option("--since", metavar="TIME", help="2026-01-15, yesterday, 7d …"),
     limit(10, 200),
     option("--offset", kind="whole", low=0, default=0, metavar="N", help="Skip the first N."),
@@ -51,7 +51,7 @@ async def search(
     limit: int,
     offset: int,
 ) -> Value:
-    """Search everything that was said, observed or planned."""
+    """Search all messages, observations and tasks."""
     unknown = [k for k in kind if k not in text_search.KINDS]
     if unknown:
         raise Refused(f"--kind takes {', '.join(text_search.KINDS)}, not {unknown[0]!r}.", code=USAGE)
@@ -67,7 +67,7 @@ async def search(
         nothing = f"Only {page.total} found for {asked!r}." if page.total else f"Nothing found for {asked!r}."
         return Rows((), empty=nothing, json=told)
     shown = f", {offset + 1}–{offset + len(page.hits)} shown" if page.total > len(page.hits) else ""
-    newest = " among the newest: the words are too common for all" if page.newest_only else ""
+    newest = " among the newest; the words are too common to search all" if page.newest_only else ""
     return Rows(tuple(map(_line, page.hits)), tail=f"{page.found}{shown}{newest}", json=told)
 
 
@@ -84,7 +84,7 @@ def _line(hit: Hit) -> str:
 
 @action(arg("query", default=""), chat="search", hint="QUERY", needs="session")
 async def search_chat(scope: Scope, query: str) -> Value:
-    """Search everything that was ever said."""
+    """Search all messages, observations and tasks."""
 
     async def listed() -> Value:
         return await found(scope.session, query, "workspace")
@@ -95,7 +95,7 @@ async def search_chat(scope: Scope, query: str) -> Value:
 async def found(session: Session, query: str, where: Literal["thread", "workspace"]) -> Value:
     """The best hits, to be opened by their numbers. Raises `Refused` for nothing to look for."""
     if not query.strip():
-        raise Refused("Write what to look for behind the command.")
+        raise Refused("Write the words to search for after the command.")
     page: SearchPage = await session.views.search(query, scope=where, limit=PER_PAGE)
     shown = "" if page.total <= len(page.hits) else f", the best {len(page.hits)} are listed"
     newest = " among the newest" if page.newest_only else ""
@@ -116,7 +116,7 @@ async def _around(session: Session, hit: Hit) -> Value:
         head = f"{hit.kind}: {hit.text}"
         if origin is None:
             return Rows((), head=head)
-        head += "\nIt was made from:"
+        head += "\nMade from:"
         thread_id, index, target = origin.thread_id, origin.index, origin.message_id
     around: list[Message] = await views.around(thread_id, index, 1, 1) if thread_id else []
     return Rows(tuple(m.text for m in around), "around", (tuple(around), target), head=head)

@@ -39,11 +39,11 @@ WHICH = arg("thread", "Id, the end of it, or part of the title.", offers="thread
 WHAT = "continues a thread; /threads rename, fork, delete, restore, export act on one"
 
 
-@action(limit(20), flag("--deleted", help="Those that were deleted."),
-        flag("--all-workspaces", help="Those of all workspaces."), shell="threads list", chat="threads",
+@action(limit(20), flag("--deleted", help="Only deleted threads."),
+        flag("--all-workspaces", help="Threads of all workspaces."), shell="threads list", chat="threads",
         needs="store", summary="list threads; those of `sakti run` are marked")  # fmt: skip
 async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool) -> Value:
-    """The newest first."""
+    """List threads, newest first."""
     if deleted:
         return await _deleted(scope)
 
@@ -99,17 +99,17 @@ async def _deleted(scope: Scope) -> Value:
 
 @action(WHICH, shell="threads show", needs="store")
 async def show(scope: Scope, thread: str) -> Value:
-    """The messages of a thread."""
+    """Show the messages of a thread."""
     found = (await _matching(scope, thread))[0]
     rows = deleted_messages.without(await scope.store.read(stored_messages.after, found.id, -1))
     lines = (f"── {m.role} · {_when(m.created_at)} · {m.id[-8:]}\n{core_types.plain_text(m.parts)}\n" for m in rows)
     return Text(tuple(lines), json={"thread": asdict(found), "messages": [thread_export.message_json(m) for m in rows]})
 
 
-@action(WHICH, arg("step", "Number of the model call; the newest by default.", kind="whole", default=None, low=1),
+@action(WHICH, arg("step", "Number of the model call (default: the newest).", kind="whole", default=None, low=1),
         shell="threads request", needs="store")  # fmt: skip
 async def request(scope: Scope, thread: str, step: int | None) -> Value:
-    """Show what a past step sent to the model: tools, blocks, messages."""
+    """Show the request that a past step sent: tools, blocks, messages."""
     found = await _one(scope, thread)
     past = await scope.store.read(past_requests.show, found.id, step)
     if past is None:
@@ -124,7 +124,7 @@ async def request(scope: Scope, thread: str, step: int | None) -> Value:
 
 @action(WHICH, arg("title"), shell="threads rename", chat="threads rename", needs="store")
 async def rename(scope: Scope, thread: str, title: str) -> Value:
-    """Give a thread a title that stays."""
+    """Set a thread's title."""
     async with _actions(scope) as actions:
         found = await _one(scope, thread)
         said = await actions.rename(found.id, title)
@@ -133,32 +133,32 @@ async def rename(scope: Scope, thread: str, title: str) -> Value:
 
 @action(arg("title"), chat="rename", hint="TITLE", needs="session")
 async def rename_open(scope: Scope, title: str) -> Value:
-    """Give this thread a title."""
+    """Write a title for this thread."""
     await scope.session.rename(title)
     return Done(f"Renamed to {one_line(title, 200)!r}.")
 
 
 @action(
     WHICH,
-    option("--upto", kind="whole", low=0, metavar="N", help="Index of the last message it has."),
+    option("--upto", kind="whole", low=0, metavar="N", help="Index of the last message to copy."),
     shell="threads fork",
     chat="threads fork",
     needs="store",
 )
 async def fork(scope: Scope, thread: str, upto: int | None) -> Value | None:
-    """Begin a new thread with the messages of another one, and what is remembered of them."""
+    """Start a new thread from the messages of another one and the notes about them."""
     async with _actions(scope) as actions:
         made = await actions.fork((await _one(scope, thread)).id, upto)
     if scope.live is not None:
         await scope.live.open_thread(made.id)
         return None
     text = f"{made.id[-8:]}  {made.title}: {made.metadata['forked_at'] + 1} messages."
-    return Done(f"{text} `sakti -r {made.id[-8:]}` goes on with it.", json={"thread": asdict(made)})
+    return Done(f"{text} `sakti -r {made.id[-8:]}` continues it.", json={"thread": asdict(made)})
 
 
 @action(WHICH, shell="threads delete", chat="threads delete", needs="store")
 async def delete(scope: Scope, thread: str) -> Value:
-    """Take a thread out of lists and search; `restore` brings it back, `sakti db purge` removes it for good."""
+    """Delete a thread from lists and search; `restore` brings it back, `sakti db purge` removes it for good."""
     async with _actions(scope) as actions:
         found = await _one(scope, thread)
         gone = await actions.delete(found.id)
@@ -169,9 +169,9 @@ async def delete(scope: Scope, thread: str) -> Value:
 @action(arg("message", "Id, or the end of it: `threads show` has them."), shell="threads delete-message",
         needs="store")  # fmt: skip
 async def delete_message(scope: Scope, message: str) -> Value:
-    """Remove one message for good, with a call its result: from the thread, search, exports and prompt history."""
+    """Delete one message for good (a call with its result) from thread, search, exports and prompt history."""
     if len(message) < SHORTEST:
-        raise Refused(f"write at least the last {SHORTEST} signs of the message's id.", code=USAGE)
+        raise Refused(f"write at least the last {SHORTEST} characters of the message's id.", code=USAGE)
     found = await scope.store.read(memory_log.find_message, scope.resource, message)
     if found is None:
         raise Refused(f"No message of this workspace has an id that ends with {message!r}.")
@@ -179,23 +179,23 @@ async def delete_message(scope: Scope, message: str) -> Value:
         gone = await actions.delete_message(found[0])
     text = "Removed." if len(gone.message_ids) == 1 else "Removed, the call with its result."
     if gone.lines:
-        text += f" {gone.lines} lines of the log were made of it and of what was said around it:"
+        text += f" {gone.lines} log lines were made from it and the messages around it:"
         text += " `sakti memory log` shows them, `sakti memory forget` takes one out."
     return Done(text, json=asdict(gone))
 
 
-@action(arg("thread", "Id, the end of it, or part of the title; the one deleted last by default.", default="",
+@action(arg("thread", "Id, the end of it, or part of the title (default: the one deleted last).", default="",
             offers="deleted threads"),
         shell="threads restore", chat="threads restore", needs="store")  # fmt: skip
 async def restore(scope: Scope, thread: str) -> Value:
-    """Bring a deleted thread back, as it was."""
+    """Restore a deleted thread."""
     async with _actions(scope) as actions:
         if thread:
             found = await scope.store.read(thread_removal.find_deleted, scope.resource, thread)
         else:
             last = await actions.last_deleted()
             if last is None:
-                raise Refused("No thread of this workspace was deleted.")
+                raise Refused("This workspace has no deleted thread.")
             found = [last]
         if len(found) != 1:
             listed = "`sakti threads list --deleted` shows them."
@@ -215,14 +215,14 @@ async def restore(scope: Scope, thread: str) -> Value:
         help="md, json or html.",
         offers=("md", "json", "html"),
     ),
-    option("-o", "--output", kind="path", metavar="FILE", help="A new file; standard output without."),
+    option("-o", "--output", kind="path", metavar="FILE", help="File to write (default: standard output)."),
     shell="threads export",
     chat="threads export",
     needs="store",
     json=False,
 )
 async def export(scope: Scope, thread: str, form: str, output: Path | None) -> Value:
-    """A thread with its observation log as Markdown, JSON, or a page of HTML that needs nothing else."""
+    """Export a thread with its observation log as Markdown, JSON or one self-contained HTML page."""
     chosen = thread_actions.checked(form)
     found = await _one(scope, thread)
     if output is None and scope.live is None:
@@ -242,13 +242,13 @@ async def new(scope: Scope) -> None:
 @action(
     arg("which", default=""),
     chat="delete-message",
-    summary="delete the last message for good, or the third last: 3; it is named first, `yes` deletes it",
+    summary="delete the last message for good (3: the third last); it is shown first, `yes` deletes it",
     hint="[N | yes]",
     choices=("yes",),
     needs="session",
 )
 async def delete_said(scope: Scope, which: str) -> Value:
-    """Delete a message of this thread for good, once it was named."""
+    """Delete a message of this thread for good; it is shown first."""
     named: message_removal.OneMessage = scope.kept.setdefault(
         "delete-message", message_removal.OneMessage(scope.session)
     )
@@ -257,7 +257,7 @@ async def delete_said(scope: Scope, which: str) -> Value:
 
 @action(arg("thread", default=""), chat="resume", hint="[THREAD]", needs="session")
 async def resume(scope: Scope, thread: str) -> Value | None:
-    """Go on with another thread."""
+    """Switch to another thread."""
     if not thread:
         return await list_.run(scope, limit=100, deleted=False)
     await scope.session.open_thread((await _matching(scope, thread))[0].id)

@@ -109,7 +109,7 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> AsyncGenerator[Event,
             for message in await keeping.keep_unfinished(turn, marker="error"):
                 yield MessageSaved(message)
         except SaktiError:  # where the store itself failed, the first error is the one to tell
-            error = SaktiError(f"{e.message} The answer is not saved as far as it came.", title=e.title, code=e.code)
+            error = SaktiError(f"{e.message} The partial answer is not saved.", title=e.title, code=e.code)
     if status in ("interrupted", "error"):
         with contextlib.suppress(SaktiError):
             await keeping.confirm(turn)
@@ -134,7 +134,7 @@ async def _steps(turn: Turn, user: Message) -> AsyncGenerator[Event, None]:
         start = await processor.process_input(start)
     repetition = Repetition()
     if turn.settings.max_usd is not None and turn.model.input_price is None:
-        text = f"What {turn.model.full_name} costs is not known: agent.max_usd holds only as far as its server tells."
+        text = f"The price of {turn.model.full_name} is not known: agent.max_usd only counts what its server reports."
         yield Notice("warning", "No price", text)
     while True:
         turn.step += 1

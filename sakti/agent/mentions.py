@@ -76,12 +76,12 @@ def _unseen(part: Part) -> Part:
 def _image(path: Path, name: str, found: tuple[str, int, int], blind: str) -> ImagePart:
     size = path.stat().st_size
     if blind:
-        hint = "Choose another model with /model, or take the @ away to send only its name."
+        hint = "Choose another model with /model, or remove the @ to send only its name."
         raise SaktiError(f"{blind} takes no images: {name} was not sent. {hint}", title="Image")
     if size > images.LIMIT:
         at_most = f"models take {images.in_words(images.LIMIT)} at most"
         raise SaktiError(
-            f"{name} has {images.in_words(size)}, {at_most}: nothing was sent. Make it smaller, or take its @ away.",
+            f"{name} has {images.in_words(size)}, {at_most}: nothing was sent. Make it smaller, or remove its @.",
             title="Image",
         )
     media_type, width, height = found

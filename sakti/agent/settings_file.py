@@ -38,7 +38,7 @@ def changed(text: str, name: str, value: Any) -> str:
                 node[part] = tomlkit.table(is_super_table=part != tables[-1])
             below = node[part]
             if not isinstance(below, MutableMapping):
-                raise ConfigError(f"{'.'.join(tables[: number + 1])} is no table there.")
+                raise ConfigError(f"{'.'.join(tables[: number + 1])} is not a table there.")
             node = cast("MutableMapping[str, Any]", below)
         if value is not None:
             node[key] = list(value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownArgumentType]
@@ -61,7 +61,7 @@ def write(path: Path, name: str, value: Any, *, user_file: Path, project_file: P
         after = changed(before, name, value)
     except (ConfigError, UnicodeDecodeError, OSError) as e:
         why = e.message if isinstance(e, ConfigError) else str(e)
-        raise ConfigError(f"{path} cannot be read: {why}. Mend it or move it away; nothing was written.") from e
+        raise ConfigError(f"{path} cannot be read: {why}. Fix it or move it away; nothing was written.") from e
     try:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle, tried = tempfile.mkstemp(dir=target.parent, prefix=".config-", suffix=".toml")  # 0600
@@ -93,7 +93,7 @@ def _refuse(name: str, loaded: Loaded, tried: str) -> None:
     for warning in loaded.warnings:
         if warning.startswith(tried) and name in warning:
             raise ConfigError(warning)
-    raise ConfigError(f"It would not be used: {loaded.origins.get(name, 'another place')} sets {name}, too.")
+    raise ConfigError(f"It would have no effect: {loaded.origins.get(name, 'another place')} sets {name} too.")
 
 
 async def change(session: Session, path: Path, name: str, value: Any, *, user_file: Path, project_file: Path) -> str:
@@ -105,7 +105,7 @@ async def change(session: Session, path: Path, name: str, value: Any, *, user_fi
     if not meaning(name).at_once:
         return f"{done}. It takes effect after a restart."
     if session.busy:
-        return f"{done}. It takes effect after a restart: the agent is at work now."
+        return f"{done}. It takes effect after a restart, because the agent is working now."
     config = replace_setting(session.config, name, now)
     if name == "mode":
         await session.set_mode(str(now))

@@ -84,7 +84,7 @@ def rows(found: Found) -> list[tuple[bool, str]]:
     out += [
         (True, f"{s.title} answers at {s.address}, {len(s.models)} model{'s' * (len(s.models) != 1)}")
         for s in found.servers
-    ] or [(False, "no server here answers (Ollama, LM Studio, llama.cpp, vLLM)")]
+    ] or [(False, "no local server answers (Ollama, LM Studio, llama.cpp, vLLM)")]
     ready = found.weights and found.runtime
     half = "its runtime is missing" if found.weights else "not installed (1.1 GB)"
     return [*out, (ready, f"the small model for this machine: {'installed' if ready else half}")]

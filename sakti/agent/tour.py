@@ -39,14 +39,14 @@ ANSWERS = (
         "Now tell me something worth keeping, for example: *remember that we deploy on Fridays*"
     ),
     Answer(
-        "On the right, *messages* has grown. At the mark in its bar what was said is observed in the background: it "
-        "becomes dated lines in the log below, and the conversation goes on meanwhile. Nothing that was said is ever "
+        "On the right, *messages* has grown. At the mark in its bar messages are observed in the background: it "
+        "becomes dated lines in the log below while you continue. No message is ever "
         "deleted.\n\nNext, write: *where is the redirect?*"
     ),
     Answer("I search for it:", calls=(Call("grep", {"pattern": "redirect"}),)),
     Answer(
         "In `session.py`, and `notes.md` knows of it.\n\nThree things to try, in any order:\n\n"
-        "- **/compact** observes everything now and shows what went; **/compact undo** takes it back\n"
+        "- **/compact** observes everything now and shows what was removed; **/compact undo** restores it\n"
         "- **/search fridays** finds what you told me, word for word\n"
         "- **F3** and the arrow keys go through the log; **Enter** on a line shows the messages it was made from\n\n"
         "When you have seen enough, write: *done*"

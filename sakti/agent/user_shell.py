@@ -53,7 +53,7 @@ async def run(state: State, command: str, *, during: bool = False) -> None:
         saved = await store.write(messages.append, message)
     except StoreError as e:
         raise SaktiError(
-            f"{e.message} The command ran; the agent does not know what it printed.", title=e.title, code=RAN
+            f"{e.message} The command ran, but the agent does not see its output.", title=e.title, code=RAN
         ) from e
     state.engine.add(saved)
     state.emit(MessageSaved(saved))

@@ -28,16 +28,16 @@ with lazy_imports:
     from sakti.memory import failpoints
     from sakti.providers import registry
 
-ABOUT = "Check sakti itself, and models in it: exit 0 fine, 1 failed, 2 wrong usage or nothing found."
+ABOUT = "Check sakti itself and the models it uses. Exit 0: passed, 1: failed, 2: wrong usage or nothing found."
 GROUP = Group("bench", ABOUT, UPKEEP)
 
 
 @action(arg("paths", "Files or folders of vectors.", metavar="PATH", kind="path", many=True), shell="bench golden")
 async def golden(scope: Scope, paths: list[Path]) -> None:
-    """Check pure functions and the task graph against vectors of inputs and outputs."""
+    """Check pure functions and the task graph against test vectors."""
     found = [f for f in golden_check.files(paths) if golden_check.cases(f)]
     if not found:
-        raise Refused("no vectors were found there: they are JSON files with a list of cases.", code=USAGE)
+        raise Refused("no vectors found there; they are JSON files with a list of cases.", code=USAGE)
     report = asyncio.run(golden_check.check(found))
     if scope.json:
         common.say_json(
@@ -61,11 +61,11 @@ async def golden(scope: Scope, paths: list[Path]) -> None:
 @action(
     arg("paths", "Recorded conversations.", metavar="FILE", kind="path", many=True, default=None),
     option("--seeds", metavar="A-B", help="Generated conversations."),
-    option("--observer-delay", kind="whole", low=0, metavar="N", help="Model calls that an Observer takes."),
-    option("--failure-rate", kind="number", low=0, high=1, metavar="P", help="Observers that fail."),
+    option("--observer-delay", kind="whole", low=0, metavar="N", help="Model calls that one observation takes."),
+    option("--failure-rate", kind="number", low=0, high=1, metavar="P", help="Observations that fail."),
     flag("--incompressible", help="The Reflector condenses nothing."),
-    option("--kill-at", default="", metavar="NAME", help="Die at this failpoint and begin again."),
-    option("--history", kind="whole", low=0, default=0, metavar="N", help="Messages that are in the thread already."),
+    option("--kill-at", default="", metavar="NAME", help="Kill the process at this failpoint and restart."),
+    option("--history", kind="whole", low=0, default=0, metavar="N", help="Messages already in the thread."),
     shell="bench replay",
 )
 async def replay(
@@ -78,7 +78,7 @@ async def replay(
     kill_at: str,
     history: int,
 ) -> None:
-    """Play conversations against the memory engine and check its invariants at every step."""
+    """Replay conversations against the memory engine and check its invariants at every step."""
     if kill_at and kill_at not in failpoints.NAMES:
         raise Refused(f"there is no failpoint {kill_at!r}; there are {', '.join(failpoints.NAMES)}.", code=USAGE)
     if missing := [str(p) for p in paths if not p.is_file()]:
@@ -128,7 +128,7 @@ def _say_run(run: dict[str, Any]) -> None:
     shell="bench retrieval",
 )
 async def retrieval(scope: Scope, data: Path, half: str) -> None:
-    """Ask search questions whose answers are known."""
+    """Measure search with questions whose answers are known."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -153,7 +153,7 @@ def _say_set(row: dict[str, Any]) -> None:
     shell="bench scale",
 )  # fmt: skip
 async def scale(scope: Scope, sizes: list[int]) -> None:
-    """Append and search in a store of many messages."""
+    """Measure appending and searching in a store of many messages."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -176,12 +176,13 @@ async def scale(scope: Scope, sizes: list[int]) -> None:
 
 
 @action(
-    arg("sizes", "1000, 10000 and 50000 where none is given.", metavar="TASKS", kind="whole", low=10, many=True,
+    arg("sizes", "Number of tasks; may be repeated (default: 1000, 10000 and 50000).",
+        metavar="TASKS", kind="whole", low=10, many=True,
         default=None),
     shell="bench tasks",
 )  # fmt: skip
 async def tasks(scope: Scope, sizes: list[int]) -> None:
-    """How fast the task graph answers, with two dependencies a task."""
+    """Measure the task graph, with two dependencies per task."""
     measured = asyncio.run(tasks_bench.run(sizes or tasks_bench.SIZES))
     if scope.json:
         common.say_json({"sizes": measured})
@@ -197,11 +198,11 @@ async def tasks(scope: Scope, sizes: list[int]) -> None:
 
 @action(
     option("--sessions", kind="whole", low=1, high=500, default=20, metavar="N", help="Generated sessions."),
-    option("-m", "--model", metavar="NAME", help="A model that observes too; it is called."),
+    option("-m", "--model", metavar="NAME", help="A model that observes as well; it is called."),
     shell="bench memory",
 )
 async def memory(scope: Scope, sessions: int, model: str | None) -> None:
-    """What is still known after many generations: facts planted in coding sessions, asked for again."""
+    """Measure what memory still knows after many generations, with facts planted in coding sessions."""
     measured = asyncio.run(_remembered(sessions, model))
     if scope.json:
         common.say_json({"observers": measured})
@@ -231,7 +232,7 @@ async def _remembered(sessions: int, model: str | None) -> list[dict[str, Any]]:
 
 @action(shell="bench tui")
 async def tui(scope: Scope) -> None:
-    """How fast the terminal feels: sakti in a pseudo-terminal, a built-in model that streams, a thread of 10,000."""
+    """Measure the terminal interface in a pseudo-terminal, with a built-in model and a thread of 10,000 messages."""
     found = asyncio.run(tui_bench.run())
     if scope.json:
         common.say_json(found)
@@ -250,17 +251,18 @@ async def tui(scope: Scope) -> None:
         ("memory, idle and after them", f"{found['idle_mb']:.0f} MB, {found['after_mb']:.0f} MB"),
     ):
         common.say(f"{name:<30} {value}")
-    common.say("wall time but for CPU, on a machine that should do nothing else meanwhile")
+    common.say("wall time unless it says CPU; nothing else should run on the machine meanwhile")
 
 
 @action(
-    option("-m", "--model", metavar="NAME", help="Who repairs; chosen as by `sakti run` if not given."),
+    option("-m", "--model", metavar="NAME", help="Model that repairs (default: as `sakti run` chooses)."),
     option("--only", many=True, metavar="NAME", help="One repair; may be repeated.", offers="repairs"),
-    flag("--list", name="listed", help="Name the repairs and run none."),
-    option("--max-steps", kind="whole", low=1, default=60, metavar="N", help="Model calls a repair may take."),
-    option("--max-seconds", kind="whole", low=1, default=900, metavar="N", help="Time a repair may take."),
+    flag("--list", name="listed", help="List the repairs and run none."),
+    option("--max-steps", kind="whole", low=1, default=60, metavar="N",
+        help="Maximum number of model calls per repair."),
+    option("--max-seconds", kind="whole", low=1, default=900, metavar="N", help="Maximum time per repair."),
     option("--log", kind="path", metavar="FILE", help="Results so far; in sakti's state folder if left out."),
-    flag("--again", help="Run those that the log has, too."),
+    flag("--again", help="Repeat those already in the log."),
     option("-o", name="overrides", many=True, metavar="KEY=VALUE", offers="settings",
            help="A setting, as agent.max_usd=1 for a limit of price."),
     shell="bench repair",
@@ -276,10 +278,10 @@ async def repair(
     again: bool,
     overrides: list[str],
 ) -> None:
-    """How many of 20 small real repairs a model solves, in Python, JavaScript, C, Java and Bash; the model is called.
+    """Measure how many of 20 small real repairs a model solves, in Python, JavaScript, C, Java and Bash.
 
     Each runs as `sakti run` does, in a fresh copy of its workspace with approval `auto`: the model's commands run on
-    this machine, as you, without asking (what cannot be taken back is refused; ordinary network clients fail). Tests
+    this machine, as you, without asking (what cannot be undone is refused; ordinary network clients fail). Tests
     that the model never saw judge the copy afterwards. What the log has is not run again, so a run that was broken off
     goes on where it was. Exit 0: all that could be run are solved; 1: one is not, or the model failed; 2: none could
     be run; 5: no model.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sakti.agent.session.session import Session
 
 GRACE = 0.5  # seconds that threads have to end when the session is closed and the store with it
-DUMB = "TERM is dumb, so this is the chat line by line, as with --plain"
+DUMB = "TERM is dumb: using plain mode (--plain)"
 
 
 def open_chat(asked: Chat) -> None:

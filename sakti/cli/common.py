@@ -149,7 +149,7 @@ def _for_a_command(error: StoreError, written: int) -> StoreError:
     """`error` with what it means to who typed a command, after `written` changes of it that were saved."""
     if error.code not in NOT_SAVED or not error.message.startswith("Not saved"):
         return error
-    told = "What was done before is kept." if written else "Nothing was changed."
+    told = "Earlier changes are kept." if written else "Nothing was changed."
     again = " Run it again." if error.retryable else ""
     return StoreError(f"{error.message} {told}{again}", code=error.code, retryable=error.retryable)
 

@@ -29,7 +29,7 @@ def of_action(action: Action, args: Sequence[Arg]) -> str:
 def of_group(group: Group, actions: Iterable[Action]) -> str:
     """The help of `sakti GROUP`."""
     rows = [(a.shell.partition(" ")[2], _first(a.help)) for a in actions if a.shell]
-    return _text(f"sakti {group.name} COMMAND [OPTIONS] …", f"{group.help}\n\nCOMMAND --help tells more.",
+    return _text(f"sakti {group.name} COMMAND [OPTIONS] …", f"{group.help}\n\nRun COMMAND --help for details.",
                  ("Commands", rows))  # fmt: skip
 
 

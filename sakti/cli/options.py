@@ -10,11 +10,11 @@ MODEL = option("-m", "--model", metavar="PROVIDER/NAME", help="Model to use.", o
 APPROVAL = option("--approval", metavar="MODE", help="plan, ask, edits or auto.",
                   offers=("plan", "ask", "edits", "auto"))  # fmt: skip
 MODE = option("--mode", metavar="MODE", help="What the Observer looks for: default, debugging, …", offers="modes")
-CONTINUE = flag("-c", "--continue", name="continue_last", help="Go on with the last thread.")
+CONTINUE = flag("-c", "--continue", name="continue_last", help="Continue the last thread.")
 NO_SAVE = flag(
-    "--no-save", help="Keep nothing of this: what was said before is read, the database stays as it is."
+    "--no-save", help="Save nothing: earlier threads can be read, the database stays as it is."
 )  # fmt: skip
-DEBUG = flag("--debug", help="Write every decision to the log file.")
+DEBUG = flag("--debug", help="Write debug messages to the log file.")
 CHAT = (
     CONTINUE,
     option(
@@ -29,7 +29,7 @@ CHAT = (
     APPROVAL,
     MODE,
     SET,
-    flag("--plain", help="The chat line by line, for screen readers and simple terminals."),
+    flag("--plain", help="Plain mode: the chat line by line, for screen readers and simple terminals."),
     NO_SAVE,
     DEBUG,
 )

@@ -125,7 +125,7 @@ _ENDS = {
     "limit": "at a limit",
     "time": "at the limit of time",
     "length": "answer cut",
-    "repetition": "going in circles",
+    "repetition": "repeated calls",
 }
 
 
@@ -139,4 +139,4 @@ def _say_total(total: Json) -> None:
         common.say(f"{total['not_run']} not run: a tool chain is missing; they count neither way")
     if total["errors"] or total["not_reached"]:
         more = f", {total['not_reached']} not reached" if total["not_reached"] else ""
-        common.say(f"{total['errors']} ended in an error of the model{more}: the same command goes on with them")
+        common.say(f"{total['errors']} ended in an error of the model{more}; the same command retries them")

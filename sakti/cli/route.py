@@ -61,7 +61,7 @@ def route(argv: Sequence[str], is_command: Callable[[str], object]) -> Chat | Co
             i += reader.take(CHAT, argv, i, found, "sakti")
         elif is_command(word):
             if i:
-                raise UsageError(f"Options stand behind the command: `sakti {word} {' '.join(argv[:i])}`.")
+                raise UsageError(f"Write options after the command: `sakti {word} {' '.join(argv[:i])}`.")
             return Command(list(argv))
         elif any(c.isspace() for c in word) and len(argv) == i + 1:
             prompt = word

@@ -13,7 +13,7 @@ from sakti.cli.options import APPROVAL, CONTINUE, DEBUG, MODE, MODEL, NO_SAVE
 
 
 @action(
-    arg("prompt", "What to ask; standard input is added to it.", default=""),
+    arg("prompt", "The prompt; standard input is added to it.", default=""),
     MODEL,
     APPROVAL,
     MODE,
@@ -24,15 +24,18 @@ from sakti.cli.options import APPROVAL, CONTINUE, DEBUG, MODE, MODEL, NO_SAVE
         help="text, json or stream-json.",
         offers=("text", "json", "stream-json"),
     ),
-    option("--max-steps", kind="whole", low=1, metavar="N", help="Model calls at most."),
-    option("--max-seconds", kind="number", metavar="N", help="Seconds at most."),
-    option("--max-tokens", kind="whole", metavar="N", help="Tokens at most, in and out."),
-    option("--max-usd", kind="number", metavar="N", help="US dollars at most."),
+    option("--max-steps", kind="whole", low=1, metavar="N", help="Maximum number of model calls."),
+    option("--max-seconds", kind="number", metavar="N", help="Maximum time in seconds."),
+    option("--max-tokens", kind="whole", metavar="N", help="Maximum number of tokens, in and out."),
+    option("--max-usd", kind="number", metavar="N", help="Maximum cost in US dollars."),
     option(
-        "--effort", metavar="LEVEL", help="off, low, medium or high: thinking.", offers=("off", "low", "medium", "high")
+        "--effort",
+        metavar="LEVEL",
+        help="How much the model thinks: off, low, medium or high.",
+        offers=("off", "low", "medium", "high"),
     ),
     CONTINUE,
-    option("-r", "--resume", metavar="THREAD", help="Go on with this thread.", offers="threads"),
+    option("-r", "--resume", metavar="THREAD", help="Continue this thread.", offers="threads"),
     SET,
     NO_SAVE,
     DEBUG,
@@ -64,7 +67,7 @@ async def run(
     if not sys.stdin.isatty() and (piped := sys.stdin.buffer.read().decode("utf-8", "replace")).strip():
         prompt = f"{prompt}\n\n{piped}" if prompt else piped
     if not prompt.strip():
-        raise Refused('there is nothing to ask. Write `sakti run "PROMPT"` or pipe text in.', code=USAGE)
+        raise Refused('no prompt. Write `sakti run "PROMPT"` or pipe text in.', code=USAGE)
     given = {"max_steps": max_steps, "max_seconds": max_seconds, "max_tokens": max_tokens, "max_usd": max_usd}
     more = [f"agent.{name}={value}" for name, value in given.items() if value is not None]
     more += [f'agent.effort="{effort}"'] if effort else []

@@ -105,7 +105,7 @@ def unknown(word: str, behind: str = "", known: Any = ()) -> str:
 
     near = difflib.get_close_matches(word, known or words(), 1)
     hint = f"Did you mean `sakti {behind}{near[0]}`?" if near else f"`sakti {behind}--help` shows the commands."
-    return f"There is no command `sakti {behind}{word}`. {hint}"
+    return f"Unknown command `sakti {behind}{word}`. {hint}"
 
 
 def _run(action: Action, given: dict[str, Any], as_json: bool) -> Value | None:

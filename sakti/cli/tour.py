@@ -19,7 +19,7 @@ with lazy_imports:
 
 @action(shell="tour", panel=CHAT, json=False)
 async def tour(scope: Scope) -> None:
-    """Two minutes with sakti, without a model: answers are played from a script, tools and memory are real."""
+    """Take a two-minute tour without a model: answers come from a script, tools and memory are real."""
     import tempfile
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):

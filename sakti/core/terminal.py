@@ -76,7 +76,7 @@ class WaitNotice:
         elif seconds >= WAIT_SAID_AFTER and not self._said:
             self._said = True
             print(
-                f"sakti: another window is writing to the database: waiting for it, {self._limit:.0f} s at most",
+                f"sakti: waiting for another window that writes to the database, {self._limit:.0f} s at most",
                 file=sys.stderr,
                 flush=True,
             )

@@ -92,7 +92,7 @@ async def recall(
         "cut": len(shown) < len(rows),
     }
     if len(shown) < len(rows):
-        out["note"] = "The page was longer than its limit; go on from the last message's id."
+        out["note"] = "The page was longer than its limit; continue from the last message's id."
     if thread != thread_id:
         out["other_thread"] = True
     if others:

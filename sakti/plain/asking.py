@@ -34,7 +34,7 @@ def answer(line: str, asked: ApprovalRequested) -> Answer | None:
             if asked.tool != "bash":
                 return Answer(problem="only a command can be edited; answer n with a note")
             if not command:
-                return Answer(problem="write the command behind the e, on the same line")
+                return Answer(problem="write the command after e, on the same line")
             return Answer(True, edited=command)
         case _:
             return None

@@ -143,7 +143,7 @@ class Chat:
 
     def _welcome(self) -> str:
         return (
-            f"sakti in plain mode, in {one_line(str(self.session.workspace), 200)}; /help tells the commands, "
+            f"sakti in plain mode, in {one_line(str(self.session.workspace), 200)}; /help lists the commands, "
             "ctrl+c stops the agent, ctrl+d quits"
         )
 
@@ -235,7 +235,7 @@ class Chat:
         if self._begun:
             self.unsent = "\n\n".join(t for t in (self.unsent, "\n".join(self._begun)) if t)
             self._begun.clear()
-            self.say(["what you had begun is not sent: /send sends it, /drop forgets it"])
+            self.say(["your draft was not sent: /send sends it, /drop discards it"])
         self.say(["ctrl+c again quits"])
 
     async def _interrupt(self) -> None:
@@ -246,7 +246,7 @@ class Chat:
             self.unsent = line
             self.say(
                 ["warning: this terminal cuts long lines, so the end may be missing; nothing was sent",
-                 "put the text into a file and name it with an at sign; /send sends it as it came, /drop forgets it"]
+                 "put the text into a file and attach it with @; /send sends it as it came, /drop discards it"]
             )  # fmt: skip
             return
         asked = self.speech.question
@@ -288,7 +288,7 @@ class Chat:
         except SaktiError as e:
             if e.code != RAN:
                 self.unsent = "\n\n".join(t for t in (self.unsent, text) if t)
-                self.say(["it was not sent and is kept: /send sends it, /drop forgets it"])
+                self.say(["it was not sent and is kept: /send sends it, /drop discards it"])
             raise
 
     def _suggest(self, before: str, loop: asyncio.AbstractEventLoop) -> list[str]:
@@ -316,12 +316,12 @@ class Chat:
         try:
             draft, queued = await self.session.views.take_unsent()
         except SaktiError as e:
-            self.say([f"warning: {e.title}: {e.message} What you type is kept again after the next start."])
+            self.say([f"warning: {e.title}: {e.message} Drafts are saved again after a restart."])
             return
         self._kept = (draft, tuple(queued))
         self.unsent = "\n\n".join([*queued, *([draft] if draft.strip() else [])])
         if self.unsent:
-            self.say([f"not sent when sakti ended: {self.unsent}", "/send sends it now, /drop forgets it"])
+            self.say([f"not sent when sakti last quit: {self.unsent}", "/send sends it now, /drop discards it"])
 
     async def _keep(self) -> None:
         now = (self._draft(), tuple(self.session.queued))

@@ -16,9 +16,9 @@ from sakti.plain import reading
 from sakti.plain.own import OWN, Host, PlainScope
 
 INPUTS = (
-    "a line is sent with Enter; a line that ends with a backslash goes on in the next one",
-    "! and a command runs it, # and a text notes it, @ and a path attaches a file or an image",
-    "while the agent works what you send is queued and read at its next step",
+    "a line is sent with Enter; a backslash at the end of a line continues it in the next",
+    "!COMMAND runs a command, #TEXT saves a note, @PATH attaches a file or an image",
+    "while the agent works, what you send is queued until its next step",
     "ctrl+c stops the agent, twice quits; ctrl+d quits",
 )
 NO_SCREEN = ("theme", "clear")  # not offered: there are no colours and nothing to clear

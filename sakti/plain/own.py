@@ -53,25 +53,25 @@ async def find(scope: PlainScope, query: str) -> Value:
 
 
 @action(arg("count", default=2, kind="whole", low=1, high=200), chat="last", needs="session",
-        summary="say the last messages again: /last, /last 10")  # fmt: skip
+        summary="repeat the last messages: /last, /last 10")  # fmt: skip
 async def last(scope: PlainScope, count: int) -> Value:
-    """Say the last messages again."""
+    """Repeat the last messages."""
     thread = scope.session.thread
     page = await scope.session.views.transcript(thread.id, limit=count) if thread else []
-    return Rows(tuple(m.text for m in page), "messages", tuple(page), "Nothing was said in this thread yet.")
+    return Rows(tuple(m.text for m in page), "messages", tuple(page), "This thread has no messages yet.")
 
 
 @action(arg("number", default=0, kind="whole", low=1), chat="output", needs="session",
-        summary="what the last tool call gave, whole; /output 2 the one before it")  # fmt: skip
+        summary="show the whole output of the last tool call; /output 2 the one before it")  # fmt: skip
 async def output(scope: PlainScope, number: int) -> Value:
-    """What a tool call gave; while a question waits, all that it is about."""
+    """Show the output of a tool call; while a question waits, all its details."""
     speech = scope.chat.speech
     asked = speech.question
     if asked is not None and not number:
         return Text((*sanitise(asked.target).split("\n"), *(words.diff(asked.diff) if asked.diff else ())))
     at = number or 1
     if at > len(speech.calls):
-        raise Refused(f"{counted(len(speech.calls), 'call')} can be asked for.", title="Output")
+        raise Refused(f"{counted(len(speech.calls), 'call')} can be shown.", title="Output")
     return Text(tuple(speech.calls[-at].lines()))
 
 
@@ -81,36 +81,36 @@ async def retry(scope: PlainScope) -> None:
     await scope.session.retry()
 
 
-@action(chat="queue", needs="session", summary="what is queued; /queue remove takes the newest back")
+@action(chat="queue", needs="session", summary="list queued messages; /queue remove removes the newest")
 async def queue(scope: PlainScope) -> Value:
-    """What is queued."""
+    """List queued messages."""
     queued = scope.session.queued
     return Rows(tuple(f"{n}. {one_line(q, 300)}" for n, q in enumerate(queued, 1)), empty="Nothing is queued.")
 
 
 @action(chat="queue remove", needs="session")
 async def queue_remove(scope: PlainScope) -> Value:
-    """Take the newest queued message back."""
+    """Remove the newest queued message."""
     queued = scope.session.queued
     if not queued:
         return Done("Nothing is queued.")
-    return Text((f"taken back: {scope.session.unqueue(len(queued) - 1)}",))
+    return Text((f"removed: {scope.session.unqueue(len(queued) - 1)}",))
 
 
 @action(chat="send", needs="session")
 async def send(scope: PlainScope) -> Value | None:
-    """Send what was not sent."""
+    """Send the unsent draft."""
     text, scope.chat.unsent = scope.chat.unsent, ""
     if not text:
-        return Done("There is nothing that was not sent.")
+        return Done("There is no unsent draft.")
     await scope.chat.send(text)
     return None
 
 
 @action(chat="drop", needs="session")
 async def drop(scope: PlainScope) -> Value:
-    """Forget what was not sent."""
-    said = "Dropped." if scope.chat.unsent else "There is nothing that was not sent."
+    """Discard the unsent draft."""
+    said = "Dropped." if scope.chat.unsent else "There is no unsent draft."
     scope.chat.unsent = ""
     return Done(said)
 

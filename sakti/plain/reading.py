@@ -57,7 +57,7 @@ def items(rows: Rows, thread_id: str = "") -> list[str]:
 
 def _around(message: Any, is_target: bool) -> Iterable[str]:
     said = words.message(message, limit=None if is_target else BESIDE_LINES)
-    return ["this is it:", *said] if is_target else said
+    return ["selected:", *said] if is_target else said
 
 
 _ONE: dict[str, Callable[[Any, int], Iterable[str]]] = {

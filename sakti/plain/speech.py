@@ -45,7 +45,7 @@ READ_SAID = 20  # percent of the prompt between two lines that say how far it is
 WAIT_SAID, WAIT_AGAIN = 2.0, 10.0  # seconds of waiting for another window until it is said, and said again
 _TONES = {"information": "note", "warning": "warning", "error": "error"}
 _ENDS = {
-    "interrupted": "stopped; what was said is kept",
+    "interrupted": "stopped; the answer so far is kept",
     "limit": "stopped at a limit",
     "length": "the answer was cut",
     "repetition": "stopped",
@@ -127,7 +127,7 @@ class Speech:
             case PromptRead(percent=percent):
                 return self._reading(percent)
             case StepDiscarded(reason=reason):
-                return [f"what was said since the last step does not count: {one_line(reason, 200)}"]
+                return [f"the answer since the last step was discarded: {one_line(reason, 200)}"]
             case ToolStarted() | ToolOutput() | ToolFinished():
                 return self._tool(event)
             case RetryScheduled(attempt, most, delay, reason):
@@ -247,7 +247,7 @@ class Speech:
         if event.error:
             out = [f"{one_line(out[0], 100)}: {one_line(event.error, 600)}"]
         if event.status == "error":
-            kept = "" if event.error_code in NOT_SAVED else "; what was said so far is kept"
+            kept = "" if event.error_code in NOT_SAVED else "; the answer so far is kept"
             out.append(f"/retry asks again{kept}")
         return [*out, READY]
 

@@ -120,7 +120,7 @@ def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
         out.append(f"a and Enter: always allow; this rule is saved: {one_line(first.rule, 200)}")
     out.append("n and Enter: deny; words behind the n are the reason for the agent")
     if first.tool == "bash":
-        out.append("e, a blank and another command: that is run instead")
+        out.append("e, a space and another command: run that instead")
     return out
 
 

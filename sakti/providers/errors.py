@@ -101,9 +101,7 @@ def _unreachable(error: Exception, where: Where) -> ProviderError:
             "or name your own authority in SSL_CERT_FILE.",
         )
     if "TooManyRedirects" in names:
-        return _error(
-            "not_found", f"{where.host} sends from one address to another without end: check the server's address."
-        )
+        return _error("not_found", f"{where.host} redirects without end: check the server's address.")
     if proxy := _proxy(where.base_url):
         return _error(
             "unreachable",
@@ -112,7 +110,7 @@ def _unreachable(error: Exception, where: Where) -> ProviderError:
     if "gaierror" in names or "Name or service not known" in text or "nodename nor servname" in text:
         return _error(
             "unknown_host",
-            f"There is no host {where.host} to be found ({why}): check the address, the network and its name server.",
+            f"Host {where.host} not found ({why}): check the address, the network and its name server.",
         )
     if "ConnectionRefusedError" in names or "Connection refused" in text or "All connection attempts failed" in text:
         return _error("unreachable", f"Nothing answers at {where.host} ({why}): start the server or check its address.")
@@ -145,7 +143,7 @@ def not_a_model(where: Where, kind: str, body: str) -> ProviderError:
     quoted = _clean(re.sub(r"<(script|style).*?</\1>|<[^>]*>", " ", body, flags=re.S | re.I), where)
     return _error(
         "not_a_model",
-        f"{where.host} did not answer as a model does but with {kind}{f': “{quoted}”' if quoted else ''}. Check the "
+        f"{where.host} did not answer as a model server but with {kind}{f': “{quoted}”' if quoted else ''}. Check the "
         "address; a network that wants a login first answers so, too.",
     )
 
@@ -197,7 +195,7 @@ def silent(where: Where) -> ProviderError:
 def no_key(where: Where) -> ProviderError:
     return _error(
         "authentication",
-        f"There is no key for {where.provider}: set {where.key_env or 'its key'} "
+        f"No key for {where.provider}: set {where.key_env or 'its key'} "
         "in the environment, or store it in the system keyring.",
     )
 
@@ -277,7 +275,7 @@ def _sentence(code: str, status: int, said: str, where: Where) -> str:
     why = f": {said}{'' if said[-1] in '.!?…' else '.'}" if said else "."
     match code:
         case "authentication" if status == 402 or "quota" in said.lower():
-            return f"The account at {name} has no credit left{why} Add some there, or choose another model with /model."
+            return f"The account at {name} has no credit left{why} Add credit, or choose another model with /model."
         case "authentication":
             key = f"check {where.key_env}" if where.key_env else "check its key"
             return f'Invalid API key for "{name}" ({status}): {key}{f" — {said}" if said else "."}'
@@ -286,10 +284,10 @@ def _sentence(code: str, status: int, said: str, where: Where) -> str:
         case "output_too_long":
             return f"{name} allows no answer of that length{why}"
         case "context_too_long" if status == 413:
-            return f"The request is larger than {name} takes ({status}){why} Send less at once, or begin a new thread."
+            return f"The request is larger than {name} takes ({status}){why} Send less at once, or start a new thread."
         case "context_too_long":
             return (
-                f"The conversation is longer than the model's window{why} Begin a new thread, or choose a model with a "
+                f"The thread is longer than the model's window{why} Start a new thread, or choose a model with a "
                 "larger window with /model."
             )
         case "invalid_request":
@@ -301,7 +299,7 @@ def _sentence(code: str, status: int, said: str, where: Where) -> str:
         case "timeout":
             return f"{name} took too long ({status}){why}"
         case _:
-            return f"{name} had an error of its own ({status}){why}"
+            return f"{name} had an internal error ({status}){why}"
 
 
 def _said(body: Any, where: Where) -> tuple[str, str]:

@@ -75,8 +75,8 @@ def known(
 def assumption(info: ModelInfo) -> str:
     """Explain to the user which context window is assumed where it is unknown."""
     return (
-        f"How much {info.full_name} takes is not known: {info.context_window:,} tokens are assumed. Set "
-        f"providers.{info.provider}.context_window to what its server is run with."
+        f"The context window of {info.full_name} is not known: {info.context_window:,} tokens are assumed. Set "
+        f"providers.{info.provider}.context_window to the size its server uses."
     )
 
 

@@ -38,7 +38,7 @@ def keep_key(variable: str, key: str) -> None:
     try:
         keyring.set_password(KEYRING_SERVICE, variable, key)
     except (KeyringError, RuntimeError, OSError) as e:
-        why = f"The keyring did not take it ({type(e).__name__})"
+        why = f"The keyring refused the key ({type(e).__name__})"
         raise SaktiError(f"{why}: set {variable} in the environment instead.", title=TITLE) from None
     if keyring_lookup(variable) != key:
-        raise SaktiError(f"The keyring lost it: set {variable} in the environment instead.", title=TITLE)
+        raise SaktiError(f"The keyring did not keep the key: set {variable} in the environment instead.", title=TITLE)

@@ -111,7 +111,7 @@ def resolve(name: str, settings: Mapping[str, ProviderSettings] = _NONE) -> str:
         if close
         else (f"write provider/name, with one of {', '.join(sorted(known))}.")
     )
-    what = f"There is no provider {head!r}" if slash else f"It is not clear whose model {name!r} is"
+    what = f"There is no provider {head!r}" if slash else f"The provider of {name!r} is not clear"
     raise NoModelError(f"{what}: {hint}")
 
 
@@ -152,7 +152,7 @@ def create(
 def _remote(preset: Preset, own: ProviderSettings, env: Mapping[str, str], keyring: KeyLookup) -> Provider:
     base_url = _base_url(preset, own, env)
     if not re.match(r"https?://", base_url):
-        raise ConfigError(f"providers.{preset.name}.base_url has to begin with http:// or https://.")
+        raise ConfigError(f"providers.{preset.name}.base_url must begin with http:// or https://.")
     genuine = base_url.rstrip("/") == preset.base_url.rstrip("/")
     key_env, key = _key(preset, own, env, keyring)
     timeout = max(own.timeout, LOCAL_SILENCE) if preset.local and own.timeout == 120.0 else own.timeout

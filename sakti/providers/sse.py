@@ -59,7 +59,7 @@ def protocol_errors(where: Where) -> Generator[None]:
         yield
     except (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as e:
         raise ProviderError(
-            f"{where.host} sent an answer that is not of its protocol: check its address and the api of "
+            f"{where.host} sent an answer of another protocol: check its address and the api of "
             f"providers.{where.provider}, or choose another model with /model.",
             code="unreadable",
             retryable=True,

@@ -44,7 +44,7 @@ UPKEEP_S = 0.005
 UPKEEP_PIECE_S = 0.03  # as long the writer merges at a time, and then rests
 LARGE_S = 0.1  # a write that took so long left much to do
 UNSAVED = (
-    "Nothing of this session is kept: messages, tasks and notes are gone when it ends. What was said before can be "
+    "Nothing is saved in this run: messages, tasks and notes are gone when it ends. Earlier threads can be "
     "read and searched."
 )
 WAIT_S = 90.0  # for another process that writes
@@ -232,11 +232,11 @@ class Store:
         if files.writable(self.path):
             files.sweep(self.path)
             for file, mode in files.make_private(self.path):
-                self.notices.append(f"Others could read {file} (mode {mode:o}): it is yours alone now.")
+                self.notices.append(f"{file} was readable by others (mode {mode:o}); now only you can read it.")
             return DatabaseFile(str(self.path))
         database = opening.read_only(self.path)
         reason = (
-            f"{self.path} may not be written: nothing new is saved. Make the file and its folder writable, or "
+            f"{self.path} is not writable: nothing new is saved. Make the file and its folder writable, or "
             f"{opening.ANOTHER}."
         )
         if scratch or opening.version_of(database) < migrate.LATEST:
@@ -273,7 +273,7 @@ class Store:
         if self.newer:
             self.read_only_reason = self.not_saved = (
                 f"{self.path} was made by a newer sakti (schema {version}, this one knows {migrate.LATEST}): it is "
-                "open for reading only. Update sakti to write to it."
+                "open read-only. Update sakti to write to it."
             )
 
     def _cannot_open(self, error: Exception) -> StoreError:
@@ -295,7 +295,7 @@ class Store:
         opening.mark_checked(self.path)
         if self._file is None or (found := damage.find(self._file)) is None:
             return None
-        reason = f"{self.path} is damaged ({found}): it is open for reading only. {failures.RECOVER}"
+        reason = f"{self.path} is damaged ({found}): it is open read-only. {failures.RECOVER}"
         self.read_only_reason = self.not_saved = reason
         self._call(lambda: self.on_damage and self.on_damage(reason))
         return reason

@@ -61,11 +61,11 @@ def to_store_error(error: BaseException, path: Path, *, saving: bool, waited: fl
     code = code_at(error, path) or ("gone" if _GONE in _own_words(error) else "store")
     sentence = {
         "busy": f"Another window has been writing to the database for {waited:.0f} s.",
-        "full": f"The disk is full: there is no room left for {path}.",
+        "full": f"The disk is full: no space left for {path}.",
         "damaged": f"{path} is damaged ({_own_words(error)}). {RECOVER}",
-        "read_only": f"{path} may not be written.",
-        "gone": "What it belongs to was removed in another window.",
-    }.get(code, f"{path}: {_own_words(error)}. `sakti doctor` looks for the reason.")
+        "read_only": f"{path} is not writable.",
+        "gone": "The thread or task it belongs to was removed in another window.",
+    }.get(code, f"{path}: {_own_words(error)}. `sakti doctor` finds the reason.")
     retryable = any(again for _, c, again in _CODES if c == code)
     return StoreError(f"Not saved. {sentence}" if saving else sentence, code=code, retryable=retryable)
 

@@ -44,7 +44,7 @@ def upgrade(db: Database, path: Path | None, clock: Clock) -> list[str]:
         lend_functions(db)
     if path is not None and 0 < version < LATEST:
         backup = _keep(db, path.with_name(f"{path.name}.before-{LATEST:04d}"))
-        notices.append(f"The database was brought up to date; a copy of it as it was is {backup}.")
+        notices.append(f"The database was migrated; a backup from before is {backup}.")
     for number in sorted(n for n in files if n > version):
         script = resources.files("sakti.store.migrations").joinpath(files[number]).read_text("utf-8")
         with db.atomic():

@@ -73,7 +73,7 @@ def refuse_unusable(path: Path) -> None:
     except OSError:
         return  # the next step says why
     if not stat.S_ISREG(found.st_mode):
-        raise StoreError(f"{path} is no file: {ANOTHER}.", code="not_a_file")
+        raise StoreError(f"{path} is not a file: {ANOTHER}.", code="not_a_file")
     if not found.st_size:
         raise StoreError(f"{path} is damaged: it is empty. {failures.RECOVER}", code="damaged")
 
@@ -100,11 +100,11 @@ def create(path: Path, clock: Clock, *, wal: bool) -> None:
             if not path.exists():
                 new.rename(path)
     except OSError as e:
-        raise NotWritable(f"{path} cannot be made ({e.strerror}): {ANOTHER}.") from e
+        raise NotWritable(f"{path} cannot be created ({e.strerror}): {ANOTHER}.") from e
     except apsw.Error as e:
         if failures.code_at(e, path) == "full":
             raise failures.to_store_error(e, path, saving=False) from e
-        raise NotWritable(f"{path} cannot be made ({e}): {ANOTHER}.") from e
+        raise NotWritable(f"{path} cannot be created ({e}): {ANOTHER}.") from e
     finally:
         for file in files.all_of(new):
             file.unlink(missing_ok=True)

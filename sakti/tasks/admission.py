@@ -34,12 +34,12 @@ class Gate:
         """Return why an edge is refused; None where it is admitted and counts for those that follow."""
         task, on, kind = edge
         if kind not in (g.BLOCKS, g.PARENT):
-            return Refused("a task cannot be connected to itself") if task == on else None
+            return Refused("a task cannot depend on itself") if task == on else None
         if kind == g.PARENT and task in self._epics and on not in self._epics:
-            return Refused("an epic cannot be part of what is no epic")
+            return Refused("an epic can only be part of another epic")
         cycle = self._waiting.add(edge)
         if cycle is None:
             return None
         names = questions.handles(self._db, cycle)
         path = tuple(names[t] for t in cycle)
-        return Refused(f"it would be a cycle: {' → '.join(path)}", path)
+        return Refused(f"it would create a cycle: {' → '.join(path)}", path)

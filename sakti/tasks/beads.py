@@ -123,7 +123,7 @@ def _why_not(issue: Json, before: Sourced | None, is_twice: bool) -> str:
         return "it was deleted here; `sakti tasks restore` brings it back"
     if issue.get("status") == "tombstone" or issue.get("deleted_at"):
         return "it was deleted in beads"
-    return "it is there twice; the first one counts" if is_twice else ""
+    return "it is there twice; the first one is used" if is_twice else ""
 
 
 @dataclass(slots=True)
@@ -196,7 +196,7 @@ class _Import:
         for name, on, kind in new:
             theirs = edges[name][1][on, kind]
             if on not in self.tasks:
-                self._note(name, f"its {theirs} edge to {on} was left out: that issue did not come in")
+                self._note(name, f"its {theirs} edge to {on} was skipped: that issue was not imported")
                 continue
             edge = (self.tasks[name], self.tasks[on], kind)
             refused = gate.admit(edge)
@@ -207,7 +207,7 @@ class _Import:
             elif refused.cycle:
                 self.report.cycles.append(list(refused.cycle))
             else:
-                self._note(name, f"its {theirs} edge to {on} was left out: {refused.reason}")
+                self._note(name, f"its {theirs} edge to {on} was skipped: {refused.reason}")
 
     def _note(self, name: str, note: str) -> None:
         self.report.notes.append((name, note))

@@ -86,7 +86,7 @@ def _describe_deadlock(db: Connection, start: str, steps: Steps) -> str:
         via = why.removeprefix("blocks").strip()
         what = f"its child {names[other]}" if why == "child" else f"{names[other]}{f' (via {via})' if via else ''}"
         said.append(f"{names[task]} waits for {what}")
-    return f"nothing here can start: {', '.join(said)}. Take one of these dependencies away (dep … --remove)."
+    return f"nothing here can start: {', '.join(said)}. Remove one of these dependencies (dep … --remove)."
 
 
 # --- the tree ---------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def refuse_held(actor: Actor, task: Task, doing: str, *, force: bool) -> None:
     """Refuse to change what somebody else works on. Raises `TaskError` (already_claimed) with the holder's name."""
     if not force and claims.is_live(task, actor.now) and not actor.is_holder(task):
         raise TaskError(
-            f"{task.handle} is claimed by {holder(task)}. {doing} it all the same needs force.", code="already_claimed"
+            f"{task.handle} is claimed by {holder(task)}. {doing} it anyway needs force.", code="already_claimed"
         )
 
 
@@ -96,7 +96,7 @@ def connect(db: Database, actor: Actor, task: Task, target: Task, kind: str, *, 
     Raises `CycleError`, or `TaskError` (bad_parent). `count` as in `edges.add`.
     """
     if task.id == target.id:
-        what = "wait for itself" if kind == g.BLOCKS else "be a part of itself"
+        what = "depend on itself" if kind == g.BLOCKS else "be a part of itself"
         what = what if kind in (g.BLOCKS, g.PARENT) else "be connected to itself"
         raise CycleError(f"{task.handle} cannot {what}.", (task.id, task.id))
     refuse_cycle(db, task.id, target.id, kind)
@@ -114,7 +114,7 @@ def refuse_epic_in_task(db: Database, child: Task, parent: Task) -> None:
         advice = ""
         if store_graph.find_deadlock(db, parent.id, child.id, g.PARENT) is None:
             command = f"`dep {parent.handle} {child.handle} --type {g.PARENT}`"
-            advice = f" The other way round, {command} makes {parent.handle} a part of the epic."
+            advice = f" The other way round: {command} makes {parent.handle} a part of the epic."
         raise TaskError(
             f"{child.handle} is an epic and cannot be part of the {parent.type} {parent.handle}.{advice}",
             code="bad_parent",
@@ -148,7 +148,7 @@ def describe_cycle(db: Database, cycle: Sequence[str], new: tuple[str, str] | No
     names = questions.handles(db, cycle)
     parts = {*store_graph.parts_among(db, cycle), *([new] if new else ())}
     ends = [(a, b) for a, b in itertools.pairwise(cycle) if (b, a) in parts]
-    said = f"That would be a cycle: {' → '.join(names[t] for t in cycle)}."
+    said = f"That would create a cycle: {' → '.join(names[t] for t in cycle)}."
     return said + "".join(f" {names[a]} ends after its child {names[b]}." for a, b in ends[:3])
 
 

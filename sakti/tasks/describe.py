@@ -26,11 +26,11 @@ def find(db: Connection, resource_id: str, text: str, *, deleted: bool = False) 
     wanted = text.strip()
     found = questions.matching(db, resource_id, wanted, deleted=deleted) if wanted else []
     if not found:
-        raise TaskError(f"There is no task {text!r}. `list` shows what there is.", code="not_found")
+        raise TaskError(f"There is no task {text!r}. `list` shows all tasks.", code="not_found")
     if len(found) > 1:
         names = ", ".join(f"{t.handle} ({t.title[:40]})" for t in found[:5])
         more = ", …" if len(found) > 5 else ""
-        raise TaskError(f"{text!r} could be {names}{more}. Write more of it.", code="ambiguous")
+        raise TaskError(f"{text!r} could be {names}{more}. Write more characters.", code="ambiguous")
     return found[0]
 
 

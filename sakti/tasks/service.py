@@ -276,7 +276,7 @@ def close(
     if not summary.strip():
         raise TaskError("Closing needs a summary: what was done, and in which files.", code="invalid")
     if task.status == "closed":
-        raise TaskError(f"{task.handle} is closed already.", code="closed")
+        raise TaskError(f"{task.handle} is already closed.", code="closed")
     if not force:
         _refuse_unfinished(db, task)
     refuse_held(actor, task, "Closing", force=force)
@@ -397,7 +397,7 @@ def restore(db: Database, actor: Actor, text: str) -> Task:
         events.add(db, task, "restore", actor.name, actor.now, {"deleted": True}, {"deleted": False})
         return undelete(db, task.id)
     if not rows.unshrink(db, task.id, actor.now):
-        raise TaskError(f"{task.handle} shows everything it has.", code="invalid")
+        raise TaskError(f"{task.handle} is already shown in full.", code="invalid")
     whole = questions.get(db, task.id)
     assert whole is not None
     before, _ = difference(task, whole)

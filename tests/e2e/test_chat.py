@@ -248,7 +248,7 @@ def test_two_windows_on_one_thread(place: Place) -> None:
         one.started().say("please hold on", "answer that never")
         with place.open("-c") as two:
             two.started().until("please hold on")
-            two.say("my turn", "This thread is at work in another window")
+            two.say("my turn", "This thread is in use in another window")
             assert [r for r, _ in place.messages()] == ["user"]
             one.keys("\x1b")
             one.until("Interrupted")

@@ -99,7 +99,7 @@ def test_what_is_pending_is_observed_before_leaving_and_ctrl_c_skips_it(place: P
         if skip:
             t.until(lambda _: place.model.holding.is_set(), "the Observer being asked")
             t.process.send_signal(signal.SIGINT)  # ctrl+c, now that the terminal is given back
-            t.until("Skipped: it is observed when the thread goes on.")
+            t.until("Skipped: it is observed when the thread continues.")
         assert t.ended() == 0
         restored(t)
     active = place.rows("SELECT text FROM observation_groups WHERE state = 'active'")

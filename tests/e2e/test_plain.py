@@ -60,11 +60,11 @@ def test_with_a_line_editor_it_is_interrupted_killed_and_left(place: Place) -> N
     place.model.holding.clear()
     with place.open("--plain", "-c") as t:
         t.until("/send sends it now")
-        assert "not sent when sakti ended: queued meanwhile" in t.text and "half a line" in t.text
+        assert "not sent when sakti last quit: queued meanwhile" in t.text and "half a line" in t.text
         t.keys("\x1b[200~hold on\nfor two lines\x1b[201~\r")
         t.until(lambda _: place.model.holding.is_set(), "the answer")
         t.process.send_signal(signal.SIGINT)  # what ctrl+c is, where the terminal is the process's own
-        t.until("stopped; what was said is kept")
+        t.until("stopped; the answer so far is kept")
         assert "sakti: A long answer that never" in t.text
         t.keys("\x1b[A")  # older input
         t.until(lambda text: text.count("for two lines") == 2, "the older input")
@@ -83,7 +83,7 @@ def test_lines_from_a_pipe_are_answered_one_after_the_other(place: Place) -> Non
     done = place.run("--plain", "--model", "openai/bench", stdin="first\n/cost\nsecond\n!echo mine")
     assert done.returncode == 0 and done.stderr == ""
     lines = done.stdout.splitlines()
-    at = [lines.index(x) for x in ("sakti: First answer.", "/retry asks again; what was said so far is kept", "mine")]
+    at = [lines.index(x) for x in ("sakti: First answer.", "/retry asks again; the answer so far is kept", "mine")]
     assert at == sorted(at)
     assert any(line.startswith("price: ") for line in lines[at[0] : at[1]])
 
@@ -102,6 +102,6 @@ def test_what_is_not_kept_says_so_when_it_is_left(place: Place) -> None:
         t.keys("hello\r")
         t.until("Good day.")
         assert t.leave() == 0
-        assert "Nothing of this session was kept." in t.text
+        assert "Nothing of this run was saved." in t.text
         assert "resume with" not in t.text
     assert not place.path.exists()

@@ -164,7 +164,7 @@ async def test_a_server_and_the_small_model_are_chosen_here(first, monkeypatch):
                 while not self.cancelled():
                     pass
                 stopped.append(True)
-                raise install.Cancelled("Stopped. `sakti local install` goes on from here.")
+                raise install.Cancelled("Stopped. `sakti local install` continues from here.")
             found.value = replace(found.value, weights=True)
 
     monkeypatch.setattr(install, "Installer", Installer)
@@ -220,7 +220,7 @@ def test_names_of_keys_are_said_and_no_key():
     assert rows(found) == [
         (True, "OPENAI_API_KEY is set"),
         (True, "GROQ_API_KEY is in the keyring"),
-        (False, "no server here answers (Ollama, LM Studio, llama.cpp, vLLM)"),
+        (False, "no local server answers (Ollama, LM Studio, llama.cpp, vLLM)"),
         (False, "the small model for this machine: its runtime is missing"),
     ]
     assert rows(Found(keyring="SecretService"))[0] == (False, "no key in the environment or the keyring")

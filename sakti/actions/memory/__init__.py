@@ -27,6 +27,6 @@ from sakti.actions.memory.windows import (
 )
 from sakti.actions.spec import MEMORY, Group
 
-GROUP = Group("memory", "Observational memory: windows and log, their past, what to put right in them.", MEMORY)
+GROUP = Group("memory", "Show and correct observational memory: windows, log, history.", MEMORY)
 ACTIONS = (status, log, at, diff, observe, reflect, undo, pause, resume, pin, edit, forget, restore, working, export,
            capture, undo_reflection, events, observations, unpin, undo_correction)  # fmt: skip

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sakti.actions.scope import Models, Scope
     from sakti.agent.session.session import Session
 
-THREAD = option("--thread", metavar="THREAD", help="Id or part of the title; the last one by default.",
+THREAD = option("--thread", metavar="THREAD", help="Id or part of the title (default: the last thread).",
                 offers="threads")  # fmt: skip
 WHERE = (THREAD, SET)  # what a run passes on as `**where`
 NO_THREAD = "There is no thread in this workspace yet."

@@ -24,21 +24,22 @@ with lazy_imports:
     from sakti.store.log import corrections as memory_corrections
 
 SHOWN = 60  # newest lines of the log that a chat lists
-LINE = arg("line", "Id of a line of the log, or the end of it.")
+LINE = arg("line", "Id of a log line, or the end of it.")
 WHEN = "2026-01-15, 2026-01-15T14:30, yesterday, 90m, 2d …"
-SOURCES = "says the messages a line was made from"
-CATEGORY = "Only lines of that section of a mode: attempts, findings …"
+NO_NOTES = "No notes yet. They appear as you chat; /compact writes them now."
+SOURCES = "shows the messages a line was made from"
+CATEGORY = "Only lines in this section of the mode: attempts, findings …"
 
 
 @action(THREAD, option("--category", help=CATEGORY), SET, shell="memory log", needs="store")
 async def log(scope: Scope, thread: str | None, category: str | None, overrides: list[str]) -> Value:
-    """The observation log; the last eight characters of a line's id name it in other commands."""
+    """Show the observation log; other commands take the last eight characters of a line's id."""
     async with scope.memory(thread, overrides) as session:
         every = await session.views.observations() if session.thread else []
     lines = [x for x in every if not x.forgotten]
     known = sorted({x.category for x in (every if scope.json else lines) if x.category})
     if category is not None and category not in known:
-        raise Refused(f"No line is in the category {category!r}; there are: {', '.join(known) or 'none'}.")
+        raise Refused(f"No line is in the section {category!r}; there are: {', '.join(known) or 'none'}.")
     shown = [x for x in lines if category in (None, x.category)]
     told = [asdict(x) for x in every if category in (None, x.category)]
     return Rows(log_lines(shown), empty="No observations yet.", json={"lines": told})
@@ -60,16 +61,16 @@ def log_lines(lines: Sequence[LogLine]) -> tuple[str, ...]:
 
 @action(arg("filter", default="", metavar="WORDS"), chat="observations", needs="session")
 async def observations(scope: Scope, filter: str) -> Value:
-    """The observation log."""
+    """Show the observation log."""
 
     async def listed() -> Value:
         lines = await _lines(scope.session)
         if filter:
             return _offered(scope.session, lines, "No line matches.", words=tuple(filter.lower().split()))
-        newest = f"The newest {SHOWN} of {len(lines)} lines; words behind /observations filter all of them."
+        newest = f"The newest {SHOWN} of {len(lines)} lines; /observations WORDS filters all of them."
         changes = "; /observations pin, edit, forget, undo change it"
         head = newest if len(lines) > SHOWN else ""
-        return _offered(scope.session, lines, "Nothing is observed yet.", SOURCES + changes, head)
+        return _offered(scope.session, lines, NO_NOTES, SOURCES + changes, head)
 
     return Open("log", instead=listed)
 
@@ -95,7 +96,7 @@ def _offered(
 
 @action(arg("time", WHEN), *WHERE, shell="memory at", chat="observations at", needs="store")
 async def at(scope: Scope, time: str, **where: Any) -> Value:
-    """The log as it was at a time."""
+    """Show the log as it was at a time."""
     async with remembered(scope, **where) as session:
         moment = _moment(time, session)
         lines = await session.store.read(memory_corrections.as_of, session.engine.record_id, moment)
@@ -104,14 +105,14 @@ async def at(scope: Scope, time: str, **where: Any) -> Value:
 
 
 @action(
-    arg("older", "A time as for `at`.", metavar="FROM"),
-    arg("newer", "Now by default.", metavar="TO", default="now"),
+    arg("older", "A time, written as for `at`.", metavar="FROM"),
+    arg("newer", "A time (default: now).", metavar="TO", default="now"),
     *WHERE,
     shell="memory diff",
     needs="store",
 )
 async def diff(scope: Scope, older: str, newer: str, **where: Any) -> Value:
-    """What came into the log, left it or was changed between two times."""
+    """Show what was added to the log, removed or changed between two times."""
     async with remembered(scope, **where) as session:
         times = [_moment(t, session) for t in (older, newer)]
         record = session.engine.record_id
@@ -144,20 +145,20 @@ async def pin(scope: Scope, line: str, off: bool, **where: Any) -> Value | None:
 
 @action(LINE, chat="observations unpin", needs="session")
 async def unpin(scope: Scope, line: str) -> Value | None:
-    """Pin a line no more."""
+    """Unpin a line."""
     return await _correct(scope, "unpin", line)
 
 
-@action(LINE, arg("text", "What it should say."), *WHERE, shell="memory edit", chat="observations edit",
+@action(LINE, arg("text", "The new text."), *WHERE, shell="memory edit", chat="observations edit",
         needs="store")  # fmt: skip
 async def edit(scope: Scope, line: str, text: str, **where: Any) -> Value | None:
-    """Put a line right; what it said before is kept."""
+    """Correct a line; its earlier text is kept."""
     return await _correct(scope, "edit", line, text, **where)
 
 
 @action(LINE, *WHERE, shell="memory forget", chat="observations forget", needs="store")
 async def forget(scope: Scope, line: str, **where: Any) -> Value | None:
-    """Take a line out of the log, with what is nested under it; `restore` brings it back."""
+    """Remove a line from the log, with the lines nested under it; `restore` undoes it."""
     return await _correct(scope, "forget", line, **where)
 
 
@@ -166,13 +167,13 @@ NEWEST = Arg("line", "Id of a line; the newest correction of any line by default
 
 @action(NEWEST, *WHERE, shell="memory restore", needs="store")
 async def restore(scope: Scope, line: str, **where: Any) -> Value | None:
-    """Take back the newest pin, edit or forget."""
+    """Undo the newest pin, edit or forget."""
     return await _correct(scope, "restore", line, **where)
 
 
 @action(chat="observations undo", needs="session")
 async def undo_correction(scope: Scope) -> None:
-    """Take back the newest pin, edit or forget."""
+    """Undo the newest pin, edit or forget."""
     await scope.session.correct("undo")
 
 
@@ -206,5 +207,5 @@ def _moment(text: str, session: Session) -> int:
     moment = corrections.parse_time(text.strip(), session.clock.now(), workspace.local_timezone())
     if moment is None:
         times = "2026-01-15, 2026-01-15T14:30, yesterday, 90m, 2d or now"
-        raise Refused(f"a time is {times}, not {one_line(text, 40)!r}.", code=USAGE)
+        raise Refused(f"write a time as {times}, not {one_line(text, 40)!r}.", code=USAGE)
     return moment

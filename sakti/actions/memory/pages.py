@@ -35,15 +35,15 @@ STATES = ("active", "buffered", "superseded", "discarded")
 
 
 @action(
-    option("--update", metavar="TEXT", help="Sections to put in; - reads standard input."),
-    flag("--replace", help="Put TEXT in place of the whole page."),
+    option("--update", metavar="TEXT", help="Sections to write; - reads standard input."),
+    flag("--replace", help="Replace the whole page with TEXT."),
     option("--thread", metavar="THREAD", help="That thread's own page instead of the workspace's.", offers="threads"),
     SET,
     shell="memory working",
     needs="store",
 )
 async def working(scope: Scope, update: str | None, replace: bool, thread: str | None, overrides: list[str]) -> Value:
-    """The pages of stable facts: the workspace's, or a thread's own."""
+    """Show or change the page of stable facts: the workspace's, or a thread's own."""
     memory = scope.settings(overrides).config.memory
     text = sys.stdin.read() if update == "-" else update
     pages, owner = memory_pages.Pages(scope.store, tokens.O200k(), memory, scope.resource), ""
@@ -62,7 +62,7 @@ async def working(scope: Scope, update: str | None, replace: bool, thread: str |
 
 @action(*WHERE, shell="memory export", needs="store")
 async def export(scope: Scope, **where: Any) -> Value:
-    """Everything that memory holds of a thread, secrets masked: Markdown, or one JSON object."""
+    """Export everything that memory holds about a thread, secrets masked, as Markdown or one JSON object."""
     async with remembered(scope, **where) as session:
         record, read, named = session.engine.record_id, session.store.read, session.thread
         assert named is not None
@@ -88,13 +88,13 @@ async def export(scope: Scope, **where: Any) -> Value:
 
 @action(
     arg("file", "A new file; - is standard output.", default=None, offers="files"),
-    flag("--blank", help="No text at all: each becomes filler of as many tokens."),
+    flag("--blank", help="Leave out all text: each message becomes filler of the same number of tokens."),
     *WHERE,
     shell="memory capture",
     needs="store",
 )
 async def capture(scope: Scope, file: str | None, blank: bool, **where: Any) -> Value | None:
-    """Write a thread without its secrets into a file that `sakti bench replay` plays."""
+    """Write a thread, secrets masked, to a file that `sakti bench replay` plays."""
     redactor = recording.Redactor(tokens.O200k() if blank else None, str(Path.home()))
     async with remembered(scope, **where) as session:
         assert session.thread is not None
@@ -112,12 +112,12 @@ async def capture(scope: Scope, file: str | None, blank: bool, **where: Any) -> 
         with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "wb") as out:
             out.write(text)
     except FileExistsError as e:
-        raise SaktiError(f"{path} exists already; name another file.", title="Capture") from e
+        raise SaktiError(f"{path} already exists; name another file.", title="Capture") from e
     except OSError as e:
         raise SaktiError(f"{path} cannot be written: {e.strerror}.", title="Capture") from e
     turns = len(lines) - 1
     return Done(
-        f"{turns} turns in {path}, {redactor.found} secrets masked. Read it before you pass it on; "
+        f"{turns} turns in {path}, {redactor.found} secrets masked. Read it before you share it; "
         f"`sakti bench replay {path}` plays it.",
         json={"path": str(path), "turns": turns, "masked": redactor.found},
     )

@@ -27,17 +27,17 @@ EVENTS = 20  # newest of what happened to the memory that are told
     shell="memory status",
     chat="memory",
     needs="store",
-    summary="the token windows, in words; `undo` takes the last reflection back; `pause`, `resume` observing",
+    summary="show the token windows; `undo` the last reflection, `pause` and `resume` observing",
     hint="[undo | pause | resume]",
 )
 async def status(scope: Scope, **where: Any) -> Value:
-    """The token windows, as `data-om-status` has them; who observes and why; what became of it so far."""
+    """Show the token windows (as in `data-om-status`), who observes and why, and the results so far."""
     async with scope.memory(**where, models="chosen") as session:
         found = session.status
         if found is None and scope.live is None:
             raise Refused(NO_THREAD)
         if found is None:
-            return Done("No window yet: it fills as you talk.")
+            return Done("No thread yet: the windows fill as you chat.")
         figures = await session.views.memory_figures()
     rows = tuple(memory_report.status_rows(found, figures))
     return Card("Memory", rows, json={**core_events.to_json(found), "figures": asdict(figures)})
@@ -45,10 +45,10 @@ async def status(scope: Scope, **where: Any) -> Value:
 
 @action(chat="memory events", needs="session")
 async def events(scope: Scope) -> Value:
-    """What happened to this thread's memory."""
+    """List what happened to this thread's memory."""
     found = tuple(reversed((await scope.session.views.memory_events())[:EVENTS]))
     lines = tuple(memory_report.in_a_line(e) for e in found)
-    return Rows(lines, "events", found, "Nothing happened to it yet.")
+    return Rows(lines, "events", found, "Nothing has happened yet.")
 
 
 @action(
@@ -58,7 +58,7 @@ async def events(scope: Scope) -> Value:
     needs="store",
 )
 async def observe(scope: Scope, focus: str, **where: Any) -> Value:
-    """Observe everything that is pending but the last exchange, now."""
+    """Observe everything but the last exchange now."""
     async with remembered(scope, **where, models="called") as session:
         done = await session.compact(focus)
     text = "Nothing to observe."
@@ -71,15 +71,15 @@ async def observe(scope: Scope, focus: str, **where: Any) -> Value:
 
 @action(*WHERE, shell="memory reflect", needs="store")
 async def reflect(scope: Scope, **where: Any) -> Value:
-    """Condense the whole log, now."""
+    """Condense the whole log now."""
     async with remembered(scope, **where, models="called") as session:
         before = session.engine.status()
         done = await session.engine.reflect_now()
         after = session.engine.status()
     now, earlier = after.observations.tokens, before.observations.tokens
-    text = f"The log has {now} tokens now, it had {earlier}."
+    text = f"The log now has {now} tokens, before {earlier}."
     return Done(
-        text if done else after.note or "There is nothing to condense.",
+        text if done else after.note or "Nothing to condense.",
         exit=int(not done and bool(after.note)),
         json={
             "reflected": done,
@@ -94,19 +94,19 @@ async def reflect(scope: Scope, **where: Any) -> Value:
 @action(
     arg(
         "what",
-        "What was done last of its kind.",
+        "observation or reflection: undo the last one.",
         metavar="observation|reflection",
         offers=("observation", "reflection"),
     ),
-    option("--generation", kind="whole", metavar="N", help="This reflection; the newest by default."),
+    option("--generation", kind="whole", metavar="N", help="The reflection to undo (default: the newest)."),
     *WHERE,
     shell="memory undo",
     needs="store",
 )
 async def undo(scope: Scope, what: str, generation: int | None, **where: Any) -> Value:
-    """Take back the last `observe` or /compact, or a reflection: the log is what it was before."""
+    """Undo the last `observe` or /compact, or a reflection: the log is as it was before."""
     if what not in ("observation", "reflection"):
-        raise Refused(f"{what!r} cannot be taken back: write observation or reflection.", code=USAGE)
+        raise Refused(f"{what!r} cannot be undone; write observation or reflection.", code=USAGE)
     if generation is not None and what != "reflection":
         raise Refused("--generation names a reflection.", code=USAGE)
     async with remembered(scope, **where) as session:
@@ -115,11 +115,11 @@ async def undo(scope: Scope, what: str, generation: int | None, **where: Any) ->
             tokens = session.engine.status().observations.tokens
             groups = f"{counted(gone.groups, 'group')} of observations"
             lost = f" Changes to {gone.corrected} of its lines went with it." if gone.corrected else ""
-            text = f"Generation {gone.generation} is taken back: {groups}, {tokens} tokens in the log.{lost}"
+            text = f"Generation {gone.generation} is undone: {groups}, {tokens} tokens in the log.{lost}"
             return Done(text, json={**asdict(gone), "observation_tokens": tokens})
         done = await session.engine.undo_compaction()
         if done is None:
-            raise MemoryFailure("There is no observation by hand that can be taken back.", code="not_found")
+            raise MemoryFailure("There is no observation by hand to undo.", code="not_found")
         tokens = session.engine.status().observations.tokens
     return Done(
         f"{done.messages} messages are back in the window.", json={**asdict(done), "observation_tokens": tokens}
@@ -128,19 +128,19 @@ async def undo(scope: Scope, what: str, generation: int | None, **where: Any) ->
 
 @action(chat="memory undo", needs="session")
 async def undo_reflection(scope: Scope) -> None:
-    """Take the last reflection back."""
+    """Undo the last reflection."""
     await scope.session.undo_reflection()
 
 
 @action(*WHERE, shell="memory pause", chat="memory pause", needs="store")
 async def pause(scope: Scope, **where: Any) -> Value | None:
-    """Observe nothing more in the background, in any window; the newest messages that fit are sent."""
+    """Stop observing in the background, in every window; the newest messages that fit are sent."""
     return await _pause(scope, True, **where)
 
 
 @action(*WHERE, shell="memory resume", chat="memory resume", needs="store")
 async def resume(scope: Scope, **where: Any) -> Value | None:
-    """Go on observing: what is pending, oldest first, from the thread's next turn on."""
+    """Observe again, oldest messages first, from the thread's next turn on."""
     return await _pause(scope, False, **where)
 
 
@@ -152,5 +152,6 @@ async def _pause(scope: Scope, paused: bool, **where: Any) -> Value | None:
         await (session.engine.pause() if paused else session.engine.resume(start=False))
         after = session.engine.status()
     return Done(
-        "Memory is paused." if paused else "Memory goes on at the thread's next turn.", json=core_events.to_json(after)
+        "Memory is paused." if paused else "Memory resumes with the thread's next turn.",
+        json=core_events.to_json(after),
     )

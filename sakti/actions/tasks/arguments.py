@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from sakti.core.types import Json
     from sakti.tasks.board import BoardTask
 
-AS = option("--as", name="as_", metavar="ACTOR", help="Who acts; SAKTI_ACTOR, else you.")
-TASK = arg("task", "A handle, an id, or the beginning of one.", offers="tasks")
-FORCE = flag("--force", help="Although somebody else has claimed it.")
+AS = option("--as", name="as_", metavar="ACTOR", help="Who makes the change (default: SAKTI_ACTOR, else you).")
+TASK = arg("task", "Handle, id, or the beginning of one.", offers="tasks")
+FORCE = flag("--force", help="Even if somebody else has claimed it.")
 META = option("--meta", many=True, kind="pair", metavar="KEY=VALUE",
-              help="Metadata; may be repeated, an empty value takes the key away.")  # fmt: skip
+              help="Metadata; may be repeated; an empty value removes the key.")  # fmt: skip
 TYPES = ("bug", "feature", "task", "epic", "chore")
 TYPE_HELP = f"{', '.join(TYPES[:-1])} or {TYPES[-1]}."
 SIGNS = {"open": "·", "in_progress": "▶", "closed": "✓"}

@@ -42,10 +42,11 @@ def claimed(found: tuple[Task, str | None]) -> Done:
     arg("title"),
     option("-d", "--description", default="", metavar="TEXT"),
     option("-p", "--priority", kind="whole", low=0, high=4, default=2, metavar="N",
-           help="0, most urgent, to 4; 2."),
+           help="0 (most urgent) to 4 (default 2)."),
     option("-t", "--type", default="task", metavar="TYPE", help=TYPE_HELP, offers=TYPES),
-    option("--parent", metavar="TASK", help="The task that this one is a part of.", offers="tasks"),
-    option("--depends-on", many=True, metavar="TASK", help="Waits for this one; may be repeated.", offers="tasks"),
+    option("--parent", metavar="TASK", help="The parent task.", offers="tasks"),
+    option("--depends-on", many=True, metavar="TASK", help="Task that this one waits for; may be repeated.",
+        offers="tasks"),
     option("-l", "--label", many=True, metavar="LABEL", help="May be repeated."),
     option("--assignee", metavar="NAME"),
     META,
@@ -56,21 +57,21 @@ def claimed(found: tuple[Task, str | None]) -> Done:
 async def create(
     scope: Scope, title: str, label: list[str], meta: list[tuple[str, str]], as_: str | None, **fields: Any
 ) -> Value:
-    """Make a task."""
+    """Create a task."""
     task_id = ids.TimeIds(clock.SystemClock()).new()
     task = await scope.change(task_service.create, as_, task_id, title, labels=label, metadata=dict(meta), **fields)
-    return changed(task, f"{task.handle} was made.")
+    return changed(task, f"{task.handle} was created.")
 
 
 @action(TASK, AS, shell="tasks claim", chat="tasks claim")
 async def claim(scope: Scope, task: str, as_: str | None) -> Value:
-    """Take a task; it is in progress until it is released or closed, or for 24 hours."""
+    """Claim a task; it is in progress until it is released or closed, for 24 hours at most."""
     return claimed(await scope.change(task_service.claim, as_, task))
 
 
 @action(TASK, FORCE, AS, shell="tasks release", chat="tasks release")
 async def release(scope: Scope, task: str, force: bool, as_: str | None) -> Value:
-    """Give a claimed task back."""
+    """Release a claimed task."""
     free = await scope.change(task_service.release, as_, task, force=force)
     return changed(free, f"{free.handle} is open again.")
 
@@ -85,7 +86,7 @@ async def release(scope: Scope, task: str, force: bool, as_: str | None) -> Valu
         help="completed, wontfix or duplicate.",
         offers=("completed", "wontfix", "duplicate"),
     ),
-    flag("--force", help="Although something blocks it, a child is open, or somebody else has claimed it."),
+    flag("--force", help="Even if it is blocked, has open children, or somebody else has claimed it."),
     AS,
     shell="tasks close",
     chat="tasks close",
@@ -98,7 +99,7 @@ async def close(scope: Scope, task: str, summary: str, reason: str, force: bool,
 
 @action(TASK, AS, shell="tasks reopen", chat="tasks reopen")
 async def reopen(scope: Scope, task: str, as_: str | None) -> Value:
-    """Open a closed task again."""
+    """Reopen a closed task."""
     again = await scope.change(task_service.reopen, as_, task)
     return changed(again, f"{again.handle} is open again.")
 
@@ -107,7 +108,7 @@ async def reopen(scope: Scope, task: str, as_: str | None) -> Value:
     TASK,
     option("--title", metavar="TEXT"),
     option("-d", "--description", metavar="TEXT"),
-    option("-p", "--priority", kind="whole", low=0, high=4, metavar="N", help="0, most urgent, to 4."),
+    option("-p", "--priority", kind="whole", low=0, high=4, metavar="N", help="0 (most urgent) to 4."),
     option("-t", "--type", metavar="TYPE", help=TYPE_HELP, offers=TYPES),
     option("--assignee", metavar="NAME"),
     META,
@@ -133,14 +134,14 @@ async def update(
     arg("on", "The task that it waits for.", offers="tasks"),
     option("--type", metavar="TYPE", offers=("blocks", "parent-child", "related", "discovered-from"),
            help="blocks, parent-child (TASK is the child), related or discovered-from; blocks."),
-    flag("--remove", help="Take the dependency away, whatever its type where none is given."),
+    flag("--remove", help="Remove the dependency (of any type unless --type is given)."),
     FORCE,
     AS,
     shell="tasks dep",
     chat="tasks dep",
 )  # fmt: skip
 async def dep(scope: Scope, task: str, on: str, type: str | None, remove: bool, force: bool, as_: str | None) -> Value:
-    """TASK waits for ON."""
+    """Make TASK wait for ON."""
     waits = await scope.change(task_service.depend, as_, task, on, type, add=not remove, force=force)
     return changed(waits, f"{waits.handle} waits for {on}.")
 
@@ -151,32 +152,32 @@ async def link(scope: Scope, task: str, message: str, as_: str | None) -> Value:
     return changed(await scope.change(task_service.link, as_, task, message))
 
 
-@action(TASK, arg("labels", many=True, metavar="LABEL"), flag("--remove", help="Take them off."), FORCE, AS,
+@action(TASK, arg("labels", many=True, metavar="LABEL"), flag("--remove", help="Remove the labels."), FORCE, AS,
         shell="tasks label")  # fmt: skip
 async def label(scope: Scope, task: str, labels: list[str], remove: bool, force: bool, as_: str | None) -> Value:
-    """Put labels on a task, or take them off."""
+    """Add labels to a task, or remove them."""
     add, drop = ([], labels) if remove else (labels, [])
     return changed(await scope.change(task_service.set_labels, as_, task, add, drop, force=force))
 
 
 @action(TASK, FORCE, AS, shell="tasks delete", chat="tasks delete")
 async def delete(scope: Scope, task: str, force: bool, as_: str | None) -> Value:
-    """Take a task from the board; `restore` and `undo` bring it back."""
+    """Delete a task; `restore` and `undo` bring it back."""
     gone, freed = await scope.change(task_service.delete, as_, task, force=force)
     return changed(gone, f"{gone.handle} was deleted.", freed, more="Undo brings it back.")
 
 
 @action(TASK, AS, shell="tasks restore", chat="tasks restore")
 async def restore(scope: Scope, task: str, as_: str | None) -> Value:
-    """Bring back a deleted task, or the whole text of one that was shrunk with age."""
+    """Restore a deleted task, or the full text of one that was shortened with age."""
     back = await scope.change(task_service.restore, as_, task)
     return changed(back, f"{back.handle} is back.")
 
 
-@action(arg("count", "How many changes; 1.", kind="whole", low=1, default=1, metavar="N"), AS,
+@action(arg("count", "How many changes (default 1).", kind="whole", low=1, default=1, metavar="N"), AS,
         shell="tasks undo", chat="tasks undo")  # fmt: skip
 async def undo(scope: Scope, count: int, as_: str | None) -> Value:
-    """Take back the last N changes of this workspace, whoever made them."""
+    """Undo the last N changes of this workspace, whoever made them."""
     done = await scope.change(task_service.undo, as_, count)
     told = [(action, task_queries.describe(task)) for action, task in done]
     imported = sum(action == "import" for action, _ in done)

@@ -20,10 +20,10 @@ with lazy_imports:
     from sakti.tasks import transfer as task_transfer
 
 
-@action(arg("path", "Standard output where none is given.", metavar="FILE", kind="path", default=None),
+@action(arg("path", "File to write (default: standard output).", metavar="FILE", kind="path", default=None),
         shell="tasks export", json=False)  # fmt: skip
 async def export(scope: Scope, path: Path | None) -> Value | None:
-    """All tasks as JSON Lines."""
+    """Export all tasks as JSON Lines."""
     text = "".join(f"{json_line(line)}\n" for line in await scope.ask(task_transfer.export))
     if path is None:
         sys.stdout.write(text)
@@ -37,7 +37,7 @@ async def export(scope: Scope, path: Path | None) -> Value | None:
 
 @action(arg("path", "JSON Lines; - is standard input.", metavar="FILE", kind="path"), AS, shell="tasks import")
 async def import_(scope: Scope, path: Path, as_: str | None) -> Value:
-    """Bring in tasks of an export; what is there already stays as it is."""
+    """Import tasks of an export; existing tasks stay as they are."""
     try:
         text = sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as e:
@@ -47,8 +47,8 @@ async def import_(scope: Scope, path: Path, as_: str | None) -> Value:
     were = "was" if done.known == 1 else "were"
     return Text(
         (
-            *(f"left out: {e.task} {e.type} {e.on}: {e.reason}" for e in done.left_out),
-            f"{counted(done.tasks, 'task')} and {edges}; {done.known:,} {were} there already",
+            *(f"skipped: {e.task} {e.type} {e.on}: {e.reason}" for e in done.left_out),
+            f"{counted(done.tasks, 'task')} and {edges}; {done.known:,} {were} already there",
         ),
         json={
             "success": True,

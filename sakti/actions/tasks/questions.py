@@ -27,9 +27,9 @@ with lazy_imports:
 STATUSES = ("open", "ready", "blocked", "in_progress", "closed", "all")
 
 
-@action(limit(20), flag("--claim", help="Take the first one at once."), AS, shell="tasks ready")
+@action(limit(20), flag("--claim", help="Claim the first one."), AS, shell="tasks ready")
 async def ready(scope: Scope, limit: int, claim: bool, as_: str | None) -> Value:
-    """What can be started now, most urgent first."""
+    """List tasks that can be started now, most urgent first."""
     if claim:
         return claimed(await scope.change(task_service.claim_next, as_))
 
@@ -42,27 +42,32 @@ def _listed(found: Json, *more: str) -> Text:
 
 
 @action(
-    option("--status", choices=STATUSES, metavar=f"[{'|'.join(STATUSES)}]", help="Not closed, where none is given."),
+    option(
+        "--status",
+        choices=STATUSES,
+        metavar=f"[{'|'.join(STATUSES)}]",
+        help="Only tasks with this status (default: not closed).",
+    ),
     option("-t", "--type", metavar="TYPE", help=TYPE_HELP, offers=TYPES),
     option("-l", "--label", metavar="LABEL"),
     option("--assignee", metavar="NAME"),
-    flag("--all", help="Closed ones too."),
+    flag("--all", help="Include closed tasks."),
     limit(100),
     option("--offset", kind="whole", low=0, default=0, metavar="N", help="Skip the first N."),
     shell="tasks list",
 )
 async def list_(scope: Scope, status: str | None, all: bool, **asked: Any) -> Value:
-    """Tasks that are not closed, most urgent first."""
+    """List tasks that are not closed, most urgent first."""
     found = await scope.ask(task_queries.list_tasks, status="all" if all else status, **asked)
     if not found["total"]:
-        return _listed(found, "No tasks. `sakti tasks create TITLE` makes one.")
+        return _listed(found, "No tasks. `sakti tasks create TITLE` creates one.")
     left_out = found["total"] > len(found["tasks"])
     return _listed(found, *([f"{len(found['tasks'])} of {found['total']}"] if left_out else []))
 
 
 @action(TASK, shell="tasks show")
 async def show(scope: Scope, task: str) -> Value:
-    """One task: what blocks it, its dependencies, what was said about it."""
+    """Show one task: its blockers, dependencies and messages about it."""
     found = await scope.ask(task_queries.show, task)
     about = found["task"]
     out = [line(about), *(f"\n{about[name]}" for name in ("description", "summary") if about.get(name))]
@@ -77,13 +82,13 @@ async def show(scope: Scope, task: str) -> Value:
     return Text(tuple(out), json={"success": True, **found})
 
 
-@action(arg("query", many=True), limit(10), flag("--messages", help="What was said about it, too."),
+@action(arg("query", many=True), limit(10), flag("--messages", help="Include messages about them."),
          shell="tasks search")  # fmt: skip
 async def search(scope: Scope, query: list[str], limit: int, messages: bool) -> Value:
-    """Tasks whose title, description or summary match."""
+    """Search tasks by title, description and summary."""
     text = " ".join(query)
     if not text.strip():
-        raise TaskError("Say what to search for: words of a title, a summary, a file.", code="invalid")
+        raise TaskError("Write the words to search for: of a title, a summary, a file.", code="invalid")
     found = await scope.ask(task_queries.search, text, limit, messages)
     said = [f"  {m['role']}: {m['text']}" for m in found.get("messages", ())]
     return _listed(found, *said, *([] if found["tasks"] else ["nothing found"]))
@@ -91,7 +96,7 @@ async def search(scope: Scope, query: list[str], limit: int, messages: bool) -> 
 
 @action(TASK, shell="tasks explain")
 async def explain(scope: Scope, task: str) -> Value:
-    """The shortest chain from a task to something that can be started now."""
+    """Show the shortest chain from a task to one that can be started now."""
     found = await scope.ask(task_queries.explain, task)
     out: list[str] = []
     for depth, step in enumerate(found["chain"]):
@@ -102,7 +107,7 @@ async def explain(scope: Scope, task: str) -> Value:
 
 @action(TASK, shell="tasks tree", chat="tasks tree")
 async def tree(scope: Scope, task: str) -> Value:
-    """What a task waits for and what waits for it, all the way."""
+    """Show everything a task waits for and everything that waits for it."""
     found = await scope.ask(task_queries.tree, task)
     tasks = [task_queries.describe(b.task) for b in found]
     lines = tuple(
@@ -117,15 +122,15 @@ async def tree(scope: Scope, task: str) -> Value:
 
 @action(TASK, chat="tasks said", needs="session")
 async def said(scope: Scope, task: str) -> Value:
-    """What was said about a task."""
+    """Show messages about a task."""
     views = scope.session.views
     found = await views.task_messages((await scope.ask(task_queries.tree, task))[0].task.id)
-    return Rows(tuple(m.text for m in found), "messages", tuple(found), "Nothing was said about it.")
+    return Rows(tuple(m.text for m in found), "messages", tuple(found), "No message mentions it.")
 
 
 @action(shell="tasks board", chat="tasks", summary="the task board")
 async def board(scope: Scope) -> Value:
-    """The columns: in progress, ready, blocked and by what, done today."""
+    """Show the board: in progress, ready, blocked and by what, done today."""
 
     async def columns() -> Value:
         now = datetime.datetime.fromtimestamp(scope.now() / 1000)
@@ -140,7 +145,7 @@ async def board(scope: Scope) -> Value:
 def _changes() -> str:
     """How a chat changes the board."""
     written = chat_line.forms(registry.under("tasks"))
-    return f"/tasks {written}; with ! as in close! also what another chat has claimed"
+    return f"/tasks {written}; add ! (close!) to change what another chat has claimed"
 
 
 def _columns(found: Board) -> tuple[str, ...]:

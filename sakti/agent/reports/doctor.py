@@ -65,7 +65,7 @@ async def examine(
     lines.append(await asyncio.to_thread(_tokenizer))
     lines += await _models(env, config, answers)
     found_rg = ripgrep()
-    slower = "not installed: searching files is slower, the answers are the same"
+    slower = "not installed; file search is slower without it"
     lines.append(Line("ripgrep", found_rg is not None, found_rg or slower, optional=True))
     bash = find_program("bash", workspace, path)
     lines.append(Line("bash", bash is not None, bash or "not found:", "commands cannot run; install bash."))

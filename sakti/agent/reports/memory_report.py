@@ -98,14 +98,13 @@ def compacted(done: CompactionFinished) -> list[tuple[str, str]]:
     if not done.messages:
         return []
     saved = done.tokens_before - done.tokens_after
-    said = "as it was said" if done.kept == 1 else "as they were said"
     freed = f"{count_k(saved)} freed" if saved > 0 else "none freed: the notes are as long as what they stand for"
     notes = done.tokens_after - done.kept_tokens
     made = f"{_lines(done.lines, 'line')}; all notes are {count_k(max(0, notes))} tokens now"
     doubtful = f"{_lines(done.doubtful, 'new line')} with unverified claims: filter the notes by ? to see them"
     found = [
         ("Removed", f"{_messages(done.messages)}, {count_k(done.gone_tokens)} tokens; each is kept, /search finds it"),
-        ("Kept", f"{_messages(done.kept)} {said}, {count_k(done.kept_tokens)} tokens" if done.kept else ""),
+        ("Kept", f"{_messages(done.kept)} word for word, {count_k(done.kept_tokens)} tokens" if done.kept else ""),
         ("New notes", made),
         ("Pinned", f"{_lines(done.pinned)}, always kept" if done.pinned else ""),
         ("Doubtful", doubtful if done.doubtful else ""),
@@ -145,7 +144,7 @@ def in_a_line(event: MemoryEvent, retry_at: int | None = None) -> str:
         case "taken_over":
             return f"generation {event.generation} in use, {sizes_}"
         case "taken_back":
-            return f"generation {event.generation} taken back"
+            return f"generation {event.generation} undone"
         case "compacted":
             return f"compacted {_messages(event.messages)}, {sizes_}"
         case "undone":

@@ -39,7 +39,7 @@ with lazy_imports:
 
 log = logging.getLogger(__name__)
 
-NOT_KEPT = "Nothing of this session was kept."
+NOT_KEPT = "Nothing of this run was saved."
 
 
 def preload() -> None:
@@ -127,7 +127,7 @@ def why_observer(state: State) -> str:
     if memory.model or memory.observation.model:
         return "set by memory.model" if memory.model else "set by memory.observation.model"
     if models.info is None:
-        return "no model at hand"
+        return "no model available"
     if not models.fit(models.observing()):
         return f"{models.info.name} is too small to observe"
     if models.observing() == models.info.full_name:

@@ -68,7 +68,7 @@ async def known(state: State, thread_id: str) -> None:
     """Go on with a stored thread. Raises `StoreError` where it does not exist."""
     thread = await state.store.read(stored_threads.get, thread_id)
     if thread is None:
-        raise StoreError("There is no such thread: it was removed for good.", code="gone")
+        raise StoreError("This thread was removed for good.", code="gone")
     state.thread_is_new = False
     await use(state, thread)
 
@@ -113,7 +113,7 @@ async def catch_up(state: State) -> None:
         return
     thread = await state.store.read(stored_threads.get, state.thread.id)
     await load(state, thread or state.thread)
-    told = f"{len(newer)} messages were added to this thread in another window; the agent knows them."
+    told = f"{len(newer)} messages were added to this thread in another window; the agent sees them."
     state.emit(Notice("information", "Another window", told))
 
 

@@ -43,8 +43,8 @@ async def observe_on_exit(
         await asyncio.wait([work, skip], timeout=limit, return_when=asyncio.FIRST_COMPLETED)
         if work.done() and not work.cancelled() and work.exception() is None and work.result():
             return
-        why = "Skipped" if skipped.is_set() else f"Not done in {limit:g} s" if not work.done() else "It failed"
-        say(f"{why}: it is observed when the thread goes on.")
+        why = "Skipped" if skipped.is_set() else f"Not finished in {limit:g} s" if not work.done() else "It failed"
+        say(f"{why}: it is observed when the thread continues.")
     finally:
         for task in (work, skip):
             task.cancel()

@@ -239,7 +239,7 @@ async def _failed(turn: Turn, call: Call, error: ProviderError) -> AsyncGenerato
         call.observed = True
         if await turn.engine.observe_now() or narrower:
             await _renew(turn, call)
-            yield StepDiscarded(turn.step, "the request was too long: memory has observed what was pending")
+            yield StepDiscarded(turn.step, "the request was too long: pending messages were observed")
             return
     seconds = call.retries.wait(error, budget.seconds_left(turn.settings, turn.seconds()))
     if seconds is not None:
@@ -266,9 +266,9 @@ async def _failed(turn: Turn, call: Call, error: ProviderError) -> AsyncGenerato
 def _given_up(error: ProviderError, times: int) -> ProviderError:
     """`error` with why it is not tried again, and what is left to do, where it does not say so itself."""
     if error.retry_after:
-        rest = f"It asks to wait {error.retry_after:,.0f} s: longer than is waited here."
+        rest = f"It asks to wait {error.retry_after:,.0f} s, which is too long."
     elif error.code in FOR_LATER and times > 1:
-        rest = f"It was tried {times} times: ask again later, or choose another model with /model."
+        rest = f"Tried {times} times. Ask again later, or choose another model with /model."
     else:
         return error
     return ProviderError(

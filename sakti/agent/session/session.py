@@ -173,7 +173,7 @@ class Session(State):
 
     def _must_rest(self, what: str) -> None:
         if self.busy:
-            raise ConfigError(f"The agent is at work: wait, or stop it with Esc, then change the {what}.")
+            raise ConfigError(f"The agent is working: wait, or stop it with Esc, then change the {what}.")
 
     async def use_config(self, config: Config, *, memory: bool = False) -> None:
         """Go on with changed settings; `memory`: its numbers are among them, so that it is opened anew."""
@@ -213,7 +213,7 @@ class Session(State):
 
     async def rename(self, title: str) -> None:
         if self.thread is None or not title.strip():
-            raise ConfigError("Write the new title behind /rename.")
+            raise ConfigError("Write the new title after /rename.")
         await current_thread.store(self)
         renamed = await self.store.write(
             stored_threads.rename, self.thread.id, one_line(title, 200), self.clock.now(), by_user=True
@@ -327,7 +327,7 @@ class Session(State):
             self.emit(Notice("information", "Memory is paused", "Nothing is observed until it is resumed."))
         else:
             await self.engine.resume()
-            self.emit(Notice("information", "Memory goes on", "What is pending is observed in the background."))
+            self.emit(Notice("information", "Memory resumed", "Pending messages are observed in the background."))
 
     async def undo_reflection(self) -> None:
         """Take the newest reflection back. Raises `MemoryFailure` (not_found) where there is none."""
@@ -335,7 +335,7 @@ class Session(State):
         done = await self.engine.undo_reflection()
         tokens = self.engine.status().observations.tokens
         groups = f"{done.groups} group{'s' * (done.groups != 1)}"
-        self.emit(Notice("information", "Reflection undone", f"{groups}, {tokens:,} tokens, are the log again."))
+        self.emit(Notice("information", "Reflection undone", f"The log has {groups} with {tokens:,} tokens again."))
 
     async def correct(self, action: str, line_id: str = "", text: str = "") -> None:
         """Change a line of the log: pin, unpin, edit to `text`, forget; "undo" takes the last change back.
@@ -348,7 +348,7 @@ class Session(State):
         else:
             done = await self.engine.correct(line_id, cast("Action", action), text)
         what = {"pin": "Pinned", "unpin": "No longer pinned", "edit": "Changed", "forget": "Forgotten"}
-        title = "Taken back" if action == "undo" else what[action]
+        title = "Undone" if action == "undo" else what[action]
         self.emit(Notice("information", title, one_line(done.after or done.before, 120)))
         self.emit(self.engine.status())
 

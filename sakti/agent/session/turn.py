@@ -214,7 +214,7 @@ async def save(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
 async def last_user(turn: Turn) -> Message:
     found = await turn.store.read(message_store.last_of_user, turn.thread_id)
     if found is None:
-        raise SaktiError("There is nothing to ask again.", code="nothing")
+        raise SaktiError("There is nothing to retry.", code="nothing")
     return found
 
 

@@ -73,7 +73,7 @@ class TurnLease:
 
         if not await self._store.write(acquire):
             raise SaktiError(
-                "This thread is at work in another window; wait for it, or start a new one "
+                "This thread is in use in another window; wait for it, or start a new one "
                 + ("with /new." if self._interactive else "without --continue and --resume."),
                 title="Thread in use",
                 code=BUSY,
@@ -114,7 +114,7 @@ class TurnLease:
             )
         except MemoryFailure as e:
             raise SaktiError(
-                "This turn stood still and the thread went on in another window; nothing more of it is saved.",
+                "This turn was suspended and the thread continued in another window; nothing more of it is saved.",
                 title="Thread in use",
                 code="thread_lost",
             ) from e

@@ -183,7 +183,7 @@ class Turns:
             await self._play(parts, lease, taken)
             return
         except asyncio.CancelledError:
-            error = None if taken.done() else SaktiError("It was stopped before it was sent.", title="Not sent")
+            error = None if taken.done() else SaktiError("Stopped before it was sent.", title="Not sent")
         except SaktiError as e:
             if e.code not in (turn_lease.BUSY, turn_lease.DELETED, turn_lease.REMOVED):
                 log.exception("turn failed")

@@ -76,7 +76,7 @@ class ThreadActions:
         renamed = await session.store.write(stored_threads.rename, thread_id, title, self._now(), by_user=True)
         live = self._is_open(thread_id)
         if renamed is None and not (live is not None and live.thread_is_new):
-            raise StoreError("There is no such thread: it was removed for good.", code="gone")
+            raise StoreError("This thread was removed for good.", code="gone")
         if renamed is not None and live is not None:
             live.emit(ThreadChanged(renamed))
         return f"Renamed to {renamed.title if renamed is not None else title!r}."
@@ -98,7 +98,7 @@ class ThreadActions:
         session = self._session
         live = self._is_open(thread_id)
         if live is not None and live.busy:
-            raise SaktiError("The agent is at work in this thread: stop it with Esc, then delete it.", title="Threads")
+            raise SaktiError("The agent is working in this thread: stop it with Esc, then delete it.", title="Threads")
         gone = await session.store.read(thread_removal.contents, thread_id)
         await session.store.write(thread_removal.delete, thread_id, self._now())
         session.indexing.begin(session.store)
@@ -172,6 +172,6 @@ def write_new(path: Path, text: str) -> None:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
             out.write(text.encode("utf-8", "replace").decode("utf-8"))
     except FileExistsError as e:
-        raise SaktiError(f"{path} exists already: name another file.", title="Export") from e
+        raise SaktiError(f"{path} already exists; name another file.", title="Export") from e
     except OSError as e:
         raise SaktiError(f"{path} cannot be written: {e.strerror}.", title="Export") from e

@@ -35,7 +35,7 @@ class OneMessage:
         found = await self._said()
         number = int(argument or 1)
         if number > len(found):
-            raise SaktiError(f"This thread has {len(found)} messages to choose from.", title="Delete a message")
+            raise SaktiError(f"This thread has {len(found)} messages.", title="Delete a message")
         self._named = found[-number]
         who = "your message" if self._named.role == "user" else "the answer"
         text = one_line(self._named.text, _SHOWN)
@@ -52,8 +52,8 @@ class OneMessage:
         if named is None or thread is None or named.thread_id != thread.id:
             raise SaktiError(f"Name a message first: {NAME}, or {NAME} 3 for the third last.", title="Delete a message")
         if self._session.busy:
-            raise SaktiError("The agent is at work: stop it with Esc first.", title="Delete a message")
+            raise SaktiError("The agent is working; stop it with Esc first.", title="Delete a message")
         gone = await ThreadActions(self._session).delete_message(named.id)
         await self._session.open_thread(thread.id)
-        lines = f" {gone.lines} lines of the log were made of it and what was said around it: they stay until they are"
+        lines = f" {gone.lines} log lines were made from it and the messages around it; they stay until they are"
         return "Deleted for good." + (f"{lines} forgotten." if gone.lines else "")

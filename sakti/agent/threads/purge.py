@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from sakti.store.maintenance.purging import DeletedTask
     from sakti.store.threads.removal import Contents
 
-IN_USE = (
-    "Another window is open: words of what went may stay in the file until it is closed and `sakti db vacuum` was run."
-)
+IN_USE = "Another window is open: removed text may stay in the file until it is closed and `sakti db vacuum` was run."
 
 
 @dataclass(slots=True)
@@ -109,5 +107,5 @@ def wipe_free_space(done: Purged) -> str:
             vacuuming.vacuum(done.path)
             return ""
     except StoreError as e:
-        return IN_USE if e.code == "busy" else f"{e.message} Words of what went may stay in the file's free space."
+        return IN_USE if e.code == "busy" else f"{e.message} Removed text may stay in the file's free space."
     return "" if done.flushed else IN_USE

@@ -28,7 +28,7 @@ def model_choices(value: str | tuple[str, ...] | None) -> tuple[tuple[str, int |
         name, sep, limit = (part.strip() for part in text.partition("<="))
         digits = limit.replace("_", "").replace(",", "")
         if not name or (sep and not (digits.isdecimal() and int(digits) > 0)):
-            raise ConfigError(f'{text!r} is no model: write "provider/name", or "provider/name <= 20_000" (tokens).')
+            raise ConfigError(f'{text!r} is not a model; write "provider/name", or "provider/name <= 20_000" (tokens).')
         out.append((name, int(digits) if sep else None))
     return tuple(out)
 

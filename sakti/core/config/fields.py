@@ -25,11 +25,11 @@ class ModelSettings:
 
     temperature: float | None = _memory(None, "Sampling temperature.", low=0, high=2)
     max_output_tokens: int = _memory(
-        MAX_OUTPUT_TOKENS, "Tokens that its answer may have.", low=1_000, high=MAX_OUTPUT_TOKENS
+        MAX_OUTPUT_TOKENS, "Maximum tokens of its answer.", low=1_000, high=MAX_OUTPUT_TOKENS
     )
-    thinking_tokens: int | None = _memory(None, "Tokens that it may think; 0: not at all.", low=0)
+    thinking_tokens: int | None = _memory(None, "Maximum tokens of thinking; 0: none.", low=0)
     extra: Mapping[str, Any] = setting(
-        make=dict[str, Any], help="Fields that go into the body of its requests.", at_once=True
+        make=dict[str, Any], help="Extra fields for the body of its requests.", at_once=True
     )
 
 
@@ -98,7 +98,7 @@ class MemorySettings:
         "auto", 'Pause after which buffered groups are activated ("5m", ms); auto: when the prompt cache is gone.'
     )
     carry_over: int = _memory(1_500, "Tokens of what the workspace knows that a new thread begins with.", low=0)
-    read_only: bool = setting(False, "Keep nothing: work on a copy in memory, observe nothing (--no-save).")
+    read_only: bool = setting(False, "Save nothing: work on a copy in memory, observe nothing (--no-save).")
     thread_title: bool = _memory(True, "Whether the Observer names threads.")
     last_messages: int | None = _memory(None, "Messages that are sent with memory off; none: the mode's.", above=0)
     observe_on_exit: bool = _memory(False, "Whether what is pending is observed before the program ends.")
@@ -123,20 +123,20 @@ class ApprovalSettings:
 class AgentSettings:
     """Settings of the agent loop; limits are per turn, None means no limit."""
 
-    max_steps: int = setting(200, "Model calls that a turn may take.", project=True, at_once=True, above=0)
-    max_seconds: float | None = setting(None, "Seconds that a turn may take.", at_once=True, above=0)
-    max_tokens: int | None = setting(None, "Tokens that a turn may take, in and out.", at_once=True, above=0)
-    max_usd: float | None = setting(None, "US dollars that a turn may take.", at_once=True, above=0)
-    effort: Effort = setting("medium", "How much a model that thinks shall think.", at_once=True)
+    max_steps: int = setting(200, "Maximum number of model calls per turn.", project=True, at_once=True, above=0)
+    max_seconds: float | None = setting(None, "Maximum seconds per turn.", at_once=True, above=0)
+    max_tokens: int | None = setting(None, "Maximum tokens per turn, in and out.", at_once=True, above=0)
+    max_usd: float | None = setting(None, "Maximum US dollars per turn.", at_once=True, above=0)
+    effort: Effort = setting("medium", "Thinking effort of models that think.", at_once=True)
     max_output_tokens: int | None = setting(
-        None, "Tokens that one answer may have; none: the model's own maximum.", at_once=True, above=0
+        None, "Maximum tokens of one answer; none: the model's own maximum.", at_once=True, above=0
     )
     thinking_tokens: int | None = setting(
         None, "Thinking budget in tokens, for models that take one; none: from the effort.", at_once=True
     )
-    max_processor_retries: int = setting(3, "How often a processor may ask for another answer.", at_once=True, low=0)
-    tool_output_bytes: int = setting(30_000, "Bytes of a tool's output that the model is shown.", above=0)
-    bash_timeout: int = setting(120, "Seconds that a command may take where the call does not say.", above=0)
+    max_processor_retries: int = setting(3, "How often a processor may request another answer.", at_once=True, low=0)
+    tool_output_bytes: int = setting(30_000, "Maximum bytes of a tool's output that the model sees.", above=0)
+    bash_timeout: int = setting(120, "Default timeout of a command in seconds.", above=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +146,9 @@ class UiSettings:
         None, "Columns of the panes; none: 36 to 56, as the screen allows.", at_once=True, low=24, high=120
     )
     mouse: bool = setting(True, "false leaves the mouse to the terminal.")
-    reduced_motion: bool = setting(False, "true: nothing blinks or glides.", at_once=True)
+    reduced_motion: bool = setting(False, "true: no blinking, no animation.", at_once=True)
     notify: Literal["off", "bell", "desktop"] = setting(
-        "bell", "How the terminal calls when an approval waits or a long turn has ended out of sight.", at_once=True
+        "bell", "How sakti notifies you when an approval waits or a long turn has ended out of sight.", at_once=True
     )
     vim_keys: bool = setting(False, "vim's keys in the prompt: Esc for normal mode, i to type.", at_once=True)
     plain: bool = setting(False, "The chat line by line, for screen readers (--plain).")
@@ -158,7 +158,7 @@ class UiSettings:
 class StoreSettings:
     path: str | None = setting(None, "File of the database (SAKTI_DB).")
     synchronous: Literal["FULL", "NORMAL"] = setting("FULL", "How SQLite syncs; NORMAL may lose the last second.")
-    wait: float = setting(90.0, "Seconds that a write waits at most for another process that writes.", low=0)
+    wait: float = setting(90.0, "Maximum seconds that a write waits for another process.", low=0)
 
 
 @dataclass(frozen=True, slots=True)

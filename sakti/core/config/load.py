@@ -107,7 +107,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as e:
-        raise ConfigError(f"{path} cannot be read: {e}. Mend it or move it away.") from e
+        raise ConfigError(f"{path} cannot be read: {e}. Fix it or move it away.") from e
 
 
 def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -20,6 +20,6 @@ class ProviderSettings:
     base_url: str | None = setting(None, "Address of the API, for a server of your own.")
     key_env: str | None = setting(None, "Name of the variable that holds the key.")
     timeout: float = setting(120.0, "Seconds that a stream may stay silent.", above=0)
-    context_window: int | None = setting(None, "Context window in tokens, where the server does not tell.", above=0)
-    images: bool | None = setting(None, "Whether the models take images, where their names do not tell.")
+    context_window: int | None = setting(None, "Context window in tokens, if the server does not report it.", above=0)
+    images: bool | None = setting(None, "Whether the models take images, if their names do not say.")
     extra: Mapping[str, Any] = setting(make=dict[str, Any], help="Fields that go into the body of every request.")

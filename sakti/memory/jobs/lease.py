@@ -129,5 +129,5 @@ class Leases:
             if e.code != "busy":
                 raise
             raise MemoryFailure(
-                "This thread is at work in another window; wait for it.", title="Thread in use", code="busy"
+                "This thread is in use in another window; wait for it.", title="Thread in use", code="busy"
             ) from e

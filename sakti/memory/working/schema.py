@@ -38,7 +38,8 @@ def load(name: str | None, workspace: Path) -> Json | None:
     except (ValueError, RecursionError) as e:
         raise ConfigError(f"{SETTING}: {path} cannot be read as JSON: {e}.") from e
     except errors.SchemaError as e:
-        raise ConfigError(f"{SETTING}: {path} is no JSON schema: {one_line(e.message, 200)} at {e.json_path}.") from e
+        why = one_line(e.message, 200)
+        raise ConfigError(f"{SETTING}: {path} is not a JSON schema: {why} at {e.json_path}.") from e
     if not isinstance(schema, dict):
         raise ConfigError(f"{SETTING}: {path} must hold a JSON object.")
     return cast("Json", schema)

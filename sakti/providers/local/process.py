@@ -119,7 +119,7 @@ class Worker:
             process.stdin.write(json.dumps(message).encode() + b"\n")
             await process.stdin.drain()
         except (BrokenPipeError, ConnectionResetError) as e:
-            raise self._crash("The local model has crashed") from e
+            raise self._crash("The local model crashed") from e
 
     async def _read(self) -> dict[str, Any]:
         process = self._running()
@@ -127,7 +127,7 @@ class Worker:
         line = await process.stdout.readline()
         if not line:
             await self.stop()
-            raise self._crash("The local model has crashed")
+            raise self._crash("The local model crashed")
         return cast("dict[str, Any]", json.loads(line))
 
     def _running(self) -> asyncio.subprocess.Process:

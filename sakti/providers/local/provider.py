@@ -334,7 +334,7 @@ def _seen(request: Request) -> str:
 def _failure(message: Json) -> ProviderError:
     if message.get("kind") == "exceed_context_size_error":
         return ProviderError(
-            f"The conversation is longer than the local model's window: {message['error']}.", code="context_too_long"
+            f"The thread is longer than the local model's window: {message['error']}.", code="context_too_long"
         )
     code: Any = message.get("code")
     kind = "invalid_request" if isinstance(code, int) and 400 <= code < 500 else "server"
@@ -345,6 +345,6 @@ def _failure(message: Json) -> ProviderError:
 
 def _too_long(total: int, context: int) -> ProviderError:
     return ProviderError(
-        f"The conversation ({total:,} tokens) leaves the local model no room to answer in its window of {context:,}.",
+        f"The thread ({total:,} tokens) leaves the local model no room to answer in its window of {context:,}.",
         code="context_too_long",
     )

@@ -48,7 +48,7 @@ def find_line(db: Database, record_id: str, text: str) -> str:
     if not wanted or not ids:
         raise MemoryFailure(f"No line of the log has the id {text!r}.", code="not_found")
     if len(ids) > 1:
-        raise MemoryFailure(f"More than one line's id ends with {text!r}: write more of it.", code="ambiguous")
+        raise MemoryFailure(f"More than one line's id ends with {text!r}: write more characters.", code="ambiguous")
     return ids[0]
 
 
@@ -59,7 +59,7 @@ def correct(db: Database, record_id: str, line_id: str, action: Action, *, text:
     unchanged).
     """
     if action == "edit" and not text.strip():
-        raise MemoryFailure("A line cannot become empty: forget it instead.", code="empty")
+        raise MemoryFailure("A line cannot be empty; forget it instead.", code="empty")
     changes: Json = {
         "pin": {"pinned": 1},
         "unpin": {"pinned": 0},
@@ -68,7 +68,7 @@ def correct(db: Database, record_id: str, line_id: str, action: Action, *, text:
     }[action]
     row = _row(db, record_id, line_id)
     if all(row[name] == value for name, value in changes.items()):
-        raise MemoryFailure("The line is like that already.", code="unchanged")
+        raise MemoryFailure("The line already says that.", code="unchanged")
     number = next_number(db, record_id)
     for one in [row, *(_nested(db, row) if action == "forget" else [])]:
         done = {
@@ -94,7 +94,7 @@ def undo(db: Database, record_id: str, now: int, *, line_id: str | None = None) 
         if last is not None and (best is None or last["n"] > best[0]):
             best = last["n"], row
     if best is None:
-        raise MemoryFailure("There is no correction to take back.", code="not_found")
+        raise MemoryFailure("There is no correction to undo.", code="not_found")
     number, row = best
     action = ""
     for one in _corrected_rows(db, record_id):
@@ -191,7 +191,7 @@ _COLUMNS = LINE, GROUP.kind, GROUP.first_index
 def _row(db: Database, record_id: str, line_id: str) -> Json:
     found = _rows(db, _in_log(record_id, *_COLUMNS).where(LINE.id == line_id))
     if not found:
-        raise MemoryFailure("That line is not in the log any more.", code="not_found")
+        raise MemoryFailure("That line is no longer in the log.", code="not_found")
     return found[0]
 
 

@@ -31,7 +31,7 @@ def copy(
     (exists, unless `replace`; damaged, full, io): then there is no `target`, or the previous one.
     """
     if target.exists() and not replace:
-        raise StoreError(f"{target} exists already; name another file.", code="exists")
+        raise StoreError(f"{target} already exists; name another file.", code="exists")
     part = files.own(target, "part")
     try:
         files.sweep(target)
@@ -82,6 +82,6 @@ def _give_name(part: Path, target: Path, *, replace: bool) -> None:
     try:
         os.link(part, target)
     except FileExistsError as e:
-        raise StoreError(f"{target} exists already; name another file.", code="exists") from e
+        raise StoreError(f"{target} already exists; name another file.", code="exists") from e
     except OSError:  # a file system without links
         part.rename(target)

@@ -41,9 +41,9 @@ def inspect(path: Path, *, deep: bool = True) -> list[Finding]:
 def _absent(path: Path) -> Finding:
     folder = next(p for p in path.absolute().parents if p.exists())
     if not os.access(folder, os.W_OK):
-        detail = f"{path} is not there and cannot be made: {folder} may not be written, so nothing is saved"
+        detail = f"{path} does not exist and cannot be created: {folder} is not writable, so nothing is saved"
         return Finding("file", False, detail, f"Make it writable, or {opening.ANOTHER}.")
-    return Finding("file", True, f"{path} is not there yet: it is made at the first start")
+    return Finding("file", True, f"{path} does not exist yet; it is created at the first start")
 
 
 def _file(error: StoreError) -> Finding:
@@ -65,10 +65,10 @@ def _place(path: Path) -> list[Finding]:
         found.append(Finding("access", False, f"others may {what} {p} (mode {mode:o})", _chmod(p)))
     if path.exists() and not files.writable(path):
         mend = f"Make the file and its folder writable, or {opening.ANOTHER}."
-        found.append(Finding("access", False, f"{path} may not be written: nothing is saved", mend))
+        found.append(Finding("access", False, f"{path} is not writable: nothing is saved", mend))
     if kind := files.network(path):
-        detail = f"{path} lies on a network file system ({kind}): it is used without a write-ahead log"
-        mend = f"Locks may not hold there: use it from one machine at a time, or {opening.ANOTHER}."
+        detail = f"{path} is on a network file system ({kind}): no write-ahead log is used"
+        mend = f"Locks may not work there: use it from one machine at a time, or {opening.ANOTHER}."
         found.append(Finding("file system", False, detail, mend))
     return found
 
@@ -103,9 +103,9 @@ def _contents(path: Path, database: DatabaseFile, *, deep: bool) -> list[Finding
 
 def _schema(version: int) -> Finding:
     if version > migrate.LATEST:
-        detail = f"made by a newer sakti (schema {version}, this one knows {migrate.LATEST}): it is only read"
+        detail = f"made by a newer sakti (schema {version}, this one knows {migrate.LATEST}): it is open read-only"
         return Finding("schema", False, detail, "Update sakti to write to it.")
-    return Finding("schema", True, f"schema {version}: it becomes {migrate.LATEST} at the next start")
+    return Finding("schema", True, f"schema {version}; it is migrated to {migrate.LATEST} at the next start")
 
 
 def _unreadable(error: apsw.Error, path: Path) -> Finding:

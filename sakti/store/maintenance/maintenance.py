@@ -48,8 +48,8 @@ class Finding:
 
 
 TOLD = 400  # characters of what is wrong with a file
-REPORT = "Make a copy with `sakti db backup`, then write to the maintainers with this line."
-INDEX = "`sakti db check` mends it."
+REPORT = "Make a backup with `sakti db backup`, then report this line to the maintainers."
+INDEX = "`sakti db check` repairs it."
 
 
 def check(db: Database, *, deep: bool = True) -> list[Finding]:
@@ -95,7 +95,7 @@ def _check_tasks(db: Database) -> list[Finding]:
     rings = deadlocks.find_deadlocks(db)
     told = "; ".join(f"{' → '.join(ring.path)} in {ring.resource_id}" for ring in rings[:5])
     more = f"; and {len(rings) - 5} more" if len(rings) > 5 else ""
-    mend = "Nothing on such a path can start: take one dependency away with `sakti tasks dep TASK ON --remove`."
+    mend = "Nothing on such a path can start: remove one dependency with `sakti tasks dep TASK ON --remove`."
     return [
         Finding("task counts", not stale, detail, INDEX, mendable=True),
         Finding("task graph", not rings, f"{told}{more}" if rings else "no tasks wait for each other", mend),

@@ -87,11 +87,11 @@ def recover(path: Path, clock: Clock) -> Recovered:
 def _require_exclusive(path: Path) -> None:
     """Raise `StoreError` where another process has it open, or where nothing can be written."""
     if not path.exists():
-        raise StoreError(f"{path} is not there: there is nothing to recover.", code="missing")
+        raise StoreError(f"{path} does not exist: nothing to recover.", code="missing")
     _not_of_another(path)
     if not files.writable(path):
         raise StoreError(
-            f"{path} or its folder may not be written: copy it to where you may write, and name it with SAKTI_DB.",
+            f"{path} or its folder is not writable: copy it to a writable folder and name it with SAKTI_DB.",
             code="read_only",
         )
     if not opening.is_alone(path):

@@ -89,18 +89,18 @@ def repair(db: Database, clock: Clock, lacking: Collection[str] = ()) -> list[st
     connection: Any = db.connection()
     with connection:
         db.execute_sql("DELETE FROM task_counts")  # their keys may become the same; they are counted in the end
-        tell(_readable_texts(db), "texts had signs that could not be read: � stands for them")
-        tell(_known_words(db), "rows had words in them that mean nothing: the usual ones stand for them")
+        tell(_readable_texts(db), "texts had unreadable characters, replaced by �")
+        tell(_known_words(db), "rows had invalid values, replaced by the defaults")
         tell(_readable_json(db), "values could not be read: messages keep their plain text")
         migrate.lend_functions(db)
         for statement in (s for column, some in _LATER.items() if column in lacking for s in some):
             db.execute_sql(statement)
-        tell(_missing_threads(db), "threads were lost, their messages were not: they have new titles")
+        tell(_missing_threads(db), "threads were lost but not their messages: they have new titles")
         _missing_records(db)
-        tell(_missing_groups(db), "groups of observations were lost, their lines were not")
+        tell(_missing_groups(db), "groups of observations were lost but not their lines")
         for table, loose in _LOOSE:
             db.execute_sql(f"DELETE FROM {table} WHERE {loose}")
-        tell(_gaps(db, clock), "messages were lost in the middle of a thread: a note stands for each")
+        tell(_gaps(db, clock), "messages were lost in the middle of a thread, each replaced by a note")
         records = [i for (i,) in db.execute_sql("SELECT id FROM observational_memory").fetchall()]
         told += [done for record in records if (done := integrity.mend(db, record, clock.now()))]
     _derive(db)

@@ -39,14 +39,14 @@ def vacuum(path: Path) -> tuple[int, int]:
         raise StoreError(f"{path} is not there.", code="missing")
     opening.refuse_unusable(path)
     if not files.writable(path):
-        raise StoreError(f"{path} or its folder may not be written.", code="read_only")
+        raise StoreError(f"{path} or its folder is not writable.", code="read_only")
     if not opening.is_alone(path):
         raise StoreError(
             f"{path} is open in another window: close it first. Nothing was changed.", code="busy", retryable=True
         )
     before = _bytes(path)
     if shutil.disk_usage(path.parent).free < before * 2:
-        raise StoreError(f"There is no room to write {path} anew: it takes {2 * before:,} bytes.", code="full")
+        raise StoreError(f"Not enough disk space to rewrite {path}: it needs {2 * before:,} bytes.", code="full")
     try:
         connection = DatabaseFile(str(path)).connect()
         try:

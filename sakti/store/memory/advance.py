@@ -96,11 +96,11 @@ def may_condense(db: Database, record_id: str, merged: Sequence[str], correction
     `corrections`: their number when the log was read. Raises `MemoryFailure` (conflict).
     """
     if corrected(db, record_id) != corrections:
-        raise MemoryFailure("The log was corrected meanwhile: it is condensed anew.", code="conflict")
+        raise MemoryFailure("The log was corrected meanwhile; it is condensed again.", code="conflict")
     if any(g.kind == "reflection" for g in rows.groups(db, record_id, "buffered")):
         raise MemoryFailure("A reflection of another window is ready already.", code="conflict")
     if not all_in_state(db, merged, "active"):
-        raise MemoryFailure("The log has changed meanwhile: it is condensed anew.", code="conflict")
+        raise MemoryFailure("The log has changed meanwhile; it is condensed again.", code="conflict")
 
 
 def corrected(db: Database, record_id: str) -> int:
@@ -127,7 +127,7 @@ def _retitle(db: Database, thread: Thread | None, group: Group, now: int) -> Thr
 
 def _activate(db: Database, record_id: str, thread_id: str, move: Activate, now: int) -> Advanced:
     if move.revision is not None and move.revision != revision(db, record_id, thread_id)[0]:
-        raise MemoryFailure("The log has changed meanwhile: what enters it is chosen anew.", code="conflict")
+        raise MemoryFailure("The log has changed meanwhile; what enters it is chosen again.", code="conflict")
     chosen = {g.id: g for g in rows.groups_by_id(db, move.group_ids)}
     entering = [chosen[i] for i in move.group_ids if i in chosen]
     if len(entering) != len(move.group_ids) or any(

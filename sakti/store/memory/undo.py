@@ -62,15 +62,15 @@ def _own_groups(db: Database, done: Compaction, record_id: str, thread_id: str) 
     """Return a compaction's groups. Raises `MemoryFailure` (conflict) where an undo would change anything else."""
     found = rows.groups_by_id(db, done.group_ids)
     if done.record_id != record_id or any(not g.observes or g.thread_id != thread_id for g in found):
-        raise MemoryFailure("It cannot be undone: it also covers work outside this thread.", code="conflict")
+        raise MemoryFailure("Cannot be undone: it also covers work outside this thread.", code="conflict")
     if any(g.state == "superseded" for g in found):
         raise MemoryFailure(
-            "It cannot be undone: a reflection was made from what it observed; undo that first.", code="conflict"
+            "Cannot be undone: a reflection was made from its observations; undo that first.", code="conflict"
         )
     if not found or len(found) != len(done.group_ids) or any(g.state != "active" for g in found):
-        raise MemoryFailure("It cannot be undone: its observations are no longer in the log.", code="conflict")
+        raise MemoryFailure("Cannot be undone: its observations are no longer in the log.", code="conflict")
     if rows.cursor(db, record_id, thread_id) != max(g.last_index or 0 for g in found):
-        raise MemoryFailure("It cannot be undone: more was observed after it.", code="conflict")
+        raise MemoryFailure("Cannot be undone: more was observed after it.", code="conflict")
     return found
 
 

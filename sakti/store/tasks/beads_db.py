@@ -33,7 +33,7 @@ def beads_issues(path: Path) -> list[Json]:
                 issues[row["issue_id"]].setdefault("comments", []).append(row)
     except apsw.Error as e:
         raise TaskError(
-            f"{path} is no database of beads that sakti can read: {e}. Write it out with `bd export -o issues.jsonl`"
+            f"{path} is not a readable beads database: {e}. Export it with `bd export -o issues.jsonl`"
             " and import that.",
             code="invalid",
         ) from e

@@ -38,10 +38,10 @@ def fork(
     """
     parent = threads.get(db, thread_id)
     if parent is None:
-        raise StoreError("There is no such thread: it was removed for good.", code="gone")
+        raise StoreError("This thread was removed for good.", code="gone")
     last = _last(db, thread_id, upto)
     if last is None:
-        raise StoreError("There is no message to begin the fork with.")
+        raise StoreError("There is no message to fork from.")
     kept = {k: v for k, v in parent.metadata.items() if k not in _OF_THREAD}
     if (kept.get("task_index") or -1) > last:  # what came later said what is being worked on
         kept = {k: v for k, v in kept.items() if k not in ("current_task", "suggested_response", "task_index")}

@@ -56,7 +56,7 @@ def delete(db: Database, message_id: str, now: int) -> Deleted:
     leases.clear_dead(db, message.thread_id)
     if any(lease.kind == "turn" for lease in leases.held(db, message.thread_id, now)):
         raise SaktiError(
-            "The agent is at work in this thread, perhaps in another window: stop it there, then delete the message.",
+            "The agent is working in this thread, perhaps in another window: stop it there, then delete the message.",
             title="Thread in use",
             code="thread_busy",
         )

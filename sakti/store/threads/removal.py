@@ -64,7 +64,7 @@ def state_of(db: Database, thread_id: str) -> tuple[Thread, int | None]:
     """Return a thread, and when it was deleted (Unix ms). Raises `StoreError` where there is none."""
     thread = threads.get(db, thread_id)
     if thread is None:
-        raise StoreError("There is no such thread: it was removed for good.", code="gone")
+        raise StoreError("This thread was removed for good.", code="gone")
     return thread, ThreadRow.select(ThreadRow.deleted_at).where(ThreadRow.id == thread_id).scalar(db)
 
 
@@ -88,7 +88,7 @@ def delete(db: Database, thread_id: str, now: int) -> Thread:
     leases.clear_dead(db, thread_id)
     if any(lease.kind == "turn" for lease in leases.held(db, thread_id, now)):
         raise SaktiError(
-            "The agent is at work in this thread, perhaps in another window: stop it there, then delete the thread.",
+            "The agent is working in this thread, perhaps in another window: stop it there, then delete the thread.",
             title="Thread in use",
             code="thread_busy",
         )
@@ -106,7 +106,7 @@ def restore(db: Database, thread_id: str) -> Thread:
     if deleted_at is None:
         raise StoreError(f"The thread {thread.title!r} is not deleted.")
     if thread.metadata.get(PURGED):
-        raise StoreError("This thread is being removed for good: `sakti db purge` goes on with it.")
+        raise StoreError("This thread is being removed for good: `sakti db purge` completes it.")
     ThreadRow.update(deleted_at=None).where(ThreadRow.id == thread_id).execute(db)
     reindexing.note(db, thread_id)
     return thread

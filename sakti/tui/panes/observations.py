@@ -203,7 +203,7 @@ class ObservationsPane(Vertical):
 
     HELP = (
         "The observation log. Enter opens the messages a line was made from; p pins, e edits, x forgets a line and "
-        "u takes that back; / filters (also by #category, and ? for doubtful lines), space unfolds; [ and ] move "
+        "u undoes that; / filters (also by #category, and ? for doubtful lines), space unfolds; [ and ] move "
         "through the log's past, Esc goes back."
     )
     BINDINGS: ClassVar[list[BindingType]] = [

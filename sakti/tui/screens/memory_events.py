@@ -27,7 +27,7 @@ class MemoryEventsScreen(ListPanel):
     """`retry_at`: when what failed last is tried again (Unix ms)."""
 
     HELP = (
-        "● observed, ▼ into the log and its messages out of the window, ◆ reflected, ▣ compacted, ↶ taken back, "
+        "● observed, ▼ into the log and its messages out of the window, ◆ reflected, ▣ compacted, ↶ undone, "
         "✗ failed. Enter shows what was made, and of a reflection what became of the lines before."
     )
     placeholder = "filter"

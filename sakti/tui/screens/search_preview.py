@@ -76,7 +76,7 @@ def _blocks(messages: Sequence[Message], hit: Hit) -> list[Block]:
 class Preview(Transcript):
     """A passage to read; the message of the hit stands out."""
 
-    HELP = "What was said round the hit."
+    HELP = "The messages around the hit."
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -131,7 +131,7 @@ class PassageScreen(Panel[None]):
     """A passage over the whole screen, for what is not opened in the conversation now."""
 
     AUTO_FOCUS = "Preview"
-    HELP = "What was said there. The conversation behind it goes on."
+    HELP = "The messages there. The chat behind this screen continues."
     keys: ClassVar[Keys] = (("↑↓ scroll", ""), ("[ ] and enter unfold", ""), BACK)
 
     def __init__(self, title: str, passage: Passage) -> None:

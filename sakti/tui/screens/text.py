@@ -72,7 +72,7 @@ class ReadScreen(Panel[None]):
 class SourceScreen(ReadScreen):
     """The raw messages that an observation was made from."""
 
-    HELP = "The messages that an observation was made from, as they were said."
+    HELP = "The messages that an observation was made from."
 
     def __init__(self, observation: str, messages: Sequence[Message]) -> None:
         blocks: list[Block] = [CardBlock(title=observation, rows=(("made from", f"{len(messages)} messages"),))]

@@ -53,7 +53,7 @@ class WelcomeScreen(Panel[None]):
     `apply` shows a setting that changed on the screen behind.
     """
 
-    HELP = "What sakti found on this machine, and the ways to go on. /setup shows it again."
+    HELP = "What sakti found on this machine, and how to continue. /setup shows it again."
     AUTO_FOCUS = "#panel-list"
     keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter choose", "open"), ("esc, or just type: start", "close"))
     ways = query_one("#panel-list", LineList)
@@ -101,7 +101,7 @@ class WelcomeScreen(Panel[None]):
     def _ways(self) -> list[Way]:
         session, found = self.host.session, self.found
         answers = session.model is not None and session.model.model is not None
-        first = ("Start", "ask something") if answers else ("Go on without", "tools, search and tasks work")
+        first = ("Start", "ask something") if answers else ("Continue without a model", "tools, search and tasks work")
         keep = f"kept in the keyring ({found.keyring})" if found.keyring else "which variable to set"
         served = ", ".join(s.title for s in found.servers) or "start one, then look again"
         if self._stop_install is not None:

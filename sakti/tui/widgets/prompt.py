@@ -43,7 +43,7 @@ class Prompt(VimArea):
         Binding(
             "ctrl+x,super+x",
             "cut_or_unqueue",
-            "Cut; with nothing typed, take back what is queued",
+            "Cut; with nothing typed, return queued messages to the prompt",
             show=False,
             id="prompt.cut",
         ),

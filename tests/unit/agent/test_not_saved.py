@@ -70,7 +70,7 @@ async def test_the_disk_is_full_in_the_middle_of_a_turn(store: Store, tmp_path: 
     connection = await store.write(lambda db: db.connection())
     end = await run.ask("what now?")
     assert (end.status, end.error_code) == ("error", "full")
-    assert "no room left" in end.error and "The answer is not saved as far as it came." in end.error
+    assert "no room left" in end.error and "The partial answer is not saved." in end.error
     assert "Nothing was lost" not in end.error
     assert [m.role for m in await store.read(messages.after, run.session.thread.id, -1)] == ["user"]
 

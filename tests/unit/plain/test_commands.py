@@ -156,7 +156,7 @@ async def test_what_another_holds_is_changed_with_an_exclamation_mark(lines: Lin
 
 
 async def test_the_log_is_said_corrected_and_undone(lines: Lines) -> None:
-    assert await lines.heard("/observations") == "Nothing is observed yet."
+    assert await lines.heard("/observations") == "No notes yet. They appear as you chat; /compact writes them now."
     await lines.heard("always deploy on fridays")
     await lines.heard("and the second thing")
     assert "compacted: " in await lines.heard("/compact")

@@ -171,7 +171,7 @@ def test_questions_are_asked_one_at_a_time() -> None:
         "y and Enter: allow once",
         "a and Enter: always allow; this rule is saved: bash(make *)",
         "n and Enter: deny; words behind the n are the reason for the agent",
-        "e, a blank and another command: that is run instead",
+        "e, a space and another command: run that instead",
     ]
     assert speech.hear(WRITE) == []
     assert speech.question == BASH
@@ -192,11 +192,11 @@ def test_questions_are_asked_one_at_a_time() -> None:
 
 
 def test_how_a_turn_ends_is_said() -> None:
-    assert said(TextDelta("half"), end("interrupted")) == ["sakti: half", "stopped; what was said is kept", "ready"]
+    assert said(TextDelta("half"), end("interrupted")) == ["sakti: half", "stopped; the answer so far is kept", "ready"]
     failed = end("error", error="The key is not valid.", error_title="Key")
     assert said(failed) == [
         "Key: The key is not valid.",
-        "/retry asks again; what was said so far is kept",
+        "/retry asks again; the answer so far is kept",
         "ready",
     ]
 

@@ -344,7 +344,7 @@ def test_an_absurd_wait_is_none(value):
 def test_an_empty_account_and_a_list_of_faults_are_said_in_words():
     empty = errors.from_status(402, {"error": {"message": "Insufficient credits"}}, {}, errors.Where("p"))
     assert (empty.code, empty.retryable) == ("authentication", False)
-    assert "no credit left: Insufficient credits. Add some" in empty.message
+    assert "no credit left: Insufficient credits. Add credit" in empty.message
     listed = {"detail": [{"loc": ["body", "max_tokens"], "msg": "Field required", "type": "missing"}]}
     assert "body.max_tokens: Field required" in errors.from_status(422, listed, {}, errors.Where("p")).message
 

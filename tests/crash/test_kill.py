@@ -258,4 +258,4 @@ async def test_a_database_of_a_newer_sakti_is_read_and_never_written(tmp_path: P
 async def test_a_read_only_file_is_read_and_never_written(tmp_path: Path) -> None:
     play(tmp_path, "none")
     (tmp_path / "none" / "sakti.db").chmod(0o400)
-    await refused(tmp_path / "none", "may not be written")
+    await refused(tmp_path / "none", "is not writable")

@@ -544,7 +544,7 @@ async def test_where_it_cannot_start_what_was_typed_stays(session):
 async def test_what_is_not_saved_says_so_all_the_time(running, session):
     async with running() as (app, pilot):
         assert "NOT SAVED" not in screen_text(app)
-        session.not_saved = "the disk may not be written"
+        session.not_saved = "the disk is not writable"
         session.emit(Notice("error", "Not saved", session.not_saved))
         await settle(app, pilot)
         assert "NOT SAVED" in screen_text(app).splitlines()[0]

@@ -71,8 +71,8 @@ async def test_it_never_keeps_anybody(store: Store, tmp_path: Path, *, skip: boo
             asyncio.get_running_loop().call_later(0.05, os.kill, os.getpid(), signal.SIGINT)
 
     await asyncio.wait_for(observe_on_exit(recorded.session, say, limit=30 if skip else 0.05), 20)
-    assert said[1].startswith("Skipped" if skip else "Not done in")
-    assert "when the thread goes on" in said[1]
+    assert said[1].startswith("Skipped" if skip else "Not finished in")
+    assert "when the thread continues" in said[1]
     await recorded.session.close()
     assert await lines(recorded) == []
     again = await start(store, tmp_path / "w", ["fine"], overrides=ON, continue_last=True)

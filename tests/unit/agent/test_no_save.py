@@ -56,7 +56,7 @@ async def test_the_turn_is_answered_and_not_kept(store: Store, tmp_path: Path) -
         store, work, answers, overrides=(READ_ONLY, "approval.mode=auto"), resume=thread, interactive=False
     )
     session = run.session
-    assert any(n.title == "Start" and "Nothing of this session is kept" in n.message for n in run.of(Notice))
+    assert any(n.title == "Start" and "Nothing is saved in this run" in n.message for n in run.of(Notice))
     assert (await run.ask("Again, please.")).status == "answered"
     request = run.provider.requests[-1]
     sent = "\n".join(b.text for b in request.system)

@@ -54,7 +54,7 @@ async def test_who_stops_the_wait_has_the_prompt_back(run: Recorded, lock: apsw.
     await waits.wait()
     run.session.hurry()
     assert await run.session.interrupt()
-    with pytest.raises(SaktiError, match="stopped before it was sent"):
+    with pytest.raises(SaktiError, match="Stopped before it was sent"):
         await sent
     assert not run.session.busy
     lock.execute("COMMIT")
@@ -70,7 +70,7 @@ async def test_the_disk_is_full_in_the_middle_of_a_turn(store: Store, tmp_path: 
     connection = await store.write(lambda db: db.connection())
     end = await run.ask("what now?")
     assert (end.status, end.error_code) == ("error", "full")
-    assert "no room left" in end.error and "The partial answer is not saved." in end.error
+    assert "no space left" in end.error and "The partial answer is not saved." in end.error
     assert "Nothing was lost" not in end.error
     assert [m.role for m in await store.read(messages.after, run.session.thread.id, -1)] == ["user"]
 

@@ -154,7 +154,7 @@ async def test_the_thread_of_a_running_turn_is_not_deleted(store, tmp_path):
     here.session.provider.stream = _waiting(gate)
     await here.session.submit("more")
     for session in (here.session, there.session):
-        with pytest.raises(SaktiError, match="at work in this thread"):
+        with pytest.raises(SaktiError, match="working in this thread"):
             await ThreadActions(session).delete(here.session.thread.id)
     gate.set()
     await here.session.interrupt()
@@ -228,7 +228,7 @@ async def test_export_writes_a_new_private_file(store, tmp_path, form):
     path = await actions.export(here.session.thread.id, form)
     assert path.parent == here.session.workspace
     assert "hello" in path.read_text("utf-8") and path.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(SaktiError, match="exists already"):
+    with pytest.raises(SaktiError, match="already exists"):
         await actions.export(here.session.thread.id, form)
     with pytest.raises(SaktiError, match="cannot be written"):
         await actions.export(here.session.thread.id, form, tmp_path / "no" / "where")

@@ -41,7 +41,7 @@ def test_prompts_stand_where_commands_would(argv: list[str], expected: Chat | Co
         (["fix", "the", "bug"], "sakti -- fix the bug"),
         (["--modle", "x"], "no option --modle"),
         (["-m"], "needs a value"),
-        (["-m", "a/b", "run", "x"], "behind the command"),
+        (["-m", "a/b", "run", "x"], "after the command"),
     ],
 )
 def test_what_means_nothing_is_one_clear_sentence(argv: list[str], words: str) -> None:

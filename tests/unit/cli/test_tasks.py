@@ -249,7 +249,7 @@ def test_a_ring_is_refused_told_and_left_out_of_an_import(run: Any, tmp_path: Pa
     run("dep", x["handle"], y["handle"])
     refused = run("dep", y["handle"], epic["handle"], code=1)
     assert f"{y['handle']} → {epic['handle']} → {x['handle']} → {y['handle']}" in refused
-    assert "cannot wait for itself" in run("dep", y["handle"], y["handle"], code=1)
+    assert "cannot depend on itself" in run("dep", y["handle"], y["handle"], code=1)
     alone = run("create", "alone", "-t", "epic", "--json")["task"]["handle"]
     assert "type parent-child" in run("dep", alone, y["handle"], "--type", "parent-child", code=1)
     run("delete", alone)
@@ -281,7 +281,7 @@ def test_metadata_and_assignee_are_set_and_shown(run: Any) -> None:
     assert run("update", task["handle"], "--meta", "pr=", "--json")["task"]["metadata"] == {"branch": "a=b"}
     assert "branch: a=b" in run("show", task["handle"])
     assert "is not KEY=VALUE" in run("create", "x", "--meta", "pr", code=2)
-    assert "Say what to search for" in run("search", " ", code=1)
+    assert "Write the words to search for" in run("search", " ", code=1)
 
 
 def test_nothing_that_is_printed_or_exported_holds_a_secret(run: Any) -> None:

@@ -69,7 +69,7 @@ def test_a_thread_from_its_fork_to_its_end(run):
     assert "No thread of this workspace" in run("threads", "delete", made["id"], code=1)
     assert "is back" in run("threads", "restore", made["id"])
     assert "matches 0 deleted" in run("threads", "restore", made["id"], code=1)
-    assert "Nothing is deleted" in run("db", "purge")
+    assert "Nothing deleted to remove" in run("db", "purge")
     assert "brings it back" in run("threads", "delete", made["id"])
     assert "Nothing was removed" in run("db", "purge")
     assert run("db", "purge", "--yes", "--days", "1", "--json")["threads"] == []
@@ -89,9 +89,9 @@ def test_what_was_recovered_is_counted(run, tmp_path):
 def test_nothing_is_purged_where_nothing_may_be_written(run, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "writable", lambda _: False)
     before = (tmp_path / "x.db").read_bytes()
-    assert "Nothing is deleted" in run("db", "purge")
+    assert "Nothing deleted to remove" in run("db", "purge")
     said = run("db", "purge", "--yes", code=1)
-    assert "x.db may not be written" in said and "Traceback" not in said
+    assert "x.db is not writable" in said and "Traceback" not in said
     assert (tmp_path / "x.db").read_bytes() == before
 
 
@@ -100,7 +100,7 @@ def test_export(run, tmp_path):
     page = tmp_path / "page.html"
     run("threads", "export", "fence", "--format", "html", "-o", str(page))
     assert "paint the fence" in page.read_text()
-    assert "exists already" in run("threads", "export", "fence", "-o", str(page), code=1)
+    assert "already exists" in run("threads", "export", "fence", "-o", str(page), code=1)
     run("threads", "export", "fence", "--format", "pdf", code=2)
     run("threads", "rename", "fence", " ", code=2)
 
@@ -125,7 +125,7 @@ def test_purge_shows_what_goes_and_vacuum_asks(run, tmp_path):
     done = run("db", "purge", "--yes", "--json")
     assert [t["title"] for t in done["tasks"]] == ["a task"] and done["left"] == ""
     assert not (tmp_path / "x.db.backup-1").exists()
-    assert "--yes does it" in run("db", "vacuum", code=2)
+    assert "--yes confirms it" in run("db", "vacuum", code=2)
     assert run("db", "vacuum", "--yes", "--json")["bytes_after"] > 0
     assert run("db", "check", "--json")["ok"]
 

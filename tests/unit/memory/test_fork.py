@@ -151,7 +151,7 @@ async def test_provisional_messages_and_empty_threads(tmp_path):
     )
     made = await make(driver)
     assert made.metadata["forked_at"] == 1
-    with pytest.raises(StoreError, match="no such thread"):
+    with pytest.raises(StoreError, match="removed for good"):
         await driver.store.write(
             thread_fork.fork, "nowhere", id="x", ids=driver.store.ids, now=0
         )  # fmt: skip

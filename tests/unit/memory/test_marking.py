@@ -1,4 +1,4 @@
-"""What was replaced is shown as such: on the new line, to people at once, in a text when that is written anew."""
+"""What was replaced is shown as such: on the new line, to people at once, in a text when that is rewritten."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ async def test_an_undo_that_would_change_anything_else_is_refused(older: str, tm
     before = await driver.store.read(lambda db: db.execute_sql("SELECT * FROM observation_groups").fetchall())
     assert await driver.engine.undo_compaction() is None
     (notice,) = driver.of(Notice)
-    assert notice.message.startswith("It cannot be undone: ")
+    assert notice.message.startswith("Cannot be undone: ")
     assert await driver.store.read(lambda db: db.execute_sql("SELECT * FROM observation_groups").fetchall()) == before
     await driver.close()
 

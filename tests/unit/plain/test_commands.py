@@ -71,7 +71,7 @@ async def test_a_conversation_with_its_commands(lines: Lines) -> None:
     found = await lines.heard("/search midnight")
     assert "1 found" in found and "1. sakti, " in found
     opened = await lines.heard("1")
-    assert "this is it:" in opened and "The queue drains at midnight." in opened
+    assert "selected:" in opened and "The queue drains at midnight." in opened
     assert "1 found" in await lines.heard("/find midnight")
     with pytest.raises(SaktiError, match="1 to choose from"):
         await lines.heard("7")
@@ -191,6 +191,6 @@ async def test_what_was_not_sent_is_sent_or_dropped_by_hand(lines: Lines) -> Non
     assert "ready" in await lines.heard("/send")
     stored = await lines.session.views.transcript(lines.session.thread.id)
     assert lines.unsent == "" and stored[0].text == "half a thought"
-    assert "nothing" in await lines.heard("/drop")
+    assert "no unsent draft" in await lines.heard("/drop")
     await lines.heard("/quit")
     assert lines.left == 0

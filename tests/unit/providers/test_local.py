@@ -384,7 +384,7 @@ def test_cancelling_keeps_what_there_is(source):
 
 def test_no_room(source, monkeypatch):
     monkeypatch.setattr(install.shutil, "disk_usage", lambda p: type("U", (), {"free": 10}))
-    with pytest.raises(InstallError, match="not enough room"):
+    with pytest.raises(InstallError, match="[Nn]ot enough disk space"):
         Installer(source=source, fetch=Index()).run()
 
 

@@ -93,7 +93,7 @@ async def test_where_it_cannot_be_written_nothing_is_left(filled: Store, tmp_pat
     with pytest.raises(StoreError, match="cannot be written"):
         await filled.read(maintenance.backup, tmp_path / "none" / "copy.db")
     (tmp_path / "there").write_text("mine")
-    with pytest.raises(StoreError, match="exists already"):
+    with pytest.raises(StoreError, match="already exists"):
         await filled.read(maintenance.backup, tmp_path / "there")
     assert (tmp_path / "there").read_text() == "mine"
 

@@ -215,7 +215,7 @@ async def test_the_rest_is_searched_and_talked_on_in(path: Path) -> None:
     zero(path, int(str(page)) - 1, random.Random(0))
     done = recovery.recover(path, SystemClock())
     assert done.rows["messages"] == (36, 0) and done.rows["threads"][0] == 0
-    assert any("threads were lost, their messages were not" in line for line in done.repaired)
+    assert any("threads were lost but not their messages" in line for line in done.repaired)
     store = await Store.open(path)
     assert {t.title for t in await store.read(threads.recent, "/w")} == {"Recovered thread"}
     assert (await store.read(search, "thing 7", Scope("/w"))).hits[0].kind == "task"
@@ -309,7 +309,7 @@ async def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
     before = path.read_bytes()
     with pytest.raises(StoreError, match="another program"):
         await Store.open(path)
-    with pytest.raises(StoreError, match="no file"):
+    with pytest.raises(StoreError, match="not a file"):
         await Store.open(tmp_path)
     (found,) = [f for f in inspection.inspect(path) if f.name == "file"]
     assert found.detail.endswith("another program") and found.mend == "Name another file with SAKTI_DB."
@@ -393,7 +393,7 @@ async def test_an_error_that_nobody_meant_is_looked_behind(path: Path) -> None:
     await store.close()
 
 
-# --- what may not be written --------------------------------------------------------------------------------
+# --- what is not writable --------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -404,7 +404,7 @@ def read_only(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_what_may_not_be_written_is_read_as_it_was_left(path: Path, read_only: None) -> None:
     before = sorted(p.name for p in path.parent.iterdir()), path.read_bytes()
     store = await Store.open(path)
-    assert "may not be written" in (store.read_only_reason or "") and store.not_saved == store.read_only_reason
+    assert "is not writable" in (store.read_only_reason or "") and store.not_saved == store.read_only_reason
     assert len(await store.read(messages.page, "t0")) == 12
     with pytest.raises(StoreError) as caught:
         await store.write(user_state.add_history, "/w", "x", 1)
@@ -418,7 +418,7 @@ async def test_what_may_not_be_written_is_read_as_it_was_left(path: Path, read_o
 async def test_a_chat_goes_on_in_a_copy_that_goes(path: Path, read_only: None) -> None:
     before = path.read_bytes()
     store = await Store.open(path, scratch=True)
-    assert store.read_only_reason is None and "may not be written" in (store.not_saved or "")
+    assert store.read_only_reason is None and "is not writable" in (store.not_saved or "")
     await store.write(user_state.add_history, "/w", "not for ever", 1)
     assert (await store.read(user_state.history, "/w", 9))[-1] == "not for ever"
     assert store._file is not None and store._file.folder is not None

@@ -115,7 +115,7 @@ async def test_a_newer_database_is_read_only_and_says_so(tmp_path: Path) -> None
 
 
 async def test_the_read_connection_cannot_write(store: Store) -> None:
-    with pytest.raises(Exception, match="may not be written"):
+    with pytest.raises(Exception, match="is not writable"):
         await store.read(lambda db: db.execute_sql("DELETE FROM threads"))
 
 

@@ -121,7 +121,7 @@ async def test_a_full_disk_is_named(store: Store) -> None:
         db.execute_sql(f"PRAGMA max_page_count = {pages}")
 
     await store.write(fill)
-    with pytest.raises(StoreError, match="no room left") as caught:
+    with pytest.raises(StoreError, match="no space left") as caught:
         await store.write(user_state.add_history, "/w", "x" * 100_000, 1)
     assert (caught.value.code, caught.value.retryable) == ("full", True)
     await store.write(lambda db: db.execute_sql("PRAGMA max_page_count = 1000000"))
@@ -150,7 +150,7 @@ def test_an_error_of_a_disk_without_room_is_a_full_disk(
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
     told = failures.to_store_error(error, tmp_path / "x.db", saving=False)
-    assert told.code == code and ("no room left for" in told.message) == (code == "full")
+    assert told.code == code and ("no space left for" in told.message) == (code == "full")
 
 
 def test_a_disk_that_is_not_there_is_not_called_full(tmp_path: Path) -> None:

@@ -190,4 +190,4 @@ async def test_an_epic_that_is_part_of_a_task_there_is_told(store: Store, actor:
     report = await bring(store, actor, wrong)
     assert report.dependencies == 2
     assert report.cycles == [["y", "e", "x", "y"]]
-    assert any(name == "e" and "an epic cannot be part" in why for name, why in report.notes)
+    assert any(name == "e" and "an epic can only be part" in why for name, why in report.notes)

@@ -94,7 +94,7 @@ async def test_a_container_ends_after_its_children(store: Store, actor: Actor) -
 
 async def test_a_task_cannot_wait_for_itself(store: Store, actor: Actor) -> None:
     await store.write(service.create, actor, "a", "a")
-    with pytest.raises(CycleError, match="cannot wait for itself"):
+    with pytest.raises(CycleError, match="cannot depend on itself"):
         await store.write(service.depend, actor, "a", "a")
     with pytest.raises(CycleError, match="cannot be a part of itself"):
         await store.write(service.depend, actor, "a", "a", "parent-child")

@@ -186,4 +186,6 @@ async def _echo(terminal: Terminal, keys: int, between: float) -> list[float]:
         terminal.keys(letter)
         found.append(await terminal.until(typed) - at)
         await asyncio.sleep(between)
+    terminal.keys("\x15")  # ctrl+u: as a draft it would come back in the next prompt
+    await terminal.until(PAINTED)
     return found

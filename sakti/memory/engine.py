@@ -175,7 +175,12 @@ class MemoryEngine:
 
     @property
     def _observes(self) -> bool:
-        return self._settings.enabled and self._writes
+        return self._settings.enabled and self._writes and bool(self.record_id)
+
+    @property
+    def unrecorded(self) -> bool:
+        """Whether the thread was opened without a record although it may have one: the database was taken just then."""
+        return self._state is not None and not self.record_id and self._writes
 
     async def open(self, thread: Thread) -> None:
         """Load the thread's memory; events report stale leases and wrong states that were repaired."""

@@ -100,6 +100,7 @@ def test_the_chat_that_gives_up_keeps_what_was_typed(there: Place) -> None:
         t.until("They drain.")
         t.quit()
     assert there.messages() == [("user", "the notes please"), ("assistant", "They drain.")]
+    assert there.rows("SELECT count(*) FROM observational_memory") == [(1,)]
 
 
 def test_line_by_line_it_is_said(there: Place) -> None:

@@ -106,6 +106,8 @@ async def load(state: State, thread: Thread) -> None:
 async def catch_up(state: State) -> None:
     """Take in what another window wrote into the open thread since its last turn here."""
     assert state.thread is not None
+    if state.engine.unrecorded:
+        await state.engine.open(state.thread)
     if not state.thread_is_new:
         await recovery.answer_open_calls(state.store, state.thread, state.counter, state.owner)
     newer = await state.store.read(stored_messages.after, state.thread.id, state.newest)

@@ -314,7 +314,7 @@ class ModelInfo:
 
 
 def plain_values(value: Any) -> str:
-    """The values in a call's arguments as a person would read them, however deep they lie; names are left out."""
+    """Return the values in a call's arguments as a person reads them, however deep they lie; names are left out."""
     if isinstance(value, dict):
         return " ".join(map(plain_values, value.values()))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
     if isinstance(value, list | tuple):

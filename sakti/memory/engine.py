@@ -179,7 +179,7 @@ class MemoryEngine:
 
     @property
     def unrecorded(self) -> bool:
-        """Whether the thread was opened without a record although it may have one: the database was taken just then."""
+        """Tell whether the thread was opened without its record, since the database was taken then."""
         return self._state is not None and not self.record_id and self._writes
 
     async def open(self, thread: Thread) -> None:

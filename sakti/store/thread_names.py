@@ -1,4 +1,4 @@
-"""The names of threads, for a shell that completes them: raw SQL, as such a program has no time for peewee."""
+"""Read the names of threads for a shell that completes them. Raw SQL: such a program has no time for peewee."""
 
 from __future__ import annotations
 

@@ -59,6 +59,17 @@ class FakePrompt:
         pass
 
 
+class FakeConversation:
+    """Only what stopping uses of it."""
+
+    def __init__(self, prompt=None):
+        self.prompt = prompt or FakePrompt()
+        self.taken_back = 0
+
+    def take_back_queue(self):
+        self.taken_back += 1
+
+
 @pytest.fixture
 def host(tmp_path):
     session = FakeSession(tmp_path)
@@ -68,7 +79,7 @@ def host(tmp_path):
 
 async def test_ctrl_c_clears_stops_and_quits_when_pressed_twice(host):
     prompt, compaction = FakePrompt(), SimpleNamespace(stop=lambda: False)
-    stopping = Stopping(host, prompt, compaction)
+    stopping = Stopping(host, FakeConversation(prompt), compaction)
     stopping.stop()
     assert prompt.dropped == 1 and not host.exits and host.notes == ["ctrl+c again quits"]
     host.session.clock.seconds += TWICE
@@ -84,14 +95,14 @@ async def test_ctrl_c_clears_stops_and_quits_when_pressed_twice(host):
 def test_esc_gives_up_a_compaction_before_the_turn(host):
     host.session.busy = True
     stopped = []
-    stopping = Stopping(host, FakePrompt(), SimpleNamespace(stop=lambda: not stopped and not stopped.append(1)))
+    stopping = Stopping(host, FakeConversation(), SimpleNamespace(stop=lambda: not stopped and not stopped.append(1)))
     assert stopping.interrupt() and not host.work
     assert stopping.interrupt() and [group for group, _ in host.work] == ["interrupt"]
     host.drop("interrupt")
 
 
 def test_quitting_asks_twice_while_the_agent_works(host):
-    stopping = Stopping(host, FakePrompt(), SimpleNamespace(stop=lambda: False))
+    stopping = Stopping(host, FakeConversation(), SimpleNamespace(stop=lambda: False))
     assert stopping.may_quit()
     host.session.busy = True
     assert not stopping.may_quit() and "once more" in host.notes[-1]

@@ -32,7 +32,7 @@ async def test_the_last_compaction_is_shown_as_a_diff(store, tmp_path):
         await settle(app, pilot)
         app.run_command("/compact diff")
         await settle(app, pilot)
-        assert "Nothing was compacted" in chat_text(app)
+        assert "No compaction in this thread" in chat_text(app)
         for part in range(2):
             await say(app, pilot, *(f"remember that service {part}{n} listens on {part}{n}00" for n in range(3)))
             store.clock.advance(60)

@@ -187,7 +187,7 @@ async def test_a_server_and_the_small_model_are_chosen_here(first, monkeypatch):
         assert "enter stops it" in screen_text(app)
         await pilot.press("enter")
         await settle(app, pilot)
-        assert "goes on from here" in screen_text(app)
+        assert "continues from here" in screen_text(app)
         await pilot.press("enter")
         await settle(app, pilot)
         assert app.chat.header.model == f"local/{model.name()}"

@@ -256,7 +256,7 @@ def tool(
 
 @functools.cache
 def _schema_of(arguments: type[pydantic.BaseModel]) -> Json:
-    """The schema of a tool's arguments, made once: pydantic takes some milliseconds for each."""
+    """Return the schema of a tool's arguments, made once: pydantic takes some milliseconds for each."""
     schema = arguments.model_json_schema()
     return _plain_schema(schema, schema.get("$defs", {}))
 

@@ -16,5 +16,5 @@ if TYPE_CHECKING:
 
 
 def all_tools(store: Store, **of_session: Any) -> list[Tool]:
-    """Every tool of a session; `of_session` goes to the memory tools (see `memory.make_tools`)."""
+    """Return every tool of a session; `of_session` goes to the memory tools (see `memory.make_tools`)."""
     return [read, write, edit, apply_patch, ls, glob, grep, bash, bash_output, kill, *make_tools(store, **of_session)]

@@ -186,7 +186,7 @@ class Toolbox:
         return dataclasses.replace(call, name=name if name in self.tools else call.name, arguments=arguments)
 
     async def _admitted(self, call: ToolCallPart) -> tuple[Tool, Json]:
-        """The tool and the arguments to run it with.
+        """Return the tool and the arguments to run it with.
 
         Raises `ToolError` where they are wrong, `Denied` where it must not run.
         """
@@ -242,7 +242,7 @@ class Toolbox:
         return arguments
 
     def _preview(self, found: Tool, call: ToolCallPart, arguments: Json) -> str:
-        """The diff that a call would make.
+        """Return the diff that a call would make.
 
         Raises `ToolError` where it cannot be made. What is wrong with a file outside the project would tell the model
         what is in it, unasked: it hears only that it has not read it.

@@ -15,7 +15,7 @@ from sakti.core.config.load import meaning
 
 @cache
 def choices(name: str) -> tuple[str, ...]:
-    """The values that a setting chooses among, as they are written; empty where any value of its kind will do."""
+    """Return the values that a setting chooses among, as they are written; empty where any of its kind will do."""
     hint = _hint(name)
     if hint is bool:
         return ("true", "false")
@@ -24,7 +24,7 @@ def choices(name: str) -> tuple[str, ...]:
 
 @cache
 def takes(name: str) -> str:
-    """`off, bell or desktop`, `a whole number above 0`: what may be written for a setting."""
+    """Return `off, bell or desktop`, `a whole number above 0`: what may be written for a setting."""
     if found := choices(name):
         return _either(found)
     kinds = dict.fromkeys(_kind(part) for part in _parts(_hint(name)))
@@ -55,7 +55,7 @@ def _kind(hint: Any) -> str:
 
 
 def _hint(name: str) -> Any:
-    """The type of a setting; of one that does not exist, none."""
+    """Return the type of a setting; of one that does not exist, none."""
     kind: Any = Config
     path = name.split(".")
     while path:

@@ -55,7 +55,7 @@ def parts_folder() -> Path:
 
 
 def prompts_folder() -> Path:
-    """Where evaluated prompts are kept."""
+    """Return where evaluated prompts are kept."""
     return folder() / "prompts"
 
 

@@ -138,7 +138,7 @@ def _wants_change(asked: str) -> bool:
 def _looked_up(
     asked: str, calls: Sequence[ToolCallPart], results: Sequence[ToolResultPart], actions: Sequence[Action], known: str
 ) -> AllowedActions | None:
-    """What a question on the project needs next; None where it is none."""
+    """Return what a question on the project needs next; None where it is none."""
     wanted = project.lookup(asked)
     whole = project.is_on_the_whole(asked)
     if (
@@ -164,7 +164,7 @@ def _looked_up(
 
 
 def _path_of(result: ToolResultPart, calls: Sequence[ToolCallPart]) -> str:
-    """The path that a call was made with."""
+    """Return the path that a call was made with."""
     call = next((c for c in calls if c.id == result.call_id), None)
     return str((call.arguments or {}).get("path") or "") if call else ""
 

@@ -81,7 +81,7 @@ class Lookup:
 
     @property
     def call(self) -> Json:
-        """The search: a name as a whole word, stems anywhere."""
+        """Return the search: a name as a whole word, stems anywhere."""
         either = "|".join(map(re.escape, self.terms))
         return {"pattern": rf"\b{re.escape(self.name)}\b" if self.exact else rf"(?i)(?:\b|_)(?:{either})"}
 
@@ -96,17 +96,17 @@ class Place:
 
 
 def is_on_the_whole(asked: str) -> bool:
-    """Whether a question is on the project as such: what it is, needs, how it starts, how its tests run."""
+    """Tell whether a question is on the project as such: what it is, needs, how it starts, how its tests run."""
     return bool(_WHOLE.search(asked))
 
 
 def is_on_its_start(wanted: Lookup) -> bool:
-    """Whether what a question looks for is only where the program starts."""
+    """Tell whether what a question looks for is only where the program starts."""
     return not wanted.exact and set(wanted.terms) <= _STARTING
 
 
 def lookup(asked: str) -> Lookup | None:
-    """What has to be looked for before `asked` can be answered; None where that is nothing in particular."""
+    """Return what has to be looked for before `asked` can be answered; None where that is nothing in particular."""
     asked = asked.strip()
     names = list(dict.fromkeys(_named(asked)))
     where, exists, file = _WHERE.search(asked), _EXISTS.search(asked), _FILE.search(asked)
@@ -157,14 +157,14 @@ def _stem(word: str) -> str:
 
 
 def places(results: Sequence[ToolResultPart]) -> list[Place]:
-    """The lines that searches found, in their order, those of tests last."""
+    """Return the lines that searches found, in their order, those of tests last."""
     rows = [m for r in results if r.name == "grep" and not r.is_error for m in _ROW.finditer(r.content)]
     found = [Place(m["path"], int(m["line"]), m["text"].strip()) for m in rows]
     return sorted(found, key=lambda p: bool(_TEST.search(p.path)))
 
 
 def defining(found: Sequence[Place], wanted: Lookup) -> list[Place]:
-    """Those of `found` that define what is wanted."""
+    """Return those of `found` that define what is wanted."""
     term = "|".join(map(re.escape, wanted.terms))
     name = rf"(?:{term})\b" if wanted.exact else rf"\w*(?:{term})\w*"
     kind = r"def|class|function|func|fn|fun|const|let|var|val|type|struct|interface|enum|trait|module|sub|macro"
@@ -177,12 +177,12 @@ def defining(found: Sequence[Place], wanted: Lookup) -> list[Place]:
 
 
 def excerpt(place: Place) -> Json:
-    """The arguments that read what stands at `place`."""
+    """Return the arguments that read what stands at `place`."""
     return {"path": place.path, "offset": max(1, place.line - AROUND), "limit": LINES}
 
 
 def where(wanted: Lookup, found: Sequence[Place], project: str) -> str:
-    """The answer to where something is.
+    """Return the answer to where something is.
 
     Its definitions, else its mentions, else files with that name, else that it is not there.
     """
@@ -203,7 +203,7 @@ def where(wanted: Lookup, found: Sequence[Place], project: str) -> str:
 
 
 def missing(wanted: Lookup) -> str:
-    """That something is not there."""
+    """Return that something is not there."""
     if wanted.exact:
         return f"There is no `{wanted.name}` in this project: a search of all its files found nothing."
     return f"A search of all files of this project for {_words(wanted)} found nothing."
@@ -214,18 +214,18 @@ def _words(wanted: Lookup) -> str:
 
 
 def unread(path: str, error: str) -> str:
-    """That a file which was asked about cannot be read."""
+    """Return that a file which was asked about cannot be read."""
     return f"`{path}` could not be read: {error.strip().splitlines()[0] if error.strip() else 'it is not there.'}"
 
 
 def resolved(name: str, project: str) -> str:
-    """The file of the project that `name` means; `name` where it is none, or several."""
+    """Return the file of the project that `name` means; `name` where it is none, or several."""
     found = [f for f in _files(project) if f == name or f.endswith(f"/{name}")]
     return found[0] if len(found) == 1 else name
 
 
 def _files(project: str) -> list[str]:
-    """The files that the prompt's block lists, one a line."""
+    """Return the files that the prompt's block lists, one a line."""
     listed = project.partition("\n\n")[2].partition("\n\n")[0]
     return [line for line in listed.splitlines() if not line.startswith("and ")]
 
@@ -250,7 +250,7 @@ class Grounded:
         self._said = False
 
     def feed(self, text: str) -> str:
-        """The sentences that end in `text` and stand."""
+        """Return the sentences that end in `text` and stand."""
         self._held += text
         out: list[str] = []
         while sentence := _SENTENCE.match(self._held):
@@ -259,7 +259,7 @@ class Grounded:
         return "".join(out)
 
     def end(self) -> str:
-        """The rest; where nothing stood, a sentence that says so."""
+        """Return the rest; where nothing stood, a sentence that says so."""
         rest, self._held = self._kept(self._held), ""
         return rest if self._said else NOT_THERE
 

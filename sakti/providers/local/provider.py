@@ -135,7 +135,7 @@ def following(request: Request) -> policy.AllowedActions:
 
 
 def body(request: Request, allowed: policy.AllowedActions | None = None) -> Json:
-    """The body of Chat Completions for `request`; `allowed` is what may follow."""
+    """Return the body of Chat Completions for `request`; `allowed` is what may follow."""
     allowed = allowed or following(request)
     chat: Json = {
         "messages": _messages(request, actions.offer(request.tools), grounded=allowed.grounded),
@@ -153,7 +153,7 @@ def body(request: Request, allowed: policy.AllowedActions | None = None) -> Json
 
 
 def begins(request: Request) -> list[str]:
-    """What the system prompt begins with, each the beginning of the next: the rules, and the project behind them."""
+    """Return what the system prompt begins with, each the beginning of the next: rules, then the project."""
     if not request.tools:
         return []
     rules = _rules(actions.offer(request.tools))
@@ -245,14 +245,14 @@ class _Answer:
         self._usage = Usage()
 
     def decided(self) -> list[StreamEvent]:
-        """What is done without the model, since there is nothing to choose."""
+        """Return what is done without the model, since there is nothing to choose."""
         if self._allowed.call:
             name, arguments = self._allowed.call
             return [ToolCallChunk(self._call_id, name, json.dumps(arguments))]
         return [TextChunk(self._allowed.text)]
 
     def rest(self) -> list[StreamEvent]:
-        """What was held back to the end."""
+        """Return what was held back to the end."""
         if self._guard is None or self._reader.action != actions.ANSWER:
             return []
         return self._shown([self._guard.end()])
@@ -325,7 +325,7 @@ class _Answer:
 
 
 def _seen(request: Request) -> str:
-    """All that the model was told, in which a file must be named that an answer names."""
+    """Return all that the model was told, in which a file must be named that an answer names."""
     results = [r.content for m in request.messages for r in m.tool_results]
     calls = [json.dumps(c.arguments) for m in request.messages for c in m.tool_calls]
     return "\n".join([_project(request), *(m.text for m in request.messages if m.role == "user"), *results, *calls])

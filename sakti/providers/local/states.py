@@ -1,4 +1,4 @@
-"""The beginning of the prompt, evaluated once and kept on disk: what every conversation in a project begins with.
+"""Keep the evaluated beginning of the prompt on disk: what every thread of a project begins with.
 
 Reading it takes a small machine half a minute, loading what came of it some milliseconds. A kept state is used for the
 very text, model file, window and version of the library that it was made with; the library compares the tokens again.
@@ -25,7 +25,7 @@ _ENDING = ".state"
 
 
 def key(text: str, model: Path, context: int, version: str) -> str:
-    """The name of the state of `text`: another model file, window or version of the library gives another."""
+    """Return the name of the state of `text`: another model file, window or version of the library gives another."""
     about = model.stat()
     parts = [_FORMAT, str(model), about.st_size, about.st_mtime_ns, context, version, text]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
@@ -132,7 +132,7 @@ class States:
         return False
 
     def _keep(self, text: str) -> None:
-        """Where it cannot be kept it is evaluated again next time."""
+        """Keep what was evaluated; where that fails it is evaluated again next time."""
         name = self.name_of(text)
         made = self.folder / f"{name}.{os.getpid()}.new"
         with contextlib.suppress(OSError):
@@ -144,6 +144,6 @@ class States:
 
 
 def _digest(file: Path) -> str:
-    """A suffix that tells whether a file is whole."""
+    """Return a suffix that tells whether a file is whole."""
     with file.open("rb") as content:
         return f".{hashlib.file_digest(content, 'sha256').hexdigest()[:32]}"

@@ -74,7 +74,7 @@ def _own_stdout() -> BinaryIO:
 
 
 def _load(model: str, context: int, folder: str) -> tuple[Any, states.States | None]:
-    """The library's server, and the kept states of prompts where there can be any: `folder` is "" or theirs."""
+    """Return the library's server, and the kept states of prompts where there can be any: `folder` is "" or theirs."""
     library: Any = importlib.import_module("xllamacpp")  # has no types
     secret = secrets.token_hex(16)
     params: Any = library.CommonParams()

@@ -71,7 +71,7 @@ def log_lines(db: Database, record_id: str, *, states: Sequence[str] = ("active"
 
 
 def waiting_lines(db: Database, record_id: str) -> list[LogLine]:
-    """The observations that are made and not in the prompt yet: they go into the log when messages leave the window."""
+    """Return the observations that are not in the prompt yet: they go in when messages leave the window."""
     marks = ("observation", "buffered")
     return with_earlier([x for x, _ in lines_where(db, _WAITING, (record_id, *marks))])
 

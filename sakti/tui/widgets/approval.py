@@ -175,7 +175,7 @@ class ApprovalView(Widget, can_focus=True):
 
     def _lines(self, width: int) -> list[Line]:
         host = host_of(self)
-        height = max(2, int((host.size.height - 2) * SHARE) - 1)  # the line below may open
+        height = max(4, int((host.size.height - 3) * SHARE) - 1)  # the line below may open
         return approval_lines(self.pending, self.at, max(4, width), host.palette, height, writing=self.writing)
 
     def render_line(self, y: int) -> Strip:

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 
 from sakti.core.config import MemorySettings
 from sakti.core.errors import ConfigError
+from sakti.core.text import count_k
 from sakti.core.types import Message
 from sakti.memory.log import utf16
 
@@ -249,12 +250,10 @@ def effective_numbers(settings: MemorySettings, observation_tokens: int, budget:
     messages, log, why = observation.message_tokens, reflection.observation_tokens, ""
     if budget is not None:
         room = max(budget, 7)
-        if room * 3 // 7 < messages:
-            messages = room * 3 // 7
-            why = f"the model's window leaves {budget} tokens: 3/7 of it for messages, 4/7 for observations"
-        if room * 4 // 7 < log:
-            log = room * 4 // 7
-            why = why or f"the model's window leaves {budget} tokens: 4/7 of it for observations"
+        cut = min(messages, room * 3 // 7), min(log, room * 4 // 7)
+        if cut != (messages, log):
+            messages, log = cut
+            why = f"{count_k(budget)} tokens free: {count_k(messages)} messages, {count_k(log)} notes"
     shared: Threshold = SharedThreshold(messages, messages + log) if settings.share_token_budget else messages
     threshold = max(1, math.floor(calculate_dynamic_threshold(shared, observation_tokens)))
     buffer = resolve_buffer_tokens(observation.buffer_tokens, shared)

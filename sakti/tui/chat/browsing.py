@@ -51,7 +51,7 @@ AREAS: Mapping[str, Area] = {
     ),
     "memory": Area("Memory", (("memory.events", "all events"),), "app.memory"),
     "log": Area(
-        "Observations",
+        "Notes",
         (
             ("list.open", "sources"),
             ("observations.pin", "pin"),

@@ -56,15 +56,16 @@ class Conversation(Vertical):
             yield self.prompt
 
     def on_mount(self) -> None:
-        self.watch(self.transcript, "virtual_size", self._fit_start)
+        self.watch(self.transcript, "virtual_size", self.fit_start)
 
     def _loaded(self) -> None:
-        self._fit_start()
+        self.fit_start()
         self._then()
 
-    def _fit_start(self) -> None:
+    def fit_start(self) -> None:
         """Show the start where the thread is known to be empty: what is still being loaded is not announced as new."""
-        self.start.display = bool(self.loader.shown) and not self.transcript.document.blocks
+        empty = bool(self.loader.shown) and not self.transcript.document.blocks
+        self.start.display = empty and not self.approval.pending  # a question needs the room
 
     # --- the prompt -------------------------------------------------------------------------------------------
 

@@ -180,6 +180,7 @@ class ChatScreen(Screen[None]):
         pending = self.host.session.approvals
         takes = not self.prompt.text and not self._browsed and self.is_current
         self.conversation.approval.show(pending, take_focus=takes)
+        self.conversation.fit_start()
         if isinstance(event, ApprovalRequested):
             waits = f"a question waits above: {self.host.key_name('app.tab')} goes there"
             self.note(waits if self.prompt.text or self._browsed else "")

@@ -29,7 +29,8 @@ from sakti.tui.widgets.safe_input import SafeInput
 TARGET_LINES = 6
 DIFF_LINES = 10
 OTHERS = 4  # of the questions that wait, shown with the one that is answered
-SHARE = 0.6  # of the chat's height at most, as in main.tcss
+NARROW = 50  # columns in which the keys are named in one word each
+SHARE = 0.7  # of the chat's height at most, as in main.tcss
 GUARD = 0.4  # seconds during which keys meant for the prompt are not taken for an answer
 
 
@@ -64,7 +65,7 @@ def approval_lines(
     why, where = one_line(now.reason, 300), one_line(now.cwd, 200)
     reason = wrap([(why, palette.muted), ("" if where == "." else f"  in {where}", palette.faint)], room)
     list_ = _list(pending, at, room, palette)
-    keys = wrap(_keys(now, cut=True, many=bool(many), palette=palette), room)
+    keys = wrap(_keys(now, cut=True, many=bool(many), palette=palette, room=room), room)
     if writing:
         keys = wrap(
             [("enter ", palette.agent), ("Send · ", palette.muted), ("esc ", palette.agent), ("Back", palette.muted)],
@@ -74,7 +75,7 @@ def approval_lines(
     wanted = max(1, left - len(reason) - len(list_))
     body, cut = _body(now, room, palette, max(0 if now.diff else 1, min(left, wanted)))
     if not cut and not writing:
-        keys = wrap(_keys(now, cut=False, many=bool(many), palette=palette), room)
+        keys = wrap(_keys(now, cut=False, many=bool(many), palette=palette, room=room), room)
         left = height - len(head) - len(keys)
     reason = reason[: max(0, left - len(body))]
     list_ = list_[: max(0, left - len(body) - len(reason))]
@@ -94,17 +95,18 @@ def _body(now: ApprovalRequested, room: int, palette: Palette, limit: int) -> tu
     return (rows, False) if len(rows) <= most else (rows[:most], True)
 
 
-def _keys(now: ApprovalRequested, *, cut: bool, many: bool, palette: Palette) -> list[Span]:
-    """A click on one of them answers as the key does."""
+def _keys(now: ApprovalRequested, *, cut: bool, many: bool, palette: Palette, room: int) -> list[Span]:
+    """Name the keys, in short where there is little room; a click on one of them answers as the key does."""
+    short = room < NARROW
     keys = [("v", "View all", "view")] if cut else []
-    keys.append(("y", "Allow once", "yes"))
+    keys.append(("y", "Allow" if short else "Allow once", "yes"))
     if now.rule:
-        keys.append(("a", f"Always allow {one_line(now.rule, 80)}", "always"))
-    keys.append(("n", "Deny, with a reason", "no"))
+        keys.append(("a", "Always" if short else f"Always allow {one_line(now.rule, 80)}", "always"))
+    keys.append(("n", "Deny" if short else "Deny, with a reason", "no"))
     if now.tool == "bash":
         keys.append(("e", "Edit", "edit"))
     if many:
-        keys.append(("↑↓", "Next question", ""))
+        keys.append(("↑↓", "Next" if short else "Next question", ""))
     return [
         (piece, style + Style(meta={"answer": answer}) if answer else style)
         for number, (key, text, answer) in enumerate(keys)
@@ -175,7 +177,7 @@ class ApprovalView(Widget, can_focus=True):
 
     def _lines(self, width: int) -> list[Line]:
         host = host_of(self)
-        height = max(4, int((host.size.height - 3) * SHARE) - 1)  # the line below may open
+        height = max(2, int((host.size.height - 4) * SHARE) - self.writing)  # the line below takes one
         return approval_lines(self.pending, self.at, max(4, width), host.palette, height, writing=self.writing)
 
     def render_line(self, y: int) -> Strip:

@@ -100,9 +100,9 @@ def _keys(now: ApprovalRequested, *, cut: bool, many: bool, palette: Palette, ro
     short = room < NARROW
     keys = [("v", "View all", "view")] if cut else []
     keys.append(("y", "Allow" if short else "Allow once", "yes"))
-    if now.rule:
-        keys.append(("a", "Always" if short else f"Always allow {one_line(now.rule, 80)}", "always"))
-    keys.append(("n", "Deny" if short else "Deny, with a reason", "no"))
+    always = [("a", "Always" if short else f"Always allow {one_line(now.rule, 80)}", "always")] if now.rule else []
+    deny = [("n", "Deny" if short else "Deny, with a reason", "no")]
+    keys += [*deny, *always] if short else [*always, *deny]
     if now.tool == "bash":
         keys.append(("e", "Edit", "edit"))
     if many:

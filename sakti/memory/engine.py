@@ -1,8 +1,7 @@
 """Offer observational memory to the agent: messages go in, the window of the next request comes out.
 
-A turn is `begin_turn`, then `prepare` before every model call, then `end_turn`; `add` follows every message that was
-made durable. Below the thresholds nothing is read from the disk between the calls of one turn, nothing is written
-unless memory changes, and a failure of memory never ends a turn.
+A turn is `begin_turn`, then `prepare` before every model call, then `end_turn`; `add` follows every stored message.
+Below the thresholds nothing is read or written between the calls of a turn, and no failure of memory ends a turn.
 """
 
 from __future__ import annotations
@@ -80,8 +79,7 @@ class Prepared:
 class MemoryEngine:
     """Memory of one open thread.
 
-    `owner` names this engine in leases; `reason` says why this Observer was chosen; `patience`: seconds that a step
-    waits for another window's observation.
+    `owner` names this engine in leases; `reason`: why this Observer; `patience`: seconds to wait for another window's.
     """
 
     def __init__(
@@ -306,8 +304,7 @@ class MemoryEngine:
     async def begin_turn(self, *, provider: str, model: str, cache_ttl: int = DEFAULT_CACHE_TTL) -> None:
         """Load what other processes changed; activate early when the prompt cache is cold anyway.
 
-        It is cold after idle time (`cache_ttl`: lifetime of the model's cache in ms) or after a change of provider or
-        model.
+        It is cold after idle time (`cache_ttl`: its lifetime in ms) or after a change of provider or model.
         """
         state = self.state
         if self._new_thread and self._settings.enabled:

@@ -27,8 +27,8 @@ class Inventing(ScriptedObserver):
 @pytest.mark.parametrize(
     ("count", "kept", "back"),
     [
-        (1, "1 message as it was said, ", "1 message is in the window again"),
-        (2, "2 messages as they were said, ", "2 messages are in the window again"),
+        (1, "1 message word for word, ", "1 message is in the window again"),
+        (2, "2 messages word for word, ", "2 messages are in the window again"),
     ],
 )
 def test_one_message_is_told_of_as_one(count: int, kept: str, back: str) -> None:

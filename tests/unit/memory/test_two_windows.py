@@ -238,7 +238,7 @@ async def test_work_by_hand_is_refused_while_another_window_is_in_a_turn(tmp_pat
         engine.undo_correction,
     ]
     for work in by_hand:
-        with pytest.raises(MemoryFailure, match="at work in another window") as refused:
+        with pytest.raises(MemoryFailure, match="in use in another window") as refused:
             await work()
         assert refused.value.code == "busy"
     await driver.close()

@@ -272,7 +272,7 @@ def test_a_ring_is_refused_told_and_left_out_of_an_import(run: Any, tmp_path: Pa
     assert run("list", "--json")["total"] == 3
     file.write_text(file.read_text().replace('"a"', '"c"').replace('"b"', '"d"'))
     told = run("import", str(file))
-    assert "skipped: " in told and "2 tasks and 1 dependency; 0 were there already" in told
+    assert "skipped: " in told and "2 tasks and 1 dependency; 0 were already there" in told
 
 
 def test_metadata_and_assignee_are_set_and_shown(run: Any) -> None:

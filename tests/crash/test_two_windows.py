@@ -55,7 +55,7 @@ async def test_the_other_windows_open_calls_are_left_alone(store: Store, tmp_pat
     second = await second_window(store, tmp_path / "w", ["Hello."])
     assert [m.role for m in await stored(second)] == ["user", "assistant"]
 
-    with pytest.raises(SaktiError, match="at work in another window; wait for it, or start a new one with /new"):
+    with pytest.raises(SaktiError, match="in use in another window; wait for it, or start a new one with /new"):
         await second.session.submit("and this?")
     with pytest.raises(SaktiError, match="another window"):
         await second.session.shell("true")

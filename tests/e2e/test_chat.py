@@ -25,8 +25,8 @@ def restored(terminal: Terminal) -> None:
 
 
 def numbers(terminal: Terminal, name: str) -> str:
-    """`104 / 30k` of the Memory pane's row `name`; empty while it is being painted."""
-    found = re.search(rf"{name}\s+[█░┃]*\s+(\S+ / \S+)", terminal.text)
+    """`104 of 30k` of the Memory pane's row `name`; empty while it is being painted."""
+    found = re.search(rf"{name}\s+[█▒░┃]*\s+(\S+ of \S+)", terminal.text)
     return found[1] if found else ""
 
 
@@ -36,7 +36,7 @@ def pane(place: Place) -> tuple[str, str]:
 
     status = place.json("memory", "status")["windows"]["active"]
     short = [
-        f"{count_k(g['tokens'])} / {count_k(g['threshold']).replace('.0k', 'k')}"
+        f"{count_k(g['tokens'])} of {count_k(g['threshold']).replace('.0k', 'k')}"
         for g in (status["messages"], status["observations"])
     ]
     return short[0], short[1]
@@ -67,7 +67,7 @@ def test_ask_approve_quit_and_come_back(place: Place, name: str) -> None:
         assert "please look into the notes" in t.text and "echo the-shell-was-here" in t.text
         t.started()
         wanted = pane(place)[0]
-        t.until(lambda _: numbers(t, "messages") == wanted, f"{wanted} on the pane")
+        t.until(lambda _: numbers(t, "Conversation") == wanted, f"{wanted} on the pane")
         assert t.quit() == 0
     assert place.messages() == rows
 
@@ -180,14 +180,14 @@ def test_compact_and_undo_change_and_restore_the_pane(seeded: Place) -> None:
     with seeded.open("-c") as t:
         t.started()
         before = pane(seeded)
-        t.until(lambda _: (numbers(t, "messages"), numbers(t, "observed")) == before, f"{before} on the pane")
+        t.until(lambda _: (numbers(t, "Conversation"), numbers(t, "Notes")) == before, f"{before} on the pane")
         t.say("/compact", "Compacted")
         after = pane(seeded)
         assert after[0] != before[0] and after[1] != before[1]
-        t.until(lambda _: (numbers(t, "messages"), numbers(t, "observed")) == after, f"{after} on the pane")
+        t.until(lambda _: (numbers(t, "Conversation"), numbers(t, "Notes")) == after, f"{after} on the pane")
         t.say("/compact undo", "Compaction undone")
         assert pane(seeded) == before
-        t.until(lambda _: (numbers(t, "messages"), numbers(t, "observed")) == before, f"{before} on the pane")
+        t.until(lambda _: (numbers(t, "Conversation"), numbers(t, "Notes")) == before, f"{before} on the pane")
         assert t.quit() == 0
     seeded.sound()
 
@@ -209,7 +209,7 @@ def test_thirty_turns_in_small_windows(place: Place) -> None:
         assert activated
         t.until(lambda text: "running" not in text, "the background's end")
         wanted = pane(place)
-        t.until(lambda _: (numbers(t, "messages"), numbers(t, "observed")) == wanted, f"{wanted} on the pane")
+        t.until(lambda _: (numbers(t, "Conversation"), numbers(t, "Notes")) == wanted, f"{wanted} on the pane")
         assert "The agent read notes.txt" in t.text
         assert t.quit() == 0
     assert place.model.observed > 1

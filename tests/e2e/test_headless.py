@@ -57,7 +57,7 @@ def test_no_save_reads_all_and_keeps_nothing(place: Place) -> None:
     before = {p.name: p.read_bytes() for p in place.home.glob("sakti.db*")}
     done = place.run("-c", "--no-save", "-p", "what did I ask?", "--model", "openai/bench")
     assert (done.returncode, done.stdout) == (0, "You asked about the notes.\n")
-    assert "Nothing of this session is kept" in done.stderr
+    assert "Nothing is saved in this run" in done.stderr
     assert "It drains at midnight." in [m.text for m in place.model.requests[-1]]
     assert {p.name: p.read_bytes() for p in place.home.glob("sakti.db*")} == before
     whole = place.run("run", "--no-save", "what did I ask?", "--model", "openai/bench", "--output", "json")

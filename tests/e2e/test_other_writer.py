@@ -50,7 +50,7 @@ def test_a_command_waits_and_says_so(there: Place) -> None:
             process = started(there, *arguments)
             assert process.stderr is not None
             assert (
-                "another window is writing to the database: waiting for it, 90 s at most" in process.stderr.readline()
+                "waiting for another window that writes to the database, 90 s at most" in process.stderr.readline()
             )
             other.execute("COMMIT")
             out, err = process.communicate(timeout=30)

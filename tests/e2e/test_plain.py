@@ -98,7 +98,7 @@ def test_a_closed_terminal_ends_it(place: Place) -> None:
 def test_what_is_not_kept_says_so_when_it_is_left(place: Place) -> None:
     place.model.play("hello", "Good day.")
     with place.open("--plain", "--no-save") as t:
-        t.until("Nothing of this session is kept")
+        t.until("Nothing is saved in this run")
         t.keys("hello\r")
         t.until("Good day.")
         assert t.leave() == 0

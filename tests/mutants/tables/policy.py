@@ -120,8 +120,8 @@ MUTANTS = (
     M(
         "policy-numbers-split",
         "sakti.memory.policy:effective_numbers",
-        "log = room * 4 // 7",
-        "log = room * 3 // 7",
+        "min(log, room * 4 // 7)",
+        "min(log, room * 3 // 7)",
     ),
     M(
         "policy-numbers-interval-too-large",

@@ -12,7 +12,7 @@ def test_the_board_shows_what_agent_and_shell_do(place: Place) -> None:
     with place.open() as terminal:
         terminal.started()
         terminal.say("plan it", "It is planned.")
-        terminal.keys("\x1bOS\r")  # F4 goes into the list of tasks, Enter opens the board
+        terminal.keys("\x1bOSb")  # F4 goes into the list of tasks, b opens the board
         terminal.until("Ready  1")
         assert place.run("tasks", "create", "made in a shell", "-p", "0", "--as", "alice").returncode == 0
         terminal.until("made in a shell")
@@ -20,7 +20,7 @@ def test_the_board_shows_what_agent_and_shell_do(place: Place) -> None:
         assert claimed["title"] == "made in a shell"
         terminal.until("alice · just now")
         terminal.keys("nwrite xc docs\r")  # typed at once, and no letter of it is taken for a key of the board
-        terminal.until("was made")
+        terminal.until("was created")
         terminal.until("Ready  2")
         assert place.run("tasks", "close", claimed["handle"], "-s", "done", "--as", "alice").returncode == 0
         terminal.until("Done today  1")

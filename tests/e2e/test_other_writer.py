@@ -49,9 +49,7 @@ def test_a_command_waits_and_says_so(there: Place) -> None:
         with locked(there) as other:
             process = started(there, *arguments)
             assert process.stderr is not None
-            assert (
-                "waiting for another window that writes to the database, 90 s at most" in process.stderr.readline()
-            )
+            assert "waiting for another window that writes to the database, 90 s at most" in process.stderr.readline()
             other.execute("COMMIT")
             out, err = process.communicate(timeout=30)
             assert process.returncode == 0, err

@@ -186,9 +186,8 @@ def _whole(value: Any) -> int | None:
 
 
 def _one(named: Json, key: str) -> None:
-    """Replace a list of one text by that text."""
-    value = named.get(key)
-    if isinstance(value, list) and len(cast("list[Any]", value)) == 1:
+    """Replace a list of one text by that text, however deep it is wrapped."""
+    while isinstance(value := named.get(key), list) and len(cast("list[Any]", value)) == 1:
         named[key] = value[0]
 
 

@@ -281,6 +281,7 @@ VALUES = st.recursive(
 
 
 @example("cat", {"view_range": [None, False], "offset": []})
+@example("applydiff", {"path": [["\0"]]})
 @settings(max_examples=400)
 @given(st.sampled_from(NAMES), st.dictionaries(KEYS, VALUES, max_size=5))
 def test_whatever_is_called_is_read_or_refused_in_words(name: str, given_: dict[str, Any]) -> None:

@@ -7,8 +7,9 @@ import itertools
 import time
 from pathlib import Path
 
+from sakti.agent.judge.secrets import secret_filter
+from sakti.agent.judge.where import Place
 from sakti.agent.reports.overview import overview
-from sakti.agent.tools.permissions import Place, secret_filter
 from sakti.agent.workspace import git
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import sanitise

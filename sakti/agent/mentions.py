@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from sakti.agent.judge.secrets import secret_reason
+from sakti.agent.judge.where import Place
 from sakti.agent.tools import textfile
-from sakti.agent.tools.permissions import Place, secret_reason
 from sakti.core import images
 from sakti.core.errors import SaktiError
 from sakti.core.text import clean_surrogates

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sakti.agent.judge.rules import Rules
 from sakti.agent.session import system_prompt
 from sakti.agent.tools.approvals import Approvals
-from sakti.agent.tools.permissions import Rules
 from sakti.agent.workspace import local_timezone, moving_facts, scrubbed
 from sakti.core import resources
 from sakti.core.config import model_choices

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from sakti.agent.judge.where import resolved
 from sakti.agent.tools.call_texts import blocks, heredoc, hunks, loaded
-from sakti.agent.tools.permissions import resolved
 from sakti.core.errors import ToolError
 from sakti.core.types import Json
 

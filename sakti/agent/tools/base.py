@@ -21,8 +21,8 @@ from typing import Any, TypeAlias
 
 import pydantic
 
+from sakti.agent.judge.where import Effect, Place, resolved
 from sakti.agent.tools import arguments as forms
-from sakti.agent.tools.permissions import Effect, Place, resolved
 from sakti.agent.tools.seen import SeenFiles
 from sakti.core.clock import Clock
 from sakti.core.errors import ToolError

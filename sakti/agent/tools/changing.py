@@ -16,10 +16,10 @@ from typing import Annotated, Any
 import pydantic
 from pydantic.json_schema import SkipJsonSchema
 
+from sakti.agent.judge.where import resolved
 from sakti.agent.tools import matching, merging, patch, textfile
 from sakti.agent.tools.base import Outcome, ToolRun, Workbench, tool
 from sakti.agent.tools.files import read_file, regular
-from sakti.agent.tools.permissions import resolved
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
 

@@ -13,9 +13,9 @@ from typing import Annotated, BinaryIO
 
 import pydantic
 
+from sakti.agent.judge.secrets import secret_reason
 from sakti.agent.tools import pictures, textfile
 from sakti.agent.tools.base import Outcome, ToolRun, Workbench, tool
-from sakti.agent.tools.permissions import secret_reason
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
 

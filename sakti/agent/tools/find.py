@@ -15,10 +15,10 @@ from typing import Annotated
 import pathspec
 import pydantic
 
+from sakti.agent.judge.secrets import secret_reason
 from sakti.agent.tools import child
 from sakti.agent.tools.base import Outcome, ToolRun, tool
 from sakti.agent.tools.files import not_shown, one_row
-from sakti.agent.tools.permissions import secret_reason
 from sakti.agent.tools.walk import Listing, listing
 from sakti.core.errors import ToolError
 

@@ -11,12 +11,13 @@ import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 
+from sakti.agent.judge.decide import judge
+from sakti.agent.judge.rules import Rules
 from sakti.agent.tools import arguments as forms
 from sakti.agent.tools import call_texts
 from sakti.agent.tools.approvals import Approvals
 from sakti.agent.tools.base import Outcome, Tool, ToolRun, Workbench
 from sakti.agent.tools.changing import preview_diff
-from sakti.agent.tools.permissions import Rules, judge
 from sakti.core.config import ApprovalMode
 from sakti.core.errors import SaktiError, ToolError
 from sakti.core.events import ApprovalRequested, Event, ToolFinished, ToolOutput, ToolStarted
@@ -220,8 +221,8 @@ class Toolbox:
                 decision.reason,
                 decision.target,
                 self.bench.show(self.bench.cwd),
-                diff,
-                decision.rule,
+                diff or clean_surrogates(decision.diff),
+                " and ".join(decision.rules),
                 call.id,
             )
         )
@@ -230,9 +231,10 @@ class Toolbox:
                 raise Denied(f"Denied: {answer.note}.", answer.note)
             note = f" They say: {answer.note}" if answer.note else ""
             raise Denied(f"The user denied this call.{note}", answer.note)
-        if answer.always and decision.rule:
-            self.rules = dataclasses.replace(self.rules, allow=(*self.rules.allow, decision.rule))
-            self.save_rule(decision.rule)
+        if answer.always:
+            self.rules = dataclasses.replace(self.rules, allow=(*self.rules.allow, *decision.rules))
+            for rule in decision.rules:
+                self.save_rule(rule)
         if answer.edited is not None and found.effect == "run":
             changed = {**arguments, "command": answer.edited}
             again = judge(found, changed, mode=self.mode, rules=self.rules, place=place)

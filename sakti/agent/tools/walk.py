@@ -19,8 +19,9 @@ from pathlib import Path
 
 import pathspec
 
+from sakti.agent.judge.secrets import secret_filter
+from sakti.agent.judge.where import Place
 from sakti.agent.tools.child import Ended, chunks, ripgrep
-from sakti.agent.tools.permissions import Place, secret_filter
 
 SKIPPED = (".git", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache")
 LIMIT = 500_000  # files of one listing

@@ -10,8 +10,8 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from sakti.agent.judge.rules import glob_escape
 from sakti.agent.session.session import Options, Session
-from sakti.agent.tools.permissions import glob_escape
 from sakti.bench.repair import copies, judging
 from sakti.bench.repair.catalog import FOLDER, Repair, tool_chain
 from sakti.bench.repair.judging import Verdict

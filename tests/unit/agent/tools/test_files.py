@@ -11,10 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sakti.agent.judge.decide import judge
+from sakti.agent.judge.rules import Rules
 from sakti.agent.tools.base import Workbench
 from sakti.agent.tools.changing import edit, unified_diff, write
 from sakti.agent.tools.files import ls, read
-from sakti.agent.tools.permissions import Rules, judge
 from sakti.agent.tools.shell import bash
 from sakti.core import images
 from sakti.core.errors import ToolError

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from sakti.agent.judge.decide import judge
+from sakti.agent.judge.rules import Rules
 from sakti.agent.tools.base import Workbench
 from sakti.agent.tools.changing import apply_patch, preview_diff
-from sakti.agent.tools.permissions import Rules, judge
 from sakti.agent.tools.toolbox import knows_patches
 from sakti.core.errors import ToolError
 from tests.fakes.tools import call

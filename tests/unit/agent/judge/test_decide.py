@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from sakti.agent.judge.decide import judge
+from sakti.agent.judge.rules import Rules
+from sakti.agent.judge.where import Place
 from sakti.agent.tools.base import Outcome, ToolRun, tool
-from sakti.agent.tools.permissions import Place, Rules, judge, rule_matches
 from tests.fakes.tools import TOOLS
 
 
@@ -62,8 +64,12 @@ def test_ask_mode_lets_only_reads_of_the_workspace_pass(place: Place, tool: str,
         ("auto", "edit", ".bashrc", "ask"),
         ("auto", "write", "src/a.py", "allow"),
         ("auto", "read", ".env", "deny"),
-        ("auto", "read", "../outside.txt", "allow"),
-        ("auto", "grep", "..", "allow"),
+        ("auto", "read", "../outside.txt", "ask"),
+        ("auto", "grep", "..", "ask"),
+        ("auto", "read", "/usr/include", "allow"),
+        ("auto", "write", ".Git/hooks/x", "ask"),
+        ("edits", "write", ".SAKTI/config.toml", "ask"),
+        ("auto", "edit", ".vimrc", "ask"),
         ("auto", "write", "../outside.txt", "ask"),
         ("auto", "read", "../own/sakti.db", "deny"),
         ("edits", "read", "../outside.txt", "ask"),
@@ -77,8 +83,10 @@ def test_modes(place: Place, mode: str, tool: str, path: str, expected: str) -> 
 @pytest.mark.parametrize(
     ("mode", "command", "expected"),
     [
-        ("plan", "ls", "deny"),
-        ("ask", "ls", "ask"),
+        ("plan", "ls", "allow"),
+        ("plan", "pytest", "deny"),
+        ("ask", "ls", "allow"),
+        ("ask", "pytest", "ask"),
         ("edits", "pytest -q", "ask"),
         ("auto", "pytest -q", "allow"),
         ("auto", "rm -rf /", "ask"),
@@ -91,7 +99,7 @@ def test_modes(place: Place, mode: str, tool: str, path: str, expected: str) -> 
         ("auto", "cat .env", "deny"),
         ("auto", "cat 'deploy.pem'", "deny"),
         ("auto", "cp x --target=.env", "deny"),
-        ("auto", 'echo "unclosed', "allow"),
+        ("auto", 'echo "unclosed', "ask"),
     ],
 )
 def test_commands(place: Place, mode: str, command: str, expected: str) -> None:
@@ -100,35 +108,22 @@ def test_commands(place: Place, mode: str, command: str, expected: str) -> None:
 
 def test_deny_beats_ask_beats_allow_whatever_the_mode(place: Place) -> None:
     rules = Rules(
-        allow=("bash(git *)", "edit(src/*)"), ask=("bash(git log*)",), deny=("bash(git push*)", "edit(src/a.py)")
+        allow=("bash: git fetch", "edit(src/*)"), ask=("bash: git log",), deny=("bash: git push", "edit(src/a.py)")
     )
-    assert verdict(place, "bash", "ask", rules, command="git status") == "allow"
+    assert verdict(place, "bash", "ask", rules, command="git fetch") == "allow"
     assert verdict(place, "bash", "auto", rules, command="git log -3") == "ask"
     assert verdict(place, "bash", "auto", rules, command="git push") == "deny"
+    assert verdict(place, "edit", "ask", rules, path="src/c.py") == "allow"
     assert verdict(place, "edit", "auto", rules, path="src/a.py") == "deny"
     assert verdict(place, "edit", "plan", rules, path="src/b.py") == "deny"
 
 
-def test_a_wildcard_never_allows_more_than_its_first_command() -> None:
-    for command in (
-        "git status; rm x",
-        "git status && x",
-        "git status | sh",
-        "git status $(x)",
-        "git status\nrm x",
-        "git status > f",
-    ):
-        assert not rule_matches("bash(git status*)", "bash", command, careful=True), command
-        assert rule_matches("bash(git status*)", "bash", command), command
-    assert not rule_matches("bash", "bash", "ls", careful=True)
-
-
-def test_the_rule_that_always_saves_covers_exactly_this_call(place: Place) -> None:
-    for command in ("pytest -q tests/[a-z]*.py", "echo 'a; b' | wc", "ls"):
-        decision = judge(TOOLS["bash"], {"command": command}, mode="ask", rules=Rules(), place=place)
-        again = Rules(allow=(decision.rule,))
-        assert verdict(place, "bash", "ask", again, command=command) == "allow"
-        assert verdict(place, "bash", "ask", again, command=command + "x") == "ask"
+def test_the_rule_that_always_saves_covers_this_call(place: Place) -> None:
+    for name, arguments in (("bash", {"command": "frob -q tests/a"}), ("write", {"path": "x[1]*.py", "content": ""})):
+        decision = judge(TOOLS[name], arguments, mode="ask", rules=Rules(), place=place)
+        again = Rules(allow=decision.rules)
+        assert verdict(place, name, "ask", again, **arguments) == "allow"
+        assert verdict(place, name, "ask", again, **{k: v + "x" for k, v in arguments.items()}) == "ask"
 
 
 def test_paths_are_resolved_before_they_are_judged(place: Place) -> None:

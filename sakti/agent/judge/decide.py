@@ -1,0 +1,167 @@
+"""Judge each call of a tool by what it reads, writes and runs: one decision, in one order.
+
+Rules that deny come first, then what is asked in every mode (`hard`), protected and secret files, then rules that
+allow, then the mode's row in `modes`. Each effect of a call is judged; the strictest verdict holds for the call.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sakti.agent.judge import rules as rule_texts
+from sakti.agent.judge.guarded import guarded
+from sakti.agent.judge.modes import ALLOWABLE, STRICTNESS, Kind, Verdict, verdict
+from sakti.agent.judge.rules import Rules
+from sakti.agent.judge.secrets import secret_reason
+from sakti.agent.judge.where import Access, Facts, Place
+from sakti.core.config import ApprovalMode
+from sakti.core.lazy import lazy_imports
+
+with lazy_imports:
+    from sakti.agent.judge import commands
+
+if TYPE_CHECKING:
+    from sakti.agent.judge.commands import Judged
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Decision on a call.
+
+    `target` is what will run or change, `rules` what "always" would save, `reason` a few words for people; `diff` shows
+    what was changed in files that the call would run.
+    """
+
+    verdict: Verdict
+    reason: str
+    target: str = ""
+    rules: tuple[str, ...] = ()
+    diff: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One thing that a call does. `rule` is what would allow it; empty where nothing may."""
+
+    kind: Kind
+    reason: str
+    rule: str = ""
+
+
+def judge(tool: Facts, arguments: Mapping[str, Any], *, mode: ApprovalMode, rules: Rules, place: Place) -> Decision:
+    """Return whether a call is allowed, asks or is refused; raises nothing."""
+    if tool.effect == "own":
+        return Decision("allow", "")
+    if tool.effect == "run":
+        return _command(tool.rule_name, str(arguments.get("command", "")), mode, rules, place)
+    named = tool.named(arguments)
+    if not named:  # a write changes nothing then, and the tool says what is wrong with the call
+        denied = rule_texts.path_verdict(rules, tool.rule_name, "") == "deny"
+        return Decision("deny", "denied by your rules") if denied else Decision("allow", "")
+    judged = [_path(tool, path, mode, rules, place) for path in named]
+    worst = max(judged, key=lambda d: STRICTNESS.index(d.verdict))
+    target = ", ".join(dict.fromkeys(d.target for d in judged))
+    return replace(worst, target=target, rules=worst.rules if len(judged) == 1 else ())
+
+
+# --- files --------------------------------------------------------------------------------------------------------
+
+
+def _path(tool: Facts, text: str, mode: ApprovalMode, rules: Rules, place: Place) -> Decision:
+    path = place.resolve(text)
+    target = place.show(path)
+    effect = path_effect(path, place, "read" if tool.effect == "read" else "write")
+    if effect.kind == "secret":
+        return Decision("deny", effect.reason, target)
+    said = rule_texts.path_verdict(rules, tool.rule_name, target)
+    if said == "deny":
+        return Decision("deny", "denied by your rules", target)
+    found = verdict(effect.kind, mode)
+    if found == "deny":
+        return Decision("deny", "plan mode edits nothing", target)
+    if said == "ask":
+        return Decision("ask", "Your rules ask first", target)
+    if found == "allow" or (said == "allow" and effect.kind in ALLOWABLE):
+        return Decision("allow", "", target)
+    rule = f"{tool.rule_name}({rule_texts.glob_escape(target)})" if effect.kind in ALLOWABLE else ""
+    return Decision("ask", effect.reason, target, (rule,) if rule else ())
+
+
+def path_effect(path: Path, place: Place, access: Access) -> Effect:
+    """Return what it means to read, change or only name the file at `path`, which is resolved."""
+    if access != "name" and (secret := secret_reason(path, place)):
+        return Effect("secret", secret)
+    inside = path.is_relative_to(place.workspace)
+    if access != "write":
+        if inside or _kept_output(path, place):
+            return Effect("read", "")
+        return Effect("system" if _is_system(path) else "outside", "Outside the project")
+    if why := guarded(path):
+        return Effect("guarded", why)
+    return Effect("edit", "Edits a file in this project") if inside else Effect("edit_outside", "Outside the project")
+
+
+def _kept_output(path: Path, place: Place) -> bool:
+    """Return whether a path is a long output of a tool; the folder itself is not, so that it cannot be listed."""
+    return place.outputs is not None and path.parent == place.outputs.resolve() and path.is_file()
+
+
+_SYSTEM = tuple(Path(p) for p in ("/usr", "/opt", "/lib", "/lib64", "/bin", "/sbin", "/Library", "/Applications"))
+
+
+def _is_system(path: Path) -> bool:
+    return any(path.is_relative_to(p) for p in (*_SYSTEM, Path(sys.prefix), Path(sys.base_prefix)))
+
+
+# --- commands -----------------------------------------------------------------------------------------------------
+
+
+def _command(name: str, command: str, mode: ApprovalMode, rules: Rules, place: Place) -> Decision:
+    found = commands.read(command, place)
+    if any(rule_texts.forbids(rules.deny, name, argv) for argv in found.all_argv or ((),)):
+        return Decision("deny", "denied by your rules", command)
+    effects = list(_effects(name, found, rules, place))
+    worst = max(effects, key=lambda e: (STRICTNESS.index(verdict(e.kind, mode)), _WEIGHT.index(e.kind)))
+    judged = verdict(worst.kind, mode)
+    if judged == "deny":
+        return Decision("deny", worst.reason if worst.kind == "secret" else "plan mode runs only what reads", command)
+    if judged == "allow" and any(rule_texts.forbids(rules.ask, name, argv) for argv in found.all_argv or ((),)):
+        return Decision("ask", "Your rules ask first", command)
+    if judged == "allow":
+        return Decision("allow", "", command)
+    asking = [e for e in effects if verdict(e.kind, mode) == "ask"]
+    offered = tuple(dict.fromkeys(e.rule for e in asking)) if all(e.rule for e in asking) else ()
+    diff = "\n".join(place.changed[f] for f in found.changed if f in place.changed)
+    return Decision("ask", worst.reason, command, offered, diff)
+
+
+# Of effects with equal verdicts, the reason of the last one here is said.
+_WEIGHT: Sequence[Kind] = (
+    *("read", "system", "work", "unknown", "edit", "outside", "edit_outside", "changed", "named", "guarded", "hard"),
+    "secret",
+)
+
+
+def _effects(name: str, found: Judged, rules: Rules, place: Place) -> Iterator[Effect]:
+    """Yield what a command does, where no rule allows it."""
+    if found.hard:
+        yield Effect("hard", found.hard)
+    for part in found.parts:
+        for path, access in part.paths:
+            yield path_effect(path, place, access)
+        if part.kind in ("work", "unknown") and part.argv:
+            allowed = rule_texts.permits(rules.allow, name, part.argv, part.hashes, exact=part.exact)
+            bare = name in (r.strip() for r in rules.allow)
+            yield (
+                Effect("read", "")
+                if allowed or (bare and part.kind == "work")
+                else Effect(part.kind, part.reason, rule_texts.write_rule(name, part.prefix, part.hashes))
+            )
+        else:
+            yield Effect(part.kind, part.reason)
+    if not found.parts:
+        yield Effect("unknown", "Runs a command")

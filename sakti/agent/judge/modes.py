@@ -1,0 +1,55 @@
+"""What each approval mode does with each kind of effect: the one table behind the judge, the help and the README."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from sakti.core.config import APPROVAL_MODES, ApprovalMode
+
+Verdict: TypeAlias = Literal["allow", "ask", "deny"]
+Kind: TypeAlias = Literal[
+    "read",
+    "system",
+    "outside",
+    "edit",
+    "edit_outside",
+    "work",
+    "unknown",
+    "changed",
+    "guarded",
+    "hard",
+    "named",
+    "secret",
+]
+STRICTNESS: tuple[Verdict, ...] = ("allow", "ask", "deny")
+
+# In the order of the modes: plan, ask, edits, auto.
+_VERDICTS: Mapping[Kind, tuple[str, tuple[Verdict, Verdict, Verdict, Verdict]]] = {
+    "read": ("read in the project; run a command that only reads there", ("allow", "allow", "allow", "allow")),
+    "system": ("read what is installed (/usr, /opt, Python's packages)", ("ask", "ask", "ask", "allow")),
+    "outside": ("read anywhere else", ("ask", "ask", "ask", "ask")),
+    "edit": ("change a file in the project", ("deny", "ask", "allow", "allow")),
+    "edit_outside": ("change a file anywhere else", ("deny", "ask", "ask", "ask")),
+    "work": ("build, test, format, commit", ("deny", "ask", "ask", "allow")),
+    "unknown": ("run any other command", ("deny", "ask", "ask", "ask")),
+    "changed": ("run a file that was changed in this session and decides what runs", ("deny", "ask", "ask", "ask")),
+    "guarded": ("change a file that runs code later (.bashrc, .git, .sakti)", ("deny", "ask", "ask", "ask")),
+    "hard": ("do what cannot be undone (remove folders, push, publish, sudo)", ("deny", "ask", "ask", "ask")),
+    "named": ("run a command that names a file with secrets", ("deny", "ask", "ask", "ask")),
+    "secret": ("read or change a file with secrets, sakti's own data", ("deny", "deny", "deny", "deny")),
+}
+# What a rule of the user may allow.
+ALLOWABLE: frozenset[Kind] = frozenset(("system", "outside", "edit", "edit_outside", "work", "unknown"))
+
+
+def verdict(kind: Kind, mode: ApprovalMode) -> Verdict:
+    return _VERDICTS[kind][1][APPROVAL_MODES.index(mode)]
+
+
+def table() -> str:
+    """Return the table of all modes in Markdown, as the README shows it."""
+    words = {"allow": "free", "ask": "asks", "deny": "refuses"}
+    rows = [f"| to | {' | '.join(f'`{m}`' for m in APPROVAL_MODES)} |", "| --- " * (1 + len(APPROVAL_MODES)) + "|"]
+    rows += [f"| {text} | {' | '.join(words[v] for v in verdicts)} |" for text, verdicts in _VERDICTS.values()]
+    return "\n".join(rows)

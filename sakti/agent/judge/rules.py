@@ -1,0 +1,150 @@
+"""Match rules that allow, ask about and deny calls.
+
+`edit(docs/*)`: calls of a tool, by the path they name. `bash: git status`: commands that begin with these words, as the
+program gets them; a rule for a command that runs files of the workspace names their hashes and ends when one of them
+changes: `bash: make test # Makefile=3f2a…`. A bare `edit` or `bash` covers all calls.
+
+A rule that denies or asks also holds for a command inside another one and behind other options; a rule that allows
+holds for exactly its words at the beginning. `bash(git push*)` of older versions is read as words: what it denies
+or asks about it still does, what it allowed is asked about once more.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sakti.agent.judge import git
+
+_COMMAND = re.compile(r"(\w[\w-]*):\s*(.*?)(?:\s+#\s*(\S.*))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Rules as they are written in the configuration."""
+
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRule:
+    """Rule for commands: its words, and the hash of each file that they run when it was saved."""
+
+    words: tuple[str, ...]
+    hashes: Mapping[str, str]
+    partial: bool = False  # the last word may go on, as the globs of older versions did
+
+
+def path_verdict(rules: Rules, tool: str, target: str) -> Literal["allow", "ask", "deny"] | None:
+    """Return what the rules say of a call of `tool` on a path; the strictest one counts."""
+    for verdict in ("deny", "ask", "allow"):
+        if any(_covers_path(rule, tool, target) for rule in getattr(rules, verdict)):
+            return verdict
+    return None
+
+
+def _covers_path(rule: str, tool: str, target: str) -> bool:
+    name, _, pattern = rule.partition("(")
+    if name.strip() != tool:
+        return False
+    pattern = pattern.removesuffix(")")
+    return not pattern or pattern == glob_escape(target) or fnmatch.fnmatchcase(target, pattern)
+
+
+def command_rule(rule: str, tool: str) -> CommandRule | None:
+    """Read a rule about commands; None where it is about something else or cannot be read."""
+    if rule.strip() == tool:
+        return CommandRule((), {})
+    if found := re.fullmatch(rf"{re.escape(tool)}\((.*)\)", rule.strip(), re.DOTALL):
+        text = re.sub(r"\[([*?\[])\]", r"\1", found[1])
+        whole = re.split(r"[*?]", text, maxsplit=1)[0]
+        return _read(whole, {}, partial=whole != text and not whole.endswith(" "))
+    if (found := _COMMAND.fullmatch(rule.strip())) and found[1] == tool:
+        hashes = {h.rpartition("=")[0]: h.rpartition("=")[2] for h in (found[3] or "").split()}
+        return _read(found[2], hashes)
+    return None
+
+
+def _read(text: str, hashes: Mapping[str, str], *, partial: bool = False) -> CommandRule | None:
+    try:
+        return CommandRule(tuple(shlex.split(text)), hashes, partial)
+    except ValueError:
+        return None
+
+
+def is_old(rule: str, tool: str) -> bool:
+    """Return whether a rule about commands has the form of older versions."""
+    return rule.strip().startswith(f"{tool}(")
+
+
+def write_rule(tool: str, words: Sequence[str], hashes: Mapping[str, str]) -> str:
+    """Write a rule for commands that begin with `words`."""
+    files = " ".join(f"{path}={value}" for path, value in hashes.items())
+    return f"{tool}: {shlex.join(words)}" + (f" # {files}" if files else "")
+
+
+def forbids(rules: Sequence[str], tool: str, argv: Sequence[str]) -> bool:
+    """Return whether one of `rules` covers a command for denying or asking.
+
+    The program is taken without its folder, and options (with a value behind them) may stand between the words.
+    """
+    if not argv:
+        return any(rule.strip() == tool for rule in rules)
+    name = argv[0].rpartition("/")[2]
+    plain = git.words_of((name, *argv[1:])) if name == "git" else (name, *argv[1:])
+    for text in rules:
+        rule = command_rule(text, tool)
+        if rule is not None and (_begins(rule, plain) or _between(rule, plain)):
+            return True
+    return False
+
+
+def _begins(rule: CommandRule, argv: Sequence[str]) -> bool:
+    words = rule.words
+    if len(argv) < len(words):
+        return False
+    if rule.partial and words:
+        return tuple(argv[: len(words) - 1]) == words[:-1] and argv[len(words) - 1].startswith(words[-1])
+    return tuple(argv[: len(words)]) == words
+
+
+def _between(rule: CommandRule, argv: Sequence[str]) -> bool:
+    """Match the words in their order, with options and their values between them."""
+    if not rule.words or argv[0] != rule.words[0]:
+        return False
+    at = 1
+    for number, word in enumerate(rule.words[1:], 2):
+        last = rule.partial and number == len(rule.words)
+        while at < len(argv) and argv[at] != word and not (last and argv[at].startswith(word)):
+            if not argv[at].startswith("-") and not argv[at - 1].startswith("-"):
+                return False
+            at += 1
+        if at == len(argv):
+            return False
+        at += 1
+    return True
+
+
+def permits(rules: Sequence[str], tool: str, argv: Sequence[str], hashes: Mapping[str, str], *, exact: bool) -> bool:
+    """Return whether one of `rules` allows a command.
+
+    `hashes` are those of the files that it runs now; `exact`: its options could do more than its first words say, so
+    only a rule for all of them counts.
+    """
+    for text in rules:
+        rule = None if is_old(text, tool) else command_rule(text, tool)
+        if rule is None or not rule.words or rule.hashes != hashes:
+            continue
+        if tuple(argv) == rule.words if exact else _begins(rule, argv):
+            return True
+    return False
+
+
+def glob_escape(text: str) -> str:
+    return re.sub(r"([*?\[])", r"[\1]", text)

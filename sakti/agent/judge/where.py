@@ -1,0 +1,63 @@
+"""Hold where a call acts and what is asked of a tool for judging it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias
+
+from sakti.core.text import clean_surrogates
+
+# What a call of a tool does: reads or writes the files that it names, runs a command, or touches only what is sakti's
+# own: its tasks and memory, the commands that it started.
+Effect: TypeAlias = Literal["read", "write", "run", "own"]
+# What is done with a file: its content is read, it is changed, or only its name and size are looked at.
+Access: TypeAlias = Literal["read", "write", "name"]
+
+
+class Facts(Protocol):
+    """What a tool declares about itself.
+
+    `named` gives the paths in a call; rules call the tool `rule_name`.
+    """
+
+    @property
+    def effect(self) -> Effect: ...
+    @property
+    def rule_name(self) -> str: ...
+    def named(self, arguments: Mapping[str, Any]) -> Sequence[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a call would act.
+
+    `own` are sakti's own folders: its data and its configuration. `outputs` is the folder of long outputs of tools,
+    kept for the model to read. `changed` are the files that run later and were changed here, each with its diff.
+    """
+
+    workspace: Path
+    cwd: Path
+    own: tuple[Path, ...] = ()
+    outputs: Path | None = None
+    changed: Mapping[Path, str] = field(default_factory=dict[Path, str])
+
+    def resolve(self, path: str) -> Path:
+        return resolved(self.cwd, path)
+
+    def show(self, path: Path) -> str:
+        return str(path.relative_to(self.workspace)) if path.is_relative_to(self.workspace) else str(path)
+
+
+def resolved(folder: Path, path: str) -> Path:
+    """Resolve `path` against `folder`, with symlinks and `..` followed; raises nothing.
+
+    `~nosuch` is taken literally, as a shell does, and characters that no file system can hold are replaced.
+    """
+    named = os.path.join(folder, os.path.expanduser(path))  # noqa: PTH111, PTH118 - judged for each word of a command
+    try:
+        return Path(os.path.realpath(named))
+    except (ValueError, OSError):
+        return Path(os.path.realpath(clean_surrogates(named)))

@@ -1,0 +1,128 @@
+"""Rules over words, not over text: what they cover, and when they end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sakti.agent.judge import rules
+from sakti.agent.judge.where import Place
+from tests.unit.agent.judge.conftest import Ask
+
+PUSHES = [
+    "git push",
+    '"git" push',
+    r"g\it push",
+    "$'git' push",
+    "git -C . push",
+    "git -c a=b push origin",
+    "git --no-pager push",
+    'sh -c "git push"',
+    "/usr/bin/git push",
+    "env A=b git push",
+    "ls && git push",
+    "echo $(git push)",
+    "x=`git push`",
+    "timeout 3 git push",
+    "nice -n 3 git push",
+    "if true; then git push; fi",
+    "git push # x",
+]
+
+
+@pytest.mark.parametrize("rule", ["bash: git push", "bash(git push*)"])
+def test_a_denial_beats_quoting_options_and_every_other_rule(bash: Ask, rule: str) -> None:
+    allow = ("bash: git push", "bash: git", "bash: sh")
+    for mode in ("plan", "ask", "edits", "auto"):
+        assert [c for c in PUSHES if bash(c, mode, deny=(rule,), allow=allow).verdict != "deny"] == []
+
+
+def test_a_denial_covers_nothing_else(bash: Ask) -> None:
+    for command in ("git log push", "git commit -m push", "git status", "echo git push"):
+        assert bash(command, "auto", deny=("bash: git push",)).verdict == "allow", command
+
+
+def test_a_bare_name_denies_all(bash: Ask) -> None:
+    for command in ("ls", "x=1", "", "for i in 1; do :; done"):
+        assert bash(command, "auto", deny=("bash",)).verdict == "deny", command
+
+
+ESCAPES = [
+    ("git diff", "git diff --output=F"),
+    ("git diff", "git diff --outp=F"),
+    ("git diff", "git diff --ext-diff"),
+    ("git rebase", "git rebase -x id HEAD"),
+    ("git rebase", "git rebase --exec=id HEAD"),
+    ("git fetch", "git fetch --upload-pack=id x"),
+    ("tar", "tar --checkpoint-action=exec=id"),
+    ("sed", "sed 1e a.py"),
+    ("sed", "sed -i s/a/b/ a.py"),
+    ("find", "find . -execdir id"),
+    ("find", "find . -fprint x"),
+    ("rg", "rg --pre id x"),
+    ("rg", "rg -z x"),
+    ("sort", "sort -o x y"),
+    ("sort", "sort -ofoo y"),
+    ("sort", "sort --compress-program=id y"),
+    ("ls", "lsof"),
+    ("ls", "lsattr"),
+    ("npm install", "npm install x; evil"),
+    ("npm install", "npm install $(id)"),
+    ("npm install", "npm install > /etc/x"),
+]
+
+
+def test_a_permission_covers_no_option_that_does_more(bash: Ask) -> None:
+    free = [c for rule, c in ESCAPES if bash(c, "ask", allow=(f"bash: {rule}",)).verdict != "ask"]
+    assert free == []
+
+
+def test_what_older_versions_allowed_is_asked_once_more(bash: Ask) -> None:
+    assert bash("npm install x", allow=("bash(npm install*)",)).verdict == "ask"
+    asked = bash("npm install x")
+    assert asked.rules == ("bash: npm install",)
+    assert bash("npm install y", allow=asked.rules).verdict == "allow"
+
+
+def test_each_part_of_a_command_gets_the_narrowest_rule(bash: Ask) -> None:
+    found = bash("npm ci && pip install -r r.txt && frobnicate --all now && ls")
+    assert found.rules == ("bash: npm ci", "bash: pip install", "bash: frobnicate --all now")
+    assert bash("npm ci && pip install x && ls", allow=found.rules).verdict == "allow"
+    assert bash("frobnicate --all", allow=found.rules).verdict == "ask"
+    assert bash("npm ci > out.txt").rules == (), "a file is written, too"
+
+
+def test_a_rule_for_a_script_ends_when_the_script_changes(bash: Ask, place: Place) -> None:
+    script = place.workspace / "run.sh"
+    script.write_text("echo 1\n")
+    for command in ("sh run.sh", "./run.sh", "make deploy-docs"):
+        saved = bash(command).rules
+        assert len(saved) == 1 and "#" in saved[0], saved
+        assert bash(command, allow=saved).verdict == "allow"
+        (place.workspace / "Makefile").write_text(f"# {command}\n")
+        script.write_text(f"echo {command}\n")
+        assert bash(command, allow=saved).verdict == "ask", command
+
+
+def test_what_was_changed_here_asks_before_it_runs(bash: Ask, place: Place) -> None:
+    conftest = place.workspace / "conftest.py"
+    changed = replace(place, changed={conftest: "+import os"})
+    for mode in ("ask", "edits", "auto"):
+        found = bash("pytest -q", mode, changed)
+        assert (found.verdict, found.diff) == ("ask", "+import os")
+        assert "conftest.py" in found.reason
+    assert bash("ls", "auto", changed).verdict == "allow"
+    assert bash("pytest -q", "auto").verdict == "allow"
+
+
+WORDS = st.lists(st.text(min_size=1, max_size=9), min_size=1, max_size=4)
+
+
+@given(WORDS, st.dictionaries(st.from_regex(r"[\w./]{1,9}", fullmatch=True), st.just("ab12"), max_size=2))
+def test_a_rule_that_is_written_is_read_as_it_was(words: list[str], hashes: dict[str, str]) -> None:
+    read = rules.command_rule(rules.write_rule("bash", words, hashes), "bash")
+    assert read is not None
+    assert (read.words, dict(read.hashes)) == (tuple(words), hashes)

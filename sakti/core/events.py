@@ -146,12 +146,16 @@ class TurnFinished:
 # --- the user ---------------------------------------------------------------------------------------------
 
 
+# How far a yes goes: this call, the thread that is open, or the workspace, where its rule is saved.
+Grant: TypeAlias = Literal["once", "thread", "workspace"]
+
+
 @dataclass(frozen=True, slots=True)
 class ApprovalRequested:
     """Tool call that waits for the user's approval.
 
     `reason` says why it asks, `target` what will run or change, `diff` is a unified diff for edits, `rule` the rule
-    that "always" would save; `call_id` is the call's.
+    that a grant for more than this call would follow; `call_id` is the call's.
     """
 
     id: str

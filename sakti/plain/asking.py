@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sakti.core.events import ApprovalRequested
+from sakti.core.events import ApprovalRequested, Grant
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +12,7 @@ class Answer:
     """`edited` replaces the command that was asked about; `problem`: the line answers, but not like that."""
 
     approved: bool = False
-    always: bool = False
+    grant: Grant = "once"
     note: str = ""
     edited: str | None = None
     problem: str = ""
@@ -24,9 +24,9 @@ def answer(line: str, asked: ApprovalRequested) -> Answer | None:
     match word.lower().rstrip(",."), rest.strip():
         case (("y" | "yes"), ""):
             return Answer(True)
-        case (("a" | "always"), ""):
+        case (("a" | "always" | "t" | "thread") as how, ""):
             if asked.rule:
-                return Answer(True, always=True)
+                return Answer(True, grant="thread" if how.startswith("t") else "workspace")
             return Answer(problem="there is no rule for this; answer y or n")
         case (("n" | "no"), note):
             return Answer(note=note)

@@ -254,9 +254,7 @@ class Chat:
             if given.problem:
                 self.say([given.problem])
             else:
-                self.session.resolve(
-                    asked.id, given.approved, always=given.always, note=given.note, edited=given.edited
-                )
+                self.session.resolve(asked.id, given.approved, grant=given.grant, note=given.note, edited=given.edited)
             return
         if line.endswith("\\") and not line.endswith("\\\\"):
             self._begun.append(line[:-1])

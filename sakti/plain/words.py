@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sakti.agent.reports.memory_report import compacted, in_a_line, taken_back
 from sakti.core.events import ApprovalRequested, CompactionFinished, MemoryActivation
+from sakti.core.revealing import lookalikes, revealed
 from sakti.core.text import count_k, one_line, sanitise
 from sakti.core.types import FilePart, ImagePart, MarkerPart, Message, TextPart, ToolCallPart, ToolResultPart
 from sakti.plain.prose import all_lines
@@ -106,18 +107,21 @@ def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
     asked = "run this command?" if first.tool == "bash" else f"allow {one_line(first.tool, 40)}?"
     others = f" ({many(len(pending) - 1, 'other')} waiting behind it)" if len(pending) > 1 else ""
     out = [f"question {number}: {asked}{others}"]
-    target = [line for line in sanitise(first.target).split("\n") if line.strip()]
+    target = [line for line in sanitise(revealed(first.target)).split("\n") if line.strip()]
     out += [f"  {line}" for line in target[:TARGET_LINES]]
     if len(target) > TARGET_LINES:
         out.append(f"  and {many(len(target) - TARGET_LINES, 'more line')}; /output shows all of it")
     if first.diff:
         out += diff(first.diff, DIFF_LINES)
     where = "" if first.cwd == "." else f"; in {one_line(first.cwd, 200)}"
+    if doubtful := lookalikes(first.target):
+        out.append(f"warning: letters that look like others: {one_line(', '.join(doubtful), 100)}")
     reason = one_line(first.reason, 300)
     out.append(f"why: {reason[:1].lower()}{reason[1:]}{where}")
     out.append("y and Enter: allow once")
     if first.rule:
-        out.append(f"a and Enter: always allow; this rule is saved: {one_line(first.rule, 200)}")
+        out.append(f"t and Enter: allow in this thread what begins like this: {one_line(first.rule, 200)}")
+        out.append("a and Enter: always allow that in this workspace; the rule is saved")
     out.append("n and Enter: deny; words behind the n are the reason for the agent")
     if first.tool == "bash":
         out.append("e, a space and another command: run that instead")

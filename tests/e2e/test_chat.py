@@ -101,7 +101,7 @@ def test_killed_in_mid_answer_it_goes_on(place: Place) -> None:
 
 def test_killed_while_a_tool_runs_its_call_is_answered(place: Place) -> None:
     place.model.play("run it", Reply("", calls=(("bash", {"command": "touch begun; sleep 600"}),)))
-    with place.open("--approval", "auto") as t:
+    with place.open("-o", "approval.allow=['bash']") as t:
         t.started().say("run it", lambda _: (place.folder / "begun").exists())
         t.process.send_signal(signal.SIGKILL)
         t.ended()

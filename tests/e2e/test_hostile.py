@@ -65,7 +65,7 @@ def test_hostile_text_everywhere(place: Place) -> None:
         ),
         Reply(f"# Heading {PAYLOAD}\n\n```\ncode {PAYLOAD}\n```\n\n{LINKS}\n\nThe end, {MARKUP}."),
     )
-    with place.open("--approval", "auto", size=(160, 80)) as t:
+    with place.open("-o", "approval.allow=['bash']", size=(160, 80)) as t:
         t.started()
         t.say("be hostile, [@click=app.quit]please[/]", "The end,")
         t.until_idle()
@@ -82,7 +82,7 @@ def test_hostile_text_everywhere(place: Place) -> None:
         t.until(lambda text: "esc back" not in text, "the chat again")
         assert t.quit() == 0
         raw = t.raw
-    with place.open("-c", "--approval", "auto", size=(160, 60)) as t:
+    with place.open("-c", "-o", "approval.allow=['bash']", size=(160, 60)) as t:
         t.started().until("The end,")
         assert t.quit() == 0
         raw += t.raw

@@ -43,7 +43,7 @@ LONG = (Reply("", calls=(("bash", {"command": "echo $$ > child; sleep 600"}),)),
 def test_told_to_go_it_keeps_everything_and_leaves_nothing_running(place: Place, how: signal.Signals | None) -> None:
     place.model.play("run it", *LONG)
     child = place.folder / "child"
-    with place.open("--approval", "auto") as t:
+    with place.open("-o", "approval.allow=['bash']") as t:
         t.started().say("run it", lambda _: child.exists() and child.read_text().strip())
         t.keys("a draft")
         t.until("a draft")

@@ -267,8 +267,8 @@ class FakeSession:
         self.finish(status="interrupted")
         return True
 
-    def resolve(self, approval_id, approved, *, always=False, note="", edited=None):
-        self.calls.append(("resolve", approval_id, approved, always, note, edited))
+    def resolve(self, approval_id, approved, *, grant="once", note="", edited=None):
+        self.calls.append(("resolve", approval_id, approved, grant, note, edited))
         self.approvals = tuple(a for a in self.approvals if a.id != approval_id)
         self.emit(ApprovalResolved(approval_id, approved, note))
 

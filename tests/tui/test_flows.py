@@ -232,10 +232,11 @@ async def test_quitting_with_work_under_way_asks_once(running, session):
 @pytest.mark.parametrize(
     ("keys", "answer"),
     [
-        (["y"], (True, False, "", None)),
-        (["a"], (True, True, "", None)),
-        (["n", *"too wide", "enter"], (False, False, "too wide", None)),
-        (["e", "end", *" -n", "enter"], (True, False, "", "git push -n")),
+        (["y"], (True, "once", "", None)),
+        (["t"], (True, "thread", "", None)),
+        (["a"], (True, "workspace", "", None)),
+        (["n", *"too wide", "enter"], (False, "once", "too wide", None)),
+        (["e", "end", *" -n", "enter"], (True, "once", "", "git push -n")),
     ],
 )
 async def test_approvals_are_answered_in_the_flow(running, session, keys, answer):
@@ -246,7 +247,7 @@ async def test_approvals_are_answered_in_the_flow(running, session, keys, answer
         await settle(app, pilot)
         painted = screen_text(app)
         assert "git push" in painted
-        assert "Always allow bash(git push *)" in painted
+        assert "t and a allow bash(git push *)" in painted
         assert "1 of 2" in painted
         await pilot.press(*keys)
         await settle(app, pilot)

@@ -147,21 +147,17 @@ _WEIGHT: Sequence[Kind] = (
 
 
 def _effects(name: str, found: Judged, rules: Rules, place: Place) -> Iterator[Effect]:
-    """Yield what a command does, where no rule allows it."""
+    """Yield what a command does, where no rule allows it; a bare `bash` allows all that a rule may."""
+    everything = any(rule.strip() == name for rule in rules.allow)
     if found.hard:
         yield Effect("hard", found.hard)
     for part in found.parts:
-        for path, access in part.paths:
-            yield path_effect(path, place, access)
+        effects = [path_effect(path, place, access) for path, access in part.paths]
         if part.kind in ("work", "unknown") and part.argv:
-            allowed = rule_texts.permits(rules.allow, name, part.argv, part.hashes, exact=part.exact)
-            bare = name in (r.strip() for r in rules.allow)
-            yield (
-                Effect("read", "")
-                if allowed or (bare and part.kind == "work")
-                else Effect(part.kind, part.reason, rule_texts.write_rule(name, part.prefix, part.hashes))
-            )
+            if not rule_texts.permits(rules.allow, name, part.argv, part.hashes, exact=part.exact):
+                rule = rule_texts.write_rule(name, part.prefix, part.hashes)
+                effects.append(Effect(part.kind, part.reason, rule))
         else:
-            yield Effect(part.kind, part.reason)
-    if not found.parts:
-        yield Effect("unknown", "Runs a command")
+            effects.append(Effect(part.kind, part.reason))
+        yield from (e for e in effects if not (everything and e.kind in ALLOWABLE))
+    yield Effect("read", "")

@@ -43,7 +43,17 @@ _VERDICTS: Mapping[Kind, tuple[str, tuple[Verdict, Verdict, Verdict, Verdict]]] 
 ALLOWABLE: frozenset[Kind] = frozenset(("system", "outside", "edit", "edit_outside", "work", "unknown"))
 
 
+# A few words for each mode, where there is no room for the table.
+IN_SHORT: Mapping[ApprovalMode, str] = {
+    "plan": "reads only, changes nothing",
+    "ask": "reads freely, asks before any change or command",
+    "edits": "reads and edits files freely, asks before commands that change something",
+    "auto": "also builds, tests and commits freely, asks about everything else",
+}
+
+
 def verdict(kind: Kind, mode: ApprovalMode) -> Verdict:
+    """Return what `mode` does with an effect, where no rule says more."""
     return _VERDICTS[kind][1][APPROVAL_MODES.index(mode)]
 
 

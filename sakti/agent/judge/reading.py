@@ -123,7 +123,7 @@ _PROGRAMS: Mapping[str, Check] = {
     **dict.fromkeys(
         "pwd true false whoami id uname nproc basename dirname realpath seq echo cat head nl stat cmp cut tr rev fold"
         " paste column ls df sha256sum sha1sum md5sum cksum grep egrep fgrep od strings tac test which diff comm"
-        " readlink".split(),
+        " readlink sleep".split(),
         _any,
     ),
     "tail": _tail,

@@ -20,7 +20,7 @@ from typing import Literal
 
 from sakti.agent.judge import git
 
-_COMMAND = re.compile(r"(\w[\w-]*):\s*(.*?)(?:\s+#\s*(\S.*))?")
+_COMMAND = re.compile(r"(\w[\w-]*):\s*(.*?)(?:\s+#\s*(\S.*))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

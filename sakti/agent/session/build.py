@@ -7,7 +7,6 @@ import logging
 import os
 import tempfile
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -246,9 +245,6 @@ def _save_rule(state: State, rule: str) -> None:
 
 
 async def load_rules(state: State) -> None:
-    """Take in what "always" has saved for this workspace, also in another window."""
+    """Take in the rules that are saved for this workspace, also those saved or revoked in another window."""
     saved = await state.store.read(user_state.rules, state.resource_id)
-    tools = toolbox(state)
-    rules = tools.rules
-    new = tuple(r for r, decision in saved if decision == "allow" and r not in rules.allow)
-    tools.rules = replace(rules, allow=(*rules.allow, *new))
+    toolbox(state).saved = tuple(rule for rule, decision in saved if decision == "allow")

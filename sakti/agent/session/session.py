@@ -21,7 +21,7 @@ from sakti.agent.workspace import git_state
 from sakti.core.clock import Clock
 from sakti.core.config import APPROVAL_MODES, Config
 from sakti.core.errors import ConfigError
-from sakti.core.events import ApprovalRequested, CompactionFinished, Notice, StoreWaiting, ThreadChanged
+from sakti.core.events import ApprovalRequested, CompactionFinished, Grant, Notice, StoreWaiting, ThreadChanged
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.tokens import Counter
@@ -264,11 +264,11 @@ class Session(State):
         return build.system(self)
 
     def resolve(
-        self, approval_id: str, approved: bool, *, always: bool = False, note: str = "", edited: str | None = None
+        self, approval_id: str, approved: bool, *, grant: Grant = "once", note: str = "", edited: str | None = None
     ) -> None:
         """Answer an approval; `edited` replaces the command that was asked about."""
         if self.made_toolbox is not None:
-            self.made_toolbox.approvals.resolve(approval_id, tool_approvals.Answer(approved, always, note, edited))
+            self.made_toolbox.approvals.resolve(approval_id, tool_approvals.Answer(approved, grant, note, edited))
 
     async def shell(self, command: str) -> None:
         """Run the user's own `!command`; what it printed becomes part of the conversation.

@@ -6,17 +6,20 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sakti.core.events import ApprovalRequested, ApprovalResolved, Event
+from sakti.core.events import ApprovalRequested, ApprovalResolved, Event, Grant
 
 NOBODY = "approval is needed and there is no terminal"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """User's answer; `edited` replaces the command in question, `note` goes to the agent with a refusal."""
+    """User's answer.
+
+    `grant`: how far a yes goes; `edited` replaces the command in question; `note` goes to the agent with a refusal.
+    """
 
     approved: bool
-    always: bool = False
+    grant: Grant = "once"
     note: str = ""
     edited: str | None = None
 

@@ -64,6 +64,7 @@ class Workbench:
     own: tuple[Path, ...] = ()
     files: SeenFiles = field(default_factory=SeenFiles)
     background: dict[str, Any] = field(default_factory=dict[str, Any])
+    changed: dict[Path, str] = field(default_factory=dict[Path, str])  # files that run later, with what was changed
     started: int = 0  # commands that ever went to the background: no number is given twice
 
     def resolve(self, path: str) -> Path:
@@ -72,7 +73,7 @@ class Workbench:
 
     def place(self) -> Place:
         """Return where calls act, for judging them."""
-        return Place(self.workspace, self.cwd, self.own, self.output_folder)
+        return Place(self.workspace, self.cwd, self.own, self.output_folder, self.changed)
 
     def show(self, path: Path) -> str:
         """Return `path` relative to the workspace where it is inside."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from sakti.agent.judge.decide import judge
 from sakti.agent.judge.rules import Rules
+from sakti.agent.judge.running import runs_later
 from sakti.agent.tools import arguments as forms
 from sakti.agent.tools import call_texts
 from sakti.agent.tools.approvals import Approvals
@@ -60,7 +61,8 @@ class Repetition:
 class Toolbox:
     """Tools of a session and their context.
 
-    `model` names the model that calls; `images` are those of results, by call, until they are saved with them.
+    `rules` are those of the settings; `granted` allow for the thread that is open, `saved` for the workspace. `model`
+    names the model that calls; `images` are those of results, by call, until they are saved with them.
     """
 
     tools: dict[str, Tool]
@@ -70,6 +72,8 @@ class Toolbox:
     rules: Rules = field(default_factory=Rules)
     save_rule: Callable[[str], None] = lambda _rule: None
     model: Callable[[], str] = lambda: ""
+    granted: tuple[str, ...] = ()
+    saved: tuple[str, ...] = ()
     images: dict[str, tuple[ImagePart, ...]] = field(default_factory=dict[str, tuple[ImagePart, ...]])
     _specs: dict[tuple[bool, bool], tuple[ToolSpec, ...]] = field(
         default_factory=dict[tuple[bool, bool], tuple[ToolSpec, ...]]
@@ -156,6 +160,8 @@ class Toolbox:
                 self.bench, call.id, message.thread_id, message.id, lambda text: emit(ToolOutput(call.id, text))
             )
             outcome = await found(run, arguments)
+            if found.effect == "write" and not outcome.is_error:
+                self._note_changes(found, arguments, outcome)
         except Denied as e:
             started = clock.monotonic()
             outcome = Outcome(e.message, is_error=True, details={"denied": e.why})
@@ -176,6 +182,14 @@ class Toolbox:
         details = {k: clean_surrogates(v) if isinstance(v, str) else v for k, v in outcome.details.items()}
         result = ToolResultPart(call.id, call.name, content, outcome.is_error, {**details, "duration_ms": duration})
         emit(ToolFinished(result, duration))
+
+    def _note_changes(self, found: Tool, arguments: Json, outcome: Outcome) -> None:
+        """Remember the changed files that run later, with their diffs, until a command that runs them was approved."""
+        place = self.bench.place()
+        for path in map(place.resolve, found.named(arguments)):
+            if runs_later(path, place):
+                before = self.bench.changed.get(path, "")
+                self.bench.changed[path] = f"{before}\n{outcome.details.get('diff', '')}".strip("\n")
 
     def _known(self, call: ToolCallPart) -> ToolCallPart:
         """Translate `call` to our tool and argument names, where its meaning is clear."""
@@ -207,7 +221,8 @@ class Toolbox:
         about what can be done.
         """
         place = self.bench.place()
-        decision = judge(found, arguments, mode=self.mode, rules=self.rules, place=place)
+        rules = dataclasses.replace(self.rules, allow=(*self.rules.allow, *self.saved, *self.granted))
+        decision = judge(found, arguments, mode=self.mode, rules=rules, place=place)
         if decision.verdict == "allow":
             return arguments
         if decision.verdict == "deny":
@@ -231,13 +246,17 @@ class Toolbox:
                 raise Denied(f"Denied: {answer.note}.", answer.note)
             note = f" They say: {answer.note}" if answer.note else ""
             raise Denied(f"The user denied this call.{note}", answer.note)
-        if answer.always:
-            self.rules = dataclasses.replace(self.rules, allow=(*self.rules.allow, *decision.rules))
+        if answer.grant == "thread":
+            self.granted = (*self.granted, *decision.rules)
+        elif answer.grant == "workspace":
+            self.saved = (*self.saved, *decision.rules)
             for rule in decision.rules:
                 self.save_rule(rule)
+        if decision.diff:
+            self.bench.changed.clear()  # they were on the screen
         if answer.edited is not None and found.effect == "run":
             changed = {**arguments, "command": answer.edited}
-            again = judge(found, changed, mode=self.mode, rules=self.rules, place=place)
+            again = judge(found, changed, mode=self.mode, rules=rules, place=place)
             if again.verdict == "deny":
                 raise Denied(f"Refused: {again.target}: {again.reason}.", again.reason)
             return changed

@@ -135,7 +135,7 @@ def _options(options: Options, limits: Limits, workspace: Path, top: Path) -> Op
     outputs = f"read({glob_escape(str(top / OUTPUTS))}/*)"  # nobody is there to allow what a tool tells to read on
     config = replace(
         config,
-        approval=replace(config.approval, mode="auto", allow=(*config.approval.allow, outputs)),
+        approval=replace(config.approval, mode="auto", allow=(*config.approval.allow, outputs, "bash")),
         agent=replace(config.agent, max_steps=limits.steps),
         store=replace(config.store, path=str(top / "sakti.db"), synchronous="NORMAL"),
         memory=replace(config.memory, read_only=False),

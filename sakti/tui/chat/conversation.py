@@ -142,7 +142,7 @@ class Conversation(Vertical):
 
     @on(ApprovalBox.Answered)
     def _answered(self, event: ApprovalBox.Answered) -> None:
-        self._host.session.resolve(event.id, event.approved, always=event.always, note=event.note, edited=event.edited)
+        self._host.session.resolve(event.id, event.approved, grant=event.grant, note=event.note, edited=event.edited)
 
     @on(ApprovalBox.EditWanted)
     def _edit_wanted(self, event: ApprovalBox.EditWanted) -> None:
@@ -158,7 +158,11 @@ class Conversation(Vertical):
     def _view_wanted(self, event: ApprovalBox.ViewWanted) -> None:
         from sakti.tui.screens.text import approval_screen
 
-        self._host.push(approval_screen(event.asked))
+        def back(ended: bool | None) -> None:
+            if ended:
+                self.approval.read_to_end(event.asked)
+
+        self._host.push(approval_screen(event.asked), back)
 
     # --- the transcript ---------------------------------------------------------------------------------------
 

@@ -13,11 +13,11 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 
+from sakti.agent.judge.modes import IN_SHORT
 from sakti.core.config import APPROVAL_MODES
 from sakti.core.events import ApprovalRequested, ApprovalResolved
 from sakti.core.text import one_line
 from sakti.core.types import Thread
-from sakti.tui.approval_words import APPROVALS
 from sakti.tui.chat.browsing import AREAS, after, area_of, is_for_the_prompt
 from sakti.tui.chat.compaction import Compaction
 from sakti.tui.chat.conversation import Conversation
@@ -337,7 +337,7 @@ class ChatScreen(Screen[None]):
         mode = APPROVAL_MODES[(APPROVAL_MODES.index(session.approval_mode) + 1) % len(APPROVAL_MODES)]
         session.set_approval_mode(mode)
         self.show_modes()
-        self.note(f"Approval: {mode}, {APPROVALS[mode]}", 2 * SHORTLY)
+        self.note(f"Approval: {mode}, {IN_SHORT[mode]}", 2 * SHORTLY)
 
     def action_search(self) -> None:
         self.visit.search()

@@ -15,6 +15,7 @@ from textual.getters import query_one
 
 from sakti.actions import registry
 from sakti.core.events import ApprovalRequested
+from sakti.core.revealing import revealed
 from sakti.core.text import count_k, one_line, sanitise
 from sakti.core.types import Message
 from sakti.tui.host import Host
@@ -50,8 +51,8 @@ class DiffBlock(Block):
         return estimate_text(self.diff, width) + self.gap
 
 
-class ReadScreen(Panel[None]):
-    """Blocks to read and scroll."""
+class ReadScreen(Panel[bool]):
+    """Blocks to read and scroll; its result is whether their end was on the screen."""
 
     AUTO_FOCUS = "Transcript"
     keys: ClassVar[Keys] = (("↑↓ scroll", ""), ("[ ] and enter unfold", ""), BACK)
@@ -59,6 +60,7 @@ class ReadScreen(Panel[None]):
     def __init__(self, title: str, blocks: Sequence[Block]) -> None:
         super().__init__(title)
         self._blocks = blocks
+        self._ended = False
 
     def body(self) -> ComposeResult:
         yield Transcript()
@@ -66,7 +68,16 @@ class ReadScreen(Panel[None]):
     def on_mount(self) -> None:
         reader = self.query_one(Transcript)
         reader.document.append(*self._blocks)
+        self.watch(reader, "scroll_y", self._scrolled, init=False)
         self.call_after_refresh(reader.show_top)
+
+    def _scrolled(self) -> None:
+        reader = self.query_one(Transcript)
+        self._ended = self._ended or reader.scroll_y >= reader.max_scroll_y - 0.5
+
+    def leave(self) -> None:
+        self._scrolled()
+        self.dismiss(self._ended)
 
 
 class SourceScreen(ReadScreen):
@@ -88,8 +99,10 @@ async def open_sources(host: Host, group_id: str, text: str) -> None:
 
 def approval_screen(asked: ApprovalRequested) -> ReadScreen:
     """Show all of what is asked about."""
-    shown = DiffBlock(diff=sanitise(asked.diff)) if asked.diff else TextBlock(text=asked.target, open=True)
-    return ReadScreen(f"{asked.tool}: {one_line(asked.target, 100)}", [shown])
+    blocks: list[Block] = [DiffBlock(diff=sanitise(asked.diff))] if asked.diff else []
+    if asked.tool == "bash" or not blocks:
+        blocks.insert(0, TextBlock(text=revealed(asked.target), open=True))
+    return ReadScreen(f"{asked.tool}: {one_line(asked.target, 100)}", blocks)
 
 
 def help_blocks(bindings: Sequence[tuple[str, Binding]]) -> list[Block]:

@@ -16,13 +16,13 @@ from textual.app import ComposeResult
 from textual.getters import query_one
 from textual.widgets import Input, Static
 
+from sakti.agent.judge.modes import IN_SHORT
 from sakti.agent.setup import Found, look, rows, talks_to
 from sakti.core.config import APPROVAL_MODES
 from sakti.core.errors import SaktiError
 from sakti.core.text import one_line, sanitise
 from sakti.core.types import ModelInfo
 from sakti.tui import editor
-from sakti.tui.approval_words import APPROVALS
 from sakti.tui.host import app_of
 from sakti.tui.palette import Palette
 from sakti.tui.screens.lists import ModelsScreen, pick_theme
@@ -117,7 +117,7 @@ class WelcomeScreen(Panel[None]):
             Way("local", "Use the small model", small),
             Way("tour", "Take the tour", "two minutes, played from a script"),
             Way("theme", "Theme", self.host.appearance.theme),
-            Way("approval", "Approval", f"{session.approval_mode}: {APPROVALS[session.approval_mode]}"),
+            Way("approval", "Approval", f"{session.approval_mode}: {IN_SHORT[session.approval_mode]}"),
         ]
 
     def _draw(self, row: Any, width: int, palette: Palette) -> list[Line]:

@@ -18,7 +18,8 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from sakti.core.clock import Clock
-from sakti.core.events import ApprovalRequested
+from sakti.core.events import ApprovalRequested, Grant
+from sakti.core.revealing import lookalikes, revealed
 from sakti.core.text import one_line, sanitise
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
@@ -34,12 +35,17 @@ SHARE = 0.7  # of the chat's height at most, as in main.tcss
 GUARD = 0.4  # seconds during which keys meant for the prompt are not taken for an answer
 
 
+def is_command(asked: ApprovalRequested) -> bool:
+    """Return whether a question is about a command."""
+    return asked.tool == "bash"
+
+
 def question(tool: str) -> str:
     """What is asked about a call of `tool`."""
     return "Run this command?" if tool == "bash" else f"Allow {one_line(tool, 40)}?"
 
 
-def approval_lines(
+def lay_out(
     pending: tuple[ApprovalRequested, ...],
     at: int,
     width: int,
@@ -47,23 +53,31 @@ def approval_lines(
     height: int = 1_000,
     *,
     writing: bool = False,
-) -> list[Line]:
+) -> tuple[list[Line], bool]:
     """The question `at` in full, all of them as a list under it where there are several.
 
-    At most `height` lines: the keys stand always, what is asked about gives way first. `writing`: the line below is
-    open and has the keys.
+    Also whether something of it is missing. At most `height` lines: the keys stand always, what is asked about gives
+    way first. `writing`: the line below is open and has the keys.
     """
     if not pending:
-        return []
+        return [], False
     now = pending[at]
     room = max(4, width - 2)
     many = f"  ({at + 1} of {len(pending)})" if len(pending) > 1 else ""
     head: list[Line] = [
         [Segment(question(now.tool), palette.warn + Style(bold=True)), Segment(many, palette.muted)],
-        *([[Segment(shorten(one_line(now.target, 300), room), palette.bold)]] if now.diff else []),
+        *(
+            [[Segment(shorten(one_line(now.target, 300), room), palette.bold)]]
+            if now.diff and not is_command(now)
+            else []
+        ),
     ]
     why, where = one_line(now.reason, 300), one_line(now.cwd, 200)
-    reason = wrap([(why, palette.muted), ("" if where == "." else f"  in {where}", palette.faint)], room)
+    like = "".join(f"{one_line(word, 30)} has letters that look like others. " for word in lookalikes(now.target)[:2])
+    spans = [(like, palette.bad), (why, palette.muted), ("" if where == "." else f"  in {where}", palette.faint)]
+    reason = wrap(spans, room)
+    if now.rule:
+        reason += wrap([("t and a allow ", palette.faint), (one_line(now.rule, 200), palette.muted)], room)
     list_ = _list(pending, at, room, palette)
     keys = wrap(_keys(now, cut=True, many=bool(many), palette=palette, room=room), room)
     if writing:
@@ -73,26 +87,30 @@ def approval_lines(
         )
     left = height - len(head) - len(keys)
     wanted = max(1, left - len(reason) - len(list_))
-    body, cut = _body(now, room, palette, max(0 if now.diff else 1, min(left, wanted)))
+    body, cut = _body(now, room, palette, max(0 if now.diff and not is_command(now) else 1, min(left, wanted)))
     if not cut and not writing:
         keys = wrap(_keys(now, cut=False, many=bool(many), palette=palette, room=room), room)
         left = height - len(head) - len(keys)
     reason = reason[: max(0, left - len(body))]
     list_ = list_[: max(0, left - len(body) - len(reason))]
-    return indent([*head, *body, *reason, *keys, *list_], Segment("┃ ", palette.warn))
+    return indent([*head, *body, *reason, *keys, *list_], Segment("┃ ", palette.warn)), cut
 
 
 def _body(now: ApprovalRequested, room: int, palette: Palette, limit: int) -> tuple[list[Line], bool]:
     """What would run or change, in at most `limit` lines, and whether something of it is missing."""
-    if now.diff:
+    if now.diff and not is_command(now):
         whole = diff_lines(sanitise(now.diff), room, palette)
         most = min(limit, DIFF_LINES + 1)
         if len(whole) <= most:
             return whole, False
         return diff_lines(sanitise(now.diff), room, palette, most - 1) if most else [], True
-    rows = plain_lines(sanitise(now.target), palette.bold, room, TARGET_LINES + 1)
+    rows = plain_lines(sanitise(revealed(now.target)), palette.bold, room, TARGET_LINES + 1)
     most = min(limit, TARGET_LINES)
-    return (rows, False) if len(rows) <= most else (rows[:most], True)
+    if len(rows) > most:
+        return rows[:most], True
+    changed = diff_lines(sanitise(now.diff), room, palette) if now.diff else []
+    left = min(DIFF_LINES, max(0, limit - len(rows)))
+    return [*rows, *changed[:left]], len(changed) > left
 
 
 def _keys(now: ApprovalRequested, *, cut: bool, many: bool, palette: Palette, room: int) -> list[Span]:
@@ -100,9 +118,9 @@ def _keys(now: ApprovalRequested, *, cut: bool, many: bool, palette: Palette, ro
     short = room < NARROW
     keys = [("v", "View all", "view")] if cut else []
     keys.append(("y", "Allow" if short else "Allow once", "yes"))
-    always = [("a", "Always" if short else f"Always allow {one_line(now.rule, 80)}", "always")] if now.rule else []
+    more = [("t", "Thread" if short else "In this thread", "thread"), ("a", "Always", "workspace")] if now.rule else []
     deny = [("n", "Deny" if short else "Deny, with a reason", "no")]
-    keys += [*deny, *always] if short else [*always, *deny]
+    keys += [*deny, *more] if short else [*more, *deny]
     if now.tool == "bash":
         keys.append(("e", "Edit", "edit"))
     if many:
@@ -139,12 +157,14 @@ class ApprovalView(Widget, can_focus=True):
     """Draws the open questions and takes the keys."""
 
     HELP = (
-        "y allows it once, a always allows what the rule says, n denies it with a reason, e edits a command, v shows "
-        "all of what does not fit. Where several wait, up and down choose which is answered."
+        "y allows it once, t in this thread what the rule says, a always in this workspace, n denies it with a reason, "
+        "e edits a command, v shows all of what does not fit: a command is allowed once its end was on the screen. "
+        "Where several wait, up and down choose which is answered."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer('yes')", "Allow once", show=False, id="approval.yes"),
-        Binding("a", "answer('always')", "Always allow", show=False, id="approval.always"),
+        Binding("t", "answer('thread')", "Allow in this thread", show=False, id="approval.thread"),
+        Binding("a", "answer('workspace')", "Always allow", show=False, id="approval.always"),
         Binding("n", "answer('no')", "Deny, with a reason", show=False, id="approval.no"),
         Binding("e", "answer('edit')", "Edit", show=False, id="approval.edit"),
         Binding("v", "answer('view')", "View all", show=False, id="approval.view"),
@@ -175,10 +195,18 @@ class ApprovalView(Widget, can_focus=True):
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(self._lines(width))
 
-    def _lines(self, width: int) -> list[Line]:
+    @property
+    def is_cut(self) -> bool:
+        """Whether a part of the command in question is not on the screen."""
+        return self.current is not None and is_command(self.current) and self._layout(self.size.width)[1]
+
+    def _layout(self, width: int) -> tuple[list[Line], bool]:
         host = host_of(self)
         height = max(2, int((host.size.height - 4) * SHARE) - self.writing)  # the line below takes one
-        return approval_lines(self.pending, self.at, max(4, width), host.palette, height, writing=self.writing)
+        return lay_out(self.pending, self.at, max(4, width), host.palette, height, writing=self.writing)
+
+    def _lines(self, width: int) -> list[Line]:
+        return self._layout(width)[0]
 
     def render_line(self, y: int) -> Strip:
         lines = self._lines(self.size.width)
@@ -210,9 +238,10 @@ class ApprovalBox(Vertical):
     class Answered(Message):
         """`edited` replaces what was asked about; `note` goes to the agent with a no."""
 
-        def __init__(self, id: str, approved: bool, always: bool, note: str, edited: str | None) -> None:
+        def __init__(self, id: str, approved: bool, grant: Grant, note: str, edited: str | None) -> None:
             super().__init__()
-            self.id, self.approved, self.always, self.note, self.edited = id, approved, always, note, edited
+            self.id, self.approved, self.note, self.edited = id, approved, note, edited
+            self.grant: Grant = grant
 
     class EditWanted(Message):
         """Open a command of several lines in the user's editor."""
@@ -235,6 +264,7 @@ class ApprovalBox(Vertical):
         super().__init__(id=id)
         self._clock = clock
         self._since = 0.0
+        self._read = ""  # the question whose end was on the screen
         self._writing = ""
         self.display = False
 
@@ -266,10 +296,12 @@ class ApprovalBox(Vertical):
         if now is None or self._clock.monotonic() - self._since < GUARD:
             return
         match event.answer:
+            case "yes" | "thread" | "workspace" if self.view.is_cut and now.id != self._read:
+                self.post_message(self.ViewWanted(now))  # nothing is allowed before its end was on the screen
             case "yes":
-                self.post_message(self.Answered(now.id, True, False, "", None))
-            case "always" if now.rule:
-                self.post_message(self.Answered(now.id, True, True, "", None))
+                self.post_message(self.Answered(now.id, True, "once", "", None))
+            case "thread" | "workspace" as grant if now.rule:
+                self.post_message(self.Answered(now.id, True, grant, "", None))
             case "no":
                 self._write("no", "", "reason for the agent (may be empty)")
             case "edit" if now.tool == "bash" and "\n" in now.target:
@@ -280,6 +312,10 @@ class ApprovalBox(Vertical):
                 self.post_message(self.ViewWanted(now))
             case _:
                 pass
+
+    def read_to_end(self, asked: ApprovalRequested) -> None:
+        """Note that all of a question was on the screen: it can be answered with yes now."""
+        self._read = asked.id
 
     def _write(self, what: str, value: str, placeholder: str) -> None:
         self._writing = what
@@ -304,9 +340,9 @@ class ApprovalBox(Vertical):
         self._stop_writing()
         self.view.focus()
         if what == "no":
-            self.post_message(self.Answered(now.id, False, False, text, None))
+            self.post_message(self.Answered(now.id, False, "once", text, None))
         elif what == "edit" and text:
-            self.post_message(self.Answered(now.id, True, False, "", text))
+            self.post_message(self.Answered(now.id, True, "once", "", text))
 
     def leave_line(self) -> bool:
         """Esc in the line: back to the keys. False when the line was not open."""

@@ -34,7 +34,7 @@ async def test_a_denied_call_says_so_and_why(store: Store, tmp_path: Path) -> No
     run = await begin(store, tmp_path / "w", Call("bash", {"command": "touch x"}))
     question = await asked(run)
     assert question.call_id == run.of(ToolStarted)[0].call.id
-    assert (question.reason, question.tool) == ("Runs a command", "bash")
+    assert (question.reason, question.tool) == ("Edits a file in this project", "bash")
     run.session.resolve(question.id, False, note="use pnpm")
     await run.session.wait()
     told = result(run)

@@ -97,7 +97,7 @@ async def test_a_turn_ends_at_its_time_between_steps_and_in_an_answer(store: Sto
 async def test_a_turns_time_ends_a_running_tool_with_all_that_it_started(store: Store, tmp_path: Path) -> None:
     command = "sleep 600 & echo $! > child; wait"
     answers = [Answer("I run it.", calls=(Call("bash", {"command": command}),)), "done"]
-    run = await start(store, tmp_path / "w", answers, overrides=("agent.max_seconds=2", "approval.mode='auto'"))
+    run = await start(store, tmp_path / "w", answers, overrides=("agent.max_seconds=2", "approval.allow=['bash']"))
     end = await run.ask("work")
     assert (end.status, end.error_code, end.steps) == ("limit", "max_seconds", 1)
     assert "2 s" in end.error and "go on" in end.error

@@ -14,7 +14,8 @@ CHANGE = ApprovalRequested("q", "write", "why", "a", ".", diff="+x")
     [
         ("y", Answer(True)),
         (" Yes ", Answer(True)),
-        ("a", Answer(True, always=True)),
+        ("a", Answer(True, grant="workspace")),
+        ("t", Answer(True, grant="thread")),
         ("n", Answer()),
         ("no, use git", Answer(note="use git")),
         ("e make test", Answer(True, edited="make test")),

@@ -1,0 +1,44 @@
+"""Show what a command hides: characters that have no shape, long runs of spaces, letters that look like others."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+SPACES = 8  # in a row, from which on they are counted
+_RUN = re.compile(rf"[ \t]{{{SPACES},}}(?=\S)")
+_WORD = re.compile(r"[^\W\d_]+")
+_HIDDEN = ("Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp", "Zs")
+_LIKE_LATIN = ("CYRILLIC", "GREEK", "FULLWIDTH", "ARMENIAN", "CHEROKEE", "MATHEMATICAL")
+
+
+def revealed(text: str) -> str:
+    """Return `text` with hidden characters as `⟨U+200B⟩` and long runs of spaces as `␠×600`; line feeds stay.
+
+    A run at the beginning of a line is its indentation and stays, too, up to 40 columns.
+    """
+    shown = "".join(c if c in "\n\t" or " " <= c <= "~" else _sign(c) for c in text)
+    return "\n".join(_counted(line) for line in shown.split("\n"))
+
+
+def _sign(character: str) -> str:
+    return f"⟨U+{ord(character):04X}⟩" if unicodedata.category(character) in _HIDDEN else character
+
+
+def _counted(line: str) -> str:
+    indent = len(line) - len(line.lstrip(" \t"))
+    kept = indent if indent <= 40 else 0
+    return line[:kept] + _RUN.sub(lambda m: f"␠×{len(m[0])} ", line[kept:])
+
+
+def lookalikes(text: str) -> tuple[str, ...]:
+    """Return the words whose letters look like Latin ones and are not: wide forms, and scripts mixed in one word."""
+    found: list[str] = []
+    for word in _WORD.findall(text):
+        if word.isascii():
+            continue
+        scripts = {unicodedata.name(c, "?").partition(" ")[0] for c in word}
+        wide = any(s in ("FULLWIDTH", "MATHEMATICAL") for s in scripts)
+        if wide or ("LATIN" in scripts and scripts & set(_LIKE_LATIN)):
+            found.append(word)
+    return tuple(dict.fromkeys(found))

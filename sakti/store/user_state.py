@@ -73,6 +73,7 @@ def take_unsent(db: Database, resource_id: str, owner: str, now: int) -> tuple[s
 def rules(db: Database, resource_id: str) -> list[tuple[str, str]]:
     """Return the workspace's saved rules as (rule, decision)."""
     saved = RuleRow.select(RuleRow.rule, RuleRow.decision).where(RuleRow.resource_id == resource_id)
+    saved = saved.order_by(RuleRow.created_at, RuleRow.rule)
     return list(saved.tuples().execute(db))
 
 
@@ -80,6 +81,10 @@ def save_rule(db: Database, resource_id: str, rule: str, decision: str, now: int
     RuleRow.insert(resource_id=resource_id, rule=rule, decision=decision, created_at=now).on_conflict(
         conflict_target=[RuleRow.resource_id, RuleRow.rule], preserve=[RuleRow.decision]
     ).execute(db)
+
+
+def delete_rule(db: Database, resource_id: str, rule: str) -> None:
+    rows.delete(db, RuleRow, resource_id=resource_id, rule=rule)
 
 
 def ui_state(db: Database) -> dict[str, str]:

@@ -78,7 +78,7 @@ async def test_several_are_chosen_and_answered_by_keys_and_by_mouse(running, ses
         await settle(app, pilot)
         assert "(3 of 4)" in screen_text(app), "what is looked at stays"
         await click_on(app, pilot, "Always")
-        assert session.calls[-1][:4] == ("resolve", "p3", True, True)
+        assert session.calls[-1][:4] == ("resolve", "p3", True, "workspace")
 
 
 async def test_a_long_command_is_seen_whole_and_edited_outside(running, session, tmp_path, monkeypatch):

@@ -109,12 +109,12 @@ class MemorySettings:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalSettings:
-    """Settings of approvals; a rule is `tool` or `tool(pattern)`, a glob over the path or the command."""
+    """Settings of approvals; a rule is `tool`, `tool(pattern)`, a glob over the path, or `bash: words`."""
 
     mode: ApprovalMode = setting(
         "ask", "What may run without asking; a project may make it stricter only.", project=True, at_once=True
     )
-    allow: tuple[str, ...] = setting((), 'Rules for calls that need no question, as "bash(git status*)".')
+    allow: tuple[str, ...] = setting((), 'Rules for calls that need no question, as "bash: git fetch".')
     ask: tuple[str, ...] = setting((), "Rules for calls that are always asked about.", project=True)
     deny: tuple[str, ...] = setting((), "Rules for calls that are refused, whatever else allows them.", project=True)
 

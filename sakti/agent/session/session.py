@@ -38,7 +38,7 @@ with lazy_imports:
     from sakti.agent import user_shell
     from sakti.agent.session import turn_lease
     from sakti.agent.tools import approvals as tool_approvals
-    from sakti.agent.tools import shell as tool_shell
+    from sakti.agent.tools import background
     from sakti.memory import modes as memory_modes
     from sakti.memory.working import pages as memory_pages
     from sakti.store import leases
@@ -147,7 +147,7 @@ class Session(State):
         """Stop what runs, keeping what was streamed; memory's unfinished work is simply left."""
         await self.interrupt()
         if self.made_toolbox is not None:
-            await tool_shell.stop_all(self.made_toolbox.bench)
+            await background.stop_all(self.made_toolbox.bench)
             if not self.saved:
                 await asyncio.to_thread(shutil.rmtree, self.made_toolbox.bench.output_folder, ignore_errors=True)
         if self.opened_engine is not None:

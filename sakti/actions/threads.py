@@ -77,10 +77,8 @@ async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool) -
 
 
 def _row(found: ThreadSummary, title: str, with_workspace: bool) -> str:
-    from sakti.agent.titles import HEADLESS
-
     thread = found.thread
-    run = "run: " if thread.metadata.get(HEADLESS) else ""
+    run = "run: " if thread.metadata.get(thread_titles.HEADLESS) else ""
     where = f"  ({thread.resource_id})" if with_workspace else ""
     size = f"{found.messages:>5} messages {found.tokens:>8} tokens"
     return f"{thread.id[-8:]}  {_when(thread.updated_at)}  {size}  {run}{title}{where}"

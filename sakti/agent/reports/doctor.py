@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,12 +18,12 @@ from sakti.core.events import ModelChanged
 from sakti.core.lazy import lazy_imports
 from sakti.core.programs import find_program
 from sakti.core.tokens import O200K_SHA256
-from sakti.store import sqlite_info
 from sakti.store.maintenance import inspection
+from sakti.store.opening import sqlite_info
 from sakti.version import __version__
 
 with lazy_imports:
-    from sakti.providers import registry
+    from sakti.providers import keys, registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +111,7 @@ async def _model(env: Mapping[str, str], config: Config) -> Line:
 
 
 def _keyring() -> Line:
-    import keyring
-    from keyring.backends import fail
-
-    backend = keyring.get_keyring()
-    if isinstance(backend, fail.Keyring):
+    name = keys.keyring_name()
+    if not name:
         return Line("keyring", False, "no backend: keys come from the environment only", optional=True)
-    return Line("keyring", True, type(backend).__module__.rpartition(".")[2] or os.name)
+    return Line("keyring", True, name)

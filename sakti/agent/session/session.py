@@ -41,6 +41,7 @@ with lazy_imports:
     from sakti.agent.tools import background
     from sakti.memory import modes as memory_modes
     from sakti.memory.working import pages as memory_pages
+    from sakti.providers import protocol
     from sakti.store import leases
     from sakti.store.threads import threads as stored_threads
 
@@ -137,9 +138,7 @@ class Session(State):
 
     async def _prepare(self, system: tuple[Block, ...]) -> None:
         """Have a model on this machine read what every request here begins with, before the first question."""
-        from sakti.providers.protocol import Prepares
-
-        if self.model_info is not None and not self.busy and isinstance(self.provider, Prepares):
+        if self.model_info is not None and not self.busy and isinstance(self.provider, protocol.Prepares):
             tools = self.toolbox.specs(small=self.model_info.brief)
             await self.provider.prepare(Request(self.model_info.name, system, tools=tools))
 

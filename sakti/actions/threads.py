@@ -1,4 +1,4 @@
-"""The threads of a workspace: `/threads`, `/resume`, `/new`, `/rename`, `sakti threads`."""
+"""Declare the actions on threads: `/threads`, `/resume`, `/new`, `/rename`, `sakti threads`."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ async def resume(scope: Scope, thread: str) -> Value | None:
 
 
 async def _matching(scope: Scope, text: str) -> list[Thread]:
-    """The threads that are meant, newest first: in a chat also by their number in the list. Raises `Refused`."""
+    """Return the threads that are meant, newest first; in a chat also by number in the list. Raises `Refused`."""
     if scope.live is None:
         found = await scope.store.read(stored_threads.find, scope.resource, text)
     else:
@@ -278,7 +278,7 @@ async def _matching(scope: Scope, text: str) -> list[Thread]:
 
 
 async def _one(scope: Scope, text: str) -> Thread:
-    """The thread that is meant. Raises `Refused`."""
+    """Return the thread that is meant. Raises `Refused`."""
     found = await _matching(scope, text)
     if len(found) > 1:
         some = ", ".join(f"{t.id[-8:]} {t.title!r}" for t in found[:5])
@@ -288,7 +288,7 @@ async def _one(scope: Scope, text: str) -> Thread:
 
 @asynccontextmanager
 async def _actions(scope: Scope) -> AsyncGenerator[thread_actions.ThreadActions]:
-    """What changes threads, here; search follows before it ends in the shell."""
+    """Give what changes threads here; in the shell, search follows before it ends."""
     if scope.live is not None:
         yield thread_actions.ThreadActions(scope.live)
         return

@@ -1,4 +1,4 @@
-"""The user's own `!command`: run by the same tool, told to the model as the user's words."""
+"""Run the user's own `!command` by the same tool, told to the model as the user's words."""
 
 from __future__ import annotations
 

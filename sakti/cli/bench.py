@@ -1,4 +1,4 @@
-"""`sakti bench`: commands that check sakti itself."""
+"""Declare `sakti bench`: commands that check sakti itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sakti` alone: the chat in the terminal."""
+"""Open the chat in the terminal, as `sakti` alone does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands share: settings, the workspace, output, errors as one sentence and an exit code."""
+"""Share what commands need: settings, workspace, output, errors as one sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OK, FAILED, USAGE, LIMIT, REFUSED, NO_MODEL, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 
 def fail(message: str, code: int = FAILED) -> NoReturn:
-    """One sentence on standard error, and out."""
+    """Print one sentence on standard error and exit."""
     print(f"sakti: {sanitise(message)}", file=sys.stderr)
     raise SystemExit(code)
 
@@ -50,7 +50,7 @@ _SIGNS = {"✓": "32", "!": "33", "✗": "31"}  # SGR: green, yellow, red
 
 
 def say_finding(text: str) -> None:
-    """A line that begins with ✓, ! or ✗, the sign in colour on a terminal that shows any."""
+    """Print a line that begins with ✓, ! or ✗, the sign in colour on a terminal that shows any."""
     sign, _, rest = text.partition(" ")
     if sign not in _SIGNS or not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         say(text)
@@ -82,7 +82,7 @@ def workspace() -> Path:
 
 
 def settings(overrides: Sequence[str] = ()) -> Loaded:
-    """All sources merged; raises `ConfigError`."""
+    """Merge all sources; raises `ConfigError`."""
     return load(
         user_file=resources.config_home() / "config.toml",
         project_file=workspace() / ".sakti" / "config.toml",
@@ -102,7 +102,7 @@ def options(
     interactive: bool = True,
     no_save: bool = False,
 ) -> Options:
-    """A session's options from the command line's; raises `ConfigError`."""
+    """Make a session's options from the command line's; raises `ConfigError`."""
     more = [*overrides]
     more += [f'approval.mode="{approval}"'] if approval else []
     more += [f'mode="{mode}"'] if mode else []
@@ -147,7 +147,7 @@ def in_store(work: Callable[[Store], Awaitable[T]]) -> T:
 
 
 def _for_a_command(error: StoreError, written: int) -> StoreError:
-    """`error` with what it means to who typed a command, after `written` changes of it that were saved."""
+    """Add to `error` what it means after a command, with `written` changes of it saved."""
     if error.code not in NOT_SAVED or not error.message.startswith("Not saved"):
         return error
     told = "Earlier changes are kept." if written else "Nothing was changed."

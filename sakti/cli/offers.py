@@ -1,4 +1,4 @@
-"""What a shell completes a value to: words of the declarations, names in the database, settings.
+"""List what a shell completes a value to: words of the declarations, names in the database, settings.
 
 No network; what cannot be read has no names.
 """
@@ -28,7 +28,7 @@ TITLE = 60  # signs of a title
 
 
 def at(place: Place, word: str) -> list[Offer] | None:
-    """The words that `word` can become at `place`; None: a file's name."""
+    """Return the words that `word` can become at `place`; None: a file's name."""
     if place.arg is None:
         return _beginning(place.words, word)
     wanted = values(place.arg)
@@ -79,7 +79,7 @@ def _tasks(word: str) -> list[Offer]:
 
 
 def _ask(fn: Callable[[Connection, str], list[tuple[str, str]]]) -> list[tuple[str, str]]:
-    """What the database answers for this workspace; nothing where there is none, or where it is of another version."""
+    """Ask the database about this workspace; nothing where there is none, or one of another version."""
     try:
         return one_shot.ask(common.database_path(), fn, str(common.workspace()))
     except one_shot.NotReady:

@@ -42,7 +42,7 @@ class Command:
 
 
 def route(argv: Sequence[str], is_command: Callable[[str], object]) -> Chat | Command:
-    """What `argv` asks for. Raises `UsageError`.
+    """Return what `argv` asks for. Raises `UsageError`.
 
     `sakti "fix the bug"` and `sakti -- fix the bug` start the chat with that prompt; `-p TEXT` is `run TEXT`; a bare
     `-r` picks a thread, `-r NAME` resumes one; a single unknown word is an error with suggestions.

@@ -1,4 +1,4 @@
-"""`sakti run`: one prompt, answered without a screen."""
+"""Declare `sakti run`: one prompt, answered without a screen."""
 
 from __future__ import annotations
 

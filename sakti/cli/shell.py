@@ -1,4 +1,4 @@
-"""The commands of the shell: find one, read its line, run it, print what it returns."""
+"""Run the commands of the shell: find one, read its line, run it, print what it returns."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ OWN = {"run": "sakti.cli.run", "tour": "sakti.cli.tour", "bench": "sakti.cli.ben
 
 @functools.cache
 def subject(word: str) -> Subject | None:
-    """What `sakti WORD` is, if it is a command."""
+    """Return what `sakti WORD` is, if it is a command."""
     if word in OWN:
         return registry.subject_of(importlib.import_module(OWN[word]))
     return registry.subject(word) if word.isidentifier() else None
 
 
 def words() -> list[str]:
-    """The first words of all commands."""
+    """Return the first words of all commands."""
     return sorted({*OWN, *registry.shell_words()})
 
 
 def arguments(action: Action) -> tuple[Arg, ...]:
-    """Its arguments in the shell."""
+    """Return an action's arguments in the shell."""
     return (*action.args, JSON) if action.json else action.args
 
 
@@ -142,7 +142,7 @@ def _show(value: Value | None, as_json: bool) -> None:
 
 
 def _refuse(error: TaskError, as_json: bool) -> NoReturn:
-    """A refusal of the board: programs read why."""
+    """Exit with a refusal of the board; programs read why."""
     code = common.USAGE if error.code == "no_input" else common.FAILED
     if as_json:
         common.say_json({"success": False, "error": error.message, "code": error.code})

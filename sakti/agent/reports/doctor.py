@@ -1,4 +1,4 @@
-"""The health report: what is in force, what is wrong, how to mend it."""
+"""Report the health of an installation: what is in force, what is wrong, how to mend it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Line:
 async def examine(
     database: Path, env: Mapping[str, str], workspace: Path, config: Config, answers: ModelChanged | None = None
 ) -> list[Line]:
-    """Every check, in the order in which a person would ask.
+    """Make every check, in the order in which a person would ask.
 
     The file `database` need not be sound, or there; `answers`: the model of the chat that asks, where one does.
     """
@@ -100,7 +100,7 @@ async def _models(env: Mapping[str, str], config: Config, answers: ModelChanged 
 
 
 async def _model(env: Mapping[str, str], config: Config) -> Line:
-    """The model that a chat would begin with, chosen as it chooses."""
+    """Report the model that a chat would begin with, chosen as it chooses."""
     try:
         choice = await registry.select(flag=None, config_model=config.model, env=env, settings=config.providers)
     except NoModelError as e:  # the config names one of no provider

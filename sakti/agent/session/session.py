@@ -1,4 +1,4 @@
-"""A session: one user in one workspace, talking in one thread at a time. The TUI and the headless run both drive it.
+"""Drive a session: one user in one workspace, one thread at a time. The TUI and the headless run both use it.
 
 Constructing one is cheap and imports neither the database nor an SDK; `start` opens what is needed. Whoever listens
 gets every event, from turns and from memory's background work, on the event loop, in order.
@@ -90,7 +90,7 @@ class Session(State):
 
     @property
     def refused_calls(self) -> int:
-        """How many calls were refused approval so far."""
+        """Return how many calls were refused approval so far."""
         return self.made_toolbox.approvals.refused if self.made_toolbox is not None else 0
 
     # --- life -----------------------------------------------------------------------------------------------
@@ -113,11 +113,11 @@ class Session(State):
 
     @property
     def not_saved(self) -> str:
-        """Why nothing that happens here is kept; empty where it is."""
+        """Return why nothing that happens here is kept; empty where it is."""
         return (self.opened_store.not_saved or "") if self.opened_store is not None else ""
 
     def hurry(self) -> None:
-        """The user leaves: from now on nothing waits long for another process that writes."""
+        """Shorten all waits for other processes that write: the user leaves."""
         if self.opened_store is not None:
             self.opened_store.wait = min(self.opened_store.wait, LEAVING_S)
 
@@ -249,11 +249,11 @@ class Session(State):
         return await self._turns.interrupt()
 
     async def wait(self) -> None:
-        """Until no turn runs."""
+        """Wait until no turn runs."""
         await self._turns.wait()
 
     async def follow(self) -> None:
-        """What other windows said in this thread and did to its memory becomes known, unless a turn is under way."""
+        """Take in what other windows said in this thread and did to its memory, unless a turn is under way."""
         if self.thread is not None and not self.busy:
             await current_thread.catch_up(self)
             await self.engine.refresh()
@@ -284,7 +284,7 @@ class Session(State):
         await user_shell.run(self, command, during=self._turns.speaking)
 
     def pages(self) -> memory_pages.Pages:
-        """The pages of working memory that may be written here."""
+        """Return the pages of working memory that may be written here."""
         return memory_pages.Pages(self.store, self.counter, self.config.memory, self.resource_id)
 
     async def note(self, text: str) -> None:
@@ -304,7 +304,7 @@ class Session(State):
     # --- memory ---------------------------------------------------------------------------------------------
 
     async def require_thread(self) -> None:
-        """Raises `SaktiError` (thread_removed) where another process removed the open thread for good."""
+        """Raise `SaktiError` (thread_removed) where another process removed the open thread for good."""
         if self.thread is not None and not self.thread_is_new:
             await turn_lease.require_thread(self.store, self.thread.id)
 

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import sys
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
+from sakti.agent.tools import catalog
+from sakti.core.lazy import LazyModule, load
+
+
+def load_all() -> None:
+    """Execute what was imported lazily, once for all the processes to come."""
+    catalog.workspace_tools()
+    while waiting := [m for m in sys.modules.values() if type(m) is LazyModule]:
+        for module in waiting:
+            load(module)
+    gc.collect()
+    gc.freeze()
+
 
 def for_each(points: Sequence[str], folder: Path, play: Callable[[Path, str], Coroutine[Any, Any, None]]) -> None:
     """Run `play(folder / point, point)` in a process of its own for each of `points`."""
+    load_all()
     running: list[int] = []
     for point in points:
         pid = os.fork()

@@ -1,4 +1,4 @@
-"""One turn without a screen: text, one JSON object, or the stream of events as JSON lines."""
+"""Run one turn without a screen: text, one JSON object, or the stream of events as JSON lines."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _print(line: str) -> None:
 
 
 def _tell(event: Event) -> None:
-    """What happens, for a person who watches standard error."""
+    """Tell what happens to a person who watches standard error."""
     match event:
         case ToolStarted(call):
             what = one_line(plain_values(call.arguments or {}), 100)

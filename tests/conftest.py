@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -31,6 +32,16 @@ def pytest_xdist_auto_num_workers() -> int | None:
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
     return (os.cpu_count() or 1) + 1
+
+
+def pytest_collection_finish() -> None:
+    """Take what was imported and collected out of the garbage collector, and let it run less often.
+
+    A fifth of the run's CPU time went into looking through objects that live to its end.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 def _loopback_only(self: socket.socket, address: object) -> object:

@@ -1,4 +1,4 @@
-"""What a user can do, each action once: its facts, and a run that returns a value for every surface to show.
+"""Declare what a user can do, each action once: its facts, and a run that returns a value for every surface.
 
 An action is a coroutine function with `@action(...)` in a file of this package. The chat (`/name`), its completion,
 help and palette, the plain chat, the shell (`sakti name`) and their help texts are made from that declaration.

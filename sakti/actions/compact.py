@@ -1,4 +1,4 @@
-"""`/compact`: observe now, see what it did, take it back."""
+"""Declare `/compact`: observe now, show what it did, undo it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the word at the cursor can be completed to: slash commands, their arguments, files. Pure functions."""
+"""Complete the word at the cursor: slash commands, their arguments, files. Pure functions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Choice:
 
 
 def query_at(before: str) -> Query | None:
-    """What is being completed, from the text before the cursor."""
+    """Return what is being completed, from the text before the cursor."""
     if match := _COMMAND.match(before):
         return Query("command", match[1], 0)
     if (match := _ARGUMENT.match(before)) and match[1] in registry.chat():
@@ -78,7 +78,7 @@ def file_choices(text: str, paths: Sequence[str]) -> list[Choice]:
 
 
 def fuzzy(text: str, candidates: Iterable[str], limit: int) -> list[str]:
-    """The best `limit` of `candidates` that hold the characters of `text` in order.
+    """Return the best `limit` of `candidates` that hold the characters of `text` in order.
 
     A match in the file name, at its start and in a short path comes first.
     """

@@ -1,4 +1,4 @@
-"""`/settings` and `sakti config`: every setting with its origin."""
+"""Declare `/settings` and `sakti config`: every setting with its origin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/context` and `/cost`: what would be sent now, and what was sent so far."""
+"""Declare `/context` and `/cost`: what would be sent now, and what was sent so far."""
 
 from __future__ import annotations
 

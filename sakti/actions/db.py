@@ -1,4 +1,4 @@
-"""`sakti db`: the database file."""
+"""Declare `sakti db`: the database file."""
 
 from __future__ import annotations
 

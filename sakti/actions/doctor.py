@@ -1,4 +1,4 @@
-"""`/doctor` and `sakti doctor`: the check this installation."""
+"""Declare `/doctor` and `sakti doctor`: the check of this installation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sakti import`: what other tools know."""
+"""Declare `sakti import`: tasks of other tools."""
 
 from __future__ import annotations
 

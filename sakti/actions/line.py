@@ -83,17 +83,17 @@ def call(action: Action, argument: str, own: Mapping[str, Action] | None = None)
 
 
 def _fits(action: Action, rest: str, forced: bool) -> bool:
-    """Whether a word names this action: one without arguments has nothing behind it, else the words mean another."""
+    """Return whether a word names this action: behind one without arguments stands nothing."""
     force = any(a.name == "force" for a in action.args)
     return (force or not forced) and (bool(reader.chat_args(action)) or not rest.strip())
 
 
 def forms(under: Mapping[str, Action]) -> str:
-    """What may stand behind a command: `claim TASK, close TASK SUMMARY, undo`."""
+    """Describe what may stand behind a command: `claim TASK, close TASK SUMMARY, undo`."""
     return ", ".join(" ".join((word, *map(reader.shown, reader.chat_args(a)))) for word, a in under.items())
 
 
 def unknown(typed: Typed) -> Refused:
-    """The error for a command that is not there."""
+    """Make the error for a command that does not exist."""
     near = f" Did you mean {', '.join(f'/{s}' for s in typed.suggestions)}?" if typed.suggestions else ""
     return Refused(f"Unknown command /{one_line(typed.name, 40)}.{near}", title="Unknown command")

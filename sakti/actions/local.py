@@ -1,4 +1,4 @@
-"""`sakti local`: the embedded model's weights."""
+"""Declare `sakti local`: the embedded model's weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/model` and `sakti models`: which model would answer, and why; which others there are."""
+"""Declare `/model` and `sakti models`: which model would answer, and why; which others there are."""
 
 from __future__ import annotations
 

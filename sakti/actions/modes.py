@@ -1,4 +1,4 @@
-"""`/mode` and `/approve`: what is looked for, and what may run without asking."""
+"""Declare `/mode` and `/approve`: what is looked for, and what may run without asking."""
 
 from __future__ import annotations
 

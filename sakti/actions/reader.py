@@ -25,7 +25,7 @@ class HelpWanted(Exception):
 
 
 def read(args: Sequence[Arg], words: Sequence[str], program: str) -> dict[str, Any]:
-    """The values of `args` by name, from the words behind `program` (which errors name).
+    """Return the values of `args` by name, from the words behind `program` (which errors name).
 
     Options and positional arguments may stand in any order; behind `--` nothing is an option. Raises `UsageError`,
     `HelpWanted`.
@@ -98,7 +98,7 @@ def _positional(args: Sequence[Arg], words: Sequence[str], found: dict[str, Any]
 
 
 def read_chat(action: Action, line: str) -> dict[str, Any]:
-    """The values of an action's arguments from a line of the chat, the last of them with all that is left.
+    """Return the values of an action's arguments from a line of the chat; the last takes all that is left.
 
     Raises `UsageError`.
     """
@@ -118,18 +118,18 @@ def read_chat(action: Action, line: str) -> dict[str, Any]:
 
 
 def chat_args(action: Action) -> list[Arg]:
-    """The arguments that a line of the chat may have: positional ones and those that are `said`."""
+    """Return the arguments that a line of the chat may have: positional ones and those that are `said`."""
     return [a for a in action.args if not a.flags or a.said]
 
 
 def shown(a: Arg) -> str:
-    """A positional argument as usage lines write it: `TASK`, `[N]`, `[PATH…]`."""
+    """Format a positional argument as usage lines do: `TASK`, `[N]`, `[PATH…]`."""
     name = f"{a.label}…" if a.many else a.label
     return name if a.required else f"[{name}]"
 
 
 def convert(a: Arg, text: str, name: str) -> Any:
-    """`text` as a value of `a`. Raises `UsageError`."""
+    """Convert `text` to a value of `a`. Raises `UsageError`."""
     if a.choices and text not in a.choices:
         raise UsageError(f"{name}: {text!r} is not one of {', '.join(a.choices)}.")
     match a.kind:

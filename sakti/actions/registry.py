@@ -22,7 +22,7 @@ class Subject(NamedTuple):
 
 
 def subject_of(module: ModuleType) -> Subject:
-    """The declarations of a module, in its order; a package that gathers them from its files says it: ACTIONS."""
+    """Return the declarations of a module, in its order; a package that gathers them has ACTIONS."""
     values = list(vars(module).values())
     found = getattr(module, "ACTIONS", None) or [v for v in values if isinstance(v, Action)]
     return Subject(tuple(found), next((v for v in values if isinstance(v, Group)), None))
@@ -30,7 +30,7 @@ def subject_of(module: ModuleType) -> Subject:
 
 @functools.cache
 def subject(word: str) -> Subject | None:
-    """The file of the shell's command `sakti WORD`, if there is one."""
+    """Return the file of the shell's command `sakti WORD`, if there is one."""
     name = word + "_" * keyword.iskeyword(word)
     if name not in _files():
         return None
@@ -46,7 +46,7 @@ def _files() -> frozenset[str]:
 
 @functools.cache
 def every() -> tuple[Subject, ...]:
-    """All files that declare an action, by name."""
+    """Return all files that declare an action, by name."""
     names = sorted(_files() - {"__init__"})
     found = [subject_of(importlib.import_module(f"sakti.actions.{name}")) for name in names]
     return tuple(s for s in found if s.actions)
@@ -54,13 +54,13 @@ def every() -> tuple[Subject, ...]:
 
 @functools.cache
 def chat() -> dict[str, Action]:
-    """The slash commands by their name, in the order in which lists show them, without those under another."""
+    """Return slash commands by name, in the order in which lists show them, without those under another."""
     found = {a.chat: a for s in every() for a in s.actions if a.chat and " " not in a.chat}
     return dict(sorted(found.items(), key=lambda item: _place(item[0])))
 
 
 def under(name: str, own: Mapping[str, Action] | None = None) -> dict[str, Action]:
-    """The slash commands `/name WORD …` by that word."""
+    """Return the slash commands `/name WORD …` by that word."""
     all_ = (*(a for s in every() for a in s.actions), *(own or {}).values())
     return {a.chat.partition(" ")[2]: a for a in all_ if a.chat.startswith(f"{name} ")}
 
@@ -103,5 +103,5 @@ def _place(name: str) -> tuple[int, str]:
 
 
 def shell_words() -> set[str]:
-    """The first words of the shell's commands."""
+    """Return the first words of the shell's commands."""
     return {a.shell.split()[0] for s in every() for a in s.actions if a.shell}

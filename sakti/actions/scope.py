@@ -1,4 +1,4 @@
-"""What an action finds around it: the workspace, its store, and in a chat the live session."""
+"""Give an action what it finds around it: the workspace, its store, and in a chat the live session."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Scope:
 
     @property
     def session(self) -> Session:
-        """The live session. Raises `Refused` where there is none."""
+        """Return the live session. Raises `Refused` where there is none."""
         if self.live is None:
             raise Refused("This works in the chat only.")
         return self.live
@@ -61,17 +61,17 @@ class Scope:
 
     @property
     def resource(self) -> str:
-        """The id that everything of this workspace is stored under."""
+        """Return the id that everything of this workspace is stored under."""
         return self.session.resource_id
 
     @property
     def database(self) -> Path:
-        """The database file. Raises `ConfigError`."""
+        """Return the database file. Raises `ConfigError`."""
         return self.store.path
 
     @property
     def config(self) -> Config:
-        """The settings as they hold here. Raises `ConfigError`."""
+        """Return the settings in force here. Raises `ConfigError`."""
         return self.session.config
 
     @property
@@ -91,7 +91,7 @@ class Scope:
         return await self.store.write(fn, self.actor(name), *args, **kwargs)
 
     def actor(self, name: str | None) -> task_service.Actor:
-        """The user of the chat; what the chat of this window has claimed is theirs to change."""
+        """Return who acts: in a chat, what this window has claimed is the user's to change."""
         thread = self.session.thread
         own = () if thread is None else (thread.id,)
         return task_service.Actor(

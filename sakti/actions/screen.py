@@ -1,4 +1,4 @@
-"""What a chat's own surface does: `/help`, `/theme`, `/clear`, `/setup`, `/quit`."""
+"""Declare what a chat's own surface does: `/help`, `/theme`, `/clear`, `/setup`, `/quit`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/search` and `sakti search`: everything that was ever said, observed or planned."""
+"""Declare `/search` and `sakti search`: everything that was ever said, observed or planned."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def search_chat(scope: Scope, query: str) -> Value:
 
 
 async def found(session: Session, query: str, where: Literal["thread", "workspace"]) -> Value:
-    """The best hits, to be opened by their numbers. Raises `Refused` for nothing to look for."""
+    """Return the best hits, to be opened by their numbers. Raises `Refused` for nothing to look for."""
     if not query.strip():
         raise Refused("Write the words to search for after the command.")
     page: SearchPage = await session.views.search(query, scope=where, limit=PER_PAGE)
@@ -108,7 +108,7 @@ async def found(session: Session, query: str, where: Literal["thread", "workspac
 
 
 async def _around(session: Session, hit: Hit) -> Value:
-    """A message with its neighbours; of anything else, first itself, then the message that it was made from."""
+    """Return a message with its neighbours; else the hit itself, then the message that it was made from."""
     views, head = session.views, ""
     thread_id, index, target = hit.thread_id, hit.position, hit.id
     if hit.kind != "message":

@@ -78,13 +78,13 @@ class Action(NamedTuple):
 
     @property
     def help(self) -> str:
-        """The docstring, a line a paragraph."""
+        """Return the docstring, a line a paragraph."""
         paragraphs = (self.run.__doc__ or "").strip().split("\n\n")
         return "\n\n".join(" ".join(p.split()) for p in paragraphs)
 
     @property
     def in_short(self) -> str:
-        """What lists of the chat say of it."""
+        """Return what lists of the chat say of it."""
         return self.summary or self.help[:1].lower() + self.help[1:].removesuffix(".")
 
 

@@ -1,4 +1,4 @@
-"""The threads of a workspace: `/threads`, `/resume`, `/new`, `/rename`, `sakti threads`."""
+"""Declare the actions on threads: `/threads`, `/resume`, `/new`, `/rename`, `sakti threads`."""
 
 from __future__ import annotations
 
@@ -77,10 +77,8 @@ async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool) -
 
 
 def _row(found: ThreadSummary, title: str, with_workspace: bool) -> str:
-    from sakti.agent.titles import HEADLESS
-
     thread = found.thread
-    run = "run: " if thread.metadata.get(HEADLESS) else ""
+    run = "run: " if thread.metadata.get(thread_titles.HEADLESS) else ""
     where = f"  ({thread.resource_id})" if with_workspace else ""
     size = f"{found.messages:>5} messages {found.tokens:>8} tokens"
     return f"{thread.id[-8:]}  {_when(thread.updated_at)}  {size}  {run}{title}{where}"
@@ -265,7 +263,7 @@ async def resume(scope: Scope, thread: str) -> Value | None:
 
 
 async def _matching(scope: Scope, text: str) -> list[Thread]:
-    """The threads that are meant, newest first: in a chat also by their number in the list. Raises `Refused`."""
+    """Return the threads that are meant, newest first; in a chat also by number in the list. Raises `Refused`."""
     if scope.live is None:
         found = await scope.store.read(stored_threads.find, scope.resource, text)
     else:
@@ -280,7 +278,7 @@ async def _matching(scope: Scope, text: str) -> list[Thread]:
 
 
 async def _one(scope: Scope, text: str) -> Thread:
-    """The thread that is meant. Raises `Refused`."""
+    """Return the thread that is meant. Raises `Refused`."""
     found = await _matching(scope, text)
     if len(found) > 1:
         some = ", ".join(f"{t.id[-8:]} {t.title!r}" for t in found[:5])
@@ -290,7 +288,7 @@ async def _one(scope: Scope, text: str) -> Thread:
 
 @asynccontextmanager
 async def _actions(scope: Scope) -> AsyncGenerator[thread_actions.ThreadActions]:
-    """What changes threads, here; search follows before it ends in the shell."""
+    """Give what changes threads here; in the shell, search follows before it ends."""
     if scope.live is not None:
         yield thread_actions.ThreadActions(scope.live)
         return

@@ -1,4 +1,4 @@
-"""What an action returns, for a screen to draw, a voice to read, a shell to print and programs to take as JSON."""
+"""Define what an action returns, for a screen to draw, a voice to read, a shell to print, programs to parse."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Value:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What a shell prints."""
+        """Return what a shell prints."""
         return ()
 
     def as_json(self) -> Any:

@@ -1,4 +1,4 @@
-"""One turn for a script."""
+"""Run one turn for a script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of a model's window an answer may have, and what a turn may take. Pure."""
+"""Compute how much of a model's window an answer may have, and what a turn may take. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def output_for(model: ModelInfo, wanted: int, prompt: int) -> int:
 
 
 def must_fit(model: ModelInfo, tokens: int) -> None:
-    """Raises `ProviderError` for a request above the model's window, before it is sent.
+    """Refuse a request above the model's window before it is sent. Raises `ProviderError`.
 
     The embedded model shortens what it is sent by itself.
     """
@@ -54,7 +54,7 @@ def must_fit(model: ModelInfo, tokens: int) -> None:
 
 
 def spent(settings: AgentSettings, usage: Usage, seconds: float) -> SaktiError | None:
-    """The limit of a turn that is reached, None while there is none."""
+    """Return the limit of a turn that is reached, None while there is none."""
     limits = (
         ("max_seconds", settings.max_seconds, seconds, "{:g} s"),
         ("max_tokens", settings.max_tokens, usage.input_tokens + usage.output_tokens, "{:,} tokens"),
@@ -67,7 +67,7 @@ def spent(settings: AgentSettings, usage: Usage, seconds: float) -> SaktiError |
 
 
 def time_is_up(settings: AgentSettings) -> SaktiError:
-    """Why a turn ends that was ended in the middle of something."""
+    """Describe why a turn ends that was ended in the middle of something."""
     return _reached("max_seconds", f"{settings.max_seconds or 0:g} s")
 
 
@@ -77,5 +77,5 @@ def _reached(name: str, limit: str) -> SaktiError:
 
 
 def seconds_left(settings: AgentSettings, seconds: float) -> float | None:
-    """What is left of a turn's time, None where it has no limit."""
+    """Return the rest of a turn's time, None where it has no limit."""
     return None if settings.max_seconds is None else max(0.0, settings.max_seconds - seconds)

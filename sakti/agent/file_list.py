@@ -1,4 +1,4 @@
-"""The files of a workspace, for completing `@path`: what git knows of, else a walk that obeys .gitignore."""
+"""List the files of a workspace for completing `@path`: from git, else by a walk that obeys .gitignore."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class FileList:
 
 
 async def overview_of(root: Path) -> str:
-    """What a workspace holds (see `overview`); empty where that takes too long to find out."""
+    """Describe what a workspace holds (see `overview`); empty where that takes too long."""
     try:
         async with asyncio.timeout(PATIENCE):
             return overview(await FileList(root).paths())

@@ -1,4 +1,4 @@
-"""The loop: one turn as an async generator of events.
+"""Run one turn as an async generator of events.
 
 user message saved → (input processors → request → streamed answer → saved → tool calls → results saved) until the
 model answers without calling a tool. Everything is durable before the next thing happens. Cancelling the task that
@@ -57,7 +57,7 @@ CUT_CALL = (
 def hooks(
     engine_processor: Processor, limiter: Processor, own: Sequence[Processor]
 ) -> tuple[tuple[Processor, ...], tuple[Processor, ...], bool]:
-    """The order of processors on the way in and on the way out, and whether messages must wait for a guard.
+    """Order processors on the way in and on the way out; tell whether messages must wait for a guard.
 
     One of the user's own replaces the automatic one of its kind.
     """
@@ -69,7 +69,7 @@ def hooks(
 
 
 async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> AsyncGenerator[Event, None]:
-    """One turn from the user's `parts` to the final answer; the last event is always `TurnFinished`.
+    """Run one turn from the user's `parts` to the final answer; the last event is always `TurnFinished`.
 
     Without parts the conversation is sent as it stands: another try after a failure.
     """
@@ -156,7 +156,7 @@ async def _steps(turn: Turn, user: Message) -> AsyncGenerator[Event, None]:
 
 
 def _stop_if_due(turn: Turn, repetition: Repetition, last: bool, *, goes_on: bool) -> None:
-    """Raises `Stop` where the turn must end here. `last`: it was the last step; `goes_on`: there would be a next."""
+    """Raise `Stop` where the turn must end here. `last`: it was the last step; `goes_on`: there would be a next."""
     record = turn.steps[-1]
     said = record.message.tool_calls or record.message.text.strip()
     if turn.cut_at and (not said or turn.step >= turn.settings.max_steps or turn.cut >= CUT_AT_MOST):
@@ -198,14 +198,14 @@ async def _run_calls(turn: Turn, calls: Sequence[ToolCallPart], repetition: Repe
 
 
 def _cut_call(turn: Turn, said: Message) -> ToolCallPart | None:
-    """The call in whose arguments an answer was cut."""
+    """Return the call in whose arguments an answer was cut."""
     written = [p for p in said.parts if not isinstance(p, MarkerPart)]
     last = written[-1] if turn.cut_at and written else None
     return last if isinstance(last, ToolCallPart) and not last.arguments else None
 
 
 async def _take_queued(turn: Turn) -> AsyncGenerator[Event, None]:
-    """What was queued becomes messages; what cannot be saved is queued again."""
+    """Make messages of what was queued; what cannot be saved is queued again."""
     queued = turn.inbox.queued
     while queued:
         parts = queued.pop(0)
@@ -219,7 +219,7 @@ async def _take_queued(turn: Turn) -> AsyncGenerator[Event, None]:
 
 
 async def _answered(turn: Turn, last: bool) -> AsyncGenerator[Event, None]:
-    """One step: a model's answer, played again while a step hook asks for it (with the reason told)."""
+    """Run one step: a model's answer, repeated while a step hook asks for it (with the reason told)."""
     retry_count, reason = 0, ""
     while True:
         try:
@@ -250,7 +250,7 @@ async def _answered(turn: Turn, last: bool) -> AsyncGenerator[Event, None]:
 
 
 def _parts(turn: Turn, completed: Completed) -> tuple[Part, ...]:
-    """The parts of an answer as they are kept, marked where it was cut."""
+    """Return the parts of an answer as they are kept, marked where it was cut."""
     if completed.stop_reason != "length":
         turn.cut, turn.cut_at = 0, 0
         return completed.parts

@@ -1,4 +1,4 @@
-"""`@path` in a prompt: the file is read at that moment and goes with the message, an image as an image."""
+"""Send files that a prompt names as `@path` with the message, as they are then; images as images."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LONGEST_PATHS = 4_000  # characters of a paste that may be names of images
 
 
 def with_files(text: str, workspace: Path, own: tuple[Path, ...], *, blind: str = "") -> tuple[Part, ...]:
-    """The prompt, and the text files and images that it mentions.
+    """Return the prompt, and the text files and images that it mentions.
 
     What is missing, too large a text, binary or secret stays a word of the prompt; `own` are sakti's own folders,
     `blind` names a model that takes no images.
@@ -63,7 +63,7 @@ def image_in(path: Path) -> tuple[str, int, int] | None:
 
 
 def unseen(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """`messages` as they are sent to a model that takes no images: each is named where it was."""
+    """Replace images by their names, for a model that takes none."""
     return tuple(
         replace(m, parts=tuple(map(_unseen, m.parts))) if any(isinstance(p, ImagePart) for p in m.parts) else m
         for m in messages
@@ -125,5 +125,5 @@ def _path(name: str) -> Path | None:
 
 
 def mention(path: Path) -> str:
-    """`@path` as it is read back, blanks escaped."""
+    """Write a path as `@path`, as it is read back, blanks escaped."""
     return "@" + str(path).replace(" ", "\\ ")

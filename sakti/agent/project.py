@@ -1,4 +1,4 @@
-"""What a project is, for a model too small to look for itself: its files, where it starts, manifest and README.
+"""Describe a project to a model too small to look for itself: files, where it starts, manifest, README.
 
 The functions that make the text are pure.
 """
@@ -52,7 +52,7 @@ _KEPT = (
 
 
 async def of(root: Path) -> str:
-    """The text for the project at `root`; empty where there is nothing, or it takes too long to find out."""
+    """Describe the project at `root`; empty where there is nothing, or it takes too long."""
     try:
         async with asyncio.timeout(PATIENCE):
             paths = await FileList(root).paths()
@@ -67,7 +67,7 @@ def _read(root: Path, paths: Sequence[str]) -> str:
 
 
 def _head(root: Path, name: str) -> str:
-    """The beginning of a file of the root; a link that leads elsewhere is not followed."""
+    """Return the beginning of a file of the root; a link that leads elsewhere is not followed."""
     path = root / name
     try:
         if not name or not path.is_file() or path.is_symlink():
@@ -79,13 +79,13 @@ def _head(root: Path, name: str) -> str:
 
 
 def chosen(paths: Iterable[str], names: Sequence[str]) -> str:
-    """The file at the root whose name stands first in `names`; empty where there is none."""
+    """Return the file at the root whose name stands first in `names`; empty where there is none."""
     there = {p.casefold(): p for p in paths if "/" not in p}
     return next((there[n] for n in names if n in there), "")
 
 
 def text(paths: Sequence[str], readme: str, readme_text: str, manifest: str, manifest_text: str) -> str:
-    """What a prompt says of a project with the files `paths` (relative, with `/`); empty where there are none.
+    """Describe a project with the files `paths` (relative, with `/`); empty where there are none.
 
     `readme` and `manifest` are names, their texts as far as they were read.
     """
@@ -115,13 +115,13 @@ def _starts(files: Sequence[str], facts: str) -> list[str]:
 
 
 def _prose(readme: str) -> str:
-    """A README without badges and raw HTML."""
+    """Take badges and raw HTML out of a README."""
     lines = (line.rstrip() for line in readme.splitlines() if not _NO_PROSE.match(line))
     return re.sub(r"\n{2,}", "\n", "\n".join(lines)).strip()
 
 
 def _facts(name: str, content: str) -> str:
-    """The lines of a manifest that say what it is, what it needs and how it is run.
+    """Return the lines of a manifest that say what it is, what it needs and how it is run.
 
     Its beginning where it has no fields that are known.
     """
@@ -162,7 +162,7 @@ def _value(value: Any) -> str:
 
 
 def _short(whole: str, limit: int) -> str:
-    """`whole`, cut at the end of a line where it is longer than `limit` characters."""
+    """Cut `whole` at the end of a line where it is longer than `limit` characters."""
     if len(whole) <= limit:
         return whole
     return f"{whole[:limit].rpartition(chr(10))[0] or whole[:limit]}\n…"

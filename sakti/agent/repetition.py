@@ -42,7 +42,7 @@ class Circles:
         return f"[The same {self.period} calls were made {self.times} times in a row. Do something else.]"
 
     def _in_vain(self) -> bool:
-        """Whether the last rounds also had the same results."""
+        """Return whether the last rounds also had the same results."""
         size = self.period
         last = self._results[-size:]
         rounds = range(1, STOPPED_AFTER)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def changed(text: str, name: str, value: Any) -> str:
-    """The TOML `text` with the setting `name` at `value`; None takes its line out.
+    """Return the TOML `text` with the setting `name` at `value`; None takes its line out.
 
     Raises `ConfigError` where `text` is no TOML or has something else in the place of a table.
     """

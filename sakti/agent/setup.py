@@ -1,4 +1,4 @@
-"""What a machine has for sakti to talk to, and the ways to go on: the welcome of the screen and of the plain chat."""
+"""Find what a machine has for sakti to talk to, and the ways to go on, for the welcome of both chats."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def look(
 
 
 def rows(found: Found) -> list[tuple[bool, str]]:
-    """(whether it can be talked to, a line) of everything that was looked for."""
+    """Return (whether it can be talked to, a line) of everything that was looked for."""
     out = [(True, f"{name} is set") for name in found.keys]
     out += [(True, f"{name} is in the keyring") for name in found.kept if name not in found.keys]
     out = out or [(False, "no key in the environment" + (" or the keyring" if found.keyring else ""))]
@@ -91,7 +91,7 @@ def rows(found: Found) -> list[tuple[bool, str]]:
 
 
 def talks_to(said: ModelChanged | None) -> str:
-    """One sentence on who answers, and why."""
+    """Say in one sentence which model answers, and why."""
     if said is None or said.model is None:
         return "No model configured. Tools, search and tasks still work."
     return f"sakti talks to {said.model}: {said.reason}."

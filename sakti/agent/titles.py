@@ -1,4 +1,4 @@
-"""What a thread is called until a model names it, and how equal names are told apart in a list. Pure."""
+"""Name threads until a model does, and tell equal names apart in a list. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POLITE = re.compile(r"^(?:please|hi|hello|hey|can you|could you|would you|bitte
 
 
 def first_title(text: str) -> str:
-    """A title from the first message.
+    """Make a title from the first message.
 
     Its first line without markup and courtesies, with the lines after it where it is no more than a word or two; code
     stands last.
@@ -36,7 +36,7 @@ def first_title(text: str) -> str:
 
 
 def told_apart(threads: Iterable[Thread]) -> dict[str, str]:
-    """Each thread's title by its id; of equal ones all but the oldest bear a number."""
+    """Return each thread's title by its id; of equal ones all but the oldest bear a number."""
     counts: dict[str, int] = {}
     out: dict[str, str] = {}
     for thread in sorted(threads, key=lambda t: (t.created_at, t.id)):

@@ -60,7 +60,7 @@ ANSWERS = (
 
 
 def tour_session(folder: Path, *, env: Mapping[str, str], clock: Clock | None = None, pace: float = 0.02) -> Session:
-    """A session that plays the tour in `folder`, which is empty and the caller's to remove.
+    """Make a session that plays the tour in `folder`, which is empty and the caller's to remove.
 
     `pace` is the time between pieces of an answer, in seconds.
     """
@@ -77,7 +77,7 @@ def tour_session(folder: Path, *, env: Mapping[str, str], clock: Clock | None = 
 
 
 def _player(pace: float) -> Callable[[Request], Answer]:
-    """The answers in their order, whatever is asked; then the last one again."""
+    """Play the answers in their order, whatever is asked; then the last one again."""
     left = list(ANSWERS)
 
     def play(_: Request) -> Answer:

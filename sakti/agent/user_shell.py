@@ -1,4 +1,4 @@
-"""The user's own `!command`: run by the same tool, told to the model as the user's words."""
+"""Run the user's own `!command` by the same tool, told to the model as the user's words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sakti.agent.session import build
 from sakti.agent.tools.base import ToolRun
-from sakti.agent.tools.shell import bash
+from sakti.agent.tools.bash import bash
 from sakti.core.errors import RAN, SaktiError, StoreError
 from sakti.core.events import MessageSaved, ToolFinished, ToolOutput, ToolStarted
 from sakti.core.tokens import count_parts, message_tokens

@@ -1,4 +1,4 @@
-"""The workspace: its root, its git state, the environment the agent's commands get."""
+"""Find a workspace: its root, its git state, the environment that the agent's commands get."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class GitState:
 
 
 def find_root(start: Path) -> Path:
-    """The folder that holds `.git` or `.sakti`, from `start` upwards; `start` itself where there is none.
+    """Return the folder that holds `.git` or `.sakti`, from `start` upwards; `start` where there is none.
 
     The home folder and the root are never taken for a workspace that something below them belongs to.
     """
@@ -140,14 +140,14 @@ async def git_state(root: Path) -> GitState | None:
 
 
 def describe(root: Path) -> str:
-    """The unmoving facts of the system prompt: where we are and on what."""
+    """Return the unmoving facts of the system prompt: where the agent works, and on what."""
     import platform
 
     return f"Workspace: {root}\nSystem: {platform.system()} {platform.release()}, {platform.machine()}"
 
 
 def moving_facts(git: GitState | None, folder: str, now_ms: int) -> dict[str, str]:
-    """What changes from step to step, by name; `folder` as people write it in the workspace."""
+    """Return what changes from step to step, by name; `folder` as people write it in the workspace."""
     day = time.strftime("%A, %d %B %Y, %H:%M", time.localtime(now_ms / 1000))
     facts = {"now": f"Now: {day}", "folder": f"Current folder: {folder}"}
     if git is not None:
@@ -157,7 +157,7 @@ def moving_facts(git: GitState | None, folder: str, now_ms: int) -> dict[str, st
 
 
 def local_timezone() -> str:
-    """The zone's IANA name where the system tells it ("Europe/Berlin"), else UTC."""
+    """Return the zone's IANA name where the system tells it ("Europe/Berlin"), else UTC."""
     named = os.environ.get("TZ", "").lstrip(":")
     if named and "/" in named:
         return named
@@ -166,6 +166,6 @@ def local_timezone() -> str:
 
 
 def scrubbed(env: Mapping[str, str], secrets: frozenset[str]) -> dict[str, str]:
-    """The environment of commands: the user's own, without the agent's keys and settings, and nothing that pages."""
+    """Return the environment of commands: the user's, without the agent's keys and settings, and no pager."""
     kept = {k: v for k, v in env.items() if k not in secrets and not k.startswith("SAKTI_")}
     return {**kept, "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}

@@ -1,8 +1,7 @@
-"""`sakti bench`: commands that check sakti itself."""
+"""Declare `sakti bench`: commands that check sakti itself."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,6 +22,7 @@ with lazy_imports:
     from sakti.bench import tasks as tasks_bench
     from sakti.bench import tui as tui_bench
     from sakti.bench.repair import catalog
+    from sakti.cli import loop
     from sakti.cli import repair as repair_command
     from sakti.core import tokens
     from sakti.memory import failpoints
@@ -38,7 +38,7 @@ async def golden(scope: Scope, paths: list[Path]) -> None:
     found = [f for f in golden_check.files(paths) if golden_check.cases(f)]
     if not found:
         raise Refused("no vectors found there; they are JSON files with a list of cases.", code=USAGE)
-    report = asyncio.run(golden_check.check(found))
+    report = loop.run(golden_check.check(found))
     if scope.json:
         common.say_json(
             {
@@ -99,7 +99,7 @@ async def replay(
             fail_rate=one.fail_rate if failure_rate is None else failure_rate,
             incompressible=one.incompressible or incompressible,
         )
-        runs.append(asyncio.run(replaying.replay(changed, counter, kill_at=kill_at, history_messages=history)))
+        runs.append(loop.run(replaying.replay(changed, counter, kill_at=kill_at, history_messages=history)))
         if not scope.json:
             _say_run(runs[-1].as_json())
     violations = sum(len(r.violations) for r in runs)
@@ -132,7 +132,7 @@ async def retrieval(scope: Scope, data: Path, half: str) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
-        found = asyncio.run(retrieval_bench.run(data, half, Path(folder), None if scope.json else _say_set))
+        found = loop.run(retrieval_bench.run(data, half, Path(folder), None if scope.json else _say_set))
     if scope.json:
         common.say_json(found)
     if not found["rows"]:
@@ -157,7 +157,7 @@ async def scale(scope: Scope, sizes: list[int]) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
-        found = asyncio.run(scale_bench.run(sizes, Path(folder)))
+        found = loop.run(scale_bench.run(sizes, Path(folder)))
     if scope.json:
         common.say_json(found)
         return
@@ -183,7 +183,7 @@ async def scale(scope: Scope, sizes: list[int]) -> None:
 )  # fmt: skip
 async def tasks(scope: Scope, sizes: list[int]) -> None:
     """Measure the task graph, with two dependencies per task."""
-    measured = asyncio.run(tasks_bench.run(sizes or tasks_bench.SIZES))
+    measured = loop.run(tasks_bench.run(sizes or tasks_bench.SIZES))
     if scope.json:
         common.say_json({"sizes": measured})
         return
@@ -203,7 +203,7 @@ async def tasks(scope: Scope, sizes: list[int]) -> None:
 )
 async def memory(scope: Scope, sessions: int, model: str | None) -> None:
     """Measure what memory still knows after many generations, with facts planted in coding sessions."""
-    measured = asyncio.run(_remembered(sessions, model))
+    measured = loop.run(_remembered(sessions, model))
     if scope.json:
         common.say_json({"observers": measured})
         return
@@ -233,7 +233,7 @@ async def _remembered(sessions: int, model: str | None) -> list[dict[str, Any]]:
 @action(shell="bench tui")
 async def tui(scope: Scope) -> None:
     """Measure the terminal interface in a pseudo-terminal, with a built-in model and a thread of 10,000 messages."""
-    found = asyncio.run(tui_bench.run())
+    found = loop.run(tui_bench.run())
     if scope.json:
         common.say_json(found)
         return

@@ -1,4 +1,4 @@
-"""`sakti` alone: the chat in the terminal."""
+"""Open the chat in the terminal, as `sakti` alone does."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING
 from sakti.cli import common
 from sakti.cli.route import Chat
 from sakti.core import terminal
+from sakti.core.lazy import lazy_imports
+
+with lazy_imports:
+    from sakti.agent.session import session as sessions
+    from sakti.plain import chat as plain_chat
+    from sakti.tui import run as terminal_chat
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
@@ -29,10 +35,8 @@ def open_chat(asked: Chat) -> None:
         no_save=asked.no_save,
     )
     common.log_to_file(debug=asked.debug)
-    from sakti.agent.session.session import Session
-
     had_terminal = sys.stdin.isatty()
-    code = talk(Session(chosen), plain=asked.plain, prompt=asked.prompt, pick_thread=asked.resume == "")
+    code = talk(sessions.Session(chosen), plain=asked.plain, prompt=asked.prompt, pick_thread=asked.resume == "")
     if had_terminal and terminal.is_gone():
         os._exit(code)  # the store is closed, and nobody is there to wait for anything else
     terminal.end_within(GRACE, code)
@@ -44,11 +48,7 @@ def talk(session: Session, *, plain: bool = False, prompt: str | None = None, pi
     plain = plain or session.config.ui.plain
     dumb = os.environ.get("TERM") == "dumb" and sys.stdin.isatty()
     if plain or dumb:
-        from sakti.plain import chat
-
-        return chat.run(session, prompt=prompt, pick_thread=pick_thread, why="" if plain else DUMB)
+        return plain_chat.run(session, prompt=prompt, pick_thread=pick_thread, why="" if plain else DUMB)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         common.fail("the chat needs a terminal. Without one, use `sakti run PROMPT`.", common.USAGE)
-    from sakti.tui.run import run
-
-    return run(session, prompt=prompt, pick_thread=pick_thread)
+    return terminal_chat.run(session, prompt=prompt, pick_thread=pick_thread)

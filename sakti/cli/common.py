@@ -1,4 +1,4 @@
-"""What commands share: settings, the workspace, output, errors as one sentence and an exit code."""
+"""Share what commands need: settings, workspace, output, errors as one sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 from sakti.core import resources
 from sakti.core.config import Loaded, load
 from sakti.core.errors import NOT_SAVED, SaktiError, StoreError
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted as counted
 from sakti.core.text import json_line, sanitise
+
+with lazy_imports:
+    from sakti.agent import workspace as workspaces
+    from sakti.agent.session import session as sessions
+    from sakti.cli import loop
+    from sakti.core import terminal
+    from sakti.store import database as store_database
+    from sakti.store import one_shot
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Options
@@ -27,7 +36,7 @@ OK, FAILED, USAGE, LIMIT, REFUSED, NO_MODEL, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 
 def fail(message: str, code: int = FAILED) -> NoReturn:
-    """One sentence on standard error, and out."""
+    """Print one sentence on standard error and exit."""
     print(f"sakti: {sanitise(message)}", file=sys.stderr)
     raise SystemExit(code)
 
@@ -41,7 +50,7 @@ _SIGNS = {"✓": "32", "!": "33", "✗": "31"}  # SGR: green, yellow, red
 
 
 def say_finding(text: str) -> None:
-    """A line that begins with ✓, ! or ✗, the sign in colour on a terminal that shows any."""
+    """Print a line that begins with ✓, ! or ✗, the sign in colour on a terminal that shows any."""
     sign, _, rest = text.partition(" ")
     if sign not in _SIGNS or not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         say(text)
@@ -69,13 +78,11 @@ def plain_errors() -> Generator[None]:
 
 
 def workspace() -> Path:
-    from sakti.agent.workspace import find_root
-
-    return find_root(Path.cwd())
+    return workspaces.find_root(Path.cwd())
 
 
 def settings(overrides: Sequence[str] = ()) -> Loaded:
-    """All sources merged; raises `ConfigError`."""
+    """Merge all sources; raises `ConfigError`."""
     return load(
         user_file=resources.config_home() / "config.toml",
         project_file=workspace() / ".sakti" / "config.toml",
@@ -95,14 +102,12 @@ def options(
     interactive: bool = True,
     no_save: bool = False,
 ) -> Options:
-    """A session's options from the command line's; raises `ConfigError`."""
-    from sakti.agent.session.session import Options
-
+    """Make a session's options from the command line's; raises `ConfigError`."""
     more = [*overrides]
     more += [f'approval.mode="{approval}"'] if approval else []
     more += [f'mode="{mode}"'] if mode else []
     more += ["memory.read_only=true"] if no_save else []
-    return Options.load(
+    return sessions.Options.load(
         overrides=more, model_flag=model, resume=resume, continue_last=continue_last, interactive=interactive
     )
 
@@ -116,8 +121,6 @@ def ask(fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs:
 
     No event loop is needed where the database is there and of this version.
     """
-    from sakti.store import one_shot
-
     try:
         return one_shot.ask(database_path(), fn, *args, **kwargs)
     except one_shot.NotReady:
@@ -126,15 +129,13 @@ def ask(fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs:
 
 def in_store(work: Callable[[Store], Awaitable[T]]) -> T:
     """Run `work` with the user's database, opened for it; raises what it raises."""
-    import asyncio
 
     async def run() -> T:
-        from sakti.core.terminal import WaitNotice
-        from sakti.store.database import Store
-
         chosen = settings().config.store
-        waits = WaitNotice(chosen.wait)
-        store = await Store.open(database_path(), synchronous=chosen.synchronous, wait=chosen.wait, on_wait=waits.hear)
+        waits = terminal.WaitNotice(chosen.wait)
+        store = await store_database.Store.open(
+            database_path(), synchronous=chosen.synchronous, wait=chosen.wait, on_wait=waits.hear
+        )
         try:
             return await work(store)
         except StoreError as e:
@@ -142,11 +143,11 @@ def in_store(work: Callable[[Store], Awaitable[T]]) -> T:
         finally:
             await store.close()
 
-    return asyncio.run(run())
+    return loop.run(run())
 
 
 def _for_a_command(error: StoreError, written: int) -> StoreError:
-    """`error` with what it means to who typed a command, after `written` changes of it that were saved."""
+    """Add to `error` what it means after a command, with `written` changes of it saved."""
     if error.code not in NOT_SAVED or not error.message.startswith("Not saved"):
         return error
     told = "Earlier changes are kept." if written else "Nothing was changed."

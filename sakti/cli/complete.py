@@ -1,4 +1,4 @@
-"""What the scripts of `sakti --install-completion` ask at each Tab: `sakti --complete`."""
+"""Answer the scripts of `sakti --install-completion` at each Tab: `sakti --complete`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _for_bash(kind: str, replaced: str, line: str) -> list[str]:
 
 
 def split(line: str) -> tuple[list[str], str]:
-    """The words of a line of bash behind the program's name.
+    """Split a line of bash into the words behind the program's name.
 
     The last one up to the cursor ("" behind a space), and that one as it is written.
     """

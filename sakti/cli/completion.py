@@ -1,4 +1,4 @@
-"""`sakti --install-completion`, `--show-completion`: the scripts that complete lines in the user's shell."""
+"""Install or print the scripts that complete lines in the user's shell."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ ACTIONS: Mapping[str, Action] = {a.shell: a for a in (install, show)}
 
 
 def script(shell: str) -> str:
-    """The script of a shell. It asks the program at each Tab, so a new version needs no new one."""
+    """Return the script of a shell. It runs the program at each Tab, so a new version needs no new one."""
     return (Path(__file__).with_name("completions") / f"sakti.{shell}").read_text("utf-8")
 
 
 def place_of(shell: str, env: Mapping[str, str]) -> Path:
-    """Where a shell loads completions from; zsh has no place of the user's own, so its file is sourced."""
+    """Return where a shell loads completions from; zsh has no place of the user's own, so its file is sourced."""
     data = Path(env.get("XDG_DATA_HOME") or Path.home() / ".local/share")
     match shell:
         case "bash":
@@ -67,7 +67,7 @@ def place_of(shell: str, env: Mapping[str, str]) -> Path:
 
 
 def _next_step(shell: str, path: Path) -> str:
-    """What is left to do for the user."""
+    """Say what is left to do for the user."""
     loaded = shell == "fish" or (shell == "bash" and any(Path(p).is_file() for p in _BASH_COMPLETION))
     start = Path(os.environ.get("ZDOTDIR") or Path.home()) / ".zshrc" if shell == "zsh" else Path.home() / ".bashrc"
     said = start.read_text("utf-8", "replace") if start.is_file() else ""
@@ -77,14 +77,14 @@ def _next_step(shell: str, path: Path) -> str:
 
 
 def _short(path: Path) -> str:
-    """A path as a shell takes it, from the home folder where it is in there."""
+    """Format a path as a shell takes it, from the home folder where it is in there."""
     home = str(Path.home())
     within = str(path).removeprefix(home)
     return f"~{shlex.quote(within)}" if within != str(path) and within[:1] == "/" else shlex.quote(str(path))
 
 
 def running_shell(env: Mapping[str, str]) -> str:
-    """The shell that started this program, else the user's own. Raises `Refused` where it is none of those known."""
+    """Return the shell that started this program, else the user's own. Raises `Refused` for an unknown one."""
     found = [_parent(), Path(env.get("SHELL", "")).name]
     for name in found:
         if name in SHELLS:
@@ -95,7 +95,7 @@ def running_shell(env: Mapping[str, str]) -> str:
 
 
 def _parent() -> str:
-    """The name of the program that started this one; empty where the system does not tell."""
+    """Return the name of the program that started this one; empty where the system does not tell."""
     try:
         told = subprocess.run(
             ["ps", "-o", "comm=", "-p", str(os.getppid())], capture_output=True, text=True, check=False, timeout=5

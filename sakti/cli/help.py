@@ -1,4 +1,4 @@
-"""The texts of `--help`, from the declarations of actions."""
+"""Make the texts of `--help` from the declarations of actions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WIDEST = 100
 
 
 def of_action(action: Action, args: Sequence[Arg]) -> str:
-    """The help of one command."""
+    """Return the help of one command."""
     positional = [a for a in args if not a.flags]
     written = " ".join(shown(a) for a in positional)
     return _text(
@@ -27,14 +27,14 @@ def of_action(action: Action, args: Sequence[Arg]) -> str:
 
 
 def of_group(group: Group, actions: Iterable[Action]) -> str:
-    """The help of `sakti GROUP`."""
+    """Return the help of `sakti GROUP`."""
     rows = [(a.shell.partition(" ")[2], _first(a.help)) for a in actions if a.shell]
     return _text(f"sakti {group.name} COMMAND [OPTIONS] …", f"{group.help}\n\nRun COMMAND --help for details.",
                  ("Commands", rows))  # fmt: skip
 
 
 def of_all(about: str, args: Sequence[Arg], commands: Iterable[tuple[str, str, str]]) -> str:
-    """The help of `sakti`; `commands` are panel, name and help."""
+    """Return the help of `sakti`; `commands` are panel, name and help."""
     listed = sorted(commands, key=lambda c: PANELS.index(c[0]))
     return _text(
         "sakti [OPTIONS] [PROMPT | COMMAND …]",
@@ -70,7 +70,7 @@ def _width() -> int:
 
 
 def _first(text: str) -> str:
-    """The first sentence, or the first paragraph where it is short."""
+    """Return the first sentence, or the first paragraph where it is short."""
     paragraph = text.split("\n\n")[0]
     return paragraph if len(paragraph) <= 120 else paragraph.partition(". ")[0].removesuffix(".") + "."
 

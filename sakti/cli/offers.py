@@ -1,4 +1,4 @@
-"""What a shell completes a value to: words of the declarations, names in the database, settings.
+"""List what a shell completes a value to: words of the declarations, names in the database, settings.
 
 No network; what cannot be read has no names.
 """
@@ -9,7 +9,16 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from sakti.cli.place import Offer, Place, values
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line, sanitise
+
+with lazy_imports:
+    from sakti.bench.repair import catalog
+    from sakti.cli import common
+    from sakti.core import config, resources
+    from sakti.providers import presets
+    from sakti.store import one_shot, thread_names
+    from sakti.tasks import queries
 
 if TYPE_CHECKING:
     from sakti.store.connection import Connection
@@ -19,7 +28,7 @@ TITLE = 60  # signs of a title
 
 
 def at(place: Place, word: str) -> list[Offer] | None:
-    """The words that `word` can become at `place`; None: a file's name."""
+    """Return the words that `word` can become at `place`; None: a file's name."""
     if place.arg is None:
         return _beginning(place.words, word)
     wanted = values(place.arg)
@@ -59,14 +68,10 @@ def _thread_ids(word: str) -> list[Offer]:
 
 
 def _thread_names(*, deleted: bool) -> list[tuple[str, str]]:
-    from sakti.store import thread_names
-
     return _ask(lambda db, resource: thread_names.newest(db, resource, MANY, deleted))
 
 
 def _tasks(word: str) -> list[Offer]:
-    from sakti.tasks import queries
-
     def named(db: Connection, resource: str) -> list[tuple[str, str]]:
         return [(t["handle"], t["title"]) for t in queries.list_tasks(db, resource, limit=MANY)["tasks"]]
 
@@ -74,10 +79,7 @@ def _tasks(word: str) -> list[Offer]:
 
 
 def _ask(fn: Callable[[Connection, str], list[tuple[str, str]]]) -> list[tuple[str, str]]:
-    """What the database answers for this workspace; nothing where there is none, or where it is of another version."""
-    from sakti.cli import common
-    from sakti.store import one_shot
-
+    """Ask the database about this workspace; nothing where there is none, or one of another version."""
     try:
         return one_shot.ask(common.database_path(), fn, str(common.workspace()))
     except one_shot.NotReady:
@@ -85,8 +87,6 @@ def _ask(fn: Callable[[Connection, str], list[tuple[str, str]]]) -> list[tuple[s
 
 
 def _setting_names(word: str) -> list[Offer]:
-    from sakti.core import config
-
     return [Offer(name, config.meaning(name).help) for name in config.names()]
 
 
@@ -95,22 +95,15 @@ def _settings(word: str) -> list[Offer]:
 
 
 def _modes(word: str) -> list[Offer]:
-    from sakti.core import resources
-
     found = {p.stem for folder in resources.folders("prompts") for p in (folder / "modes").glob("*.md")}
     return [Offer(name) for name in sorted(found)]
 
 
 def _providers(word: str) -> list[Offer]:
-    from sakti.cli import common
-    from sakti.providers.presets import PRESETS
-
-    return [Offer(f"{name}/") for name in sorted({*PRESETS, *common.settings().config.providers})]
+    return [Offer(f"{name}/") for name in sorted({*presets.PRESETS, *common.settings().config.providers})]
 
 
 def _repairs(word: str) -> list[Offer]:
-    from sakti.bench.repair import catalog
-
     return [Offer(r.name, r.title) for r in catalog.all_repairs()]
 
 

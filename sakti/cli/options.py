@@ -1,4 +1,4 @@
-"""The options of the chat's own line, which `sakti run` shares."""
+"""Declare the options of the chat's own line, which `sakti run` shares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the cursor stands in a line of the shell: at a command, an option or a value. Pure.
+"""Find where the cursor stands in a line of the shell: at a command, an option or a value. Pure.
 
 The line is not finished, so nothing in it is an error: what means nothing is passed over.
 """
@@ -45,7 +45,7 @@ class _Read(NamedTuple):
 
 
 def at(words: Sequence[str], word: str) -> Place:
-    """The place of `word`, which stands behind `words`; these begin behind the program's name."""
+    """Return the place of `word`, which stands behind `words`; these begin behind the program's name."""
     read = _read(_TOP, words)
     first = read.plain[0] if read.plain else len(words)
     printed = next((i for i, w in enumerate(words[:first]) if w in options.PRINT.flags), None)
@@ -63,7 +63,7 @@ def _at_top(read: _Read, words: Sequence[str], word: str) -> Place:
 
 
 def _commands() -> list[tuple[str, str]]:
-    """The first words of all commands, and what they are."""
+    """Return the first words of all commands, and what they are."""
     return [(name, _short(text)) for _, name, text in shell.listed()]
 
 
@@ -85,7 +85,7 @@ def _action(word: str) -> Action | None:
 
 
 def _in(action: Action | None, words: Sequence[str], word: str) -> Place:
-    """The place in what stands behind a command."""
+    """Return the place in what stands behind a command."""
     if action is None:
         return Place()
     args = (*shell.arguments(action), HELP)
@@ -112,13 +112,13 @@ def _value_or_flag(args: Sequence[Arg], read: _Read, word: str) -> Place | None:
 
 
 def _flags(args: Sequence[Arg], given: frozenset[str]) -> tuple[Offer, ...]:
-    """The options that may still be given, by their long names where they have one."""
+    """Return the options that may still be given, by their long names where they have one."""
     left = [a for a in args if a.flags and (a.many or a.name not in given)]
     return tuple(Offer(max(a.flags, key=len), _short(a.help)) for a in left)
 
 
 def _read(args: Sequence[Arg], words: Sequence[str]) -> _Read:
-    """What `words` are, by the rules of `reader.take`."""
+    """Return what `words` are, by the rules of `reader.take`."""
     plain: list[int] = []
     given: set[str] = set()
     i = 0
@@ -144,10 +144,10 @@ def _read(args: Sequence[Arg], words: Sequence[str]) -> _Read:
 
 
 def _short(text: str) -> str:
-    """The first sentence, without its full stop."""
+    """Return the first sentence, without its full stop."""
     return text.partition("\n")[0].partition(". ")[0].removesuffix(".")
 
 
 def values(arg: Arg) -> str | tuple[str, ...]:
-    """What a value of `arg` may be: words, or the name of what is looked up; "files" for a path."""
+    """Return what a value of `arg` may be: words, or the name of what is looked up; "files" for a path."""
     return arg.choices or arg.offers or ("files" if arg.kind == "path" else ())

@@ -1,4 +1,4 @@
-"""`sakti bench repair` as people and programs see it."""
+"""Show `sakti bench repair` to people and programs."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def run(
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    """`asyncio.run` that a TERM ends as a Ctrl-C does: with the model's commands stopped and the copy removed."""
+    """Run a coroutine so that a TERM ends it as Ctrl-C does: commands stopped, the copy removed."""
 
     async def main() -> T:
         task = asyncio.current_task()
@@ -99,7 +99,7 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _model(options: Options) -> str:
-    """The full name of the model that answers: results are kept by it. Raises `NoModelError`."""
+    """Return the full name of the model that answers: results are kept by it. Raises `NoModelError`."""
     config = options.config
     choice = await registry.select(
         flag=options.model_flag, config_model=config.model, env=os.environ, settings=config.providers

@@ -12,6 +12,10 @@ from typing import Any
 from sakti.actions import reader
 from sakti.actions.reader import UsageError
 from sakti.cli.options import CHAT, INSTALL, PRINT, SHOW
+from sakti.core.lazy import lazy_imports
+
+with lazy_imports:
+    from sakti.cli import shell
 
 
 @dataclass(slots=True)
@@ -38,7 +42,7 @@ class Command:
 
 
 def route(argv: Sequence[str], is_command: Callable[[str], object]) -> Chat | Command:
-    """What `argv` asks for. Raises `UsageError`.
+    """Return what `argv` asks for. Raises `UsageError`.
 
     `sakti "fix the bug"` and `sakti -- fix the bug` start the chat with that prompt; `-p TEXT` is `run TEXT`; a bare
     `-r` picks a thread, `-r NAME` resumes one; a single unknown word is an error with suggestions.
@@ -67,8 +71,6 @@ def route(argv: Sequence[str], is_command: Callable[[str], object]) -> Chat | Co
             prompt = word
             break
         else:
-            from sakti.cli.shell import unknown
-
             start = f"To start with a prompt, write `sakti -- {' '.join(argv[i:])}`."
-            raise UsageError(f"{unknown(word)} {start}")
+            raise UsageError(f"{shell.unknown(word)} {start}")
     return Chat(prompt, **found)

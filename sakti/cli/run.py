@@ -1,4 +1,4 @@
-"""`sakti run`: one prompt, answered without a screen."""
+"""Declare `sakti run`: one prompt, answered without a screen."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from sakti.actions.spec import CHAT, SET, action, arg, option
 from sakti.actions.values import USAGE, Refused
 from sakti.cli import common
 from sakti.cli.options import APPROVAL, CONTINUE, DEBUG, MODE, MODEL, NO_SAVE
+from sakti.core.lazy import lazy_imports
+
+with lazy_imports:
+    from sakti import headless
 
 
 @action(
@@ -60,8 +64,6 @@ async def run(
 
     Exit: 0 answered, 1 model failed, 2 usage, 3 limit, 4 refused, 5 no model, 6 answer cut.
     """
-    from sakti import headless
-
     if output not in headless.OUTPUTS:
         raise Refused(f"--output takes {', '.join(headless.OUTPUTS)}, not {output!r}.", code=USAGE)
     if not sys.stdin.isatty() and (piped := sys.stdin.buffer.read().decode("utf-8", "replace")).strip():

@@ -1,4 +1,4 @@
-"""What an action finds around it in a shell: the workspace of the current folder and the user's database."""
+"""Give an action what it finds in a shell: the workspace of the current folder, the user's database."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class ShellScope(Scope):
         return common.in_store(lambda store: store.write(fn, actor, *args, **kwargs))
 
     def actor(self, name: str | None) -> task_service.Actor:
-        """Who acts: `--as`, else SAKTI_ACTOR, else the user of the shell."""
+        """Return who acts: `--as`, else SAKTI_ACTOR, else the user of the shell."""
         who = name or os.environ.get("SAKTI_ACTOR") or os.environ.get("USER") or "shell"
         lease_ms = task_service.SHELL_CLAIM_MS
         return task_service.Actor(self.resource, f"shell:{who}", self.now(), name=who, lease_ms=lease_ms)

@@ -1,4 +1,4 @@
-"""The commands of the shell: find one, read its line, run it, print what it returns."""
+"""Run the commands of the shell: find one, read its line, run it, print what it returns."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ from sakti.actions.values import Open, Text, Value
 from sakti.cli import common
 from sakti.cli.scope import ShellScope
 from sakti.core.errors import TaskError
+from sakti.core.lazy import lazy_imports
+
+with lazy_imports:
+    from sakti.cli import completion, loop, options
+    from sakti.cli import help as help_texts
 
 if TYPE_CHECKING:
     from sakti.actions.registry import Subject
@@ -23,19 +28,19 @@ OWN = {"run": "sakti.cli.run", "tour": "sakti.cli.tour", "bench": "sakti.cli.ben
 
 @functools.cache
 def subject(word: str) -> Subject | None:
-    """What `sakti WORD` is, if it is a command."""
+    """Return what `sakti WORD` is, if it is a command."""
     if word in OWN:
         return registry.subject_of(importlib.import_module(OWN[word]))
     return registry.subject(word) if word.isidentifier() else None
 
 
 def words() -> list[str]:
-    """The first words of all commands."""
+    """Return the first words of all commands."""
     return sorted({*OWN, *registry.shell_words()})
 
 
 def arguments(action: Action) -> tuple[Arg, ...]:
-    """Its arguments in the shell."""
+    """Return an action's arguments in the shell."""
     return (*action.args, JSON) if action.json else action.args
 
 
@@ -47,9 +52,7 @@ def run(argv: Sequence[str]) -> None:
     except reader.UsageError as e:
         common.fail(str(e), common.USAGE)
     except reader.HelpWanted:
-        from sakti.cli import help
-
-        common.say(help.of_action(action, arguments(action)))
+        common.say(help_texts.of_action(action, arguments(action)))
         return
     as_json: bool = given.pop("json", False)
     try:
@@ -61,8 +64,6 @@ def run(argv: Sequence[str]) -> None:
 def _find(argv: Sequence[str]) -> tuple[Action, Sequence[str]]:
     word, rest = argv[0], argv[1:]
     if word.startswith("--") and word not in reader.HELP:
-        from sakti.cli import completion
-
         return completion.ACTIONS[word], rest
     found = subject(word)
     if found is None:
@@ -73,9 +74,7 @@ def _find(argv: Sequence[str]) -> tuple[Action, Sequence[str]]:
         return next(a for a in found.actions if a.shell == word), rest
     commands = {a.shell.partition(" ")[2]: a for a in found.actions if a.shell}
     if not rest or rest[0] in reader.HELP:
-        from sakti.cli import help
-
-        common.say(help.of_group(found.group, found.actions))
+        common.say(help_texts.of_group(found.group, found.actions))
         raise SystemExit(common.OK if rest else common.USAGE)
     if rest[0] not in commands:
         common.fail(unknown(rest[0], f"{word} ", commands), common.USAGE)
@@ -93,9 +92,9 @@ def listed() -> list[tuple[str, str, str]]:
 
 
 def _say_help() -> NoReturn:
-    from sakti.cli import help, options
-
-    common.say(help.of_all(options.ABOUT, (*options.CHAT, options.PRINT, options.INSTALL, options.SHOW), listed()))
+    common.say(
+        help_texts.of_all(options.ABOUT, (*options.CHAT, options.PRINT, options.INSTALL, options.SHOW), listed())
+    )
     raise SystemExit(common.OK)
 
 
@@ -117,9 +116,7 @@ def _run(action: Action, given: dict[str, Any], as_json: bool) -> Value | None:
         return common.in_store(lambda store: work(ShellScope(store, json=as_json)))
     if action.needs == "nothing":
         return _drive(work(ShellScope(json=as_json)))
-    import asyncio
-
-    return asyncio.run(work(ShellScope(json=as_json)))
+    return loop.run(work(ShellScope(json=as_json)))
 
 
 def _drive(work: Coroutine[Any, Any, Value | None]) -> Value | None:
@@ -145,7 +142,7 @@ def _show(value: Value | None, as_json: bool) -> None:
 
 
 def _refuse(error: TaskError, as_json: bool) -> NoReturn:
-    """A refusal of the board: programs read why."""
+    """Exit with a refusal of the board; programs read why."""
     code = common.USAGE if error.code == "no_input" else common.FAILED
     if as_json:
         common.say_json({"success": False, "error": error.message, "code": error.code})

@@ -1,4 +1,4 @@
-"""`sakti tour`."""
+"""Declare `sakti tour`."""
 
 from __future__ import annotations
 

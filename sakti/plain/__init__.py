@@ -1,4 +1,4 @@
-"""The chat line by line, for screen readers and terminals that can do nothing else. `sakti.plain.chat.run` starts it.
+"""Chat line by line, for screen readers and plain terminals. `sakti.plain.chat.run` starts it.
 
 Nothing here moves a cursor, draws or colours; every line makes sense when it is read aloud.
 """

@@ -1,4 +1,4 @@
-"""What a line means while a question waits: an answer, or something else. Pure."""
+"""Decide what a line means while a question waits: an answer, or something else. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Answer:
 
 
 def answer(line: str, asked: ApprovalRequested) -> Answer | None:
-    """None where `line` is no answer: it is then what it would be without a question."""
+    """Read a line as an answer; None where it is none: it is then what it would be without a question."""
     word, _, rest = line.strip().partition(" ")
     match word.lower().rstrip(",."), rest.strip():
         case (("y" | "yes"), ""):

@@ -1,4 +1,4 @@
-"""The chat line by line: what is typed goes to the session, what happens is said."""
+"""Chat line by line: what is typed goes to the session, what happens is said."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ class Chat:
             await self._stir.wait()
 
     def end_of_input(self) -> None:
-        """ctrl+d: leave; with work under way only when asked twice."""
+        """Leave at ctrl+d; with work under way only when asked twice."""
         if self._lines.terminal and terminal.is_gone():
             self.leave(128 + signal.SIGHUP)
             return
@@ -221,7 +221,7 @@ class Chat:
         self.leave(0)
 
     def stop(self) -> None:
-        """ctrl+c: interrupt what runs; twice quits."""
+        """Interrupt what runs at ctrl+c; quit at the second."""
         now = self.session.clock.monotonic()
         if now - self._last_stop < TWICE:
             self.leave(0)
@@ -273,7 +273,7 @@ class Chat:
             self.go(self.session.views.add_history, text)
 
     async def send(self, text: str) -> None:
-        """A line: a command, a shell line, a note or a message."""
+        """Take a line: a command, a shell line, a note or a message."""
         if parse(text).kind in ("command", "unknown"):
             await self.commands.run(text)
             return
@@ -290,7 +290,7 @@ class Chat:
             raise
 
     def _suggest(self, before: str, loop: asyncio.AbstractEventLoop) -> list[str]:
-        """In the reading thread: commands, their arguments and files for the word at the cursor."""
+        """Complete the word at the cursor, in the reading thread: commands, their arguments and files."""
         query = query_at(before)
         if query is None:
             return []

@@ -1,4 +1,4 @@
-"""The commands of the plain chat: what an action returns is said, lists with numbers.
+"""Run the commands of the plain chat: what an action returns is said, lists with numbers.
 
 A number alone then opens the one that is meant.
 """
@@ -26,7 +26,7 @@ STOPPABLE = "stoppable"  # the name of a task that ctrl+c ends
 
 
 def offered() -> list[Action]:
-    """The commands that this chat has."""
+    """Return the commands that this chat has."""
     return [*(a for name, a in registry.chat().items() if name not in NO_SCREEN), *OWN.values()]
 
 
@@ -41,7 +41,7 @@ class Commands:
         self.choose: Callable[[int], Awaitable[None]] | None = None  # what a number alone does now
 
     async def run(self, text: str) -> bool:
-        """Whether `text` was a command, a shell line or a note; a message is left to the caller."""
+        """Return whether `text` was a command, a shell line or a note; a message is left to the caller."""
         typed = line.parse(text, OWN)
         self.choose = None
         match typed.kind:

@@ -51,7 +51,7 @@ class Lines:
 
     @property
     def typed(self) -> str:
-        """What stands in the line that is being typed, as far as that can be known."""
+        """Return what stands in the line that is being typed, as far as that can be known."""
         return str(self._readline.get_line_buffer()) if self._readline is not None else ""
 
     def _complete(self, _: str, number: int) -> str | None:
@@ -80,7 +80,7 @@ class Lines:
         return input()
 
     def _plain(self) -> str:
-        """One line, or the lines of one paste."""
+        """Read one line, or the lines of one paste."""
         lines = [self._next()]
         self.whole = not self.terminal or len(lines[0].encode()) < CANONICAL
         while self.terminal and select.select([0], [], [], PASTE)[0]:
@@ -103,7 +103,7 @@ class Lines:
         return line.decode("utf-8", "replace").removesuffix("\r")
 
     def suspend(self) -> None:
-        """ctrl+z: lend the terminal to the shell, and take it back as the line editor had it."""
+        """Lend the terminal to the shell at ctrl+z, and take it back as the line editor had it."""
         reading = _terminal_modes()
         self.end()
         os.kill(os.getpid(), signal.SIGSTOP)

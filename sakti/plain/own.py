@@ -1,4 +1,4 @@
-"""The commands that only this chat has: on the screen they are keys, or plain to see."""
+"""Declare the commands that only this chat has: on the screen they are keys, or plain to see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model's Markdown as lines to be read aloud, as it streams in. Pure but for what is not a whole line yet."""
+"""Turn a model's Markdown into lines to be read aloud, as it streams in. Pure but for the open line."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Prose:
         return lines
 
     def _begun(self) -> list[str]:
-        """What can be said already of a line that goes on: whole sentences of it."""
+        """Return what can be said already of a line that goes on: whole sentences of it."""
         rest = self._rest
         at = max((m.end() for m in _END.finditer(rest)), default=0)
         if not at and len(rest) > LONGEST:
@@ -64,7 +64,7 @@ class Prose:
 
 
 def spoken(line: str) -> str:
-    """One line of Markdown without its signs; "" for a line that only decorates."""
+    """Return one line of Markdown without its signs; "" for a line that only decorates."""
     text = line.strip()
     if not text or _RULE.fullmatch(text) or _SEPARATOR.fullmatch(text):
         return ""
@@ -89,6 +89,6 @@ def _undecorated(text: str) -> str:
 
 
 def all_lines(text: str) -> list[str]:
-    """A whole text at once."""
+    """Return the lines of a whole text at once."""
     prose = Prose()
     return [*prose.add(text), *prose.end()]

@@ -1,4 +1,4 @@
-"""What an action returned as lines to be read aloud. Pure."""
+"""Turn what an action returned into lines to be read aloud. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SIGNS = {"●": "high", "○": "work", "·": "minor", "✓": "done", "⚑": "pi
 
 
 def lines(value: Value, thread_id: str = "") -> list[str]:
-    """The lines of a value, its signs in words; `thread_id` is the thread that is open."""
+    """Return the lines of a value, its signs in words; `thread_id` is the thread that is open."""
     match value:
         case Done(sentence, title):
             return words.rows([(title, sentence)]) if title else [words.spoken(sentence)]
@@ -35,7 +35,7 @@ def lines(value: Value, thread_id: str = "") -> list[str]:
 
 
 def items(rows: Rows, thread_id: str = "") -> list[str]:
-    """The lines of a list's items, with their numbers where one may be chosen."""
+    """Return the lines of a list's items, with their numbers where one may be chosen."""
     match rows.kind:
         case "threads":
             numbered = enumerate(rows.items, 1)

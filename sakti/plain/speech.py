@@ -92,11 +92,11 @@ class Speech:
     _open: tuple[ApprovalRequested, ...] = ()
 
     def own_command(self, command: str) -> None:
-        """The next call of that command is the user's own."""
+        """Note that the next call of that command is the user's own."""
         self._own_next = command
 
     def hear(self, event: Event) -> list[str]:
-        """The lines that `event` makes; none for what only a screen shows."""
+        """Return the lines that `event` makes; none for what only a screen shows."""
         match event:
             case TextDelta(text):
                 return self._labelled(self._prose.add(text))
@@ -164,7 +164,7 @@ class Speech:
                 return []
 
     def _reading(self, percent: int) -> list[str]:
-        """A line now and then while a prompt is read."""
+        """Say a line now and then while a prompt is read."""
         if percent < self._read + READ_SAID or percent == 100:
             return []
         self._read = percent
@@ -194,7 +194,7 @@ class Speech:
                 return [rest, *said] if own and rest else said
 
     def _approval(self, event: ApprovalRequested | ApprovalResolved) -> list[str]:
-        """One question at a time, in the order in which they came."""
+        """Ask one question at a time, in the order in which they came."""
         if isinstance(event, ApprovalRequested):
             self._open = (*self._open, event)
             return self._ask() if len(self._open) == 1 else []
@@ -209,7 +209,7 @@ class Speech:
 
     @property
     def question(self) -> ApprovalRequested | None:
-        """The question that was asked last and is still open."""
+        """Return the question that was asked last and is still open."""
         return self._open[0] if self._open else None
 
     def _store_waits(self, seconds: float | None) -> list[str]:
@@ -230,7 +230,7 @@ class Speech:
         return []
 
     def _saved(self, message: Message) -> list[str]:
-        """What was queued is said again when the agent reads it; several calls are said before the first is made."""
+        """Say what was queued again when the agent reads it; several calls are said before the first is made."""
         if message.role == "assistant":
             return words.planned(message)
         if message.role != "user" or message.text not in self._waiting:
@@ -253,5 +253,5 @@ class Speech:
 
 
 def _ends_text(event: Event) -> bool:
-    """Whether a half line of the answer is said before this event: not for what merely happens meanwhile."""
+    """Return whether a half line of the answer is said before this event: not for what happens meanwhile."""
     return isinstance(event, ToolStarted | ApprovalRequested | StepDiscarded | TurnFinished | MessageSaved)

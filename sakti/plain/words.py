@@ -33,7 +33,7 @@ _WHY = {"threshold": "the window was full", "idle": "after a pause", "provider_c
 
 
 def many(count: int, what: str) -> str:
-    """`1 task`, `3 tasks`."""
+    """Format `1 task`, `3 tasks`."""
     return f"{count:,} {what}{'s' * (count != 1)}"
 
 
@@ -51,7 +51,7 @@ def when(ms: int) -> str:
 
 
 def call(part: ToolCallPart) -> str:
-    """`read src/a.py`: the tool and what it is about."""
+    """Format the tool and what it is about: `read src/a.py`."""
     values = part.arguments
     if values is None:
         return f"{one_line(part.name, 40)} with arguments that cannot be read"
@@ -62,7 +62,7 @@ def call(part: ToolCallPart) -> str:
 
 
 def finished(asked: ToolCallPart | None, result: ToolResultPart, duration_ms: int, *, own: bool = False) -> str:
-    """`tool: read src/a.py, lines 1 to 120, ok, 0.1 seconds`; `own`: the user ran it."""
+    """Format `tool: read src/a.py, lines 1 to 120, ok, 0.1 seconds`; `own`: the user ran it."""
     about = call(asked) if asked is not None else one_line(result.name, 40)
     details = result.details
     parts = [f"{'command' if own else 'tool'}: {about}"]
@@ -87,7 +87,7 @@ def finished(asked: ToolCallPart | None, result: ToolResultPart, duration_ms: in
 
 
 def tail(result: ToolResultPart) -> list[str]:
-    """The end of what a command printed that failed."""
+    """Return the end of what a failed command printed."""
     if result.name != "bash" or not result.is_error or isinstance(result.details.get("denied"), str):
         return []
     lines = [line for line in sanitise(result.content).rstrip("\n").split("\n") if not _EXIT.fullmatch(line)]
@@ -96,13 +96,13 @@ def tail(result: ToolResultPart) -> list[str]:
 
 
 def planned(said: Message) -> list[str]:
-    """The calls of an answer that makes several, before the first of them is asked about."""
+    """Announce the calls of an answer that makes several, before the first of them is asked about."""
     calls = said.tool_calls
     return [f"{many(len(calls), 'call')}: {'; '.join(call(c) for c in calls)}"] if len(calls) > 1 else []
 
 
 def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
-    """The first of `pending` as a question with its answers."""
+    """Format the first of `pending` as a question with its answers."""
     first = pending[0]
     asked = "run this command?" if first.tool == "bash" else f"allow {one_line(first.tool, 40)}?"
     others = f" ({many(len(pending) - 1, 'other')} waiting behind it)" if len(pending) > 1 else ""
@@ -129,7 +129,7 @@ def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
 
 
 def diff(text: str, limit: int | None = None) -> list[str]:
-    """A unified diff in words: `add: …`, `remove: …`, `keep: …`."""
+    """Format a unified diff in words: `add: …`, `remove: …`, `keep: …`."""
     out: list[str] = []
     for line in sanitise(text).split("\n"):
         if line.startswith(("--- ", "+++ ")):
@@ -149,7 +149,7 @@ def diff(text: str, limit: int | None = None) -> list[str]:
 
 
 def message(said: Message, *, limit: int | None = None) -> list[str]:
-    """Who, when, and what was said, tool calls as one line each. At most `limit` lines."""
+    """Format who, when, and what was said, tool calls as one line each. At most `limit` lines."""
     who = {"assistant": "sakti", "user": "you"}.get(said.role, said.role)
     lines = [f"{who}, {when(said.created_at)}:"]
     for part in said.parts:
@@ -209,7 +209,7 @@ def rows(found: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def spoken(text: str) -> str:
-    """`text` with its signs in words."""
+    """Return `text` with its signs in words."""
     return text.replace(" → ", " to ").replace(" · ", ", ").replace("≈", "about ")
 
 
@@ -293,7 +293,7 @@ def board_task(row: BoardTask) -> str:
 
 
 def branch(row: Branch) -> str:
-    """A line of a task's tree: its depth is said, not drawn."""
+    """Format a line of a task's tree: its depth is said, not drawn."""
     depth = f"level {row.depth}, {row.relation.strip()}: " if row.relation else ""
     again = ", as above" if row.again else ""
     return f"{depth}{row.task.handle} {one_line(row.task.title, 200)}, {row.task.status.replace('_', ' ')}{again}"

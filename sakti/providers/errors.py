@@ -11,7 +11,9 @@ import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from sakti.core.errors import ProviderError
 from sakti.core.types import Json
@@ -122,7 +124,6 @@ def _unreachable(error: Exception, where: Where) -> ProviderError:
 def _proxy(url: str) -> str:
     """Return the host of the proxy that the environment names for `url`, empty where there is none."""
     import urllib.request
-    from urllib.parse import urlsplit
 
     try:
         asked = urlsplit(url)
@@ -217,7 +218,6 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 def _until(date: str) -> float | None:
     import email.utils
-    from datetime import UTC, datetime
 
     try:
         then = email.utils.parsedate_to_datetime(date)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -62,8 +63,6 @@ def per_million(found: Any | None) -> tuple[float | None, float | None]:
     """Return the US dollars per million tokens, in and out, of an entry of the price list."""
     if found is None:
         return None, None
-    from datetime import UTC, datetime
-
     price = found.get_prices(datetime.now(UTC))
     return _dollars(getattr(price, "input_mtok", None)), _dollars(getattr(price, "output_mtok", None))
 

@@ -7,6 +7,11 @@ from pathlib import Path
 
 import apsw
 
+from sakti.core.lazy import lazy_imports
+
+with lazy_imports:
+    from sakti.store import scratch
+
 
 @dataclass(frozen=True, slots=True)
 class DatabaseFile:
@@ -26,6 +31,4 @@ class DatabaseFile:
 
     def remove(self) -> None:
         if self.folder is not None:
-            import shutil
-
-            shutil.rmtree(self.folder, ignore_errors=True)
+            scratch.remove(self.folder)

@@ -7,8 +7,13 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sakti.core.lazy import lazy_imports
 from sakti.store.connection import Connection, Database
 from sakti.store.maintenance import copying
+
+with lazy_imports:
+    from sakti.store import secrets
+    from sakti.store.search import index as search_index
 
 if TYPE_CHECKING:
     from sakti.core.clock import Clock
@@ -61,9 +66,6 @@ def upgrade(db: Database, path: Path | None, clock: Clock) -> list[str]:
 
 def lend_functions(db: Database) -> None:
     """Register the Python functions that migrations call."""
-    from sakti.store import secrets
-    from sakti.store.search import index as search_index
-
     connection: Any = db.connection()
     connection.create_scalar_function("sakti_masked", secrets.masked, 1, deterministic=True)
     connection.create_scalar_function("sakti_identifiers", search_index.identifiers, 1, deterministic=True)

@@ -12,15 +12,20 @@ import contextlib
 import os
 import re
 import stat
+import urllib.parse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import apsw
 
 from sakti.core.errors import StoreError
+from sakti.core.lazy import lazy_imports
 from sakti.store import failures, files, migrate
 from sakti.store.connection import plain
 from sakti.store.database_file import DatabaseFile
+
+with lazy_imports:
+    from sakti.store import scratch
 
 if TYPE_CHECKING:
     from sakti.core.clock import Clock
@@ -141,11 +146,7 @@ def read_only(path: Path) -> DatabaseFile:
         connection.close()
         return database
     except apsw.CantOpenError:  # its -shm is gone, or may not be read
-        import shutil
-
-        folder = scratch_folder()
-        for file in (path, wal):
-            shutil.copyfile(file, folder / file.name)
+        folder = scratch.copied((path, wal))
         return DatabaseFile(str(folder / path.name), folder=folder)
 
 
@@ -162,25 +163,7 @@ _READ = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 
 
 def _uri(path: Path, options: str) -> str:
-    import urllib.parse
-
     return f"file:{urllib.parse.quote(str(path.absolute()))}?{options}"
-
-
-_SCRATCH = "sakti-copy-"
-
-
-def scratch_folder() -> Path:
-    """Make a private temporary folder for a copy; remove those of ended processes."""
-    import shutil
-    import tempfile
-
-    top = Path(tempfile.gettempdir())
-    for old in top.glob(f"{_SCRATCH}*-*"):
-        pid = old.name.removeprefix(_SCRATCH).partition("-")[0]
-        if pid.isdigit() and not files.runs(int(pid)) and old.stat().st_uid == os.geteuid():
-            shutil.rmtree(old, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"{_SCRATCH}{os.getpid()}-"))
 
 
 def scratch_copy(database: DatabaseFile | None, name: str, clock: Clock) -> DatabaseFile:
@@ -188,7 +171,7 @@ def scratch_copy(database: DatabaseFile | None, name: str, clock: Clock) -> Data
 
     Raises `OSError` or `apsw.Error` where there is no room for it.
     """
-    folder = scratch_folder()
+    folder = scratch.make_folder()
     copy = DatabaseFile(str(folder / name), folder=folder)
     try:
         if database is None:
@@ -260,3 +243,9 @@ def refuse_foreign(connection: apsw.Connection, path: Path) -> None:
     tables = db.execute_sql("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     if number not in (0, APPLICATION_ID) or (tables and not migrate.current_version(db)):
         raise StoreError(f"{path} is the database of another program: {ANOTHER}.", code="not_ours")
+
+
+def sqlite_info() -> tuple[str, bool]:
+    """Return SQLite's version, and whether its WAL is safe with two connections."""
+    version = apsw.sqlite_lib_version()
+    return version, tuple(int(n) for n in version.split(".")) >= WAL_SAFE_FROM

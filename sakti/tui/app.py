@@ -13,6 +13,7 @@ from textual.screen import Screen
 
 from sakti.actions import registry
 from sakti.core.events import Event
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import sanitise
 from sakti.tui import bridge, keys, open_url
 from sakti.tui.appearance import Appearance
@@ -33,6 +34,9 @@ from sakti.tui.workers import guarded, log_error
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
+
+with lazy_imports:
+    from sakti.tui.screens import help as help_screen
 
 SHORTLY = 2.0  # seconds that a note stands
 RAISING = 0.2  # seconds in which the click that brought the window to the front arrives
@@ -67,9 +71,7 @@ class SaktiApp(App[int]):
         wanted = self.session.config.keys
         if not wanted:
             return keys.Keymap({})
-        from sakti.tui.screens.help import parts
-
-        found = keys.keymap(wanted, parts(chat_parts()))
+        found = keys.keymap(wanted, help_screen.parts(chat_parts()))
         self.set_keymap(dict(found.keys))
         self.chat.prompt.use_keys(found.keys)
         return found

@@ -5,12 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from sakti.actions.values import Card, Done, Open, Refused, Text, Value
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.tui.chat.screen import ChatScreen
 from sakti.tui.chat.welcome import Welcome
 from sakti.tui.host import Host
 from sakti.tui.transcript.blocks import CardBlock, NoticeBlock
 from sakti.tui.transcript.findings import FindingsBlock
+
+with lazy_imports:
+    from sakti.tui.screens import compaction as compaction_screen
+    from sakti.tui.screens import lists as list_screens
+    from sakti.tui.screens import settings as settings_screen
+    from sakti.tui.screens import text as text_screens
+    from sakti.tui.screens import threads as thread_screens
 
 
 class Drawing:
@@ -61,35 +69,23 @@ class Drawing:
             case "log":
                 chat.show_pane("log")
             case "threads":
-                from sakti.tui.screens.threads import pick_thread
-
-                await pick_thread(host)
+                await thread_screens.pick_thread(host)
             case "models":
-                from sakti.tui.screens.lists import pick_model
-
-                await pick_model(host)
+                await list_screens.pick_model(host)
             case "context":
-                from sakti.tui.screens.text import ContextScreen
-
-                host.push(ContextScreen(data))
+                host.push(text_screens.ContextScreen(data))
             case "compaction":
-                from sakti.tui.screens.compaction import CompactionScreen
-
-                host.push(CompactionScreen(data))
+                host.push(compaction_screen.CompactionScreen(data))
             case "settings":
-                from sakti.tui.screens.settings import SettingsScreen
-
                 found, user_file, project_file = data
-                host.push(SettingsScreen(found, user_file, project_file, chat.apply_setting))
+                host.push(settings_screen.SettingsScreen(found, user_file, project_file, chat.apply_setting))
             case _:
                 return False
         return True
 
     async def _theme(self, name: str) -> None:
-        from sakti.tui.screens.lists import pick_theme
-
         if not name:
-            pick_theme(self._host)
+            list_screens.pick_theme(self._host)
             return
         if not self._host.appearance.use(name):
             raise Refused(f"There is no theme {one_line(name, 40)!r}; /theme shows them.")

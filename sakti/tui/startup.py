@@ -8,6 +8,7 @@ import gc
 
 from sakti.agent.session import build
 from sakti.core.errors import StoreError
+from sakti.core.lazy import lazy_imports
 from sakti.tui.chat.panes import POLL
 from sakti.tui.chat.screen import ChatScreen
 from sakti.tui.chat.thread_sync import LOOK
@@ -16,6 +17,9 @@ from sakti.tui.commands import Commands
 from sakti.tui.host import Host
 from sakti.tui.panes.sidebar import PANES
 from sakti.tui.transcript.markdown import warm_renderers
+
+with lazy_imports:
+    from sakti.tui.screens import threads as thread_screens
 
 
 class Startup:
@@ -61,9 +65,7 @@ class Startup:
         chat.prompt.history_entries = [*await session.views.history(), *chat.prompt.history_entries]
         await chat.drafts.restore()
         if self._pick_thread:
-            from sakti.tui.screens.threads import pick_thread
-
-            await pick_thread(self._host)
+            await thread_screens.pick_thread(self._host)
         for text in ([self._prompt] if self._prompt else []) + self._waiting:
             await self._commands.run(text)
         await self._welcome.open_once(state, self._occupied)

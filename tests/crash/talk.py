@@ -1,6 +1,7 @@
 """A scripted conversation that kills itself. `python talk.py FOLDER POINT…` plays it once for every POINT, each in a
-process and a folder of its own; what was acknowledged stands in FOLDER/POINT/acks. Only tests run this: the points
-are made here by wrapping the store and listening to events, the product knows nothing of them.
+process and a folder of its own; what was acknowledged stands in FOLDER/POINT/acks. `python talk.py --in-turn FOLDER
+POINT…` goes on in FOLDER itself. Only tests run this: the points are made here by wrapping the store and listening to
+events, the product knows nothing of them.
 
 POINT: `inside:N`, `behind:N` the N-th write (before its commit, right after it), `EVENT:N` as the N-th such event is
 heard, `observing:N` in the middle of the N-th answer of the Observer, `full:N` no more room from the N-th write on,
@@ -166,14 +167,8 @@ async def talk(folder: Path, point: str, *, thread: str | None = None, turns: in
     await store.close()
 
 
-def main(folder: Path, points: list[str]) -> None:
-    import sakti.agent.loop
-    import sakti.agent.tools
-    import sakti.agent.tools.memory
-    import sakti.memory.engine  # noqa: F401  loaded once, for all the processes to come
-
-    processes.for_each(points, folder, talk)
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    if sys.argv[1] == "--in-turn":
+        processes.one_after_the_other(sys.argv[3:], Path(sys.argv[2]), talk)
+    else:
+        processes.for_each(sys.argv[2:], Path(sys.argv[1]), talk)

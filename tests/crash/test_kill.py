@@ -36,10 +36,10 @@ EVENTS = (
 )
 
 
-def play(folder: Path, *points: str) -> None:
-    """Play the conversation once for each of `points`."""
+def play(*arguments: str | Path) -> None:
+    """Play the conversation once for each point of `arguments` (see `talk`)."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.crash.talk", str(folder), *points],
+        [sys.executable, "-m", "tests.crash.talk", *map(str, arguments)],
         cwd=Path(__file__).parents[2],
         env=dict(os.environ),
         capture_output=True,
@@ -135,30 +135,10 @@ async def test_killed_at_every_third_write_before_and_after_its_commit(tmp_path:
 
 async def test_killed_again_and_again_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
     folder = tmp_path / "loop"
-    for number in (31, 17, 23, 9, 27, 12):
-        play_in(folder, f"behind:{number}")
-        play_in(folder, f"inside:{number}")
+    play("--in-turn", folder, *(f"{kind}:{n}" for n in (31, 17, 23, 9, 27, 12) for kind in ("behind", "inside")))
+    assert not list(folder.glob("seen-*")), "a point was not reached"
     session = await go_on(folder)
     assert session.thread is not None
-
-
-def play_in(folder: Path, point: str) -> None:
-    """Go on in `folder` until killed."""
-    subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import asyncio, sys; from pathlib import Path; from tests.crash import talk;"
-            "asyncio.run(talk.talk(Path(sys.argv[1]), sys.argv[2]))",
-            str(folder),
-            point,
-        ],
-        cwd=Path(__file__).parents[2],
-        env=dict(os.environ),
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
 
 
 def both_talk(folder: Path, thread: str) -> list[int]:

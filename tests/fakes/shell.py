@@ -6,7 +6,7 @@ import contextlib
 import io
 from dataclasses import dataclass
 
-from sakti.cli import run_cli
+from sakti.cli.start import run_cli
 
 
 @dataclass(frozen=True, slots=True)

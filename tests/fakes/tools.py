@@ -6,10 +6,7 @@ import asyncio
 from pathlib import Path
 
 from sakti.agent.tools.base import Outcome, Tool, ToolRun, Workbench
-from sakti.agent.tools.changing import apply_patch, edit, write
-from sakti.agent.tools.files import ls, read
-from sakti.agent.tools.find import glob, grep
-from sakti.agent.tools.shell import bash, bash_output, kill
+from sakti.agent.tools.catalog import workspace_tools
 
 
 async def call(bench: Workbench, tool: Tool, **arguments: object) -> Outcome:
@@ -32,4 +29,4 @@ async def ended(pid: int) -> bool:
 
 
 # Those for files and commands, by name.
-TOOLS = {t.name: t for t in (read, ls, glob, grep, write, edit, apply_patch, bash, bash_output, kill)}
+TOOLS = {t.name: t for t in workspace_tools()}

@@ -9,7 +9,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CHECKED = ("core", "store", "memory", "providers", "tasks", "bench", "agent/tools", "agent/processors")
+CHECKED = (
+    "core",
+    "store",
+    "memory",
+    "providers",
+    "tasks",
+    "agent",
+    "actions",
+    "cli",
+    "plain",
+    "bench",
+)
 OPENERS = frozenset(
     "a all an any each either every everything for from how in is it its none nothing of on one raises returns"
     " some that the their these this those until what when where whether which who whose why with yields".split()

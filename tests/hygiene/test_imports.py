@@ -33,7 +33,7 @@ def test_a_question_about_tasks_costs_no_more_than_its_answer(tmp_path: Path, mo
     subprocess.run([sys.executable, "-m", "sakti", "tasks", "create", "one"], check=True)
     asked = [f"tasks {x}" for x in ("ready", "list", "board", "explain t", "show t", "search one")]
     for command in (*asked, "--complete zsh tasks show t", "--complete zsh threads show t"):
-        loaded = loaded_after(f"from sakti.cli import run_cli\nrun_cli('{command}'.split())")
+        loaded = loaded_after(f"from sakti.cli.start import run_cli\nrun_cli('{command}'.split())")
         assert loaded & (SDKS | SCREEN | {"peewee", "asyncio", "argparse", "rich", "logging"}) == set(), command
 
 
@@ -45,7 +45,7 @@ def test_a_question_about_tasks_costs_no_more_than_its_answer(tmp_path: Path, mo
             SDKS | STORE | SCREEN | {"asyncio", "dataclasses"},
         ),
         (
-            "from sakti.cli import run_cli\ntry: run_cli(['--help'])\nexcept SystemExit: pass",
+            "from sakti.cli.start import run_cli\ntry: run_cli(['--help'])\nexcept SystemExit: pass",
             SDKS | STORE | SCREEN,
         ),
         ("import sakti; sakti.__all__", SDKS | STORE | SCREEN | {"asyncio"}),

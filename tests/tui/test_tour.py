@@ -60,7 +60,7 @@ async def test_without_a_model_the_tour_is_offered_and_not_begun(store, tmp_path
 
 
 def test_the_command_needs_a_terminal(monkeypatch, capsys):
-    from sakti.cli import run_cli
+    from sakti.cli.start import run_cli
 
     with pytest.raises(SystemExit) as ended:
         run_cli(["tour"])

@@ -1,4 +1,4 @@
-"""`/memory`, `/observations` and `sakti memory`: the windows, the log, their past, what to put right in them."""
+"""Declare `/memory`, `/observations` and `sakti memory`: windows, log, its past, corrections."""
 
 from __future__ import annotations
 

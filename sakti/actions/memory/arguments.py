@@ -1,4 +1,4 @@
-"""What the commands of memory share: whose memory is meant, and an error where there is none."""
+"""Share what the commands of memory need: whose memory is meant, and an error where there is none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NO_THREAD = "There is no thread in this workspace yet."
 async def remembered(
     scope: Scope, *, thread: str | None = None, overrides: Sequence[str] = (), models: Models = "none"
 ) -> AsyncGenerator[Session]:
-    """A session on a thread whose memory may be asked and changed. Raises `Refused` where there is no thread."""
+    """Return a session on a thread whose memory may be read and changed. Raises `Refused` without a thread."""
     async with scope.memory(thread, overrides, models) as session:
         if session.thread is None:
             raise Refused(NO_THREAD)

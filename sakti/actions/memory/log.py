@@ -1,4 +1,4 @@
-"""The observation log: how it is, how it was, what is put right in it."""
+"""Declare the actions on the observation log: as it is, as it was, corrections."""
 
 from __future__ import annotations
 

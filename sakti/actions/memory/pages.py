@@ -1,4 +1,4 @@
-"""What memory holds as files and pages: working memory, everything of a thread, a recording of it."""
+"""Declare the actions on files and pages of memory: working memory, all of a thread, a recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The token windows: how they are, and what moves them by hand."""
+"""Declare the actions on the token windows: their state, and what moves them by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/tasks` and `sakti tasks`: the board.
+"""Declare `/tasks` and `sakti tasks`: the board.
 
 Agents and scripts call the shell's commands often, so a question costs no more than its answer: what only reads needs
 nothing, neither an event loop nor more of the store than the query.

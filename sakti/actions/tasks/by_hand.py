@@ -1,4 +1,4 @@
-"""What the keys of a board do: the same changes as its commands, told in their sentences."""
+"""Do what the keys of a board do: the same changes as its commands, told in their sentences."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ async def change(session: Session, what: str, *words: str, force: bool = False) 
 
 
 async def tree(session: Session, task_id: str) -> tuple[Branch, ...]:
-    """What a task waits for and what waits for it, the task itself first. Raises `TaskError`."""
+    """Return a task with what it waits for and what waits for it, the task first. Raises `TaskError`."""
     return await session.store.read(task_queries.tree, session.resource_id, task_id)

@@ -1,4 +1,4 @@
-"""The actions that change the board."""
+"""Declare the actions that change the board."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FEW = 5
 
 
 def changed(task: Task, sentence: str = "", freed: tuple[Task, ...] | None = None, *, more: str = "") -> Done:
-    """A task after a change, and what that freed where it can free something; `more` ends what is said."""
+    """Report a task after a change, and what that freed where it can free something; `more` ends the sentence."""
     values = text_registry.leaving_all(task_queries.describe(task))
     handles = ", ".join(t.handle for t in freed or ())
     shell = (line(values), *([f"unblocked: {handles}"] if freed else []))

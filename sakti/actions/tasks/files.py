@@ -1,4 +1,4 @@
-"""The actions that write the board to files and read it from them."""
+"""Declare the actions that write the board to files and read it from them."""
 
 from __future__ import annotations
 

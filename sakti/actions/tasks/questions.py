@@ -1,4 +1,4 @@
-"""The actions that ask something of the board."""
+"""Declare the actions that read the board."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ async def board(scope: Scope) -> Value:
 
 
 def _changes() -> str:
-    """How a chat changes the board."""
+    """Return how a chat changes the board."""
     written = chat_line.forms(registry.under("tasks"))
     return f"/tasks {written}; add ! (close!) to change what another chat has claimed"
 

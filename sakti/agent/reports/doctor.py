@@ -1,10 +1,9 @@
-"""The health report: what is in force, what is wrong, how to mend it."""
+"""Report the health of an installation: what is in force, what is wrong, how to mend it."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,12 +18,12 @@ from sakti.core.events import ModelChanged
 from sakti.core.lazy import lazy_imports
 from sakti.core.programs import find_program
 from sakti.core.tokens import O200K_SHA256
-from sakti.store import sqlite_info
 from sakti.store.maintenance import inspection
+from sakti.store.opening import sqlite_info
 from sakti.version import __version__
 
 with lazy_imports:
-    from sakti.providers import registry
+    from sakti.providers import keys, registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ class Line:
 async def examine(
     database: Path, env: Mapping[str, str], workspace: Path, config: Config, answers: ModelChanged | None = None
 ) -> list[Line]:
-    """Every check, in the order in which a person would ask.
+    """Make every check, in the order in which a person would ask.
 
     The file `database` need not be sound, or there; `answers`: the model of the chat that asks, where one does.
     """
@@ -101,7 +100,7 @@ async def _models(env: Mapping[str, str], config: Config, answers: ModelChanged 
 
 
 async def _model(env: Mapping[str, str], config: Config) -> Line:
-    """The model that a chat would begin with, chosen as it chooses."""
+    """Report the model that a chat would begin with, chosen as it chooses."""
     try:
         choice = await registry.select(flag=None, config_model=config.model, env=env, settings=config.providers)
     except NoModelError as e:  # the config names one of no provider
@@ -112,10 +111,7 @@ async def _model(env: Mapping[str, str], config: Config) -> Line:
 
 
 def _keyring() -> Line:
-    import keyring
-    from keyring.backends import fail
-
-    backend = keyring.get_keyring()
-    if isinstance(backend, fail.Keyring):
+    name = keys.keyring_name()
+    if not name:
         return Line("keyring", False, "no backend: keys come from the environment only", optional=True)
-    return Line("keyring", True, type(backend).__module__.rpartition(".")[2] or os.name)
+    return Line("keyring", True, name)

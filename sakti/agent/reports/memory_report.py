@@ -1,4 +1,4 @@
-"""How a thread's memory does, in words: the same for the pane, `/memory` and `sakti memory status`. Pure."""
+"""Report a thread's memory in words, for the pane, `/memory` and `sakti memory status`. Pure."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ GENERATIONS = 10  # newest ones that are listed
 
 
 def sizes(before: int, after: int) -> str:
-    """`18.1k → 1.9k (10%)`: tokens of what went in and of what came out."""
+    """Format tokens of what went in and came out: `18.1k → 1.9k (10%)`."""
     share = f" ({after / before:.0%})" if before else ""
     return f"{count_k(before)} → {count_k(after)}{share}"
 
 
 def stale_leases(event: StaleLeases) -> str:
-    """What a window that is gone left undone: `observing, begun at 14:02 by host:123, had not finished`."""
+    """Describe work left by an ended window: `observing, begun at 14:02 by host:123, had not finished`."""
     began = datetime.fromtimestamp(event.started_at / 1000).strftime("%H:%M")
     kinds = ", ".join(event.kinds)
     return f"{kinds}, begun at {began} by {event.owner}, had not finished; it is done again when it is due"
 
 
 def in_words(backlog: Backlog, unit: str = " tokens left") -> str:
-    """`84.0k tokens left · 3 calls · ≈$0.12`; `unit` stands behind the number."""
+    """Format work left: `84.0k tokens left · 3 calls · ≈$0.12`; `unit` stands behind the number."""
     parts = ["paused"] if backlog.paused else []
     parts.append(f"{count_k(backlog.tokens)}{unit}")
     if backlog.calls:
@@ -45,7 +45,7 @@ STEPS = (1, 2, 3, 5, 10, 20, 50)
 
 
 def forecast(status: MemoryStatus, turn_tokens: int | None) -> str:
-    """`next notes in about 3 turns`, from what a turn brought lately; empty where nobody can say."""
+    """Format `next notes in about 3 turns`, from what turns brought lately; empty where that is not known."""
     at = status.next_buffer_at or status.messages.threshold
     waits = status.backlog is not None or status.buffered_observations.status == "running" or status.retry_at
     if not turn_tokens or waits or at <= status.messages.tokens:
@@ -56,7 +56,7 @@ def forecast(status: MemoryStatus, turn_tokens: int | None) -> str:
 
 
 def waiting_notes(status: MemoryStatus, figures: Figures | None) -> str:
-    """`5 notes ready, will free 24.6k`: what is made and not in the prompt yet; empty where there is nothing."""
+    """Format notes that are made and not in the prompt yet: `5 notes ready, will free 24.6k`; or empty."""
     buffered = status.buffered_observations
     if not buffered.chunks:
         return ""
@@ -67,12 +67,12 @@ def waiting_notes(status: MemoryStatus, figures: Figures | None) -> str:
 
 
 def gauge_words(gauge: Gauge, *, about: bool = False) -> str:
-    """`21.4k of 30k`."""
+    """Format `21.4k of 30k`."""
     return f"{'~' if about else ''}{count_k(gauge.tokens)} of {count_k(gauge.threshold).replace('.0k', 'k')}"
 
 
 def doing(status: MemoryStatus) -> str:
-    """What memory does now, in a word; empty where it does nothing."""
+    """Return what memory does now, in a word; empty where it does nothing."""
     if status.buffered_reflection.status == "running":
         return "reflecting"
     if status.buffered_observations.status == "running":
@@ -81,20 +81,20 @@ def doing(status: MemoryStatus) -> str:
 
 
 def context_words(tokens: int, window: int | None, *, about: bool = False) -> str:
-    """`context 24.0k of 200k`: how much of what the model takes is in use; `about`: estimated, not sent yet."""
+    """Format the use of a window: `context 24.0k of 200k`; `about`: estimated, not sent yet."""
     of = f" of {count_k(window).replace('.0k', 'k')}" if window else ", limit unknown"
     return f"context {'~' if about else ''}{count_k(tokens)}{of}"
 
 
 def guarded(figures: Figures) -> str:
-    """What the faithfulness guard found in the log, in a few words; empty where it found nothing."""
+    """Say in a few words what the faithfulness guard found in the log; empty where it found nothing."""
     dropped, marked = figures.dropped_lines + figures.dropped_paths, figures.marked_lines
     found = (f"{marked} unverified" if marked else "", f"{dropped} dropped" if dropped else "")
     return " · ".join(x for x in found if x)
 
 
 def compacted(done: CompactionFinished) -> list[tuple[str, str]]:
-    """(name, text) of what a compaction did; nothing where nothing came of it."""
+    """Return (name, text) of what a compaction did; nothing where nothing came of it."""
     if not done.messages:
         return []
     saved = done.tokens_before - done.tokens_after
@@ -116,7 +116,7 @@ def compacted(done: CompactionFinished) -> list[tuple[str, str]]:
 
 
 def taken_back(done: CompactionFinished) -> str:
-    """What undoing a compaction did, in a sentence."""
+    """Say in a sentence what undoing a compaction did."""
     return (
         f"{_messages(done.messages)} {'is' if done.messages == 1 else 'are'} in the window again, which is as it was:"
         f" {count_k(done.tokens_after)} tokens."
@@ -132,7 +132,7 @@ def _lines(count: int, name: str = "line") -> str:
 
 
 def in_a_line(event: MemoryEvent, retry_at: int | None = None) -> str:
-    """What happened, in a few words; `retry_at` (Unix ms) is known of the newest failure alone."""
+    """Say what happened in a few words; `retry_at` (Unix ms) is known of the newest failure alone."""
     sizes_ = f"{count_k(event.tokens_before)} → {count_k(event.tokens_after)}"
     match event.kind:
         case "observed":
@@ -155,7 +155,7 @@ def in_a_line(event: MemoryEvent, retry_at: int | None = None) -> str:
 
 
 def rows(figures: Figures) -> list[tuple[str, str]]:
-    """(name, text) of every figure that there is."""
+    """Return (name, text) of every figure that there is."""
     out: list[tuple[str, str]] = []
     if last := figures.observation:
         out.append(
@@ -175,7 +175,7 @@ def rows(figures: Figures) -> list[tuple[str, str]]:
 
 
 def spent_rows(spent: Spent) -> list[tuple[str, str]]:
-    """(name, text) of a thread's tokens and price, as the provider reported them."""
+    """Return (name, text) of a thread's tokens and price, as the provider reported them."""
     usage, memory = spent.actor, spent.memory
     cost = (usage + memory).cost_usd
     share = f" ({usage.cached_tokens / usage.input_tokens:.0%} from the cache)" if usage.input_tokens else ""
@@ -189,7 +189,7 @@ def spent_rows(spent: Spent) -> list[tuple[str, str]]:
 
 
 def status_rows(status: MemoryStatus, figures: Figures | None) -> list[tuple[str, str]]:
-    """(name, text) of the windows and of everything that works at them; what is empty is left out."""
+    """Return (name, text) of the windows and the jobs that work at them; what is empty is left out."""
     buffered, reflection = status.buffered_observations, status.buffered_reflection
     condensed = f"{count_k(reflection.input_observation_tokens)} → {count_k(reflection.observation_tokens)} tokens"
     made = f"{count_k(buffered.message_tokens)} → {count_k(buffered.observation_tokens)} tokens"

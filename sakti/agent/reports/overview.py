@@ -1,4 +1,4 @@
-"""What a workspace holds, in a few lines for the model: its languages, its folders, the files at its root. Pure."""
+"""Describe a workspace for the model in a few lines: languages, folders, files at its root. Pure."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def overview(paths: Sequence[str]) -> str:
 
 
 def _folders(files: Iterable[PurePosixPath]) -> list[str]:
-    """The folders with most files below them, in the order of a listing."""
+    """Return the folders with most files below them, in the order of a listing."""
     counts: Counter[tuple[str, ...]] = Counter()
     for file in files:
         counts.update(file.parts[:depth] for depth in (1, 2) if len(file.parts) > depth)

@@ -1,4 +1,4 @@
-"""The settings as people look at them: value, origin, and what was typed as a value."""
+"""Show settings to people: value, origin, and what was typed as a value."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class Setting:
 
     @property
     def takes(self) -> str:
-        """What may be written for it."""
+        """Describe what may be written for a setting."""
         return takes(self.name)
 
     @property
     def from_environment(self) -> bool:
-        """A variable sets it, which goes before every file."""
+        """Return whether a variable sets it, which goes before every file."""
         return self.origin.startswith("SAKTI_")
 
 
 def settings(config: Config, *, user_file: Path, project_file: Path, env: Mapping[str, str]) -> list[Setting]:
-    """Every setting of `config` with where it comes from, as the files are now. Raises `ConfigError`."""
+    """Return every setting of `config` with its origin, as the files are now. Raises `ConfigError`."""
     loaded = load(user_file=user_file, project_file=project_file, env=env)
     stored, defaults = flat(loaded.config), flat(Config())
     return [
@@ -57,7 +57,7 @@ def settings(config: Config, *, user_file: Path, project_file: Path, env: Mappin
 
 
 def as_toml(value: Any) -> str:
-    """A value as TOML writes it; empty for what is not set."""
+    """Format a value as TOML; empty for what is not set."""
     if value is None:
         return ""
     if isinstance(value, tuple):
@@ -71,7 +71,7 @@ def as_toml(value: Any) -> str:
 
 
 def value_of(config: Config, name: str, text: str) -> Any:
-    """What was typed, as a file would hold it; None for nothing: the setting's line goes.
+    """Read what was typed as a file would hold it; None for nothing: the setting's line goes.
 
     Raises `ConfigError` where it takes no such value, or another setting contradicts it.
     """
@@ -93,7 +93,7 @@ def value_of(config: Config, name: str, text: str) -> Any:
 
 
 def as_lines(name: str, value: Any) -> str:
-    """The lines of a config file that set `name`."""
+    """Return the lines of a config file that set `name`."""
     table, _, key = name.rpartition(".")
     line = f"{key} = {as_toml(value)}"
     return f"[{table}]\n{line}" if table else line

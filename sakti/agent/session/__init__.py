@@ -1,1 +1,1 @@
-"""One user in one workspace, talking in one thread at a time."""
+"""Hold one user's session in one workspace, talking in one thread at a time."""

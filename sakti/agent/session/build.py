@@ -48,7 +48,7 @@ def preload() -> None:
 
 
 async def open_store(state: State, given: store_database.Store | None) -> store_database.Store:
-    """The database of a session: the one that it was given, else the configured one.
+    """Open the database of a session: the one that it was given, else the configured one.
 
     With `memory.read_only` a copy of it in memory.
     """
@@ -70,14 +70,14 @@ async def open_store(state: State, given: store_database.Store | None) -> store_
 
 
 def output_folder(state: State) -> Path:
-    """Where what tools printed is kept whole; of a session that is not saved, a private folder that goes with it."""
+    """Return where outputs of tools are kept whole; unsaved sessions have a private folder that goes with them."""
     if not state.saved:
         return Path(tempfile.mkdtemp(prefix=f"sakti-{os.getpid()}-"))
     return resources.state_home() / "outputs"
 
 
 def make_observers(state: State) -> tuple[Observer, Reflector]:
-    """The Observer and the Reflector that the settings and the model allow: a model that nobody named has to be fit."""
+    """Make the Observer and the Reflector that settings and model allow: a model that nobody named has to be fit."""
     memory, models = state.config.memory, state.models
     usual = models.observing()
     own = ((usual, None),) if usual and models.fit(usual) else ()
@@ -102,7 +102,7 @@ def make_observers(state: State) -> tuple[Observer, Reflector]:
 
 
 def make_engine(state: State) -> memory_engine.MemoryEngine:
-    """The memory of the open thread."""
+    """Make the memory of the open thread."""
     observer, reflector = make_observers(state)
     return memory_engine.MemoryEngine(
         store=state.store,
@@ -121,7 +121,7 @@ def make_engine(state: State) -> memory_engine.MemoryEngine:
 
 
 def why_observer(state: State) -> str:
-    """Why the model that observes was chosen, or why none was."""
+    """Describe why the model that observes was chosen, or why none was."""
     memory, models = state.config.memory, state.models
     if memory.model or memory.observation.model:
         return "set by memory.model" if memory.model else "set by memory.observation.model"
@@ -135,7 +135,7 @@ def why_observer(state: State) -> str:
 
 
 def make_toolbox(state: State) -> tool_box.Toolbox:
-    """The tools, with what they share; their schemas are ready and counted."""
+    """Make the tools, with what they share; their schemas are ready and counted."""
     keys = frozenset(k for p in presets.PRESETS.values() for k in p.keys) | {
         s.key_env for s in state.config.providers.values() if s.key_env
     }

@@ -19,7 +19,7 @@ LIMIT_S = 60.0
 async def observe_on_exit(
     session: Session, say: Callable[[str], None], *, limit: float = LIMIT_S, skipped: asyncio.Event | None = None
 ) -> None:
-    """Nothing where the setting is off, memory observes nothing or nothing is pending.
+    """Observe what is pending at the end; do nothing where the setting is off or memory observes nothing.
 
     Ctrl+c, `skipped` or `limit` seconds end it; what was not observed is when the thread goes on. Never raises for a
     failure of memory.

@@ -1,4 +1,4 @@
-"""What the user types while the agent works."""
+"""Keep what the user types while the agent works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One model call of a turn: its request, its stream, and what is done when it fails.
+"""Make one model call of a turn: its request, its stream, and what is done when it fails.
 
 Failures that pass are waited out in sight; limits that the server states are taken in and the call is made again;
 when a model stays overloaded another one answers, where the settings name one.
@@ -61,7 +61,7 @@ class Call:
 
 
 async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> StepInput:
-    """Everything of the next call, as the processors leave it."""
+    """Collect everything of the next call, as the processors leave it."""
     tools = turn.toolbox.specs(small=turn.model.brief)
     fixed = sum(b.tokens or turn.counter.count(b.text) for b in turn.system)
     output, left = budget.room(turn.model, turn.settings, fixed + turn.toolbox.count(turn.counter, tools))
@@ -96,7 +96,7 @@ def _tail(turn: Turn, last: bool) -> tuple[str, ...]:
 
 
 def make_request(turn: Turn, step: StepInput) -> Request:
-    """The request of a step; what is written of the answer never goes beyond the window."""
+    """Make the request of a step; what is written of the answer never goes beyond the window."""
     tail = list(step.tail)
     if step.retry_reason:
         tail.append(f"Your last answer to this was not accepted: {step.retry_reason} Answer again.")
@@ -129,7 +129,7 @@ def count_request(turn: Turn, request: Request) -> int:
 
 
 async def ask(turn: Turn, step: StepInput, done: list[Completed]) -> AsyncGenerator[Event, None]:
-    """The model's answer, into `done`. Raises `ProviderError` where there is none, `Stop` at a limit of the turn."""
+    """Put the model's answer into `done`. Raises `ProviderError` without one, `Stop` at a limit of the turn."""
     filters = [p for p in turn.after if overrides(p, "process_output_stream")]
     retries = retry.Retries(turn.random.random, turn.wait_left)
     call = Call(step, make_request(turn, step), filters, retries)
@@ -150,7 +150,7 @@ async def ask(turn: Turn, step: StepInput, done: list[Completed]) -> AsyncGenera
 
 
 async def _once(turn: Turn, call: Call) -> AsyncGenerator[Event, None]:
-    """One try: the stream as it comes, then the record of what it took."""
+    """Try once: yield the stream as it comes, then record what it took."""
     clock = turn.store.clock
     call.counted = count_request(turn, call.request)
     yield StepStarted(turn.step, turn.model.full_name, call.counted)
@@ -186,7 +186,7 @@ async def _once(turn: Turn, call: Call) -> AsyncGenerator[Event, None]:
 
 
 def _shown(turn: Turn, call: Call, chunk: StreamEvent) -> Event | None:
-    """What the screen is told of a chunk, after the processors' own filters."""
+    """Return what the screen is told of a chunk, after the processors' own filters."""
     shown: StreamEvent | None = chunk
     for processor in call.filters:
         if shown is not None:
@@ -207,7 +207,7 @@ def _shown(turn: Turn, call: Call, chunk: StreamEvent) -> Event | None:
 
 
 def _must_end(turn: Turn, written: int) -> None:
-    """Raises where an answer goes on beyond what any model writes, or beyond the turn's time."""
+    """Raise where an answer goes on beyond what any model writes, or beyond the turn's time."""
     limits.check_answer_length(written)
     if budget.seconds_left(turn.settings, turn.seconds()) == 0.0:
         raise Stop("limit", budget.time_is_up(turn.settings))
@@ -264,7 +264,7 @@ async def _failed(turn: Turn, call: Call, error: ProviderError) -> AsyncGenerato
 
 
 def _given_up(error: ProviderError, times: int) -> ProviderError:
-    """`error` with why it is not tried again, and what is left to do, where it does not say so itself."""
+    """Add to `error` why it is not tried again and what is left to do, where it does not say so itself."""
     if error.retry_after:
         rest = f"It asks to wait {error.retry_after:,.0f} s, which is too long."
     elif error.code in FOR_LATER and times > 1:
@@ -281,11 +281,11 @@ def _given_up(error: ProviderError, times: int) -> ProviderError:
 
 
 def _forget(_info: object) -> None:
-    """What is learned of a fallback model holds for its turn only."""
+    """Drop what was learned of a fallback model: it holds for its turn only."""
 
 
 def _take_in(turn: Turn, error: ProviderError) -> bool:
-    """What the server said of its model's limits holds from now on; whether the window is smaller than was known."""
+    """Learn the limits that the server named; return whether the window is smaller than was known."""
     narrower = False
     window, known = error.window, turn.model.context_window
     if window and (known is None or window < known or turn.model.assumed):
@@ -312,7 +312,7 @@ async def _wait(turn: Turn, seconds: float, error: ProviderError) -> None:
 
 
 def length_error(turn: Turn, tokens: int, *, thought: bool) -> SaktiError:
-    """Why a turn ends at the limit of one answer, and what to do."""
+    """Describe why a turn ends at the limit of one answer, and what to do."""
     limit = f"{tokens:,} tokens"
     if thought:
         why = f"The model thought for {limit} and came to no answer"

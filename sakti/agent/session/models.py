@@ -1,4 +1,4 @@
-"""The models of a session: the actor that answers, and those that work in the background."""
+"""Choose the models of a session: the actor that answers, and those that work in the background."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Models:
             self._say(self.said.reason if self.said else "")
 
     async def fallback(self) -> tuple[Provider, ModelInfo] | None:
-        """The model that answers when the actor stays overloaded, with its provider.
+        """Return the model that answers when the actor stays overloaded, with its provider.
 
         None where none is named, or it is the actor.
         """
@@ -136,12 +136,12 @@ class Models:
         return provider, await asyncio.to_thread(facts.known, owner, model, settings, served)
 
     def correct(self, info: ModelInfo) -> None:
-        """What an answer has shown of the actor: a smaller window, a smaller maximum of output."""
+        """Learn what an answer has shown of the actor: a smaller window, a smaller maximum of output."""
         if self.info is not None and self.info.full_name == info.full_name:
             self.info = info
 
     def observing(self) -> str | None:
-        """The model that observes where no setting names one.
+        """Return the model that observes where no setting names one.
 
         The provider's small one, or the actor's own where another server stands behind the provider's name.
         """
@@ -152,7 +152,7 @@ class Models:
         return self.info.full_name if elsewhere else registry.small_model(self.info.full_name)
 
     def fit(self, full_name: str | None) -> bool:
-        """Whether a model that nobody named may observe: one that was found unfit may not."""
+        """Return whether a model that nobody named may observe: one that was found unfit may not."""
         if full_name is None or (self.info is not None and self.info.small):
             return full_name is None
         provider, _, model = full_name.partition("/")

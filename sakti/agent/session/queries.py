@@ -1,4 +1,4 @@
-"""What the screen and the shell read: one query in, plain values out. Nothing here writes memory."""
+"""Answer what the screen and the shell read: one query in, plain values out. Nothing here writes memory."""
 
 from __future__ import annotations
 
@@ -84,25 +84,25 @@ class Views:
         self._window = ""  # the name that what was not sent is kept under
 
     async def transcript(self, thread_id: str, before: int | None = None, limit: int = 200) -> list[Message]:
-        """The `limit` messages of a thread before index `before` (the newest where None), oldest first."""
+        """Return `limit` messages of a thread before index `before` (the newest where None), oldest first."""
         return await self._state.store.read(stored_messages.page, thread_id, before=before, limit=limit)
 
     async def version(self) -> int:
-        """A number that changes with everything that is written, whichever process wrote it."""
+        """Return a number that changes with every write, whichever process made it."""
         return await self._state.store.read(stored_messages.version)
 
     async def message(self, message_id: str) -> Message | None:
         return await self._state.store.read(stored_messages.get, message_id)
 
     async def observations(self) -> list[LogLine]:
-        """The lines of this thread's log, in its order."""
+        """Return the lines of this thread's log, in its order."""
         state = self._state
         if state.thread is None:
             return []
         return await state.store.read(memory_log.log_lines, state.engine.record_id)
 
     async def waiting_observations(self) -> list[LogLine]:
-        """The lines that are made and not in the prompt yet, in their order."""
+        """Return the lines that are made and not in the prompt yet, in their order."""
         state = self._state
         return [] if state.thread is None else await state.store.read(memory_log.waiting_lines, state.engine.record_id)
 
@@ -116,23 +116,23 @@ class Views:
         return sum(block.tokens for block in await self.context())
 
     async def moments(self) -> list[LogChange]:
-        """When this thread's log changed by itself, oldest first."""
+        """Return when this thread's log changed by itself, oldest first."""
         state = self._state
         return [] if state.thread is None else await state.store.read(log_history.moments, state.engine.record_id)
 
     async def log_at(self, time: int) -> list[LogLine]:
-        """The lines of this thread's log as it was at that time (Unix ms)."""
+        """Return the lines of this thread's log as it was at a time (Unix ms)."""
         return await self._state.store.read(memory_corrections.as_of, self._state.engine.record_id, time)
 
     async def memory_figures(self) -> Figures:
-        """How this thread's memory does, by its stored rows."""
+        """Return the figures of this thread's memory, by its stored rows."""
         state = self._state
         if state.thread is None:
             return memory_figures.Figures()
         return await state.store.read(memory_figures.figures, state.engine.record_id)
 
     async def memory_events(self) -> list[MemoryEvent]:
-        """What happened to this thread's memory, newest first."""
+        """Return what happened to this thread's memory, newest first."""
         state = self._state
         if state.thread is None:
             return []
@@ -143,7 +143,7 @@ class Views:
         return await self._state.store.read(stored_memory.groups_by_id, group_ids)
 
     async def spent(self) -> Spent:
-        """What this thread has used so far, by its stored calls."""
+        """Return what this thread has used so far, by its stored calls."""
         state = self._state
         if state.thread is None:
             return Spent()
@@ -158,7 +158,7 @@ class Views:
         return None if thread is None else await self._state.store.read(memory_figures.turn_tokens, thread.id)
 
     async def sources(self, group_id: str) -> list[Message]:
-        """The raw messages that an observation group was made from."""
+        """Return the raw messages that an observation group was made from."""
         store = self._state.store
         ids = await store.read(memory_log.sources_of_group, group_id)
         return deleted_messages.without(await store.read(stored_messages.get_many, ids))
@@ -171,15 +171,15 @@ class Views:
         return await state.store.read(task_board.board, state.resource_id, int(midnight.timestamp() * 1000))
 
     async def board_version(self) -> int:
-        """A number that grows with every change of a task, whichever process made it."""
+        """Return a number that grows with every change of a task, whichever process made it."""
         return await self._state.store.read(task_questions.last_event, self._state.resource_id)
 
     async def task(self, task_id: str) -> Json:
-        """All about a task of this workspace: its fields, blockers, edges, history. Raises `TaskError`."""
+        """Return a task of this workspace whole: fields, blockers, edges, history. Raises `TaskError`."""
         return await self._state.store.read(task_queries.show, self._state.resource_id, task_id)
 
     async def task_messages(self, task_id: str) -> list[Message]:
-        """What was said about a task, oldest first."""
+        """Return what was said about a task, oldest first."""
         store = self._state.store
         return await store.read(stored_messages.get_many, await store.read(task_links.said_about, task_id))
 
@@ -201,15 +201,15 @@ class Views:
         return await state.store.read(text_search.search, query, where, limit=limit, offset=offset, first=first)
 
     async def within(self, thread_id: str, text: str) -> list[Place]:
-        """The messages of a thread that have `text` itself, oldest first."""
+        """Return the messages of a thread that have `text` itself, oldest first."""
         return await self._state.store.read(thread_find.places, thread_id, text)
 
     async def around(self, thread_id: str, index: int, before: int = 3, after: int = 3) -> list[Message]:
-        """The message of that index in its thread, between those before and after it."""
+        """Return the message of an index in its thread, between those before and after it."""
         return await self._state.store.read(stored_messages.between, thread_id, index - before, index + after)
 
     async def origin(self, line_id: str) -> Origin | None:
-        """Where a line of the log comes from."""
+        """Return where a line of the log comes from."""
         return await self._state.store.read(origins.origin, line_id)
 
     async def threads(self, limit: int = 100) -> list[ThreadSummary]:
@@ -217,7 +217,7 @@ class Views:
         return [ThreadSummary(*row) for row in rows]
 
     async def context(self) -> list[ContextBlock]:
-        """The request as it would be sent if the user wrote now."""
+        """Return the request as it would be sent if the user wrote now."""
         state = self._state
         counter, info = state.counter, state.model_info
         tools = build.toolbox(state).specs(small=bool(info and info.brief))
@@ -260,7 +260,7 @@ class Views:
         await state.store.write(user_state.add_history, state.resource_id, text, state.clock.now(), thread)
 
     async def take_unsent(self) -> tuple[str, list[str]]:
-        """The draft and the queued messages of windows of this workspace that are gone: this window's from now on."""
+        """Take over the draft and the queued messages of ended windows of this workspace."""
         state = self._state
         self._window = leases.new_owner()
         if state.store.read_only_reason:
@@ -268,7 +268,7 @@ class Views:
         return await state.store.write(user_state.take_unsent, state.resource_id, self._window, state.clock.now())
 
     async def keep_unsent(self, draft: str, queued: Sequence[str], *, left: bool = False) -> None:
-        """What this window holds that was not sent; `left`: it closes. Nothing where nothing can be written."""
+        """Keep what this window holds unsent, if anything can be written; `left`: it closes."""
         state = self._state
         if self._window and not state.store.read_only_reason:
             await state.store.write(

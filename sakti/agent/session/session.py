@@ -1,4 +1,4 @@
-"""A session: one user in one workspace, talking in one thread at a time. The TUI and the headless run both drive it.
+"""Drive a session: one user in one workspace, one thread at a time. The TUI and the headless run both use it.
 
 Constructing one is cheap and imports neither the database nor an SDK; `start` opens what is needed. Whoever listens
 gets every event, from turns and from memory's background work, on the event loop, in order.
@@ -38,9 +38,10 @@ with lazy_imports:
     from sakti.agent import user_shell
     from sakti.agent.session import turn_lease
     from sakti.agent.tools import approvals as tool_approvals
-    from sakti.agent.tools import shell as tool_shell
+    from sakti.agent.tools import background
     from sakti.memory import modes as memory_modes
     from sakti.memory.working import pages as memory_pages
+    from sakti.providers import protocol
     from sakti.store import leases
     from sakti.store.threads import threads as stored_threads
 
@@ -89,7 +90,7 @@ class Session(State):
 
     @property
     def refused_calls(self) -> int:
-        """How many calls were refused approval so far."""
+        """Return how many calls were refused approval so far."""
         return self.made_toolbox.approvals.refused if self.made_toolbox is not None else 0
 
     # --- life -----------------------------------------------------------------------------------------------
@@ -112,11 +113,11 @@ class Session(State):
 
     @property
     def not_saved(self) -> str:
-        """Why nothing that happens here is kept; empty where it is."""
+        """Return why nothing that happens here is kept; empty where it is."""
         return (self.opened_store.not_saved or "") if self.opened_store is not None else ""
 
     def hurry(self) -> None:
-        """The user leaves: from now on nothing waits long for another process that writes."""
+        """Shorten all waits for other processes that write: the user leaves."""
         if self.opened_store is not None:
             self.opened_store.wait = min(self.opened_store.wait, LEAVING_S)
 
@@ -137,9 +138,7 @@ class Session(State):
 
     async def _prepare(self, system: tuple[Block, ...]) -> None:
         """Have a model on this machine read what every request here begins with, before the first question."""
-        from sakti.providers.protocol import Prepares
-
-        if self.model_info is not None and not self.busy and isinstance(self.provider, Prepares):
+        if self.model_info is not None and not self.busy and isinstance(self.provider, protocol.Prepares):
             tools = self.toolbox.specs(small=self.model_info.brief)
             await self.provider.prepare(Request(self.model_info.name, system, tools=tools))
 
@@ -147,7 +146,7 @@ class Session(State):
         """Stop what runs, keeping what was streamed; memory's unfinished work is simply left."""
         await self.interrupt()
         if self.made_toolbox is not None:
-            await tool_shell.stop_all(self.made_toolbox.bench)
+            await background.stop_all(self.made_toolbox.bench)
             if not self.saved:
                 await asyncio.to_thread(shutil.rmtree, self.made_toolbox.bench.output_folder, ignore_errors=True)
         if self.opened_engine is not None:
@@ -250,11 +249,11 @@ class Session(State):
         return await self._turns.interrupt()
 
     async def wait(self) -> None:
-        """Until no turn runs."""
+        """Wait until no turn runs."""
         await self._turns.wait()
 
     async def follow(self) -> None:
-        """What other windows said in this thread and did to its memory becomes known, unless a turn is under way."""
+        """Take in what other windows said in this thread and did to its memory, unless a turn is under way."""
         if self.thread is not None and not self.busy:
             await current_thread.catch_up(self)
             await self.engine.refresh()
@@ -285,7 +284,7 @@ class Session(State):
         await user_shell.run(self, command, during=self._turns.speaking)
 
     def pages(self) -> memory_pages.Pages:
-        """The pages of working memory that may be written here."""
+        """Return the pages of working memory that may be written here."""
         return memory_pages.Pages(self.store, self.counter, self.config.memory, self.resource_id)
 
     async def note(self, text: str) -> None:
@@ -305,7 +304,7 @@ class Session(State):
     # --- memory ---------------------------------------------------------------------------------------------
 
     async def require_thread(self) -> None:
-        """Raises `SaktiError` (thread_removed) where another process removed the open thread for good."""
+        """Raise `SaktiError` (thread_removed) where another process removed the open thread for good."""
         if self.thread is not None and not self.thread_is_new:
             await turn_lease.require_thread(self.store, self.thread.id)
 

@@ -1,4 +1,4 @@
-"""What a session holds: its settings, the open thread, the parts that work for it.
+"""Hold what a session is made of: its settings, the open thread, the parts that work for it.
 
 Functions that serve a session are handed this; who may change what stands at each field.
 """
@@ -136,7 +136,7 @@ class State:
 
     @property
     def model(self) -> ModelChanged | None:
-        """Which model answers, and why."""
+        """Return which model answers, and why."""
         return self.models.said
 
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""The system prompt: the same bytes in every request of a thread, also when it is resumed."""
+"""Build the system prompt: the same bytes in every request of a thread, also when it is resumed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OVERVIEW = "overview"  # in a thread's metadata: what its workspace held when it
 
 
 def build(workspace: Path, thread: Thread | None, *, interactive: bool, brief: bool) -> str:
-    """Its text. `brief`: for a model with a small window."""
+    """Build its text. `brief`: for a model with a small window."""
     return "\n\n".join(_parts(workspace, thread, interactive, brief))
 
 

@@ -1,4 +1,4 @@
-"""A turn as it goes: what it works with, and how what happens in it is kept.
+"""Hold a turn as it goes: what it works with, and how what happens in it is kept.
 
 Everything is durable before the next thing happens; what an interrupt leaves is kept and every call gets a result.
 """
@@ -137,7 +137,7 @@ class Turn:
         return "interrupted" if self.interrupted else "limit"
 
     def seconds(self) -> float:
-        """How long the turn has taken so far."""
+        """Return how long the turn has taken so far."""
         return self.store.clock.monotonic() - self.began
 
     def know(self, **changes: int | bool) -> None:
@@ -146,7 +146,7 @@ class Turn:
         self.correct(self.model)
 
     def text(self) -> str:
-        """The last answer, with the pieces before it that were cut and went on in it."""
+        """Return the last answer, with the pieces before it that were cut and went on in it."""
         answers = [m for m in self.messages if m.role == "assistant"]
         pieces = [m.text for m in answers[-1:]]
         for before in reversed(answers[:-1]):
@@ -157,7 +157,7 @@ class Turn:
 
 
 def was_cut(said: Message) -> bool:
-    """Whether an answer ended at a limit of tokens."""
+    """Return whether an answer ended at a limit of tokens."""
     return any(isinstance(p, MarkerPart) and p.kind == CUT for p in said.parts)
 
 
@@ -229,7 +229,7 @@ async def save_results(turn: Turn) -> Message:
 
 
 async def keep_unfinished(turn: Turn, marker: str = "interrupted") -> list[Message]:
-    """What was streamed but not saved becomes a message; calls without a result get one that says so."""
+    """Make a message of what was streamed but not saved; calls without a result get one that says so."""
     saved: list[Message] = []
     if turn.streamed or (turn.thinking and marker):
         parts: list[Part] = []
@@ -259,7 +259,7 @@ async def keep_end(turn: Turn, status: TurnStatus, error: SaktiError | None) -> 
 
 
 def touched_paths(message: Message, turn: Turn) -> list[str]:
-    """The paths that a message's calls name, as the workspace writes them."""
+    """Return the paths that a message's calls name, as the workspace writes them."""
     out: dict[str, None] = {}
     for call in message.tool_calls:
         out |= dict.fromkeys(turn.toolbox.touched(call))

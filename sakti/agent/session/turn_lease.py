@@ -1,4 +1,4 @@
-"""One turn at a time in a thread, however many windows have it open."""
+"""Allow one turn at a time in a thread, however many windows have it open."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REMOVED = "thread_removed"
 
 
 async def require_thread(store: Store, thread_id: str) -> None:
-    """Raises `SaktiError` (thread_removed) where a thread that was stored is no more."""
+    """Raise `SaktiError` (thread_removed) where a thread that was stored is no more."""
     if await store.read(threads.get, thread_id) is None:
         raise _removed("/new starts a new one.")
 

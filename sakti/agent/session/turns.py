@@ -1,4 +1,4 @@
-"""The turns of a session: one at a time, what is typed meanwhile waits in the inbox."""
+"""Run the turns of a session one at a time; what is typed meanwhile waits in the inbox."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Turns:
 
     @property
     def speaking(self) -> bool:
-        """An answer streams, and what was said of it so far is not stored yet."""
+        """Return whether an answer streams that is not stored yet."""
         return self._turn is not None and bool(self._turn.streamed or self._turn.thinking)
 
     async def submit(self, text: str) -> None:
@@ -103,7 +103,7 @@ class Turns:
             raise
 
     async def _check_length(self, parts: tuple[Part, ...]) -> None:
-        """Raises `SaktiError` for a message that alone is more than the model's window.
+        """Raise `SaktiError` for a message that alone is more than the model's window.
 
         Only a long one is counted: a token is a character at least.
         """
@@ -159,12 +159,12 @@ class Turns:
         return True
 
     async def wait(self) -> None:
-        """Until no turn runs."""
+        """Wait until no turn runs."""
         while self._task is not None and not self._task.done():
             await asyncio.wait({self._task})
 
     async def _run(self, parts: tuple[Part, ...], taken: asyncio.Future[None]) -> None:
-        """One turn, its events to all listeners.
+        """Run one turn, its events to all listeners.
 
         The worker's root: whatever fails becomes an event, but what fails before the prompt is stored, which `taken`
         tells.
@@ -224,7 +224,7 @@ class Turns:
             await self._send_queued()
 
     async def _send_queued(self) -> None:
-        """What was queued after the turn's last look into the inbox begins a turn of its own."""
+        """Begin a turn with what was queued after the last look into the inbox."""
         try:
             await self.send_queued()
         except SaktiError as e:

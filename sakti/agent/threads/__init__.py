@@ -1,1 +1,1 @@
-"""What people do with threads as a whole."""
+"""Do what people do with threads as a whole."""

@@ -1,4 +1,4 @@
-"""What people do with threads as a whole: rename, fork, delete and bring back, export."""
+"""Rename, fork, delete, restore and export threads."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ThreadActions:
         self._live = None if isinstance(where, NoSession) else where
 
     def _is_open(self, thread_id: str) -> Session | None:
-        """The session, where it is that thread which is open in it."""
+        """Return the session where that thread is open in it."""
         live = self._live
         return live if live is not None and live.thread is not None and live.thread.id == thread_id else None
 
@@ -82,7 +82,7 @@ class ThreadActions:
         return f"Renamed to {renamed.title if renamed is not None else title!r}."
 
     async def fork(self, thread_id: str, upto: int | None = None) -> Thread:
-        """A new thread of the messages up to index `upto` (all where None), with what is remembered of them."""
+        """Make a thread of the messages up to index `upto` (all where None), with what is remembered of them."""
         session = self._session
         return await session.store.write(
             thread_fork.fork, thread_id, id=session.store.ids.new(), ids=session.store.ids, now=self._now(),
@@ -90,7 +90,7 @@ class ThreadActions:
         )  # fmt: skip
 
     async def contents(self, thread_id: str) -> Contents:
-        """What would go with a thread."""
+        """Return what would go with a thread."""
         return await self._session.store.read(thread_removal.contents, thread_id)
 
     async def delete(self, thread_id: str) -> Contents:
@@ -121,7 +121,7 @@ class ThreadActions:
         return gone
 
     async def last_deleted(self) -> Thread | None:
-        """The thread of this workspace that was deleted last."""
+        """Return the thread of this workspace that was deleted last."""
         found = await self._session.store.read(thread_removal.deleted, self._session.resource_id)
         return found[0].thread if found else None
 
@@ -137,14 +137,14 @@ class ThreadActions:
 
 
 def checked(form: str) -> Format:
-    """Raises `ConfigError` for a form that threads are not exported in."""
+    """Refuse a form that threads are not exported in. Raises `ConfigError`."""
     if form not in FORMATS:
         raise ConfigError(f"A thread is exported as {', '.join(FORMATS)}, not as {form!r}.")
     return form
 
 
 def text_of(db: Database, thread_id: str, form: Format) -> str:
-    """A thread as text in that form, read at once, secrets masked. Raises `StoreError` where there is none."""
+    """Return a thread as text in a form, read at once, secrets masked. Raises `StoreError` without a thread."""
     thread = thread_removal.contents(db, thread_id).thread
     thread = replace(thread, title=leaving(thread.title))
     stored = deleted_messages.without(stored_messages.after(db, thread_id, -1))
@@ -159,7 +159,7 @@ def _without_secrets(message: Message) -> Message:
 
 
 def own_log(db: Database, thread_id: str) -> list[LogLine]:
-    """The thread's own log as it is now, without what was forgotten."""
+    """Return the thread's own log as it is now, without what was forgotten."""
     record = stored_memory.get_record(db, f"thread:{thread_id}")
     if record is None:
         return []
@@ -167,7 +167,7 @@ def own_log(db: Database, thread_id: str) -> list[LogLine]:
 
 
 def write_new(path: Path, text: str) -> None:
-    """A private file that did not exist. Raises `SaktiError`."""
+    """Write a private file that did not exist. Raises `SaktiError`."""
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
             out.write(text.encode("utf-8", "replace").decode("utf-8"))

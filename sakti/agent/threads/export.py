@@ -1,4 +1,4 @@
-"""A thread as a file that others can read: Markdown, JSON, or one page of HTML that needs nothing else. Pure."""
+"""Write a thread as a file that others can read: Markdown, JSON, or one self-contained HTML page. Pure."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ table { border-collapse: collapse; } td, th { border: 1px solid #8886; padding: 
 
 
 def render(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine], form: Format) -> str:
-    """The whole thread with its observation log. Times are UTC. What a guardrail withheld stays withheld."""
+    """Render the whole thread with its log. Times are UTC. What a guardrail withheld stays withheld."""
     match form:
         case "md":
             return _markdown(thread, messages, log)
@@ -66,7 +66,7 @@ def render(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine], 
 
 
 def file_name(thread: Thread, form: Format) -> str:
-    """`fix-login-redirect-1a2b3c4d.md`: the title's words and the end of the id."""
+    """Name a file by the title's words and the end of the id: `fix-login-redirect-1a2b3c4d.md`."""
     words = re.findall(r"\w+", thread.title.lower())[:8]
     return "-".join([*words, thread.id[-8:]])[-120:] + f".{form}"
 
@@ -148,7 +148,7 @@ def _fenced(text: str, language: str = "") -> str:
 
 
 def message_json(message: Message) -> dict[str, Any]:
-    """A message as it is shown to programs."""
+    """Return a message as it is shown to programs."""
     return {
         "id": message.id,
         "index": message.index,

@@ -1,4 +1,4 @@
-"""What the last /compact of a thread did: the log before and after it, as a diff, with what is pinned and doubtful."""
+"""Show what the last /compact of a thread did: its log before and after as a diff, what is pinned and doubtful."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Shown:
         return sum(bool(x.flags) for x in self.after if x.id not in old)
 
     def diff(self) -> str:
-        """A unified diff of the two, safe to show."""
+        """Return a unified diff of the two, safe to show."""
         lines = difflib.unified_diff(_texts(self.before), _texts(self.after), "before", "after", n=CONTEXT, lineterm="")
         return "\n".join(lines)
 
@@ -67,7 +67,7 @@ def _texts(lines: Sequence[LogLine]) -> list[str]:
 
 
 async def last(session: Session) -> Shown | None:
-    """Of the session's thread; None where nothing was compacted, or it was undone."""
+    """Return that of the session's thread; None where nothing was compacted, or it was undone."""
     if session.thread is None:
         return None
     return await session.store.read(_read, session.thread.id)

@@ -26,7 +26,7 @@ class OneMessage:
         self._named: Message | None = None
 
     async def run(self, argument: str) -> str:
-        """What to say. Raises `SaktiError` where there is no such message, or a turn is under way."""
+        """Remove a message; return what to say. Raises `SaktiError` without one, or while a turn is under way."""
         argument = argument.strip()
         if argument == CONFIRMED:
             return await self._delete()

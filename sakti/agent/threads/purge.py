@@ -55,7 +55,7 @@ class Purged:
 
 
 async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = False) -> Purged:
-    """What was deleted by then (Unix ms) and what goes with it; `do`: it is removed for good.
+    """Return what was deleted by then (Unix ms) and what goes with it; `do`: remove it for good.
 
     Without anything deleted nothing else goes either, but for what a purge left that did not come to its end. Raises
     `StoreError` (read_only) where it is to be done and nothing can be written.
@@ -91,7 +91,7 @@ def _removed(file: Path) -> bool:
 
 
 def _own_file(name: str) -> Path | None:
-    """The file, where it is one that sakti wrote for a message."""
+    """Return the file, where it is one that sakti wrote for a message."""
     path = Path(name)
     kept = (resources.state_home() / "outputs", resources.state_home() / "pasted")
     return path if any(k in path.parents for k in kept) and path.is_file() and not path.is_symlink() else None

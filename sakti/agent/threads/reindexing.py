@@ -33,7 +33,7 @@ class Indexing:
             await purging.go_on(store)
 
     async def wait(self) -> None:
-        """Until nothing is left to do."""
+        """Wait until nothing is left to do."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 

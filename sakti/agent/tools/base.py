@@ -157,7 +157,7 @@ class Tool:
 
     `small` ranks it among the tools of a small model (None: not offered), which does not get the arguments
     `small_without`; `rule_name` is its name in rules; `refuse` makes the answer to wrong arguments where that has its
-    own form.
+    own form; `preview` takes the workbench and the arguments, and returns the diff of what a call would change.
     """
 
     name: str
@@ -171,6 +171,7 @@ class Tool:
     small: int | None = None
     small_without: frozenset[str] = frozenset()
     refuse: Callable[[str], Outcome] | None = None
+    preview: Callable[..., str] | None = None
 
     def named(self, arguments: Mapping[str, Any]) -> Sequence[str]:
         """Return the paths in a call, as written; raises nothing."""
@@ -217,6 +218,7 @@ def tool(
     small: int | None = None,
     small_without: Iterable[str] = (),
     refuse: Callable[[str], Outcome] | None = None,
+    preview: Callable[..., str] | None = None,
 ) -> Callable[[ToolFunction], Tool]:
     """Make a `Tool` of an async function.
 
@@ -250,6 +252,7 @@ def tool(
             small,
             frozenset(small_without),
             refuse,
+            preview,
         )
 
     return make

@@ -18,7 +18,6 @@ from sakti.agent.tools import arguments as forms
 from sakti.agent.tools import call_texts
 from sakti.agent.tools.approvals import Approvals
 from sakti.agent.tools.base import Outcome, Tool, ToolRun, Workbench
-from sakti.agent.tools.changing import preview_diff
 from sakti.core.config import ApprovalMode
 from sakti.core.errors import SaktiError, ToolError
 from sakti.core.events import ApprovalRequested, Event, ToolFinished, ToolOutput, ToolStarted
@@ -227,8 +226,8 @@ class Toolbox:
             return arguments
         if decision.verdict == "deny":
             raise Denied(f"Refused: {decision.target or call.name}: {decision.reason}.", decision.reason)
-        found.check(arguments, self.bench.cwd)
-        diff = clean_surrogates(self._preview(found, call, arguments)) if found.effect == "write" else ""
+        values = found.check(arguments, self.bench.cwd)
+        diff = clean_surrogates(self._preview(found, arguments, values))
         answer = await self.approvals.ask(
             ApprovalRequested(
                 self.bench.ids.new(),
@@ -262,14 +261,18 @@ class Toolbox:
             return changed
         return arguments
 
-    def _preview(self, found: Tool, call: ToolCallPart, arguments: Json) -> str:
-        """Return the diff that a call would make.
+    def _preview(self, found: Tool, arguments: Json, values: Json) -> str:
+        """Return the diff that a call would make, "" where there is none to show.
 
         Raises `ToolError` where it cannot be made. What is wrong with a file outside the project would tell the model
         what is in it, unasked: it hears only that it has not read it.
         """
+        if found.preview is None:
+            return ""
         try:
-            return preview_diff(self.bench, call.name, arguments)
+            return found.preview(self.bench, **values)
+        except OSError:
+            return ""  # running it says what is wrong
         except ToolError:
             bench = self.bench
             hidden = [
@@ -279,7 +282,7 @@ class Toolbox:
             ]
             if not hidden:
                 raise
-            if call.name == "apply_patch":  # which may change what was not read
+            if found.name == "apply_patch":  # which may change what was not read
                 return ""
             message = f"{bench.show(hidden[0])} has not been read yet. Read it, then change it."
             raise ToolError(message) from None

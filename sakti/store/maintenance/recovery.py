@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 from sakti.core.errors import StoreError
-from sakti.store import failures, files, opening
+from sakti.store import failures, files, opening, scratch
 from sakti.store.connection import plain
 from sakti.store.database_file import DatabaseFile
 from sakti.store.maintenance import lost_schema, recovery_repairs
@@ -130,7 +130,7 @@ def _readable(path: Path, model: apsw.Connection) -> Generator[Path | None]:
     if _opens(path) and _has_schema(path):
         yield path
         return
-    folder = opening.scratch_folder()
+    folder = scratch.make_folder()
     try:
         copy = folder / path.name
         shutil.copyfile(path, copy)

@@ -11,6 +11,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
 from sakti.core.events import ApprovalRequested
+from sakti.core.lazy import lazy_imports
 from sakti.tui.chat.completer import Completer
 from sakti.tui.chat.find import ThreadFind
 from sakti.tui.chat.loader import ThreadLoader
@@ -23,6 +24,10 @@ from sakti.tui.widgets.queue import QueueView
 from sakti.tui.widgets.start import Start
 from sakti.tui.widgets.transcript import Transcript
 from sakti.tui.widgets.visit import VisitBar
+
+with lazy_imports:
+    from sakti.tui import clipboard, editor
+    from sakti.tui.screens import text as text_screens
 
 
 class Conversation(Vertical):
@@ -112,8 +117,6 @@ class Conversation(Vertical):
 
     async def _paste(self) -> None:
         """Paste an image of the system's clipboard; else what was copied in this window."""
-        from sakti.tui import clipboard
-
         if image := await clipboard.take(os.environ, self._host.session.workspace, own=self.prompt.own_clipboard):
             self.prompt.attach(*image)
         elif not self.prompt.paste_own():
@@ -127,8 +130,6 @@ class Conversation(Vertical):
         self.prompt.put(await self._edited(self.prompt.value))
 
     async def _edited(self, text: str) -> str:
-        from sakti.tui import editor
-
         return await editor.edit(app_of(self), text, os.environ, self._host.session.workspace)
 
     @on(QueueView.Removed)
@@ -156,13 +157,11 @@ class Conversation(Vertical):
 
     @on(ApprovalBox.ViewWanted)
     def _view_wanted(self, event: ApprovalBox.ViewWanted) -> None:
-        from sakti.tui.screens.text import approval_screen
-
         def back(ended: bool | None) -> None:
             if ended:
                 self.approval.read_to_end(event.asked)
 
-        self._host.push(approval_screen(event.asked), back)
+        self._host.push(text_screens.approval_screen(event.asked), back)
 
     # --- the transcript ---------------------------------------------------------------------------------------
 

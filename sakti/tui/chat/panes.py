@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from textual.widget import Widget
 
 from sakti.core.events import MemoryStatus
+from sakti.core.lazy import lazy_imports
 from sakti.store.log.history import LogChange
 from sakti.tui.host import Host
 from sakti.tui.panes.sidebar import Sidebar
@@ -14,6 +15,10 @@ from sakti.tui.widgets.status import StatusLine
 
 if TYPE_CHECKING:
     from sakti.tui.screens.board import BoardScreen
+
+with lazy_imports:
+    from sakti.tui.screens import board as board_screen
+    from sakti.tui.screens import memory_events as events_screen
 
 CORRECTED = {"pin": "Pinned", "unpin": "No longer pinned", "edit": "Changed", "forget": "Forgotten"}
 POINTS = 5.0  # seconds that a task which was looked for stands out
@@ -154,18 +159,14 @@ class Panes:
 
     def open_board(self) -> None:
         """Show the board's columns over the whole screen."""
-        from sakti.tui.screens.board import BoardScreen
-
-        self._board = BoardScreen()
+        self._board = board_screen.BoardScreen()
         self._host.push(self._board)
 
     def open_events(self) -> None:
         """Show all that happened to the memory."""
-        from sakti.tui.screens.memory_events import MemoryEventsScreen
-
         memory = self._sidebar.memory
         retry_at = None if memory.status is None else memory.status.retry_at
-        self._host.push(MemoryEventsScreen(memory.all_events(), retry_at))
+        self._host.push(events_screen.MemoryEventsScreen(memory.all_events(), retry_at))
 
 
 def _log_of(status: MemoryStatus) -> tuple[str, int, int, int]:

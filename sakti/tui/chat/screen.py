@@ -16,6 +16,7 @@ from textual.widget import Widget
 from sakti.agent.judge.modes import IN_SHORT
 from sakti.core.config import APPROVAL_MODES
 from sakti.core.events import ApprovalRequested, ApprovalResolved
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.types import Thread
 from sakti.tui.chat.browsing import AREAS, after, area_of, is_for_the_prompt
@@ -39,6 +40,11 @@ from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.prompt import Prompt
 from sakti.tui.widgets.status import Browsing, StatusLine
 from sakti.tui.widgets.transcript import Transcript
+
+with lazy_imports:
+    from sakti.tui.screens import help as help_screen
+    from sakti.tui.screens import text as text_screens
+    from sakti.tui.screens import threads as thread_screens
 
 SHORTLY = 2.0  # seconds that a note stands
 WIDE = 100  # columns from which the panes stand beside the chat
@@ -230,9 +236,9 @@ class ChatScreen(Screen[None]):
 
     @on(ObservationsPane.SourcesWanted)
     def _show_sources(self, event: ObservationsPane.SourcesWanted) -> None:
-        from sakti.tui.screens.text import open_sources
-
-        self.host.go(open_sources, self.host, event.row.group_id, event.row.text, group="sources", exclusive=True)
+        self.host.go(
+            text_screens.open_sources, self.host, event.row.group_id, event.row.text, group="sources", exclusive=True
+        )
 
     @on(ObservationsPane.Corrected)
     def _correct(self, event: ObservationsPane.Corrected) -> None:
@@ -278,9 +284,7 @@ class ChatScreen(Screen[None]):
             self.stopping.interrupt()
 
     def action_help(self) -> None:
-        from sakti.tui.screens.help import HelpScreen
-
-        self.host.push(HelpScreen(chat_parts(), self.host.own_keys.keys))
+        self.host.push(help_screen.HelpScreen(chat_parts(), self.host.own_keys.keys))
 
     def action_pane(self, pane: str) -> None:
         """Show a pane; browse one that shows; hide the one that is browsed."""
@@ -349,9 +353,7 @@ class ChatScreen(Screen[None]):
         self.visit.stay()
 
     def action_threads(self) -> None:
-        from sakti.tui.screens.threads import pick_thread
-
-        self.host.go(pick_thread, self.host, group="threads", exclusive=True)
+        self.host.go(thread_screens.pick_thread, self.host, group="threads", exclusive=True)
 
     def action_retry(self) -> None:
         self.host.go(self.host.session.retry, group="command")

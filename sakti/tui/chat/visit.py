@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sakti.core.errors import TaskError
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.tui.chat.loader import ThreadLoader
 from sakti.tui.chat.panes import Panes
@@ -18,6 +19,12 @@ from sakti.tui.widgets.visit import VisitBar
 if TYPE_CHECKING:
     from sakti.store.search.search import Hit
     from sakti.tui.screens.search import Kept, SearchScreen
+
+with lazy_imports:
+    from sakti.tui.screens import search as search_screen
+    from sakti.tui.screens import search_preview, search_rows
+    from sakti.tui.screens import task_card as task_cards
+    from sakti.tui.transcript import seek
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +62,7 @@ class Visit:
 
     def search(self, query: str = "") -> None:
         """Open the search screen: with `query`, or as it was left."""
-        from sakti.tui.screens.search import SearchScreen
-
-        screen = SearchScreen(query, None if query else self._kept)
+        screen = search_screen.SearchScreen(query, None if query else self._kept)
         self._host.push(screen, lambda result: self._found(screen, result))
 
     def _found(self, screen: SearchScreen, result: Any) -> None:
@@ -69,10 +74,6 @@ class Visit:
 
     async def go_to(self, hit: Hit, query: str = "") -> None:
         """Go to the place of a search hit: its message, what an observation was made from, the task board."""
-        from sakti.tui.screens.search_preview import PassageScreen, passage_of
-        from sakti.tui.screens.search_rows import searched_words
-        from sakti.tui.transcript.seek import pattern_of
-
         views = self._host.session.views
         if hit.kind == "task" and (self._panes.point_at(_title(hit)) or await self._task_card(hit)):
             return
@@ -81,27 +82,27 @@ class Visit:
             origin = await views.origin(hit.id) if hit.kind in ("observation", "reflection") else None
             if origin is None:
                 title = hit.kind.replace("_", " ").capitalize()
-                self._host.push(PassageScreen(title, await passage_of(views, hit, query)))
+                self._host.push(search_preview.PassageScreen(title, await search_preview.passage_of(views, hit, query)))
                 return
             message_id, thread_id, index = origin.message_id, origin.thread_id, origin.index
-        pattern = pattern_of(searched_words(hit, query))
+        pattern = seek.pattern_of(search_rows.searched_words(hit, query))
         why = await self._why_not(thread_id, index)
         if why:
             self._host.push(
-                PassageScreen(f"{hit.thread_title or 'untitled'}  {why}", await passage_of(views, hit, query, 10))
+                search_preview.PassageScreen(
+                    f"{hit.thread_title or 'untitled'}  {why}", await search_preview.passage_of(views, hit, query, 10)
+                )
             )
         elif thread_id:
             await self._visit(thread_id, message_id, index, pattern)
 
     async def _task_card(self, hit: Hit) -> bool:
         """Show a task that is on the board no more; False where it is another workspace's."""
-        from sakti.tui.screens.task_card import TaskCardScreen
-
         try:
             await self._host.session.views.task(hit.id)
         except TaskError:
             return False
-        self._host.push(TaskCardScreen(hit.id))
+        self._host.push(task_cards.TaskCardScreen(hit.id))
         return True
 
     async def _why_not(self, thread_id: str | None, index: int) -> str:

@@ -15,6 +15,7 @@ from textual.widgets import Input, Static
 
 from sakti.actions.tasks import by_hand
 from sakti.core.errors import TaskError
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.tui.palette import Palette
 from sakti.tui.panes.tasks import BoardChanged, waits_for, who
@@ -25,6 +26,10 @@ from sakti.tui.widgets.line_list import LineList
 
 if TYPE_CHECKING:
     from sakti.tasks.board import Board, BoardTask
+
+with lazy_imports:
+    from sakti.tui.screens import task_card as task_cards
+    from sakti.tui.screens import task_tree as task_trees
 
 POLL = 1.0  # seconds between looks at whether another process changed something; our own changes show at once
 COLUMNS = {"ready": "Ready", "blocked": "Blocked", "in_progress": "In progress", "closed_today": "Done today"}
@@ -236,10 +241,8 @@ class BoardScreen(Panel[None]):
         self.column.action_open()
 
     def action_tree(self) -> None:
-        from sakti.tui.screens.task_tree import TreeScreen
-
         if self.column.current is not None:
-            self.host.push(TreeScreen(self.column.current.id))
+            self.host.push(task_trees.TreeScreen(self.column.current.id))
 
     def _change_current(self, name: str) -> None:
         if self.column.current is not None:
@@ -266,10 +269,8 @@ class BoardScreen(Panel[None]):
 
     @on(LineList.Opened)
     def _opened(self, event: LineList.Opened) -> None:
-        from sakti.tui.screens.task_card import TaskCardScreen
-
         event.stop()
-        self.host.push(TaskCardScreen(event.row.id))  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
+        self.host.push(task_cards.TaskCardScreen(event.row.id))  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
 
 
 def _heading(title: str, count: int, shown: int, containers: int, containers_shown: int) -> str:

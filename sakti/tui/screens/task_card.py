@@ -12,6 +12,7 @@ from textual.widgets import Static
 
 from sakti.actions.tasks import by_hand
 from sakti.core.errors import TaskError
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
 from sakti.core.types import Json, Message
 from sakti.tui.panes.tasks import BoardChanged
@@ -19,6 +20,9 @@ from sakti.tui.screens.panel import BACK, Keys, Panel, clickable
 from sakti.tui.transcript.blocks import Block, CardBlock, NoticeBlock, TextBlock
 from sakti.tui.transcript.build import message_blocks
 from sakti.tui.widgets.transcript import Transcript
+
+with lazy_imports:
+    from sakti.tui.screens import task_tree as task_trees
 
 KEYS = {
     "open": (("c claim", "do('claim')"),),
@@ -82,9 +86,7 @@ class TaskCardScreen(Panel[None]):
         await self._show(said)
 
     def action_tree(self) -> None:
-        from sakti.tui.screens.task_tree import TreeScreen
-
-        self.host.push(TreeScreen(self._task_id))
+        self.host.push(task_trees.TreeScreen(self._task_id))
 
 
 def _blocker(task: Json) -> str:

@@ -20,6 +20,7 @@ from sakti.agent.judge.modes import IN_SHORT
 from sakti.agent.setup import Found, look, rows, talks_to
 from sakti.core.config import APPROVAL_MODES
 from sakti.core.errors import SaktiError
+from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line, sanitise
 from sakti.core.types import ModelInfo
 from sakti.tui import editor
@@ -30,6 +31,13 @@ from sakti.tui.screens.panel import Keys, ListPanel, Panel
 from sakti.tui.transcript.wrap import Line, fit, shorten
 from sakti.tui.widgets.line_list import LineList
 from sakti.tui.widgets.safe_input import SafeInput
+
+with lazy_imports:
+    from sakti.agent import settings_file
+    from sakti.core import resources
+    from sakti.providers import keys as stored_keys
+    from sakti.providers import presets as provider_presets
+    from sakti.providers.local import install as local_install
 
 NO_SERVER = (
     "No server answers. Start Ollama, LM Studio, llama.cpp or vLLM and press enter again.\n"
@@ -189,11 +197,8 @@ class WelcomeScreen(Panel[None]):
         self.ways.focus()
 
     async def _keep(self, variable: str, key: str) -> None:
-        from sakti.providers import keys
-        from sakti.providers.presets import PRESETS
-
-        await asyncio.to_thread(keys.keep_key, variable, key)
-        provider = next(p.name for p in PRESETS.values() if variable in p.keys)
+        await asyncio.to_thread(stored_keys.keep_key, variable, key)
+        provider = next(p.name for p in provider_presets.PRESETS.values() if variable in p.keys)
         await self._use(provider)
 
     async def _use(self, name: str) -> None:
@@ -228,8 +233,6 @@ class WelcomeScreen(Panel[None]):
 
     async def _install(self) -> None:
         """Fetch the weights in a thread, told as it goes; leaving the screen stops it, and what is there is kept."""
-        from sakti.providers.local.install import Installer
-
         stop = self._stop_install = threading.Event()
         self._refresh()
 
@@ -239,7 +242,8 @@ class WelcomeScreen(Panel[None]):
             app_of(self).call_from_thread(self.tell, text)
 
         try:
-            await asyncio.to_thread(Installer(progress, stop.is_set, workspace=self.host.session.workspace).run)
+            place = self.host.session.workspace
+            await asyncio.to_thread(local_install.Installer(progress, stop.is_set, workspace=place).run)
         finally:
             self._stop_install = None
             if self.is_mounted:
@@ -254,13 +258,10 @@ class WelcomeScreen(Panel[None]):
 
     async def _approval(self) -> None:
         """The next mode, kept in the user's own configuration."""
-        from sakti.agent import settings_file
-        from sakti.core.resources import config_home
-
         session = self.host.session
         modes: Sequence[str] = APPROVAL_MODES
         mode = modes[(modes.index(session.approval_mode) + 1) % len(modes)]
-        user_file, project_file = config_home() / "config.toml", session.workspace / ".sakti" / "config.toml"
+        user_file, project_file = resources.config_home() / "config.toml", session.workspace / ".sakti" / "config.toml"
         try:
             told = await settings_file.change(
                 session, user_file, "approval.mode", mode, user_file=user_file, project_file=project_file
@@ -299,9 +300,7 @@ class KeyScreen(ListPanel):
         self._env = dict(os.environ)
 
     def rows(self, text: str) -> list[tuple[str, str]]:
-        from sakti.providers.presets import PRESETS
-
-        found = [(p.title, p.keys[0]) for p in PRESETS.values() if p.keys]
+        found = [(p.title, p.keys[0]) for p in provider_presets.PRESETS.values() if p.keys]
         return [r for r in found if text.lower() in f"{r[0]} {r[1]}".lower()]
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:

@@ -10,9 +10,9 @@ import pytest
 
 from sakti.agent.file_list import FileList
 from sakti.agent.reports import doctor
-from sakti.agent.tools import shell
 from sakti.agent.tools.base import ToolRun, Workbench
-from sakti.agent.tools.find import grep
+from sakti.agent.tools.bash import bash
+from sakti.agent.tools.grep import grep
 from sakti.agent.workspace import GitState, git, git_state
 from sakti.core.config import Config
 from sakti.core.errors import ToolError
@@ -192,11 +192,11 @@ async def test_tools_and_doctor_start_no_program_of_the_workspace(
     bench = Workbench(root, root, tmp_path / "out", store.clock, store.ids, {"PATH": hostile_path})
     run = ToolRun(bench, "call", "thread", "", lambda _piece: None)
     assert "kept.txt:1:one" in (await grep(run, {"pattern": "one"})).content
-    assert (await shell.bash(run, {"command": "echo $0"})).content.endswith("/bash")
+    assert (await bash(run, {"command": "echo $0"})).content.endswith("/bash")
     assert await git_state(root) is not None
     bench.env = {"PATH": f"{root}:."}
     with pytest.raises(ToolError, match="bash was not found"):
-        await shell.bash(run, {"command": "true"})
+        await bash(run, {"command": "true"})
     lines = await doctor.examine(store.path, {"PATH": hostile_path}, root, Config())
     assert not [line for line in lines if str(root) in line.detail and line.name in ("ripgrep", "bash")]
     assert trap.sprung == []

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sakti.cli import run_cli
+from sakti.cli.start import run_cli
 
 
 @pytest.fixture

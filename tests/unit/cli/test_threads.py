@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sakti.cli import run_cli
+from sakti.cli.start import run_cli
 from sakti.core.types import Message, TextPart, Thread
 from sakti.store import files
 from sakti.store.database import Store

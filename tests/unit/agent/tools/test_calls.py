@@ -13,11 +13,18 @@ from hypothesis import strategies as st
 
 from sakti.agent.tools import arguments as forms
 from sakti.agent.tools import call_texts
+from sakti.agent.tools.apply_patch import apply_patch
+from sakti.agent.tools.background import stop_all
 from sakti.agent.tools.base import Outcome, Tool, ToolRun, Workbench
-from sakti.agent.tools.changing import apply_patch, edit, write
-from sakti.agent.tools.files import ls, read
-from sakti.agent.tools.find import glob, grep
-from sakti.agent.tools.shell import bash, bash_output, kill, stop_all
+from sakti.agent.tools.bash import bash
+from sakti.agent.tools.bash_output import bash_output
+from sakti.agent.tools.edit import edit
+from sakti.agent.tools.glob import glob
+from sakti.agent.tools.grep import grep
+from sakti.agent.tools.kill import kill
+from sakti.agent.tools.ls import ls
+from sakti.agent.tools.read import read
+from sakti.agent.tools.write import write
 from sakti.core.errors import ToolError
 
 TOOLS: dict[str, Tool] = {t.name: t for t in (read, write, edit, apply_patch, ls, glob, grep, bash, bash_output, kill)}

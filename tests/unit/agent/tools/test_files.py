@@ -14,9 +14,12 @@ from hypothesis import strategies as st
 from sakti.agent.judge.decide import judge
 from sakti.agent.judge.rules import Rules
 from sakti.agent.tools.base import Workbench
-from sakti.agent.tools.changing import edit, unified_diff, write
-from sakti.agent.tools.files import ls, read
-from sakti.agent.tools.shell import bash
+from sakti.agent.tools.bash import bash
+from sakti.agent.tools.diffs import unified_diff
+from sakti.agent.tools.edit import edit
+from sakti.agent.tools.ls import ls
+from sakti.agent.tools.read import read
+from sakti.agent.tools.write import write
 from sakti.core import images
 from sakti.core.errors import ToolError
 from tests.fakes.tools import TOOLS, call

@@ -6,8 +6,8 @@ import pytest
 
 from sakti.agent.judge.decide import judge
 from sakti.agent.judge.rules import Rules
+from sakti.agent.tools.apply_patch import apply_patch
 from sakti.agent.tools.base import Workbench
-from sakti.agent.tools.changing import apply_patch, preview_diff
 from sakti.agent.tools.toolbox import knows_patches
 from sakti.core.errors import ToolError
 from tests.fakes.tools import call
@@ -130,7 +130,8 @@ def test_a_patch_is_judged_by_each_of_its_files(bench: Workbench, tmp_path: Path
 def test_the_approval_shows_what_a_patch_would_do(bench: Workbench) -> None:
     (bench.workspace / "a").write_text("one\n")
     given = {"patch": patch("*** Update File: a", "@@", "-one", "+1", "*** Add File: b", "+new")}
-    diff = preview_diff(bench, "apply_patch", given)
+    assert apply_patch.preview is not None
+    diff = apply_patch.preview(bench, **apply_patch.check(given, bench.cwd))
     assert "-one\n+1" in diff
     assert "+new" in diff
     assert (bench.workspace / "a").read_text() == "one\n"

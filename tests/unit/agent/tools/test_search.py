@@ -9,10 +9,12 @@ import pytest
 
 from sakti.agent.file_list import FileList
 from sakti.agent.mentions import with_files
-from sakti.agent.tools import child, find
+from sakti.agent.tools import child, searches
 from sakti.agent.tools.base import Workbench
-from sakti.agent.tools.files import ls
-from sakti.agent.tools.find import braces, glob, grep
+from sakti.agent.tools.glob import glob
+from sakti.agent.tools.globs import braces
+from sakti.agent.tools.grep import grep
+from sakti.agent.tools.ls import ls
 from sakti.core.errors import ToolError
 from tests.fakes.tools import call, ended
 
@@ -161,7 +163,7 @@ async def test_no_size_is_too_large_for_a_named_file(bench: Workbench, engine: s
     assert (await rows(bench, pattern="^069999", path="big.log"))[0].startswith("big.log:70000:069999")
     assert (await rows(bench, pattern="^069999"))[0].startswith("big.log:70000:069999")
     many = await call(bench, grep, pattern="x", path="big.log")
-    assert many.content.count("\n") == find.MAX_RESULTS
+    assert many.content.count("\n") == searches.MAX_RESULTS
     assert "there are more" in many.content
 
 
@@ -217,7 +219,7 @@ async def test_an_expression_that_never_ends_is_ended(
     bench: Workbench, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """(a+)+$ doubles its time with each letter in an engine that backtracks."""
-    monkeypatch.setattr(find, "SECONDS", 1.0)
+    monkeypatch.setattr("sakti.agent.tools.grep.SECONDS", 1.0)
     (bench.workspace / "a.txt").write_text("a" * 40 + "!\n")
     beats = 0
 

@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from sakti.agent.tools.background import stop_all
 from sakti.agent.tools.base import Workbench
-from sakti.agent.tools.changing import edit, write
-from sakti.agent.tools.files import read
+from sakti.agent.tools.bash import bash
+from sakti.agent.tools.bash_output import bash_output
+from sakti.agent.tools.edit import edit
+from sakti.agent.tools.kill import kill
 from sakti.agent.tools.processes import Output
-from sakti.agent.tools.shell import bash, bash_output, kill, stop_all
+from sakti.agent.tools.read import read
+from sakti.agent.tools.write import write
 from sakti.core.errors import ToolError
 from tests.fakes.tools import call, ended
 

@@ -6,11 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.tools import child, shell
+from sakti.agent.tools import child
 from sakti.agent.tools.base import Workbench
-from sakti.agent.tools.changing import edit, write
-from sakti.agent.tools.files import ls, read
-from sakti.agent.tools.find import glob, grep
+from sakti.agent.tools.bash import bash
+from sakti.agent.tools.bash_output import bash_output
+from sakti.agent.tools.edit import edit
+from sakti.agent.tools.glob import glob
+from sakti.agent.tools.grep import grep
+from sakti.agent.tools.kill import kill
+from sakti.agent.tools.ls import ls
+from sakti.agent.tools.read import read
+from sakti.agent.tools.write import write
 from sakti.agent.workspace import scrubbed
 from sakti.core.errors import ToolError
 from tests.fakes.tools import call, ended
@@ -102,9 +108,9 @@ async def test_finding_respects_gitignore_with_and_without_ripgrep(
 
 async def test_bash_keeps_the_folder_and_tells_the_exit_code(bench: Workbench) -> None:
     (bench.workspace / "sub").mkdir()
-    await call(bench, shell.bash, command="cd sub")
-    assert (await call(bench, shell.bash, command="pwd")).content == str(bench.workspace / "sub")
-    failed = await call(bench, shell.bash, command="echo oops >&2; exit 3")
+    await call(bench, bash, command="cd sub")
+    assert (await call(bench, bash, command="pwd")).content == str(bench.workspace / "sub")
+    failed = await call(bench, bash, command="echo oops >&2; exit 3")
     assert failed.is_error
     assert failed.content == "oops\n[exit code 3]"
     assert failed.details["exit_code"] == 3
@@ -118,7 +124,7 @@ async def test_bash_gets_no_key_of_the_agent(bench: Workbench, monkeypatch: pyte
 
 
 async def test_a_long_output_is_bounded_and_kept_whole(bench: Workbench) -> None:
-    done = await call(bench, shell.bash, command="seq 1 200000")
+    done = await call(bench, bash, command="seq 1 200000")
     assert len(done.content) < bench.output_bytes + 500
     assert done.content.startswith("1\n2\n")
     assert "200000" in done.content
@@ -131,7 +137,7 @@ async def test_a_timeout_ends_the_whole_group(bench: Workbench, tmp_path: Path) 
     mark = tmp_path / "pid"
     done = await call(
         bench,
-        shell.bash,
+        bash,
         command=f"trap '' TERM; (trap '' TERM; echo $BASHPID > {mark}; while :; do sleep 1; done)",
         timeout=1,
     )
@@ -142,7 +148,7 @@ async def test_a_timeout_ends_the_whole_group(bench: Workbench, tmp_path: Path) 
 
 async def test_cancelling_ends_the_command(bench: Workbench, tmp_path: Path) -> None:
     mark = tmp_path / "pid"
-    task = asyncio.create_task(call(bench, shell.bash, command=f"echo $$ > {mark}; exec sleep 60"))
+    task = asyncio.create_task(call(bench, bash, command=f"echo $$ > {mark}; exec sleep 60"))
     for _ in range(500):
         await asyncio.sleep(0.01)
         if mark.exists() and mark.read_text().strip():
@@ -154,19 +160,19 @@ async def test_cancelling_ends_the_command(bench: Workbench, tmp_path: Path) -> 
 
 
 async def test_background_commands_are_read_and_ended(bench: Workbench) -> None:
-    started = await call(bench, shell.bash, command="echo ready; exec sleep 60", background=True)
+    started = await call(bench, bash, command="echo ready; exec sleep 60", background=True)
     number = started.details["background"]
     running = bench.background[number]
     for _ in range(500):
         await asyncio.sleep(0.01)
         if running.output.total:
             break
-    seen = await call(bench, shell.bash_output, id=number)
+    seen = await call(bench, bash_output, id=number)
     assert seen.content == "ready\n[still running]"
-    await call(bench, shell.kill, id=number)
+    await call(bench, kill, id=number)
     assert running.process.returncode is not None
     with pytest.raises(ToolError, match="no command"):
-        await call(bench, shell.bash_output, id=number)
+        await call(bench, bash_output, id=number)
 
 
 def test_schemas_come_from_the_functions_types() -> None:

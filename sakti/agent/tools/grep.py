@@ -1,4 +1,4 @@
-"""Find files and text by glob and grep; ripgrep is used if installed, with the same results without it."""
+"""Search in files by grep: ripgrep if installed, with the same results without it."""
 
 from __future__ import annotations
 
@@ -12,46 +12,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-import pathspec
 import pydantic
 
 from sakti.agent.judge.secrets import secret_reason
 from sakti.agent.tools import child
 from sakti.agent.tools.base import Outcome, ToolRun, tool
-from sakti.agent.tools.files import not_shown, one_row
+from sakti.agent.tools.files import one_row
+from sakti.agent.tools.globs import matcher
+from sakti.agent.tools.searches import MAX_RESULTS, SECONDS, notes
 from sakti.agent.tools.walk import Listing, listing
 from sakti.core.errors import ToolError
 
-MAX_RESULTS = 200
 MAX_LINE = 500  # bytes of a line that are shown
-SECONDS = 20.0  # for one search
 ARGUMENTS = 100_000  # bytes of file names in one command
 
 _LOOK = re.compile(r"(?<!\\)(?:\\\\)*\(\?<?[=!]")
 _BACK = re.compile(r"(?<!\\)(?:\\\\)*\\(?:[1-9]|k<)")
 _BINARY = re.compile(rb"(.*): binary file matches \(found")
-
-
-@tool(effect="read")
-async def glob(
-    run: ToolRun,
-    pattern: Annotated[str, "such as src/**/*.py, *.{ts,tsx}; without a slash it is a name at any depth"],
-    path: Annotated[str, "folder to look in"] = ".",
-) -> Outcome:
-    """Find files by name, newest first."""
-    root = _folder(run, path)
-    found = await listing(root, run.bench.place(), seconds=SECONDS)
-    fits = matcher(pattern, root)
-    names = await asyncio.to_thread(lambda: sorted(filter(fits, found.paths), key=lambda p: -_mtime(root / p)))
-    secret = [p for p in found.secret if fits(p)]
-    rows = [one_row(run.bench.show(root / p)) for p in names[:MAX_RESULTS]] or ["No file matches."]
-    rows += [f"[{len(names) - MAX_RESULTS} more; narrow the pattern]"] if len(names) > MAX_RESULTS else []
-    return Outcome("\n".join([*rows, *_notes(found, secret)]), details={"matches": len(names)})
-
-
-def _notes(found: Listing, secret: list[str]) -> list[str]:
-    late = [] if found.complete else [f"[Stopped after {SECONDS:.0f} s: not every folder was looked into]"]
-    return [*late, *([not_shown(secret)] if secret else [])]
 
 
 @dataclass(slots=True)
@@ -163,7 +140,7 @@ def _told(search: Search, show: Callable[[str], str], found: Listing, secret: li
     if search.skipped:
         rest = len(search.skipped) - 5
         rows += [f"[Skipped: {', '.join(search.skipped[:5])}{f' and {rest} more' if rest > 0 else ''}]"]
-    rows += _notes(found, [show(p) for p in secret])
+    rows += notes(found, [show(p) for p in secret])
     return Outcome("\n".join(rows), details={"matches": search.matches})
 
 
@@ -254,49 +231,3 @@ def _unread(errors: str) -> list[str]:
     """Return the files that could not be read, with the reason."""
     found = re.findall(r"^rg: (?:\./)?(.+?): (.+?)(?: \(os error \d+\))?$", errors, re.MULTILINE)
     return [f"{name} ({reason})" for name, reason in found]
-
-
-# --- globs ------------------------------------------------------------------------------------------------------------
-
-
-def matcher(pattern: str, root: Path) -> Callable[[str], bool]:
-    """Return a test whether a path relative to `root` matches a glob.
-
-    Braces, `./`, `!` and absolute patterns work as models write them; a pattern without a slash is matched by name.
-    """
-    no = pattern.startswith("!")
-    wanted: list[str] = []
-    for each in braces(pattern.removeprefix("!")):
-        one = each.removeprefix("./")
-        if one.startswith(f"{root.as_posix()}/"):
-            one = "/" + one[len(root.as_posix()) + 1 :]
-        wanted.append(one.replace("#", r"\#", 1) if one.startswith("#") else one)
-    spec = pathspec.GitIgnoreSpec.from_lines(wanted)
-    return (lambda p: not spec.match_file(p)) if no else spec.match_file
-
-
-def braces(pattern: str, most: int = 200) -> list[str]:
-    """Expand braces: `*.{ts,tsx}` to `*.ts` and `*.tsx`."""
-    out, todo = list[str](), [pattern]
-    while todo and len(out) + len(todo) <= most:
-        one = todo.pop(0)
-        inner = re.search(r"\{([^{}]*,[^{}]*)\}", one)
-        if inner is None:
-            out.append(one)
-        else:
-            todo += [one[: inner.start()] + choice + one[inner.end() :] for choice in inner[1].split(",")]
-    return list(dict.fromkeys([*out, *todo]))
-
-
-def _folder(run: ToolRun, path: str) -> Path:
-    root = run.bench.resolve(path)
-    if not root.is_dir():
-        raise ToolError(f"{path} is not a folder.")
-    return root
-
-
-def _mtime(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0

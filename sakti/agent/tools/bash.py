@@ -1,4 +1,4 @@
-"""Run commands with bash: in their own process group, streamed, bounded, ended as a whole."""
+"""Run commands by bash: in their own process group, streamed, bounded, ended as a whole."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from typing import Annotated
 
 import pydantic
 
+from sakti.agent.tools import background as kept
 from sakti.agent.tools import textfile
 from sakti.agent.tools.base import Outcome, ToolRun, Workbench, tool
-from sakti.agent.tools.changing import unified_diff
+from sakti.agent.tools.diffs import unified_diff
 from sakti.agent.tools.processes import Output, Running, spawn
 from sakti.agent.tools.seen import OwnCommand
 from sakti.core.errors import ToolError
@@ -76,21 +77,6 @@ def start(bench: Workbench, command: str, call_id: str, *, track: bool = True) -
     return Started(Running(command, process, output), notes)
 
 
-async def stop_all(bench: Workbench) -> None:
-    """Stop everything in the background, at the end of the session."""
-    for running in list(bench.background.values()):
-        await running.stop()
-    bench.background.clear()
-
-
-def _keep(bench: Workbench, running: Running) -> str:
-    """Keep a command running in the background; return its number, which is never reused."""
-    bench.started += 1
-    number = str(bench.started)
-    bench.background[number] = running
-    return number
-
-
 @tool(effect="run", small=3, small_without=("timeout",))
 async def bash(
     run: ToolRun,
@@ -105,7 +91,7 @@ async def bash(
     if background:
         started = start(bench, command, run.call_id, track=False)
         started.running.notes = started.notes
-        number = _keep(bench, started.running)
+        number = kept.keep(bench, started.running)
         return Outcome(f"Running in the background as {number}.", details={"background": number})
     before = bench.files.unchanged()
     started = start(bench, command, run.call_id)
@@ -157,7 +143,7 @@ async def _left(bench: Workbench, running: Running) -> str:
         running.close()
         note = "[something that it started left its process group and may still run; its output is no longer read]"
         return note if held else ""
-    number = _keep(bench, running)
+    number = kept.keep(bench, running)
     names = [f"{name} (process {pid})" for pid, name in members.items()]
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     return f"[left running, in the background as {number}: {shown}. bash_output reads on, kill ends it]"
@@ -210,33 +196,3 @@ def _end(code: int) -> str:
         return f"[ended by {signal.Signals(-code).name}]"
     except ValueError:
         return f"[ended by signal {-code}]"
-
-
-def _running(run: ToolRun, number: str) -> Running:
-    if number not in run.bench.background:
-        known = ", ".join(run.bench.background) or "none"
-        raise ToolError(f"There is no command {number} in the background (running: {known}).")
-    return run.bench.background[number]
-
-
-@tool(effect="own", parallel=True)
-async def bash_output(run: ToolRun, id: Annotated[str, "number that bash gave"]) -> Outcome:
-    """Return what a background command has printed since the last call, and whether it still runs."""
-    running = _running(run, id)
-    running.drain()
-    text = running.output.take_unread().rstrip("\n") or "[nothing new]"
-    members = running.members()
-    code = running.process.returncode
-    state = "[still running]" if members else f"[ended with exit code {code}]"
-    return Outcome(f"{text}\n{state}", details={"exit_code": None if members else code})
-
-
-@tool(effect="own", parallel=True)
-async def kill(run: ToolRun, id: Annotated[str, "number that bash gave"]) -> Outcome:
-    """End a background command and everything that it started."""
-    running = _running(run, id)
-    over = not running.members()
-    await running.stop()
-    run.bench.background.pop(id, None)
-    told = f"Command {id} had ended already." if over else f"Command {id} ended."
-    return Outcome(told, details={"exit_code": running.process.returncode})

@@ -1,0 +1,20 @@
+"""Read on in a background command by bash_output."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sakti.agent.tools import background
+from sakti.agent.tools.base import Outcome, ToolRun, tool
+
+
+@tool(effect="own", parallel=True)
+async def bash_output(run: ToolRun, id: Annotated[str, "number that bash gave"]) -> Outcome:
+    """Return what a background command has printed since the last call, and whether it still runs."""
+    running = background.find(run, id)
+    running.drain()
+    text = running.output.take_unread().rstrip("\n") or "[nothing new]"
+    members = running.members()
+    code = running.process.returncode
+    state = "[still running]" if members else f"[ended with exit code {code}]"
+    return Outcome(f"{text}\n{state}", details={"exit_code": None if members else code})

@@ -1,0 +1,95 @@
+"""Change parts of files by edit."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import pydantic
+from pydantic.json_schema import SkipJsonSchema
+
+from sakti.agent.tools import changes, matching, textfile
+from sakti.agent.tools.base import Outcome, ToolRun, Workbench, tool
+from sakti.agent.tools.changes import Changed
+from sakti.agent.tools.files import read_file, regular
+from sakti.core.errors import ToolError
+
+
+class Edit(pydantic.BaseModel):
+    """One replacement. `after` (not offered, but known from other programs) puts `new` behind that line."""
+
+    model_config = pydantic.ConfigDict(extra="forbid")
+    old: Annotated[str, pydantic.Field(description="text that stands in the file, without line numbers")]
+    new: Annotated[str, pydantic.Field(description="text to put there")]
+    all: Annotated[bool, pydantic.Field(description="replace every occurrence, not only a unique one")] = False
+    after: SkipJsonSchema[int | None] = None
+
+
+def _preview(bench: Workbench, path: str, edits: Sequence[Edit]) -> str:
+    return changes.details([_edited(bench, path, edits)])["diff"]
+
+
+@tool(effect="write", small=2, preview=_preview)
+async def edit(
+    run: ToolRun,
+    path: Annotated[str, "file that was read or written before"],
+    edits: Annotated[list[Edit], "replacements, made in order; either all are made or none"],
+) -> Outcome:
+    """Change parts of a file by replacing text."""
+    change = await asyncio.to_thread(_edited, run.bench, path, edits)
+    await asyncio.to_thread(changes.put, run.bench, [change])
+    details = changes.details([change])
+    verb = "created" if change.before is None else "changed"
+    return Outcome(f"{change.name} {verb} (+{details['added']} −{details['removed']} lines).", details=details)
+
+
+def _edited(bench: Workbench, path: str, edits: Sequence[Edit]) -> Changed:
+    if len(edits) == 1 and not edits[0].old and edits[0].after is None and _is_empty(bench.resolve(path)):
+        return changes.written(bench, path, edits[0].new)  # how other programs make a file by their edit tool
+    found = regular(bench, path)
+    name = bench.show(found)
+    bench.check_unchanged(found)
+    changes.writable(found, name)
+    _, there = read_file(found)
+    after = apply_edits(there.text, edits, name)
+    return Changed(found, name, there.text, after, there.encode(after))
+
+
+def _is_empty(path: Path) -> bool:
+    """Return whether there is no such file, or it is empty."""
+    return not os.path.lexists(path) or (path.is_file() and path.stat().st_size == 0)
+
+
+def apply_edits(text: str, edits: Sequence[Edit], name: str) -> str:
+    """Return `text` after all `edits`.
+
+    Raises `ToolError` naming the first that does not match, with the nearest text.
+    """
+    if not edits:
+        raise ToolError("edit needs at least one replacement: edits is a list of objects with old and new.")
+    for number, change in enumerate(edits, 1):
+        try:
+            if change.after is not None:
+                text = _inserted(text, change.after, change.new)
+            else:
+                text = matching.apply(text, matching.Change(change.old, change.new, change.all), name)
+        except ToolError as e:
+            if len(edits) == 1:
+                raise ToolError(e.message[0].upper() + e.message[1:]) from e
+            raise ToolError(f"Edit {number} of {len(edits)}: {e.message}") from e
+    return text
+
+
+def _inserted(text: str, after: int, new: str) -> str:
+    lines = textfile.lines(text)
+    if not 0 <= after <= len(lines):
+        raise ToolError(f"the file has {len(lines)} lines; there is no line {after} to insert behind.")
+    end = textfile.usual_end(lines)
+    put = [textfile.Line(line.body, end) for line in textfile.lines(new)]
+    head = lines[:after]
+    if head and not head[-1].end:
+        head[-1] = textfile.Line(head[-1].body, end)
+    return "".join(line.body + line.end for line in [*head, *put, *lines[after:]])

@@ -1,0 +1,58 @@
+"""List folders by ls."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from sakti.agent.judge.secrets import secret_reason
+from sakti.agent.tools.base import Outcome, ToolRun, Workbench, tool
+from sakti.agent.tools.files import not_shown, one_row
+from sakti.core.errors import ToolError
+
+MAX_ENTRIES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    name: str
+    folder: bool
+    row: str
+    secret: bool
+
+
+@tool(effect="read", small=6)
+async def ls(run: ToolRun, path: Annotated[str, "folder"] = ".") -> Outcome:
+    """List a folder: folders end with a slash, files show their size in bytes."""
+    found = run.bench.resolve(path)
+    if not found.is_dir():
+        if found.exists():
+            raise ToolError(f"{path} is a file, not a folder; use read.")
+        raise ToolError(f"{path} is not a folder.")
+    entries = sorted(await asyncio.to_thread(_entries, run.bench, found), key=lambda e: (not e.folder, e.name))
+    rows = [e.row for e in entries if not e.secret]
+    secret = [e.name for e in entries if e.secret]
+    more = [f"[{len(rows) - MAX_ENTRIES} more; use glob with a pattern]"] if len(rows) > MAX_ENTRIES else []
+    hidden = [not_shown(secret)] if secret else []
+    name = run.bench.show(found)
+    text = "\n".join([*rows[:MAX_ENTRIES], *more, *hidden])
+    return Outcome(text or f"{name} is empty.", details={"path": name, "entries": len(rows)})
+
+
+def _entries(bench: Workbench, folder: Path) -> list[_Entry]:
+    place = bench.place()
+    out: list[_Entry] = []
+    with os.scandir(folder) as found:
+        for entry in found:
+            secret = bool(secret_reason(place.resolve(entry.path), place) or secret_reason(Path(entry.path), place))
+            is_folder = entry.is_dir(follow_symlinks=False)
+            try:
+                size = "" if is_folder else f"  {entry.stat(follow_symlinks=False).st_size}"
+                row = f"{entry.name} -> {Path(entry.path).readlink()}" if entry.is_symlink() else f"{entry.name}{size}"
+            except OSError:  # gone meanwhile
+                continue
+            out.append(_Entry(entry.name, is_folder, one_row(f"{entry.name}/" if is_folder else row), secret))
+    return out

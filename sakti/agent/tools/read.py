@@ -1,0 +1,102 @@
+"""Show files to the model by read: text by lines, images, pages of a PDF."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import pydantic
+
+from sakti.agent.tools import files, pictures, textfile
+from sakti.agent.tools.base import Outcome, ToolRun, Workbench, tool
+from sakti.agent.tools.ls import ls
+from sakti.agent.tools.textfile import FileText
+from sakti.core.errors import ToolError
+
+MAX_LINE = 2_000
+ROOM_FOR_NOTE = 300  # characters that stay free for what is said about the rest
+
+
+@tool(effect="read", small=1)
+async def read(
+    run: ToolRun,
+    path: Annotated[str, "file, relative to the current folder or absolute"],
+    offset: Annotated[int, pydantic.Field(ge=1), "first line (of a PDF: page), counted from 1"] = 1,
+    limit: Annotated[int | None, pydantic.Field(ge=1), "how many lines; 2000 where none are given"] = None,
+) -> Outcome:
+    """Read a text file, an image, or pages of a PDF."""
+    if run.bench.resolve(path).is_dir():
+        return await ls(run, {"path": path})
+    found = files.regular(run.bench, path)
+    name = run.bench.show(found)
+    with await asyncio.to_thread(found.open, "rb") as file:
+        head = file.read(textfile.HEAD)
+    if (kind := pictures.kind(head)) is not None:
+        return await pictures.show(found, name, kind, offset, limit)
+    if await asyncio.to_thread(lambda: found.stat().st_size) > files.MAX_FILE_BYTES:
+        return await asyncio.to_thread(_read_large, run.bench, found, head, offset, limit or 2000)
+    data, text = await asyncio.to_thread(files.read_file, found)
+    await asyncio.to_thread(run.bench.saw, found, data)
+    bodies = await asyncio.to_thread(textfile.bodies, text.text)
+    if not bodies:
+        return Outcome(f"{name} is empty.", details={"path": name, "lines": "0"})
+    if offset > len(bodies):
+        raise ToolError(f"{path} has {len(bodies)} lines; line {offset} is behind its end.")
+    wanted = bodies[offset - 1 : offset - 1 + (limit or 2000)]
+    rows = _rows(wanted, offset, len(str(offset + len(wanted) - 1)), run.bench.output_bytes - ROOM_FOR_NOTE)
+    last = offset + len(rows) - 1
+    left = len(bodies) - last
+    more = f"\n[{left} more line{'s' * (left > 1)} of {len(bodies)}: read on with offset={last + 1}.]" if left else ""
+    return Outcome("\n".join(rows) + more + _written(text), details={"path": name, "lines": f"{offset}-{last}"})
+
+
+def _written(text: FileText) -> str:
+    """Describe the file's encoding and line ends where they are unusual."""
+    what = [] if text.encoding == "utf-8" else [text.encoding]
+    end = textfile.usual_end(textfile.lines(text.text)) if "\r" in text.text else "\n"
+    what += [{"\r\n": "CRLF line ends", "\r": "CR line ends"}[end]] if end != "\n" else []
+    return f"\n[Written with {' and '.join(what)}, which edit and write keep.]" if what else ""
+
+
+def _rows(bodies: Iterable[str], first: int, width: int, room: int) -> list[str]:
+    """Return numbered lines, as many whole ones as `room` characters hold, at least one."""
+    out: list[str] = []
+    for n, body in enumerate(bodies, first):
+        cut = f" [… {len(body) - MAX_LINE:,} more characters]" if len(body) > MAX_LINE else ""
+        row = f"{n:>{width}}\t{body[:MAX_LINE]}{cut}"
+        room -= len(row) + 1
+        if room < 0 and out:
+            break
+        out.append(row)
+    return out
+
+
+def _read_large(bench: Workbench, path: Path, head: bytes, offset: int, limit: int) -> Outcome:
+    """Read lines of a file too large for memory; its number of lines is not known."""
+    if b"\0" in head:
+        raise ToolError(f"{path.name} is a binary file of {path.stat().st_size:,} bytes.")
+    with path.open("rb") as file:
+        wanted = _lines(file, offset, limit + 1)
+        rows = _rows(wanted, offset, len(str(offset + limit)), bench.output_bytes - ROOM_FOR_NOTE)
+    if not rows:
+        raise ToolError(f"{path.name} has fewer than {offset} lines.")
+    name, last = bench.show(path), offset + min(len(rows), limit) - 1
+    more = f"\n[More lines follow: read on with offset={last + 1}.]" if len(rows) > limit or next(wanted, None) else ""
+    return Outcome("\n".join(rows[:limit]) + more, details={"path": name, "lines": f"{offset}-{last}"})
+
+
+def _lines(file: BinaryIO, offset: int, limit: int) -> Iterator[str]:
+    """Yield lines from the `offset`-th on, each cut to what is shown."""
+    number = 1
+    while number < offset + limit and not file.closed:
+        line = file.readline(MAX_LINE * 4)
+        if not line:
+            return
+        rest = line
+        while rest and not rest.endswith(b"\n"):
+            rest = file.readline(1 << 20)
+        if number >= offset:
+            yield line.decode("utf-8", "replace").rstrip("\r\n")
+        number += 1

@@ -9,7 +9,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +22,7 @@ from sakti.agent.tools.files import read_file, regular
 from sakti.agent.tools.permissions import resolved
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
+from sakti.store.secrets import marks_in, revealed
 
 CONTEXT = 3  # lines round each change in a diff
 LARGEST_DIFF = 50_000  # lines that are compared
@@ -78,6 +79,7 @@ def _written(bench: Workbench, path: str, content: str) -> Changed:
         _, there = read_file(found)
     except ToolError:  # binary or very large: replaced as it was asked for, without a diff
         return Changed(found, name, "", content, _encoded(FileText(""), content))
+    content = revealed(content, there.text)
     return Changed(found, name, there.text, content, there.encode(_kept_ends(there.text, content)))
 
 
@@ -122,8 +124,13 @@ def _edited(bench: Workbench, path: str, edits: Sequence[Edit]) -> Changed:
     bench.check_unchanged(found)
     writable(found, name)
     _, there = read_file(found)
-    after = apply_edits(there.text, edits, name)
+    after = apply_edits(there.text, [_unmasked(one, there.text) for one in edits], name)
     return Changed(found, name, there.text, after, there.encode(after))
+
+
+def _unmasked(change: Edit, there: str) -> Edit:
+    """Return a replacement with the values that its marks stand for in this file: the model sees secrets masked."""
+    return change.model_copy(update={"old": revealed(change.old, there), "new": revealed(change.new, there)})
 
 
 def _is_empty(path: Path) -> bool:
@@ -203,7 +210,7 @@ def _patched(bench: Workbench, text: str, workdir: str | None) -> list[Changed]:
             out[found] = Changed(found, there.name, there.before, "", None)
             continue
         before, encoded = there.after, textfile.decode(there.data or b"") or FileText("")
-        after = patch.patched(before, change, there.name)
+        after = patch.patched(before, _with_values(change, before), there.name)
         goal = bench.resolve(str(resolved(folder, change.move_to))) if change.move_to else found
         if goal != found:
             if os.path.lexists(goal):
@@ -213,6 +220,18 @@ def _patched(bench: Workbench, text: str, workdir: str | None) -> list[Changed]:
         else:
             out[found] = Changed(found, there.name, there.before, after, encoded.encode(after))
     return list(out.values())
+
+
+def _with_values(change: patch.FileChange, there: str) -> patch.FileChange:
+    """Return a change with the values that its marks stand for in the file."""
+    if not marks_in([row for hunk in change.hunks for row in (*hunk.old, *hunk.new)]):
+        return change
+
+    def rows(given: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(revealed("\n".join(given), there).split("\n")) if given else given
+
+    hunks = tuple(replace(h, old=rows(h.old), new=rows(h.new)) for h in change.hunks)
+    return replace(change, hunks=hunks)
 
 
 def _current(bench: Workbench, done: dict[Path, Changed], path: str, found: Path) -> Changed:

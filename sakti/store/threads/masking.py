@@ -13,6 +13,7 @@ from sakti.core.types import (
     Json,
     MarkerPart,
     Message,
+    OutputPart,
     Part,
     TextPart,
     ThinkingPart,
@@ -37,6 +38,8 @@ def part(given: Part) -> Part | None:
             return _changed(given, content=masked(content), details=masked_value(details))
         case FilePart(path, text):
             return _changed(given, path=masked(path), text=masked(text))
+        case OutputPart(command, text):
+            return _changed(given, command=masked(command), text=masked(text))
         case MarkerPart(_, text):
             return _changed(given, text=masked(text))
         case ContextPart(facts):

@@ -58,7 +58,6 @@ from sakti.store.database import Database, Store
 from sakti.store.log import lines as memory_log
 from sakti.store.log.corrections import Action, Corrected
 from sakti.store.memory import Record, integrity
-from sakti.store.secrets import masked_value
 from sakti.store.threads import carry_over
 from sakti.store.threads import messages as message_store
 
@@ -418,8 +417,7 @@ class MemoryEngine:
         """Attach the changed facts to the newest message, from now on; if the store fails it stays as it is."""
         sent = self._messages(state)
         last = sent[-1] if sent else None
-        now_true = masked_value({**facts, **self._tail(state)})
-        told = told_facts.due(sent, now_true, self._clock.now(), begins=self._step == 1)
+        told = told_facts.due(sent, {**facts, **self._tail(state)}, self._clock.now(), begins=self._step == 1)
         if last is None or not told or last.index < 0:
             return
         part = ContextPart(told)

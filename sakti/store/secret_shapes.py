@@ -11,6 +11,7 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 
 from sakti.store import secret_names
 
@@ -67,31 +68,34 @@ _TOKENS: tuple[tuple[str, str, str], ...] = (
     ("newrelic", "nrak-", r"NRAK-[A-Z0-9]{20,64}"),
     ("fly", "fm2_", r"(?<!\w)fm2_[\w+/=]{40,2048}"),
 )
-_API_KEY = re.compile(r"(?<!\w)(?<!\w-)[spr]k[-_][\w-]{20,255}")
-_BEARER = re.compile(r"bearer[ \t]{1,4}(?=[\w.~+/=-]{0,200}?\d|[A-Za-z]{20})([\w.~+/=-]{16,4096})", re.IGNORECASE)
-_HEADER = re.compile(
-    r"authorization\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"']?(?!basic\b|bearer\b)(?:[a-z][\w-]{1,20}[ \t]{1,4})?"
-    r"(?=[\w.~+/=-]{0,200}?\d)([\w.~+/=-]{16,4096})",
-    re.IGNORECASE,
+_API_KEY = r"(?<!\w)(?<!\w-)[spr]k[-_][\w-]{20,255}"
+_BEARER = r"(?i)bearer[ \t]{1,4}(?=[\w.~+/=-]{0,200}?\d|[A-Za-z]{20})([\w.~+/=-]{16,4096})"
+_HEADER = (
+    r"(?i)authorization\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"']?(?!basic\b|bearer\b)(?:[a-z][\w-]{1,20}[ \t]{1,4})?"
+    r"(?=[\w.~+/=-]{0,200}?\d)([\w.~+/=-]{16,4096})"
 )
-_BASIC = re.compile(r"basic[ \t]{1,4}([A-Za-z0-9+/]{8,1024}={0,2})", re.IGNORECASE)
-_COOKIE = re.compile(
-    r"cookie\\?[\"']?(?:[ \t]{0,4}[:=][ \t]{0,4}|[ \t]{1,4})\\?[\"']?"
+_BASIC = r"(?i)basic[ \t]{1,4}([A-Za-z0-9+/]{8,1024}={0,2})"
+_COOKIE = (
+    r"(?i)cookie\\?[\"']?(?:[ \t]{0,4}[:=][ \t]{0,4}|[ \t]{1,4})\\?[\"']?"
     r"((?!https?:)[^\s=;:\"'\\(){}\[\],]{1,64}=(?=[^\s;\"'\\]{0,200}?\d|\w{16})[^\s;\"'\\(){}\[\],<>]{8,4096}"
-    r"(?:;[ \t]{0,4}[^\s=;\"'\\]{1,64}(?:=[^\s;\"'\\]{0,4096})?){0,40})",
-    re.IGNORECASE,
+    r"(?:;[ \t]{0,4}[^\s=;\"'\\]{1,64}(?:=[^\s;\"'\\]{0,4096})?){0,40})"
 )
-_ADDRESS = re.compile(r"://[^\s/:@\"'<>{}$]{0,100}:([^\s/@\"'`<>]{1,200})@(?=[\w\[{$.-])")
-_PHRASE = re.compile(
-    r"(?:mnemonic|seed|recovery|backup)[\w \t-]{0,24}\\?[\"']?[ \t]{0,4}(?:[:=]|\bis\b)[ \t]{0,4}\\?[\"']?"
-    r"((?:[a-z]{3,8}[ \t,]{1,3}){11,23}[a-z]{3,8})(?![\w])",
-    re.IGNORECASE,
+_ADDRESS = r"://[^\s/:@\"'<>{}$]{0,100}:([^\s/@\"'`<>]{1,200})@(?=[\w\[{$.-])"
+_PHRASE = (
+    r"(?i)(?:mnemonic|seed|recovery|backup)[\w \t-]{0,24}\\?[\"']?[ \t]{0,4}(?:[:=]|\bis\b)[ \t]{0,4}\\?[\"']?"
+    r"((?:[a-z]{3,8}[ \t,]{1,3}){11,23}[a-z]{3,8})(?![\w])"
 )
-_PEM = re.compile(r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----")
-_PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----")
-_PEM_RUN = re.compile(r"[A-Za-z0-9+/=]{24}")
-_PEM_PLAIN = re.compile(r"(?:\s|\\[nr])++[A-Za-z0-9+/=][A-Za-z0-9+/=\s\\]{5,}")  # without a quote: no program's text
-_PEM_CUT = re.compile(r"[A-Za-z0-9+/=\s\\:.,-]*")
+_PEM = r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
+_PEM_END = r"-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
+_PEM_RUN = r"[A-Za-z0-9+/=]{24}"
+_PEM_PLAIN = r"(?:\s|\\[nr])++[A-Za-z0-9+/=][A-Za-z0-9+/=\s\\]{5,}"  # without a quote: no program's text
+_PEM_CUT = r"[A-Za-z0-9+/=\s\\:.,-]*"
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern when its sign is met for the first time: most are never needed."""
+    return re.compile(pattern)
 
 
 def _whole(match: re.Match[str]) -> tuple[int, int]:
@@ -127,17 +131,17 @@ def _private_key(match: re.Match[str]) -> tuple[int, int] | None:
     text, body = match.string, match.end()
     limit = body + PEM_LIMIT
     dashes = text.find("-----", body, limit)
-    if dashes >= 0 and (end := _PEM_END.match(text, dashes)):
-        plain = _PEM_PLAIN.fullmatch(text, body, dashes) or _PEM_RUN.search(text, body, dashes)
+    if dashes >= 0 and (end := _compiled(_PEM_END).match(text, dashes)):
+        plain = _compiled(_PEM_PLAIN).fullmatch(text, body, dashes) or _compiled(_PEM_RUN).search(text, body, dashes)
         return (match.start(), end.end()) if plain else None
-    cut = _PEM_CUT.match(text, body, dashes if dashes >= 0 else limit)
+    cut = _compiled(_PEM_CUT).match(text, body, dashes if dashes >= 0 else limit)
     stop = body + len(cut[0].rstrip()) if cut else body
-    return (match.start(), stop) if _PEM_RUN.search(text, body, stop) else None
+    return (match.start(), stop) if _compiled(_PEM_RUN).search(text, body, stop) else None
 
 
 Check = Callable[[re.Match[str]], tuple[int, int] | None]
-_FORMS: tuple[tuple[str, str, re.Pattern[str], Check], ...] = (
-    *((kind, sign, re.compile(pattern), _whole) for kind, sign, pattern in _TOKENS),
+_FORMS: tuple[tuple[str, str, str, Check], ...] = (
+    *((kind, sign, pattern, _whole) for kind, sign, pattern in _TOKENS),
     *(("api_key", f"{sign}{end}", _API_KEY, _api_key) for sign in ("sk", "pk", "rk") for end in "-_"),
     ("private_key", "-----begin ", _PEM, _private_key),
     ("bearer", "bearer", _BEARER, _whole),
@@ -149,7 +153,9 @@ _FORMS: tuple[tuple[str, str, re.Pattern[str], Check], ...] = (
 )
 
 
-_SPACED = frozenset(("private_key", "bearer", "basic", "authorization", "cookie", "mnemonic"))  # of several words
+_SPACED = frozenset(
+    ("private_key", "bearer", "basic", "authorization", "cookie", "mnemonic", "password")
+)  # of several words, or of short ones
 _LONG = 20  # characters of a word that may be a token
 
 
@@ -161,7 +167,7 @@ def find(text: str, lower: str) -> Iterator[Span]:
             continue
         at = lower.find(sign)
         while at >= 0:
-            match = pattern.match(text, at)
+            match = _compiled(pattern).match(text, at)
             span = place(match) if match else None
             if span is None:
                 at = lower.find(sign, at + len(sign))

@@ -120,13 +120,15 @@ def _name(text: str, at: int, match: re.Match[str]) -> str | None:
     """Return the whole name before a value, None where it is no secret's or the value is none."""
     before = _BEFORE.search(text, max(0, at - 60), at)
     head = before[0] if before else ""
+    begin = at - len(head)
+    start = text[max(0, begin - 60) : begin]  # of what stands before the name
     name = head.rpartition(".")[2] + text[at : match.end("rest")]
     sign, value = match["sign"], match["value"]
     quoted, bare = bool(match["quote"]), not sign.strip()
     if bare and not head.startswith("--"):  # as in .netrc, and in what people say
         likely = len(name) > len("pass") and _PASSWORD.search(name.lower()) and _TURN.search(value[:-1])
         return name if likely and _is_value(name, value, quoted=True, tight=False) else None
-    if sign == ">" and not text[: at - len(head)].endswith("<"):
+    if sign == ">" and start[-1:] != "<":
         return None
     spoken = sign.strip(" \t:") == "is"
     if spoken and not (_PASSWORD.search(name.lower()) and _TURN.search(value)):
@@ -137,9 +139,7 @@ def _name(text: str, at: int, match: re.Match[str]) -> str | None:
         return None
     if quoted and behind.isspace():  # a sentence in quotes
         return None
-    line = quoted or (
-        sign == ": " and behind in ("", "\n", "\r") and not text[: at - len(head)].rstrip(" -")[-1:].strip()
-    )
+    line = quoted or (sign == ": " and behind in ("", "\n", "\r") and not start.rstrip(" -")[-1:].strip())
     tight = sign in ("=", ":", ">") or bare or spoken
     return name if _is_value(name, value, quoted=quoted, tight=tight, line=line) else None
 

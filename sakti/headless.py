@@ -25,6 +25,7 @@ from sakti.core.events import (
 from sakti.core.terminal import WaitNotice
 from sakti.core.text import json_line, one_line, sanitise
 from sakti.core.types import Json, plain_values
+from sakti.store.text_registry import leaving, leaving_all
 
 OUTPUTS = ("text", "json", "stream-json")
 EXIT = {
@@ -62,7 +63,7 @@ async def _run(session: Session, prompt: str, output: str) -> int:
         if isinstance(event, StoreWaiting):
             waits.hear(event.seconds)
         if output == "stream-json":
-            _print(json_line(to_json(event)))
+            _print(json_line(leaving_all(to_json(event))))
         elif output == "text":
             _tell(event)
 
@@ -125,7 +126,7 @@ def _tell(event: Event) -> None:
     """Tell what happens to a person who watches standard error."""
     match event:
         case ToolStarted(call):
-            what = one_line(plain_values(call.arguments or {}), 100)
+            what = one_line(leaving(plain_values(call.arguments or {})), 100)
             line = f"▸ {call.name}  {what}"
         case ToolFinished(result) if isinstance(denied := result.details.get("denied"), str):
             line = f"  ⊘ denied{f': {one_line(denied, 200)}' if denied else ''}"

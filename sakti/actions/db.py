@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.agent.threads import purge as thread_purge
+    from sakti.agent.threads import redact as thread_redact
     from sakti.core import clock
     from sakti.store.maintenance import inspection, maintenance, recovery, upkeep, vacuuming
 
@@ -123,6 +124,38 @@ async def purge(scope: Scope, days: int, yes: bool, keep_copies: bool) -> Value:
     elif not yes:
         out.append("Nothing was removed. --yes removes it for good.")
     return Text((*out, *([told] if told else [])), json={"removed": yes, **found.as_json(), "left": told})
+
+
+@action(
+    flag("--yes", help="Do not ask for confirmation."),
+    flag("--keep-copies", help="Keep copies of the database, which hold the secrets."),
+    shell="db redact",
+)
+async def redact(scope: Scope, yes: bool, keep_copies: bool) -> Value:
+    """Mask secrets that were stored before they were masked: keys, tokens, passwords, of all workspaces.
+
+    First it counts the texts that hold some, then it asks. Masking cannot be undone.
+    """
+
+    def run(do: bool) -> thread_redact.Redacted:
+        return scope.in_store(lambda store: thread_redact.redact(store, do=do, keep_copies=keep_copies))
+
+    found = run(do=False)
+    asks = not yes and not scope.json and sys.stdin.isatty()
+    if not found.empty and asks:
+        print("\n".join(found.in_words()))
+        yes = _confirmed("Mask these secrets for good? Copies of the database are removed.")
+        if not yes:
+            raise Refused("Nothing was changed.")
+    if yes:
+        found = run(do=True)
+    told = thread_purge.wipe_free_space(found) if yes else ""
+    out = [f"{'masked' if yes else 'found'}  {line}" for line in found.in_words()]
+    if found.empty:
+        out.append("No secrets found.")
+    elif not yes:
+        out.append("Nothing was changed. --yes masks them for good.")
+    return Text((*out, *([told] if told else [])), json={"masked": yes, **found.as_json(), "left": told})
 
 
 @action(YES, shell="db vacuum")

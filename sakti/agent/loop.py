@@ -180,7 +180,7 @@ async def _run_calls(turn: Turn, calls: Sequence[ToolCallPart], repetition: Repe
     """Run what was called whole, say of the rest that it was cut, and save the results."""
     record = turn.steps[-1]
     broken = _cut_call(turn, record.message)
-    whole = [c for c in calls if c is not broken]
+    whole = [keeping.as_written(turn, c) for c in calls if c is not broken]
     async with contextlib.aclosing(turn.toolbox.run(record.message, whole, turn.results, repetition)) as events:
         async for event in events:
             yield event
@@ -229,6 +229,7 @@ async def _answered(turn: Turn, last: bool) -> AsyncGenerator[Event, None]:
                 async for event in events:
                     yield event
             completed = done[0]
+            turn.written = {p.id: p for p in completed.parts if isinstance(p, ToolCallPart)}
             said = keeping.message(turn, "assistant", _parts(turn, completed))
             output = StepOutput(turn.step, said, completed.stop_reason, retry_count)
             for processor in turn.after:

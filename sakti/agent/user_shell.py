@@ -1,4 +1,4 @@
-"""Run the user's own `!command` by the same tool, told to the model as the user's words."""
+"""Run the user's own `!command` by the same tool, and tell the model what it printed: as output, not as words."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from sakti.agent.tools.bash import bash
 from sakti.core.errors import RAN, SaktiError, StoreError
 from sakti.core.events import MessageSaved, ToolFinished, ToolOutput, ToolStarted
 from sakti.core.tokens import count_parts, message_tokens
-from sakti.core.types import Message, TextPart, ToolCallPart, ToolResultPart
-from sakti.store.threads import messages
+from sakti.core.types import Message, OutputPart, ToolCallPart, ToolResultPart
+from sakti.store.secrets import masked
+from sakti.store.threads import masking, messages
 
 if TYPE_CHECKING:
     from sakti.agent.session.state import State
@@ -35,7 +36,7 @@ async def run(state: State, command: str, *, during: bool = False) -> None:
     details = {**outcome.details, "duration_ms": duration}
     state.emit(ToolFinished(ToolResultPart(call.id, "bash", outcome.content, outcome.is_error, details), duration))
     kept = {k: v for k, v in details.items() if k in KEPT} | {"failed": outcome.is_error}
-    parts = (TextPart(f"I ran `{command}`:\n```\n{outcome.content}\n```"),)
+    parts = masking.parts((OutputPart(command, outcome.content),))
     counted = count_parts(state.counter, parts)
     message = Message(
         store.ids.new(),
@@ -47,7 +48,7 @@ async def run(state: State, command: str, *, during: bool = False) -> None:
         tokens=message_tokens(counted),
         part_tokens=counted,
         token_counter=state.counter.name,
-        metadata={"shell": command, "outcome": kept, **({"during": True} if during else {})},
+        metadata={"shell": masked(command), "outcome": kept, **({"during": True} if during else {})},
     )
     try:
         saved = await store.write(messages.append, message)

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from sakti.store.connection import Connection
     from sakti.store.database import Store
 
+with lazy_imports:
+    from sakti.cli import log_format
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -165,11 +168,9 @@ def log_to_file(*, debug: bool = False) -> Path:
         if path.exists() and path.stat().st_size > 5_000_000:
             path.replace(path.with_suffix(".log.1"))
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
-        logging.basicConfig(
-            filename=path,
-            level=logging.DEBUG if debug else logging.WARNING,
-            format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        )
+        handler = logging.FileHandler(path)
+        handler.setFormatter(log_format.masking("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        logging.basicConfig(handlers=[handler], level=logging.DEBUG if debug else logging.WARNING)
         for noisy in ("openai", "anthropic", "httpcore", "httpx2", "httpcore2", "markdown_it", "asyncio"):
             logging.getLogger(noisy).setLevel(logging.WARNING)
     return path

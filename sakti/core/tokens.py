@@ -24,6 +24,7 @@ from sakti.core.types import (
     ImagePart,
     ImageRule,
     MarkerPart,
+    OutputPart,
     Part,
     TextPart,
     ThinkingPart,
@@ -205,6 +206,8 @@ def count_part(counter: Counter, part: Part, rule: ImageRule = "") -> int:
             return counter.count(name) + counter.count(body) + CALL_OVERHEAD
         case ToolResultPart(content=content):
             return counter.count(content) + CALL_OVERHEAD
+        case OutputPart(command, text):
+            return counter.count(command) + counter.count(text) + CALL_OVERHEAD
         case FilePart(path, text):
             return counter.count(path) + counter.count(text) + MESSAGE_OVERHEAD
         case ImagePart(width=width, height=height):

@@ -127,6 +127,14 @@ class FilePart:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputPart:
+    """Command that the user ran (`!command`) and what it printed: words of neither the user nor the model."""
+
+    command: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class MarkerPart:
     """Event in a thread, shown to people (`interrupted`, `model_changed`, …): not sent, not counted."""
 
@@ -150,7 +158,15 @@ class ContextPart:
 
 
 Part: TypeAlias = (
-    TextPart | ThinkingPart | ToolCallPart | ToolResultPart | ImagePart | FilePart | MarkerPart | ContextPart
+    TextPart
+    | ThinkingPart
+    | ToolCallPart
+    | ToolResultPart
+    | ImagePart
+    | FilePart
+    | OutputPart
+    | MarkerPart
+    | ContextPart
 )
 
 
@@ -336,6 +352,8 @@ def plain_text(parts: Sequence[Part]) -> str:
                 out.append(content)
             case FilePart(path, text):
                 out.append(f"{path}\n{text}")
+            case OutputPart(command, text):
+                out.append(f"{command}\n{text}")
             case ImagePart(name=name):
                 out.append(name)
             case MarkerPart() | ThinkingPart() | ContextPart():

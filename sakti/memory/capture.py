@@ -16,7 +16,7 @@ from typing import Any, cast
 from sakti.core.config import MemorySettings
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, Message, TextPart, ToolCallPart, ToolResultPart, plain_text
-from sakti.store.secrets import MASK, masked
+from sakti.store.secrets import MARK, masked
 
 WORD = "word"  # one token, as is each " word" behind it, in o200k_base
 
@@ -33,7 +33,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         clean = masked(text)
-        self.found += clean.count(MASK) - text.count(MASK)
+        self.found += len(MARK.findall(clean)) - len(MARK.findall(text))
         if self._counter is not None:
             return " ".join([WORD] * self._counter.count(text))
         return clean.replace(self._home, "~") if self._home else clean

@@ -16,6 +16,7 @@ from sakti.core.types import (
     Json,
     MarkerPart,
     Message,
+    OutputPart,
     Part,
     TextPart,
     ThinkingPart,
@@ -154,6 +155,8 @@ def _text(part: Part) -> tuple[str, str]:
             return f"result {name}", content
         case FilePart(path, text):
             return f"file {path}", text
+        case OutputPart(command, text):
+            return f"output {command}", text
         case ImagePart(name=name):
             return "image", name
         case MarkerPart(kind, text):

@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sakti.core.types import ContextPart, Message
+from sakti.store.secrets import masked_value
 
 NOW = "now"  # the fact that changes by itself
 STALE_MS = 10 * 60_000  # so old the time may be within a turn
 
 
 def due(messages: Sequence[Message], facts: Mapping[str, str], now: int, *, begins: bool) -> dict[str, str]:
-    """Return the facts to send with the last of `messages`.
+    """Return the facts to send with the last of `messages`, secrets masked: they are stored with it.
 
     `begins`: it begins a turn, so that all are sent; else those that changed since they were sent last. Empty after
     an answer, which takes no facts.
     """
+    facts = masked_value(dict(facts))
     last = messages[-1] if messages else None
     if last is None or last.role == "assistant":
         return {}

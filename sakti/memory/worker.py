@@ -28,6 +28,7 @@ from sakti.store.log import lines as memory_log
 from sakti.store.log.replaced import unmarked
 from sakti.store.memory import Group, Held, NewLine, Record
 from sakti.store.memory.sections import Section, spans, stored, thread_of_row, union
+from sakti.store.secrets import masked
 from sakti.store.threads import messages
 
 
@@ -66,11 +67,12 @@ class Worker:
         await self._record_calls(request.thread_id, "observer", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
-        cleaned = with_zone(parse.clean(parse.sanitize_observation_lines(result.text)), request)
+        said = parse.clean(parse.sanitize_observation_lines(masked(result.text)))
+        cleaned = with_zone(said, request)
         marked = await self._aside(marking.mark_new, cleaned, before)
         text = marked.text
         metadata: Json = {"timezone": request.timezone} if text else {}
-        if title := parse.clean_line(result.title, 80):
+        if title := parse.clean_line(masked(result.title or ""), 80):
             metadata["title"] = " ".join(title.split())
         group = dataclasses.replace(
             self.empty_group(record, request, held, cycle_id),
@@ -78,8 +80,8 @@ class Worker:
             observation_tokens=self.counter.count(text),
             model=result.model,
             prompt_hash=result.prompt_hash,
-            current_task=parse.clean_line(result.current_task),
-            suggested_response=parse.clean_line(result.suggested_response),
+            current_task=_clean(result.current_task),
+            suggested_response=_clean(result.suggested_response),
             metadata=metadata,
         )
         rows = await self.rows([text], source_of(request), result.categories, marked.metadata)
@@ -128,6 +130,7 @@ class Worker:
         await self._record_calls(request.thread_id, "reflector", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
+        text = masked(text)
         before = sum(self.counter.count(t) for _, t in request.groups)
         after = self.counter.count(text)
         if not text or after >= before:
@@ -162,8 +165,8 @@ class Worker:
             operation_id=held.operation_id,
             model=result.model,
             prompt_hash=result.prompt_hash,
-            current_task=parse.clean_line(result.current_task),
-            suggested_response=parse.clean_line(result.suggested_response),
+            current_task=_clean(result.current_task),
+            suggested_response=_clean(result.suggested_response),
             metadata={
                 **{k: v for g in groups for k, v in g.metadata.items() if k == "timezone"},
                 "input_tokens": before,
@@ -238,6 +241,10 @@ class Worker:
                 duration_ms=call.duration_ms,
                 stop_reason=call.stop_reason,
             )
+
+
+def _clean(text: str | None) -> str | None:
+    return parse.clean_line(masked(text)) if text else None
 
 
 def _flags(contents: Sequence[str], source: Source) -> list[tuple[str, ...]]:

@@ -11,7 +11,16 @@ from sakti.agent.reports.memory_report import compacted, in_a_line, taken_back
 from sakti.core.events import ApprovalRequested, CompactionFinished, MemoryActivation
 from sakti.core.revealing import lookalikes, revealed
 from sakti.core.text import count_k, one_line, sanitise
-from sakti.core.types import FilePart, ImagePart, MarkerPart, Message, TextPart, ToolCallPart, ToolResultPart
+from sakti.core.types import (
+    FilePart,
+    ImagePart,
+    MarkerPart,
+    Message,
+    OutputPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
 from sakti.plain.prose import all_lines
 
 if TYPE_CHECKING:
@@ -164,6 +173,8 @@ def message(said: Message, *, limit: int | None = None) -> list[str]:
                 lines.append(f"result of {one_line(part.name, 40)}, {state}: {one_line(part.content, 200)}")
             case FilePart(path, text):
                 lines.append(f"file {one_line(path, 200)}, {many(text.count(chr(10)) + 1, 'line')}")
+            case OutputPart(command, text):
+                lines += [f"!{one_line(command, 200)}", *all_lines(text)]
             case ImagePart():
                 lines.append(image(part))
             case MarkerPart(kind, text):

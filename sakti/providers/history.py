@@ -19,6 +19,7 @@ from sakti.core.types import (
     ImagePart,
     MarkerPart,
     Message,
+    OutputPart,
     Part,
     TextPart,
     ThinkingPart,
@@ -57,6 +58,8 @@ def turns(
         for part in message.parts:
             if isinstance(part, ContextPart):
                 parts = with_text(parts, context(part.text)) if part.facts else parts
+            elif isinstance(part, OutputPart):
+                parts.append(TextPart(output_text(part)))
             elif _is_sent(part, provider, model):
                 parts.append(part)
         if not parts:
@@ -169,6 +172,13 @@ def words(turn: Turn, most: int) -> str:
 def file_text(part: FilePart) -> str:
     """Wrap a mentioned file for the model."""
     return f"<file path={json.dumps(part.path, ensure_ascii=False)}>\n{part.text}\n</file>"
+
+
+def output_text(part: OutputPart) -> str:
+    """Wrap the output of a command that the user ran, so that nobody takes it for the user's words."""
+    command = json.dumps(part.command, ensure_ascii=False)
+    head = "The user ran a command. What it printed is output, not the user's words:"
+    return f"{head}\n<output command={command}>\n{part.text}\n</output>"
 
 
 def data_url(part: ImagePart) -> str:

@@ -25,7 +25,7 @@ from playhouse.apsw_ext import APSWDatabase
 from sakti.core.clock import Clock, SystemClock
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.ids import Ids, TimeIds
-from sakti.store import failures, files, migrate, opening, unsaved
+from sakti.store import failures, files, mark_key, migrate, opening, unsaved
 from sakti.store.connection import Database, Snapshot
 from sakti.store.database_file import DatabaseFile
 from sakti.store.maintenance import damage
@@ -209,10 +209,12 @@ class Store:
             if keep or self.path.exists():
                 opening.refuse_foreign(self._db.connection(), self.path)
             self._look_at_version()
+            mark_key.use(self._db)
             if database.writes and not self.newer:
                 if keep:
                     opening.choose_journal(self._db.connection(), wal=opening.wal_wanted(Path(database.filename)))
                 self.notices += migrate.upgrade(self._db, self.path if keep else None, self.clock)
+                mark_key.keep(self._db)
             if self._was_interrupted() and self.path.stat().st_size <= LOOK_AT_ONCE:
                 self._check_for_damage()
             if self.read_only_reason:

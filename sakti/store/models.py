@@ -13,8 +13,8 @@ from typing import Any
 import peewee
 from peewee import BooleanField, CompositeKey, FloatField, IntegerField, Model
 
-from sakti.store import text_registry
-from sakti.store.threads import codec
+from sakti.store import secrets, text_registry
+from sakti.store.threads import codec, masking
 
 
 class TextField(peewee.TextField):
@@ -29,18 +29,19 @@ class TextField(peewee.TextField):
             self._table = meta.table_name
 
     def db_value(self, value: Any) -> Any:
-        text = self._stored(value)
+        text = super().db_value(value)
         return text_registry.entering(self._table, self.column_name, text) if self._table and text else text
-
-    def _stored(self, value: Any) -> Any:
-        return super().db_value(value)
 
 
 class JsonField(TextField):
     """JSON stored as text; NULL is None."""
 
-    def _stored(self, value: Any) -> str | None:
-        return None if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    def db_value(self, value: Any) -> str | None:
+        return None if value is None else self._written(secrets.masked_value(value) if self._table else value)
+
+    @staticmethod
+    def _written(value: Any) -> str:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
     def python_value(self, value: Any) -> Any:
         return None if value is None else json.loads(value)
@@ -54,10 +55,10 @@ class ListField(JsonField):
 
 
 class PartsField(JsonField):
-    """The parts of a message."""
+    """Parts of a message."""
 
-    def _stored(self, value: Any) -> str | None:
-        return super()._stored([codec.encode(part) for part in value])
+    def db_value(self, value: Any) -> str | None:
+        return self._written([codec.encode(part) for part in masking.parts(value)])
 
     def python_value(self, value: Any) -> Any:
         return tuple(codec.decode(part) for part in json.loads(value))

@@ -1,56 +1,233 @@
-"""Mask keys, tokens and passwords in what is indexed; messages themselves stay unchanged."""
+"""Mask keys, tokens and passwords in text: each is replaced by a mark such as `[secret:github:3f2a]`.
+
+A mark names the kind and four hexadecimal digits of a keyed hash, so that equal secrets have equal marks within one
+database; the key is random, one per database (`user_state.mark_key`). Nothing here keeps a secret: a mark is only
+turned back where the text that is changed still holds the value (`revealed`).
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
-from itertools import product
+import secrets as randomness
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
 
-MASK = "[secret]"
+from sakti.store import secret_names, secret_shapes
 
-_DASHES = ("", "_", "-")
-_NAMES = (
-    *("".join(w) for w in product(("api", "secret", "access"), _DASHES, ("key",))),
-    *("".join(w) for w in product(("auth", "access"), _DASHES, ("token",))),
-    "password",
-    "passwd",
-)
+MARK = re.compile(r"\[secret:([a-z0-9_]{1,20}):([0-9a-f]{4})\]")
+_MARK_SIGN = "[secret:"
 
-# A text without any of a pattern's signs (in lower case) is not searched for it: looking for a plain string is a
-# hundred times faster, and most texts have no secret in them. What stands before a secret stays, as group 1.
-_PATTERNS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
-    (
-        ("private key-----",),
-        re.compile(r"()-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
-    ),
-    (("eyj",), re.compile(r"()\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*")),  # JSON Web Token, RFC 7519
-    (
-        ("sk-", "sk_", "pk-", "pk_", "rk-", "rk_"),
-        re.compile(r"()(?<!\w)(?:sk|pk|rk)[-_](?:[a-z]+[-_])*[A-Za-z0-9_-]{20,}"),
-    ),
-    (
-        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "hf_", "npm_", "pypi-"),
-        re.compile(r"()\b(?:gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|hf_|npm_|pypi-)[\w-]{16,}"),
-    ),
-    (("akia", "asia"), re.compile(r"()\b(?:AKIA|ASIA)[A-Z0-9]{16}\b")),
-    (("aiza",), re.compile(r"()\bAIza[\w-]{35}")),
-    (("bearer",), re.compile(r"(\bBearer\s+)[\w.~+/=-]{16,}", re.IGNORECASE)),
-    (
-        _NAMES,
-        re.compile(
-            rf"((?:{'|'.join(_NAMES)})[\"']?\s*[:=]\s*[\"']?)(?=[^\s\"',;]*\d)[^\s\"',;()]{{8,}}", re.IGNORECASE
-        ),
-    ),
-    (("://",), re.compile(r"(\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@]{1,100}:)[^\s/@]{1,200}(?=@)", re.IGNORECASE)),
-)
+ROUNDS = 4  # passes until nothing more is found: what is masked must stay as it is when it is masked again
+# That are remembered as masked: a long text passes several doors, a short one costs some µs at each.
+CLEAN_TEXTS, CLEAN_CHARACTERS, CLEAN_FROM = 64, 4 << 20, 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """Secret found in a text: its kind, and where its value begins and ends."""
+
+    kind: str
+    start: int
+    end: int
+
+
+class _State:
+    """What masking in this process goes by: the key of the marks, values of the environment, texts known as masked."""
+
+    def __init__(self) -> None:
+        self.key = randomness.token_bytes(16)
+        self.values = secret_names.of_environment(os.environ)
+        self.clean: OrderedDict[str, None] = OrderedDict()
+        self.characters = 0
+
+    def knows(self, text: str) -> bool:
+        if text not in self.clean:
+            return False
+        self.clean.move_to_end(text)
+        return True
+
+    def remember(self, text: str) -> None:
+        if text in self.clean:
+            return
+        self.clean[text] = None
+        self.characters += len(text)
+        while len(self.clean) > CLEAN_TEXTS or self.characters > CLEAN_CHARACTERS:
+            gone, _ = self.clean.popitem(last=False)
+            self.characters -= len(gone)
+
+    def forget(self) -> None:
+        self.clean.clear()
+        self.characters = 0
+
+
+_state = _State()
+
+
+def use_key(key: bytes) -> None:
+    """Make marks with this key from now on: that of the database that was opened."""
+    _state.key = key
+    _state.forget()
+
+
+def key() -> bytes:
+    """Return the key that marks are made with."""
+    return _state.key
+
+
+def use_environment(env: Mapping[str, str]) -> None:
+    """Mask the values of these variables whose names look secret, in place of those of the process."""
+    _state.values = secret_names.of_environment(env)
+    _state.forget()
 
 
 def masked(text: str) -> str:
-    """Replace secrets in `text` by `[secret]`.
-
-    These are private keys, access tokens, JSON Web Tokens, assigned passwords and passwords in addresses.
-    """
-    lower = text.lower()
-    for signs, pattern in _PATTERNS:
-        if any(sign in lower for sign in signs):
-            text = pattern.sub(rf"\g<1>{MASK}", text)
+    """Replace the secrets in `text` by marks; masking twice changes nothing more."""
+    if len(text) < secret_names.LEAST or (len(text) >= CLEAN_FROM and _state.knows(text)):
+        return text
+    for _ in range(ROUNDS):
+        spans = found(text)
+        if not spans:
+            break
+        text = _replaced(text, spans)
+    if CLEAN_FROM <= len(text) <= CLEAN_CHARACTERS // 4:
+        _state.remember(text)
     return text
+
+
+def whole_until(text: str) -> int:
+    """Return where a text that goes on may be cut without cutting a secret: behind a line, before an open key."""
+    end = text.rfind("\n") + 1 or len(text)
+    begin = text.rfind("-----BEGIN ", max(0, end - secret_shapes.PEM_LIMIT), end)
+    return begin if begin > 0 and "-----END " not in text[begin:end] else end
+
+
+def masked_lines(text: str) -> str:
+    """Mask secrets in `text` and keep the number of its lines: a file's lines stay where they are."""
+    spans = found(text)
+    return masked(_replaced(text, spans, lines=True)) if spans else text
+
+
+def masked_value(value: Any) -> Any:
+    """Mask every text of a JSON value; a text below a name is also judged as that name's value."""
+    return _walked(value, "")
+
+
+def _walked(value: Any, name: str) -> Any:
+    match value:
+        case str():
+            clean = masked(value)
+            if name and clean == value and secret_names.assigns(name, value):
+                return mark(secret_names.kind_of(name), value)
+            return clean
+        case dict():
+            return {k: _walked(v, k) for k, v in cast("dict[str, Any]", value).items()}
+        case list():
+            return [_walked(v, name) for v in cast("list[Any]", value)]
+        case tuple():
+            return tuple(_walked(v, name) for v in cast("tuple[Any, ...]", value))
+        case _:
+            return value
+
+
+def has_secret(text: str) -> bool:
+    """Return whether masking would change `text`."""
+    return masked(text) != text
+
+
+def mark(kind: str, value: str) -> str:
+    """Return the mark of a secret."""
+    digest = hashlib.blake2b(value.encode("utf-8", "surrogatepass"), key=_state.key, digest_size=2)
+    return f"[secret:{kind}:{digest.hexdigest()}]"
+
+
+def marks_in(value: Any) -> tuple[str, ...]:
+    """Return the marks in a text or in the texts of a JSON value, each once, in order."""
+    return tuple(dict.fromkeys(_marks(value)))
+
+
+def _marks(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            if _MARK_SIGN in value:
+                yield from (m[0] for m in MARK.finditer(value))
+        case dict():
+            for one in cast("dict[str, Any]", value).values():
+                yield from _marks(one)
+        case list() | tuple():
+            for one in cast("list[Any]", value):
+                yield from _marks(one)
+        case _:
+            pass
+
+
+def marks_of(source: str) -> frozenset[str]:
+    """Return the marks of the secrets in a text, and those that it contains itself."""
+    own = (mark(one.kind, source[one.start : one.end]) for one in found(source))
+    return frozenset((*own, *marks_in(source)))
+
+
+def revealed(text: str, source: str) -> str:
+    """Replace marks in `text` by the values that `source` holds, where `text` is to become part of it.
+
+    A mark that stands for no value in `source`, or for two, or that `source` itself contains, stays.
+    """
+    wanted = set(marks_in(text)) - set(marks_in(source))
+    if not wanted:
+        return text
+    values: dict[str, set[str]] = {}
+    for one in found(source):
+        value = source[one.start : one.end]
+        if (name := mark(one.kind, value)) in wanted:
+            values.setdefault(name, set()).add(value)
+    for name, held in values.items():
+        if len(held) == 1:
+            (value,) = held
+            if lines := value.count("\n"):  # `masked_lines` left as many empty lines
+                text = text.replace(name + "\n" * lines, value)
+            text = text.replace(name, value)
+    return text
+
+
+def found(text: str) -> list[Secret]:
+    """Return the secrets in `text`, in order, without overlaps; marks are none."""
+    # the one letter that becomes two in lower case: positions must stay
+    lower = (text.replace("İ", "I") if "İ" in text else text).lower()
+    spans = [*_environment(text), *secret_shapes.find(text, lower), *secret_names.find(text, lower)]
+    if not spans:
+        return []
+    marks = [m.span() for m in MARK.finditer(text)] if _MARK_SIGN in text else []
+    out: list[Secret] = []
+    for kind, start, end in sorted(spans, key=lambda s: (s[1], -s[2])):
+        if out and start < out[-1].end:
+            if end > out[-1].end:  # what begins in one and ends behind it is masked to its end
+                out[-1] = Secret(out[-1].kind, out[-1].start, end)
+            continue
+        if not any(start < b and a < end for a, b in marks):
+            out.append(Secret(kind, start, end))
+    return out
+
+
+def _environment(text: str) -> Iterator[tuple[str, int, int]]:
+    broken = "\\\n" in text
+    for value in _state.values:
+        at = text.find(value)
+        while at >= 0:
+            yield "env", at, at + len(value)
+            at = text.find(value, at + len(value))
+        if broken:  # a shell's line may go on behind a backslash, in the middle of a value
+            pattern = r"(?:\\\n)?".join(map(re.escape, value))
+            yield from (("env", *m.span()) for m in re.finditer(pattern, text))
+
+
+def _replaced(text: str, spans: list[Secret], *, lines: bool = False) -> str:
+    out: list[str] = []
+    last = 0
+    for one in spans:
+        value = text[one.start : one.end]
+        out += [text[last : one.start], mark(one.kind, value), "\n" * value.count("\n") if lines else ""]
+        last = one.end
+    return "".join([*out, text[last:]])

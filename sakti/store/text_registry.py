@@ -1,31 +1,30 @@
 """List every column that holds a user's words, once: removing, masking and checking go by this list.
 
-A text passes `entering` on its way into a column; a masked column's text is masked there and nowhere else. `TABLES`
-are in the order in which rows are removed: referring tables first. A test fails for a table or a column that is not
-listed.
+A text passes `entering` on its way into a column: secrets in it are masked there, whoever wrote it. `TABLES` are in the
+order in which rows are removed: referring tables first. A test fails for a table or a column that is not listed.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
-from sakti.store.secrets import masked
+from sakti.store.secrets import masked, masked_value
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     """Table and the kinds of its columns.
 
-    `texts`: columns with words of the user or about what was said; `masked`: those of them that must hold no secret;
-    `json`: those that are read as JSON, with the replacement for an unreadable value. `plain`: columns with neither:
+    `texts`: columns with words of the user or about what was said, which must hold no secret; `json`: those that are
+    read as JSON, with the replacement for an unreadable value. `plain`: columns without words:
     ids, numbers, words of our own. `thread` and `task`: conditions for the rows of a thread or a task (?1), if there
     are any.
     """
 
     name: str
     texts: tuple[str, ...] = ()
-    masked: tuple[str, ...] = ()
     json: tuple[tuple[str, str | None], ...] = ()
     plain: tuple[str, ...] = ()
     thread: str = ""
@@ -46,7 +45,6 @@ TABLES: tuple[Table, ...] = (
     Table(
         "search_docs",
         texts=("text", "idents", "prev", "summary", "paths"),
-        masked=("text", "idents", "prev", "summary"),
         plain=("kind", "doc_id", "resource_id", "thread_id", "task_id", "role"),
         thread=(
             "thread_id = ?1 AND kind IN ('message', 'working_memory')"
@@ -58,7 +56,6 @@ TABLES: tuple[Table, ...] = (
     Table(
         "carry_over",
         texts=("text",),
-        masked=("text",),
         plain=("thread_id", "kind", "source_id"),
         thread=(
             f"thread_id = ?1 OR kind = 'thread' AND source_id = ?1 OR kind = 'line' AND source_id IN ({_OWN_LINES})"
@@ -138,13 +135,11 @@ TABLES: tuple[Table, ...] = (
     Table(
         "task_words",
         texts=("title", "body", "idents"),
-        masked=("title", "body", "idents"),
         task="rowid = (SELECT pk FROM tasks WHERE id = ?1)",
     ),
     Table(
         "tasks",
         texts=("title", "description", "summary", "original", "metadata", "assignee"),
-        masked=("title",),
         json=(("original", None), ("metadata", "{}")),
         plain=(
             *("id", "resource_id", "handle", "status", "type", "session_id", "thread_id", "close_reason"),
@@ -169,7 +164,6 @@ TABLES: tuple[Table, ...] = (
     Table(
         "threads",
         texts=("title", "metadata"),
-        masked=("title",),
         json=(("metadata", "{}"),),
         plain=("id", "resource_id", "parent_id", "mode"),
         thread="id = ?1",
@@ -179,12 +173,12 @@ TABLES: tuple[Table, ...] = (
     Table("ui_state", texts=("value",), plain=("key",)),
     Table("schema_migrations", plain=("name",)),
     # indexes over search_docs: its triggers keep them, so what goes there goes here
-    Table("search_words", texts=("text", "idents", "prev", "summary"), masked=("text", "idents", "prev", "summary")),
-    Table("search_trigrams", texts=("text",), masked=("text",)),
-    Table("search_vocabulary", texts=("term",), masked=("term",)),
+    Table("search_words", texts=("text", "idents", "prev", "summary")),
+    Table("search_trigrams", texts=("text",)),
+    Table("search_vocabulary", texts=("term",)),
 )
 BY_NAME = {table.name: table for table in TABLES}
-_MASKED = {(table.name, column) for table in TABLES for column in table.masked}
+_JSON = {(table.name, column) for table in TABLES for column, _ in table.json}
 
 
 def holds_words(table: str, column: str) -> bool:
@@ -193,12 +187,16 @@ def holds_words(table: str, column: str) -> bool:
 
 
 def entering(table: str, column: str, text: str) -> str:
-    """Return `text` as a column may hold it: without keys, tokens and passwords where it is masked."""
-    if (table, column) in _MASKED:
-        return masked(text)
+    """Return `text` as a column may hold it: without keys, tokens and passwords.
+
+    Raises `KeyError` for a column without texts.
+    """
     if column not in BY_NAME[table].texts:
         raise KeyError(f"{table}.{column} holds no text: name it in {__name__}")
-    return text
+    clean = masked(text)
+    if clean != text and (table, column) in _JSON:  # text by text: what is masked never spans two of them
+        return json.dumps(masked_value(json.loads(text)), ensure_ascii=False, separators=(",", ":"))
+    return clean
 
 
 def leaving(text: str) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sakti.store import leases, rows
+from sakti.store import leases, mark_key, rows
 from sakti.store.connection import Database
 from sakti.store.models import PromptRow, RuleRow, UiStateRow, UnsentRow
+from sakti.store.text_registry import entering
 
 HISTORY_KEPT = 5_000
 UNTOUCHED_MS = 24 * 3_600_000  # after this an owner's process id may belong to another program
@@ -21,7 +22,7 @@ def history(db: Database, resource_id: str, limit: int) -> list[str]:
 
 def add_history(db: Database, resource_id: str, text: str, now: int, thread_id: str | None = None) -> None:
     """Add a prompt and its thread to the history; one that repeats the last is not added."""
-    row = PromptRow
+    row, text = PromptRow, entering("prompt_history", "text", text)
     newest = row.select(row.pk, row.text, row.thread_id).where(row.resource_id == resource_id).order_by(row.pk.desc())
     last = rows.first(db, newest)
     if last and last[1:] == (text, thread_id):
@@ -88,7 +89,8 @@ def delete_rule(db: Database, resource_id: str, rule: str) -> None:
 
 
 def ui_state(db: Database) -> dict[str, str]:
-    return dict(UiStateRow.select(UiStateRow.key, UiStateRow.value).tuples().execute(db))
+    row = UiStateRow
+    return dict(row.select(row.key, row.value).where(row.key != mark_key.NAME).tuples().execute(db))
 
 
 def set_ui_state(db: Database, key: str, value: str) -> None:

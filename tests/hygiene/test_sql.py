@@ -43,6 +43,7 @@ RAW: dict[str, str] = {
     "tasks/claims.py": _HOT,
     "threads/carry_over.py": _HOT,
     "leases.py": _HOT,
+    "mark_key.py": _FILE,
     "threads/summaries.py": _HOT,
     "memory/advance.py": _HOT,
     "memory/group_rows.py": _HOT,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.agent.session import recovery
+    from sakti.store import secrets
     from sakti.store.threads import messages as stored_messages
     from sakti.store.threads import threads as stored_threads
 
@@ -126,7 +127,7 @@ async def store(state: State, first_text: str = "") -> None:
         state.thread_is_new = False
         thread = replace(
             state.thread,
-            title=titles.first_title(first_text),
+            title=titles.first_title(secrets.masked(first_text)),
             metadata={
                 **state.thread.metadata,
                 system_prompt.OVERVIEW: await file_list.overview_of(state.workspace),

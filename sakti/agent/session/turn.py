@@ -40,6 +40,7 @@ from sakti.providers.protocol import Provider
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.tasks import claims
+from sakti.store.threads import masking
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads as thread_store
 
@@ -103,6 +104,7 @@ class Turn:
     cut: int = 0  # answers in a row that ended at their limit
     cut_at: int = 0  # tokens at which the last one was cut; 0: it was not
     circles: Circles = field(default_factory=Circles)
+    written: dict[str, ToolCallPart] = field(default_factory=dict[str, ToolCallPart])  # calls with the secrets in them
 
     def interrupt(self) -> None:
         self.interrupted = True
@@ -165,6 +167,8 @@ def was_cut(said: Message) -> bool:
 
 
 def message(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
+    """Make a message, secrets masked: what is stored is what every model is sent, now and after a restart."""
+    parts = masking.parts(parts)
     counted = count_parts(turn.counter, parts, turn.model.image_rule)
     return Message(
         id=turn.store.ids.new(),
@@ -181,7 +185,11 @@ def message(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
 
 
 async def append(turn: Turn, made: Message) -> Message:
-    """Make a message durable, then known. An interrupt that comes in between waits for both."""
+    """Make a message durable, then known. An interrupt that comes in between waits for both.
+
+    What a processor put into it is masked, too.
+    """
+    made = masking.message(made, lambda parts: count_parts(turn.counter, parts, turn.model.image_rule))
     paths = touched_paths(made, turn)
 
     def store(db: Database) -> Message:
@@ -216,6 +224,12 @@ async def last_user(turn: Turn) -> Message:
     if found is None:
         raise SaktiError("There is nothing to retry.", code="nothing")
     return found
+
+
+def as_written(turn: Turn, call: ToolCallPart) -> ToolCallPart:
+    """Return a stored call as the model wrote it, to be run: a secret in it is masked only where it is kept."""
+    written = turn.written.get(call.id, call)
+    return written if masking.part(written) == call else call
 
 
 async def save_results(turn: Turn) -> Message:

@@ -18,6 +18,7 @@ from sakti.core.types import (
     ImagePart,
     MarkerPart,
     Message,
+    OutputPart,
     Part,
     TextPart,
     ThinkingPart,
@@ -117,6 +118,8 @@ def _part_markdown(part: Part) -> str:
             return f"`{sanitise(part.name)}`\n\n{_fenced(_arguments(part), 'json')}"
         case ToolResultPart(name=name, content=content):
             return f"`{sanitise(name)}` {_how(part)}\n\n{_fenced(content)}"
+        case OutputPart(command, text):
+            return f"`!{sanitise(command)}`\n\n{_fenced(text)}"
         case FilePart(path, text):
             return f"`{sanitise(path)}`\n\n{_fenced(text)}"
         case ImagePart(name=name, media_type=kind):
@@ -226,6 +229,8 @@ def _part_html(part: Part) -> str:
             return _folded(part.name, _arguments(part))
         case ToolResultPart(name=name, content=content):
             return _folded(f"{name} {_how(part)}", content)
+        case OutputPart(command, text):
+            return _folded(f"!{command}", text)
         case FilePart(path, text):
             return _folded(path, text)
         case ThinkingPart() | ContextPart():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sakti.core import resources
 from sakti.core.errors import StoreError
@@ -97,7 +97,14 @@ def _own_file(name: str) -> Path | None:
     return path if any(k in path.parents for k in kept) and path.is_file() and not path.is_symlink() else None
 
 
-def wipe_free_space(done: Purged) -> str:
+class Done(Protocol):
+    """What was removed from a database."""
+
+    path: Path
+    flushed: bool
+
+
+def wipe_free_space(done: Done) -> str:
     """Write a file anew that was used before removing overwrote, so that its free space holds nothing either.
 
     What is left to say; empty where all is done. The store must be closed.

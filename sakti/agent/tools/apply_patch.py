@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ from sakti.agent.tools.changes import Changed
 from sakti.agent.tools.files import read_file, regular
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
+from sakti.store.secrets import marks_in, revealed
 
 
 def _named_by_patch(arguments: Mapping[str, Any]) -> list[str]:
@@ -64,7 +66,7 @@ def _patched(bench: Workbench, text: str, workdir: str | None) -> list[Changed]:
             out[found] = Changed(found, there.name, there.before, "", None)
             continue
         before, encoded = there.after, textfile.decode(there.data or b"") or FileText("")
-        after = patches.patched(before, change, there.name)
+        after = patches.patched(before, _with_values(change, before), there.name)
         goal = bench.resolve(str(resolved(folder, change.move_to))) if change.move_to else found
         if goal != found:
             if os.path.lexists(goal):
@@ -74,6 +76,18 @@ def _patched(bench: Workbench, text: str, workdir: str | None) -> list[Changed]:
         else:
             out[found] = Changed(found, there.name, there.before, after, encoded.encode(after))
     return list(out.values())
+
+
+def _with_values(change: patches.FileChange, there: str) -> patches.FileChange:
+    """Return a change with the values that its marks stand for in the file."""
+    if not marks_in([row for hunk in change.hunks for row in (*hunk.old, *hunk.new)]):
+        return change
+
+    def rows(given: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(revealed("\n".join(given), there).split("\n")) if given else given
+
+    hunks = tuple(replace(h, old=rows(h.old), new=rows(h.new)) for h in change.hunks)
+    return replace(change, hunks=hunks)
 
 
 def _current(bench: Workbench, done: dict[Path, Changed], path: str, found: Path) -> Changed:

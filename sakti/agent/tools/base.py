@@ -30,6 +30,7 @@ from sakti.core.ids import Ids
 from sakti.core.resources import has_prompt, read_prompt
 from sakti.core.text import clean_surrogates, head_and_tail
 from sakti.core.types import ImagePart, Json, ToolSpec
+from sakti.store.secrets import masked
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class Workbench:
                 pass
 
     def save_output(self, text: str, call_id: str) -> Path:
-        """Write a long output where the model can read it; return the file."""
+        """Write a long output, secrets masked, where the model can read it; return the file."""
         self.output_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self.output_folder / self.output_name(call_id)
         with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w", encoding="utf-8") as f:
@@ -112,8 +113,8 @@ class Workbench:
         return f"{re.sub(r'[^0-9A-Za-z_-]', '', call_id)[-12:]}-{self.ids.new()[-8:]}.txt"
 
     def bounded(self, outcome: Outcome, call_id: str) -> Outcome:
-        """Cut `outcome` to `output_bytes` for the model; the whole is kept in a file."""
-        content = clean_surrogates(outcome.content)
+        """Mask secrets in `outcome` and cut it to `output_bytes` for the model; the whole is kept in a file."""
+        content = masked(clean_surrogates(outcome.content))
         if len(content) <= self.output_bytes:
             return replace(outcome, content=content)
         size = max(len(content), outcome.details.get("characters", 0))

@@ -176,6 +176,7 @@ def _result(run: ToolRun, running: Running, stopped_after: int | None, notes: Se
     text = output.text().rstrip("\n")
     details: dict[str, object] = {"exit_code": code}
     if output.total > run.bench.output_bytes:
+        output.save()
         details |= {"output_file": str(output.path), "characters": output.total, "cut": output.cut}
     elif run.bench.background.get(str(run.bench.started)) is not running:
         output.path.unlink(missing_ok=True)

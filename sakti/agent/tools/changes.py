@@ -16,6 +16,7 @@ from sakti.agent.tools.diffs import unified_diff
 from sakti.agent.tools.files import read_file, regular
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
+from sakti.store.secrets import revealed
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ def written(bench: Workbench, path: str, content: str) -> Changed:
         _, there = read_file(found)
     except ToolError:  # binary or very large: replaced as it was asked for, without a diff
         return Changed(found, name, "", content, FileText("").encode(content))
+    content = revealed(content, there.text)
     return Changed(found, name, there.text, content, there.encode(_kept_ends(there.text, content)))
 
 

@@ -16,6 +16,7 @@ from sakti.agent.tools.base import Outcome, ToolRun, Workbench, tool
 from sakti.agent.tools.changes import Changed
 from sakti.agent.tools.files import read_file, regular
 from sakti.core.errors import ToolError
+from sakti.store.secrets import revealed
 
 
 class Edit(pydantic.BaseModel):
@@ -54,8 +55,13 @@ def _edited(bench: Workbench, path: str, edits: Sequence[Edit]) -> Changed:
     bench.check_unchanged(found)
     changes.writable(found, name)
     _, there = read_file(found)
-    after = apply_edits(there.text, edits, name)
+    after = apply_edits(there.text, [_unmasked(one, there.text) for one in edits], name)
     return Changed(found, name, there.text, after, there.encode(after))
+
+
+def _unmasked(change: Edit, there: str) -> Edit:
+    """Return a replacement with the values that its marks stand for in this file: the model sees secrets masked."""
+    return change.model_copy(update={"old": revealed(change.old, there), "new": revealed(change.new, there)})
 
 
 def _is_empty(path: Path) -> bool:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sakti.core.text import one_line
+from sakti.store import secrets
 
 MEMORY_LIMIT = 200_000  # characters of an output kept in memory: its head and its tail
 FILE_LIMIT = 64_000_000  # bytes of an output kept in its file
@@ -38,6 +39,7 @@ class Output:
     unread: str = ""
     cut: bool = False  # the file does not hold all of it
     _written: int = field(default=0)
+    _unsaved: str = ""
 
     def add(self, text: str) -> None:
         if not text:
@@ -53,7 +55,20 @@ class Output:
         if self._written >= FILE_LIMIT:
             self.cut = True
             return
-        data = text.encode("utf-8", "replace")
+        self._unsaved += text
+        if len(self._unsaved) >= CHUNK:
+            self._save(secrets.whole_until(self._unsaved))
+
+    def save(self) -> None:
+        """Write what is not in the file yet; a short output is in no file until then."""
+        self._save(len(self._unsaved))
+
+    def _save(self, end: int) -> None:
+        """Append the text up to `end` to the file, secrets masked."""
+        data = secrets.masked(self._unsaved[:end]).encode("utf-8", "replace")
+        self._unsaved = self._unsaved[end:]
+        if not data:
+            return
         self.cut = len(data) > FILE_LIMIT - self._written
         handle = os.open(self.path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
         try:
@@ -129,6 +144,8 @@ class Running:
             assert self.process.stdout is not None
             self.process.stdout.close()
             self.output.add(self._decoder.decode(b"", final=True))
+            if self.output.total > MEMORY_LIMIT:
+                self.output.save()
         if self.notes is not None:
             self.notes.cleanup()
             self.notes = None

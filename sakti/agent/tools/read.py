@@ -14,8 +14,10 @@ from sakti.agent.tools.base import Outcome, ToolRun, Workbench, tool
 from sakti.agent.tools.ls import ls
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
+from sakti.store.secrets import masked_lines
 
 MAX_LINE = 2_000
+MASKED_AT_ONCE = 2_000_000  # characters of a file
 ROOM_FOR_NOTE = 300  # characters that stay free for what is said about the rest
 
 
@@ -39,7 +41,7 @@ async def read(
         return await asyncio.to_thread(_read_large, run.bench, found, head, offset, limit or 2000)
     data, text = await asyncio.to_thread(files.read_file, found)
     await asyncio.to_thread(run.bench.saw, found, data)
-    bodies = await asyncio.to_thread(textfile.bodies, text.text)
+    bodies = await asyncio.to_thread(_shown, text.text)
     if not bodies:
         return Outcome(f"{name} is empty.", details={"path": name, "lines": "0"})
     if offset > len(bodies):
@@ -50,6 +52,14 @@ async def read(
     left = len(bodies) - last
     more = f"\n[{left} more line{'s' * (left > 1)} of {len(bodies)}: read on with offset={last + 1}.]" if left else ""
     return Outcome("\n".join(rows) + more + _written(text), details={"path": name, "lines": f"{offset}-{last}"})
+
+
+def _shown(text: str) -> list[str]:
+    """Return the lines of a file, secrets masked: as a whole, since a key has several lines and they keep their places.
+
+    A very large file is masked by the lines that are shown.
+    """
+    return textfile.bodies(masked_lines(text) if len(text) <= MASKED_AT_ONCE else text)
 
 
 def _written(text: FileText) -> str:

@@ -15,7 +15,7 @@ from sakti.agent.judge.decide import judge
 from sakti.agent.judge.rules import Rules
 from sakti.agent.judge.running import runs_later
 from sakti.agent.tools import arguments as forms
-from sakti.agent.tools import call_texts
+from sakti.agent.tools import call_texts, masked_values
 from sakti.agent.tools.approvals import Approvals
 from sakti.agent.tools.base import Outcome, Tool, ToolRun, Workbench
 from sakti.core.config import ApprovalMode
@@ -24,6 +24,7 @@ from sakti.core.events import ApprovalRequested, Event, ToolFinished, ToolOutput
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter, count_tools
 from sakti.core.types import DEEPEST, ImagePart, Json, Message, ToolCallPart, ToolResultPart, ToolSpec
+from sakti.store.secrets import masked, masked_value
 
 log = logging.getLogger(__name__)
 
@@ -156,7 +157,7 @@ class Toolbox:
             found, arguments = await self._admitted(call)
             started = clock.monotonic()  # what the user took to answer is not the tool's time
             run = ToolRun(
-                self.bench, call.id, message.thread_id, message.id, lambda text: emit(ToolOutput(call.id, text))
+                self.bench, call.id, message.thread_id, message.id, lambda text: emit(ToolOutput(call.id, masked(text)))
             )
             outcome = await found(run, arguments)
             if found.effect == "write" and not outcome.is_error:
@@ -179,6 +180,7 @@ class Toolbox:
             self.images[call.id] = outcome.images
         duration = round((clock.monotonic() - started) * 1000)
         details = {k: clean_surrogates(v) if isinstance(v, str) else v for k, v in outcome.details.items()}
+        details = masked_value(details)
         result = ToolResultPart(call.id, call.name, content, outcome.is_error, {**details, "duration_ms": duration})
         emit(ToolFinished(result, duration))
 
@@ -221,7 +223,8 @@ class Toolbox:
         """
         place = self.bench.place()
         rules = dataclasses.replace(self.rules, allow=(*self.rules.allow, *self.saved, *self.granted))
-        decision = judge(found, arguments, mode=self.mode, rules=rules, place=place)
+        judged = judge(found, arguments, mode=self.mode, rules=rules, place=place)
+        decision = masked_values.decided(self.bench, found, arguments, judged)
         if decision.verdict == "allow":
             return arguments
         if decision.verdict == "deny":

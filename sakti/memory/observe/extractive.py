@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter
-from sakti.core.types import FilePart, ImagePart, Json, Message, TextPart, ToolCallPart, ToolResultPart
+from sakti.core.types import FilePart, ImagePart, Json, Message, OutputPart, TextPart, ToolCallPart, ToolResultPart
 from sakti.memory.log import dates
 from sakti.memory.log.lines import references
 from sakti.memory.observe.quoting import Piece, pieces, shell
@@ -131,7 +131,7 @@ def _found(messages: Sequence[Message]) -> Iterator[tuple[Message, Step]]:
             found: Iterator[Step]
             ran = shell(message) if message.role == "user" else None
             match part:
-                case TextPart() if ran is not None:
+                case TextPart() | OutputPart() if ran is not None:
                     found, asked = _of_shell(*ran), False
                 case TextPart(text) if message.role == "user":
                     found, asked = _of_user(text, asked), False

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sakti.core.types import Message
+from sakti.core.types import Message, OutputPart
 
 LINE_LIMIT = 300  # characters of a line that are looked at
 TYPED = 10_000  # characters of a message that can have been typed
@@ -89,7 +89,13 @@ class Piece:
 
 
 def shell(message: Message) -> tuple[str, str] | None:
-    """Return the command that the user ran and its output, for a message that reports one."""
+    """Return the command that the user ran and its output, for a message that reports one.
+
+    Older messages have it in a text, with the command among their metadata.
+    """
+    ran = next((p for p in message.parts if isinstance(p, OutputPart)), None)
+    if ran is not None:
+        return ran.command, ran.text
     command = message.metadata.get(SHELL)
     if not isinstance(command, str):
         return None

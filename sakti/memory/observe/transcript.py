@@ -13,6 +13,7 @@ from sakti.core.types import (
     ImagePart,
     MarkerPart,
     Message,
+    OutputPart,
     Part,
     TextPart,
     ThinkingPart,
@@ -81,6 +82,8 @@ def _part(part: Part, image: int, count: Callable[[str], int]) -> str:
             return f"[Image #{image}: {name or 'without a name'}]"
         case FilePart(path, text):
             return f"[File: {path}]\n{cut(_readable(text), RESULT_TOKENS, count)}"
+        case OutputPart(text=text):
+            return f"[Its output]\n{cut(_readable(text), RESULT_TOKENS, count)}"
         case ThinkingPart() | MarkerPart() | ContextPart():
             return ""
 

@@ -15,6 +15,7 @@ from sakti.memory.working import schema as page_schema
 from sakti.memory.working import working_memory
 from sakti.store import working_memory as rows
 from sakti.store.database import Store
+from sakti.store.secrets import masked
 
 Scope: TypeAlias = Literal["resource", "thread"]
 SCOPES: tuple[Scope, ...] = ("resource", "thread")  # in the order in which they are sent
@@ -62,7 +63,7 @@ class Pages:
             page = await self.store.read(rows.working_memory, scope, self._owner(scope, thread_id))
             text = page[0] if page else await self.template() if usual.template and scope == usual.scope else ""
             if text.strip():
-                texts.append(f'<working-memory scope="{scope}">\n{text.strip()}\n</working-memory>')
+                texts.append(f'<working-memory scope="{scope}">\n{masked(text.strip())}\n</working-memory>')
         return tuple(texts)
 
     async def read(self, thread_id: str | None = None) -> str:

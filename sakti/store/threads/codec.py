@@ -11,6 +11,7 @@ from sakti.core.types import (
     ImagePart,
     Json,
     MarkerPart,
+    OutputPart,
     Part,
     TextPart,
     ThinkingPart,
@@ -27,6 +28,7 @@ KINDS: dict[str, type[Part]] = {
     "result": ToolResultPart,
     "image": ImagePart,
     "file": FilePart,
+    "output": OutputPart,
     "marker": MarkerPart,
     "context": ContextPart,
 }

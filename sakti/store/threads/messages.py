@@ -19,7 +19,7 @@ from sakti.store.models import MessageRow, StepRow
 from sakti.store.rows import Shape, first, insert
 from sakti.store.search import index as search_index
 from sakti.store.tasks import links
-from sakti.store.threads import codec, requests
+from sakti.store.threads import codec, masking, requests
 
 MESSAGE = Shape(MessageRow, Message, index="message_index", tokens="token_count")
 _SELECT = f"SELECT {MESSAGE.columns} FROM messages WHERE"
@@ -38,8 +38,9 @@ def append(db: Database, message: Message, *, index_text: str | None = None, pat
     """Append `message` to its thread and index it; return it with its index.
 
     A provisional message is stored but not indexed until `confirm`. `index_text` replaces the plain text in the index
-    where it had to be redacted. Raises `StoreError` (gone) where there is no such thread.
+    where that is not what is searched for. Raises `StoreError` (gone) where there is no such thread.
     """
+    message = masking.message(message)
     raw = plain_text(message.parts)
     index, known = db.execute_sql(_PLACE, (message.thread_id, message.thread_id)).fetchone()
     if not known:

@@ -14,6 +14,7 @@ from sakti.core.types import Json, Thread
 from sakti.store import rows
 from sakti.store.connection import Database
 from sakti.store.models import MessageRow, ThreadRow
+from sakti.store.secrets import masked_value
 from sakti.store.text_registry import entering, leaving
 
 TITLE_LIMIT = 60
@@ -22,9 +23,9 @@ HOLD_LIMITED = "hold_limited"  # … and whether requests take only the newest m
 
 
 def create(db: Database, thread: Thread) -> Thread:
-    """Store a new thread and return it as stored, with secrets in its title masked."""
+    """Store a new thread and return it as stored, secrets masked."""
     title = entering("threads", "title", thread.title)
-    stored = dataclasses.replace(thread, title=title)
+    stored = dataclasses.replace(thread, title=title, metadata=masked_value(thread.metadata))
     rows.insert(db, ThreadRow, **THREAD.values(stored))
     return stored
 

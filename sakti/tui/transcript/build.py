@@ -12,6 +12,7 @@ from sakti.core.types import (
     Json,
     MarkerPart,
     Message,
+    OutputPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -134,7 +135,8 @@ def user_blocks(message: Message) -> list[Block]:
     command = message.metadata.get("shell")
     if isinstance(command, str):
         call = ToolBlock(message.id, name="bash", own=True)
-        printed = message.text.partition("\n```\n")[2].removesuffix("\n```")
+        ran = next((p for p in message.parts if isinstance(p, OutputPart)), None)
+        printed = ran.text if ran else message.text.partition("\n```\n")[2].removesuffix("\n```")
         details = message.metadata.get("outcome")
         known = cast("Json", details) if isinstance(details, dict) else {}
         call.finish(ToolResultPart("", "bash", printed, bool(known.get("failed")), known), None)

@@ -294,4 +294,4 @@ def test_nothing_that_is_printed_or_exported_holds_a_secret(run: Any) -> None:
         run("tree", made["handle"]),
     ]
     told += [run("update", made["handle"], "-p", "1"), run("explain", run("list", "--json")["tasks"][1]["handle"])]
-    assert key not in json.dumps(told) and json.dumps(told).count("[secret]") > 9
+    assert key not in json.dumps(told) and json.dumps(told).count("[secret:aws:") > 9

@@ -160,7 +160,7 @@ def test_exports_hold_no_secret(run, tmp_path):
     asyncio.run(say())
     for form in ("md", "json", "html"):
         text = run("threads", "export", "login", "--format", form)
-        assert key not in text and "[secret]" in text
+        assert key not in text and "[secret:aws:" in text
     json.loads(run("threads", "export", "login", "--format", "json"))
     assert key not in run("memory", "export", "--thread", "thread-0")
     assert run("threads", "delete-message", "id-secret", "--json")["message_ids"] == ["long-id-secret"]

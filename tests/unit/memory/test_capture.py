@@ -12,6 +12,7 @@ from sakti.core.config import MemorySettings, ObservationSettings
 from sakti.core.tokens import O200k
 from sakti.core.types import Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from sakti.memory import capture
+from sakti.store.secrets import MARK
 from sakti.store.threads import messages as message_store
 from tests.fakes.memory import Driver, settings
 
@@ -48,7 +49,8 @@ def lines(redactor: capture.Redactor, **values: Any) -> list[dict[str, Any]]:
 
 def test_what_is_in_it_and_what_is_not() -> None:
     redactor = capture.Redactor(home="/home/ann")
-    config, first, second = lines(redactor, scope="resource", observation=ObservationSettings(buffer_tokens=False))
+    config, *turns = lines(redactor, scope="resource", observation=ObservationSettings(buffer_tokens=False))
+    first, second = json.loads(MARK.sub("[secret]", json.dumps(turns)))
     assert config["config"]["observation"]["bufferTokens"] is False
     assert (config["config"]["scope"], config["config"]["activateAfterIdle"]) == ("resource", "auto")
     assert first == {

@@ -216,7 +216,9 @@ def test_an_output_beyond_its_file_says_so(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("sakti.agent.tools.processes.FILE_LIMIT", 10)
     output = Output(tmp_path / "o")
     output.add("12345678")
+    output.save()
     assert not output.cut
     output.add("9abc")
+    output.save()
     assert output.cut
     assert (tmp_path / "o").read_text() == "123456789a"

@@ -1,0 +1,95 @@
+"""Mask the secrets that were stored as they were: rows, outputs of tools, logs; copies of the database go."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sakti.core import resources
+from sakti.core.errors import StoreError
+from sakti.core.text import counted
+from sakti.store.maintenance import purging, redacting
+from sakti.store.secrets import has_secret, masked
+
+if TYPE_CHECKING:
+    from sakti.core.types import Json
+    from sakti.store.database import Store
+
+
+@dataclass(slots=True)
+class Redacted:
+    """What holds secrets, or held them. `files`: outputs of tools and logs; `copies` of the whole database."""
+
+    path: Path
+    found: redacting.Found = field(default_factory=redacting.Found)
+    files: list[Path] = field(default_factory=list[Path])
+    copies: list[Path] = field(default_factory=list[Path])
+    flushed: bool = True
+
+    @property
+    def empty(self) -> bool:
+        return not (self.found.texts or self.files)
+
+    def in_words(self) -> list[str]:
+        return [
+            *(f"{table.replace('_', ' '):<22} {counted(n, 'text')}" for table, n in sorted(self.found.texts.items())),
+            *(f"{'kind ' + kind:<22} {n:,}" for kind, n in self.found.kinds.items()),
+            *(f"file {p}" for p in self.files),
+            *(f"copy {p}" for p in self.copies),
+        ]
+
+    def as_json(self) -> Json:
+        return {
+            "texts": dict(self.found.texts),
+            "kinds": self.found.kinds,
+            "files": [str(p) for p in self.files],
+            "copies": [str(p) for p in self.copies],
+        }
+
+
+async def redact(store: Store, *, do: bool, keep_copies: bool = False) -> Redacted:
+    """Count what holds secrets; `do`: mask it, and remove copies of the database, which hold them, too.
+
+    Raises `StoreError` (read_only) where it is to be done and nothing can be written.
+    """
+    if do and store.read_only_reason:
+        raise StoreError(store.read_only_reason, code="read_only")
+    out = Redacted(store.path, files=[p for p in _files() if has_secret(_text(p))])
+    clean_before = await store.read(purging.is_clean)
+    if not do:
+        out.found = await redacting.count(store)
+        out.copies = [] if keep_copies or out.empty else purging.copies(store.path)
+        return out
+    await store.write(purging.begin)
+    out.found = await redacting.redact(store)
+    out.copies = [] if keep_copies or out.empty else purging.remove(purging.copies(store.path))
+    for file in out.files:
+        _rewrite(file)
+    out.flushed = await purging.clean(store)
+    if clean_before and out.flushed:
+        await store.write(purging.finish)
+    return out
+
+
+def _files() -> list[Path]:
+    state = resources.state_home()
+    found = [*(state / "outputs").glob("*.txt"), *state.glob("sakti.log*")]
+    return sorted(p for p in found if p.is_file() and not p.is_symlink())
+
+
+def _text(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        return path.read_text("utf-8", "replace")
+    return ""
+
+
+def _rewrite(path: Path) -> None:
+    """Write a file anew, in its place, readable by its owner only."""
+    new = path.with_name(f"{path.name}.new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
+        file.write(masked(_text(path)))
+    new.replace(path)

@@ -1,0 +1,176 @@
+"""Mask the secrets that an older sakti, or one with fewer patterns, stored as they were.
+
+Rows are looked through on the reader; what changes is written in pieces, so that other windows write in between. A run
+that was interrupted goes on when it is asked for again: what is masked is not found any more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from peewee import CompositeKey, Model, Value
+
+from sakti.core.types import Message
+from sakti.store import mark_key
+from sakti.store.connection import Database
+from sakti.store.database import Store
+from sakti.store.maintenance import upkeep
+from sakti.store.models import MODELS, MessageRow, PartsField, SearchDocRow, TaskRow, UiStateRow
+from sakti.store.search import index as search_index
+from sakti.store.search import index_upkeep
+from sakti.store.secrets import MARK, marks_in, masked_value
+from sakti.store.tasks import rows as task_rows
+from sakti.store.text_registry import BY_NAME, holds_words
+from sakti.store.threads import masking
+
+BATCH = 50  # rows that are looked through in one go
+
+Values = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Found:
+    """Count of texts with secrets, by table, and of different secrets, by kind."""
+
+    texts: Counter[str] = field(default_factory=Counter[str])
+    marks: set[str] = field(default_factory=set[str])
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        counted = Counter(match[1] for one in self.marks if (match := MARK.fullmatch(one)))
+        return dict(sorted(counted.items(), key=lambda kind: (-kind[1], kind[0])))
+
+
+@dataclass(frozen=True, slots=True)
+class _Dirty:
+    """Row with secrets: its key, and its columns before and after masking."""
+
+    key: Values
+    before: Values
+    after: Values
+
+
+async def count(store: Store) -> Found:
+    """Count the texts that hold secrets; nothing is changed."""
+    out = Found()
+    for model in _models():
+        async for some in _dirty(store, model):
+            _add(out, model, some)
+    return out
+
+
+async def redact(store: Store) -> Found:
+    """Mask every secret; return what was found."""
+    out = Found()
+    for model in _models():
+        async for some in _dirty(store, model):
+            _add(out, model, some)
+            step = partial(_store, model=model)
+            await upkeep.each(store, some, partial(_merge_later, step=step), step=1)
+    return out
+
+
+def _models() -> list[type[Model]]:
+    return [model for model in MODELS if BY_NAME[_meta(model).table_name].texts]
+
+
+def _add(out: Found, model: type[Model], some: Sequence[_Dirty]) -> None:
+    for row in some:
+        out.texts[_meta(model).table_name] += len(row.after)
+        new, old = (_texts(values) for values in (row.after, row.before))
+        out.marks |= set(marks_in(new)) - set(marks_in(old))
+
+
+def _texts(values: Values) -> list[Any]:
+    """Return the values of columns as JSON values, parts of messages among them."""
+    return [[_fields(p) for p in v] if name == "parts" else v for name, v in values.items()]
+
+
+def _fields(part: Any) -> list[Any]:
+    """Return the fields of a part."""
+    return [getattr(part, name) for name in part.__slots__]
+
+
+async def _dirty(store: Store, model: type[Model]) -> AsyncIterator[list[_Dirty]]:
+    """Yield the rows of a table with secrets, some at a time."""
+    last: Any = None
+    while True:
+        found, last = await store.read(_look, model, last)
+        if found:
+            yield found
+        if last is None:
+            return
+
+
+def _look(db: Database, model: type[Model], last: Any) -> tuple[list[_Dirty], Any]:
+    """Return the rows with secrets among the next ones, and the key to go on from; None at the end.
+
+    A table without a number for each row is small, and is read at once.
+    """
+    number, own = _meta(model).fields.get("pk"), _meta(model).primary_key
+    query: Any = model.select()
+    if number is None:
+        query = query.where(_meta(model).fields[own.field_names[0] if isinstance(own, CompositeKey) else own.name] > "")
+    else:
+        query = query.where(number > (-1 if last is None else last)).order_by(number).limit(BATCH)
+    found = list(query.execute(db))
+    dirty = [one for row in found if (one := _judged(model, row)) is not None]
+    more = number is not None and len(found) == BATCH
+    return dirty, found[-1].pk if more else None
+
+
+def _judged(model: type[Model], row: Any) -> _Dirty | None:
+    if model is UiStateRow and row.key == mark_key.NAME:
+        return None
+    meta = _meta(model)
+    before = {f.name: getattr(row, f.name) for f in meta.sorted_fields if holds_words(meta.table_name, f.column_name)}
+    after = {name: _masked(meta.fields[name], value) for name, value in before.items()}
+    changed = {name: value for name, value in after.items() if value != before[name]}
+    if not changed:
+        return None
+    own = meta.primary_key
+    key = {name: getattr(row, name) for name in (own.field_names if isinstance(own, CompositeKey) else [own.name])}
+    return _Dirty(key, {name: before[name] for name in changed}, changed)
+
+
+def _masked(column: Any, value: Any) -> Any:
+    return masking.parts(value) if isinstance(column, PartsField) else masked_value(value)
+
+
+def _store(db: Database, some: Sequence[_Dirty], *, model: type[Model]) -> None:
+    """Write masked rows; one that another window changed meanwhile is masked as it is now."""
+    fields = _meta(model).fields
+    for row in some:
+        # a key may be a text of the user's, which its column would mask
+        here: Any = [fields[name] == Value(value, converter=False) for name, value in row.key.items()]
+        now: Any = model.select().where(*here).get_or_none(db)
+        if now is None or (judged := _judged(model, now)) is None:
+            continue
+        changes = {**judged.after, **_derived(model, now, judged.after)}
+        if model is TaskRow:
+            task_rows.update(db, now.id, **changes)  # and its index
+        else:
+            model.update({fields[name]: value for name, value in changes.items()}).where(*here).execute(db)
+
+
+def _derived(model: type[Model], row: Any, changed: Values) -> Values:
+    """Return what follows from masked columns: words of an index, tokens of parts that were dropped."""
+    if model is SearchDocRow and "text" in changed:
+        return {"idents": search_index.identifiers(changed["text"])}
+    if model is MessageRow and "parts" in changed and len(changed["parts"]) != len(row.parts):
+        said = Message(row.id, "", "", row.role, row.parts, 0, tokens=row.token_count, part_tokens=row.part_tokens)
+        kept = masking.message(said)
+        return {"part_tokens": kept.part_tokens, "token_count": kept.tokens}
+    return {}
+
+
+def _merge_later(db: Database, some: Sequence[_Dirty], *, step: partial[None]) -> None:
+    index_upkeep.with_deferred_merge(db, partial(step, some=some))
+
+
+def _meta(model: type[Model]) -> Any:
+    return getattr(model, "_meta")  # noqa: B009

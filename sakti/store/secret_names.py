@@ -1,0 +1,185 @@
+"""Find secrets by the name that they are assigned to: `DB_PASS=…`, `client_secret: …`, `--token …`.
+
+Names alone would mask half of any program, so the value has to look like one too: no type, call, variable, path or
+placeholder. How strict that is depends on the name: a `key` is mostly something else, a `password` is not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+LEAST = 8  # characters of a secret
+
+SIGNS = ("pass", "secret", "token", "key", "credential", "pwd")
+_SECRET_NAME = re.compile(r"pass|secret|token|key|credential|pwd", re.IGNORECASE)
+_REST = re.compile(
+    r"(?P<rest>[\w-]{0,40}+)(?P<after>\\?[\"'`]?\]?)"
+    r"(?P<sign>[ \t]{0,8}(?::=|=>|[:=])[ \t]{0,8}|[ \t]{1,4}is:?[ \t]{1,4}|[ \t]{1,4}|>)"
+    r"(?P<quote>\\?[\"'`]|)(?P<value>[^\s\"'`,;(){}<>\\\[\]|]{8,512})"
+)
+_BEFORE = re.compile(r"[\w.-]{0,60}\Z")
+# words that end a name which tells about a secret instead of being one
+_ABOUT = re.compile(
+    r"(?:(?<!credential)s|name|names|id|ids|file|path|dir|folder|url|uri|type|types|field|fields|len|length|count|size"
+    r"|class|prefix|suffix|regex|pattern|format|label|env|var|header|param|policy|manager|provider|arn|ref|hint|error"
+    r"|message|prompt|index|func|function|fn|map|list|set|dict|table|column|word|words|board|frame|stroke|press|code"
+    r"|codes|down|up|event|binding|bindings|handler|callback|limit|budget|usage|ttl|expiry|expires|version|algorithm"
+    r"|alg|strategy|schema|model|view|store|cache|spec|ring|stone|note|points?|through|izer|ize|ized)\Z|public"
+)
+_PASSWORD = re.compile(r"(?:passw(?:or)?d|passphrase|passcode|pwd|pass)\d{0,2}\Z")
+_STRONG = re.compile(
+    r"passw(?:or)?d|passphrase|passcode|pwd|secret|credential|api[-_.]?key|(?:access|private|auth|encryption|signing"
+    r"|account|master|service|license|deploy|session)[-_.]?key|(?:auth|access|refresh|bearer|api|bot|id|session"
+    r"|deploy|personal|oauth)[-_.]?token|(?:^|[-_.])pass\Z"
+)
+_WORD_END = re.compile(r"(?:^|[^a-zA-Z])(?i:key|token|pass|pwd)\d{0,2}\Z|[a-z](?:Key|Token|Pass|Pwd)\Z")
+_PLACEHOLDER = re.compile(
+    r"your|my[-_]|the[-_]|some[-_]?|change|replace|insert|enter|place|redacted|none|null|true|false|undefined|required"
+    r"|optional|string|example|dummy|sample|foobar|todo|test|default|secret|passw|token|key|cred|pass\b|user|env\b"
+    r"|[xX]{4}|\*{3}|\.{3}|-{4}|_{4}|0{8}|•|…",
+    re.IGNORECASE,
+)
+_REFERENCE = re.compile(
+    r"[$%&@*~#!?+=.\\{<^:]|/(?!.*[+=])|[A-Za-z]:[\\/]|https?:|file:|env:|vault:|arn:|ref\+|op:|ssh-|urn:|data:"
+)
+_CHAIN = re.compile(r"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+[:.]?\Z|[a-z_]+(?:/[a-z_]+)+\Z")
+# words, and names made of words, with a number behind them at most
+_WORDS = re.compile(
+    r"[A-Za-z]+\d{0,1}(?:[-_.:/+][A-Za-z]+\d{0,2})+[:.!?]?\Z|[A-Za-z]+(?:[-_.][A-Za-z0-9]{1,12})+[:.]?\Z"
+)
+_VARIABLE = re.compile(r"[A-Za-z_]+\d?\Z|[a-z]+(?:_[a-z0-9]+)+\Z|(?:sha|md|utf|base|int|float|byte|bytes|uint)\d+\w*\Z")
+_SYMBOL = re.compile(r"[!@#$%^&*+=/~?]")
+_ENVIRONMENT = re.compile(r"[A-Z][A-Z0-9_]*\Z")
+_ADDRESS = re.compile(r"[\w.-]+@[\w.-]+\.\w+\Z|\d+(?:[.:,-]\d+)*\Z|v?\d+(?:\.\w+)+\Z")
+_TURN = re.compile(r"(?<=\d)[A-Za-z]|(?<=[A-Za-z])\d")
+COMMON = frozenset(
+    "password passwort postgres postgresql changeme localhost development production disabled undefined anonymous"
+    " username password1 12345678 123456789 mongodb rabbitmq minioadmin identifier authorization description".split()
+)
+
+
+def of_environment(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the values of variables whose names look secret, longest first; paths and usual words are none."""
+    values = {
+        value
+        for name, value in env.items()
+        if len(value) >= LEAST and _SECRET_NAME.search(name) and _may_be(name.lower()) and _is_own(value)
+    }
+    return tuple(sorted(values, key=lambda v: (-len(v), v)))
+
+
+def _may_be(low: str) -> bool:
+    """Return whether a name, in lower case, may be a secret's own."""
+    return bool(_PASSWORD.search(low)) or not _ABOUT.search(low)
+
+
+def _is_own(value: str) -> bool:
+    ordinary = value.startswith(("/", "~", "./", "unix:", "http://", "https://")) or value.lower() in COMMON
+    return not ordinary and len(set(value)) > 3 and not any(c in value for c in "\n\r\0")
+
+
+def stands_for_another(value: str) -> bool:
+    """Return whether a password in an address is a variable or a placeholder."""
+    common = value.lower() in (*COMMON, "pass", "passwd", "pwd", "pw", "secret", "token", "xxx", "foo", "bar")
+    return common or bool(_PLACEHOLDER.match(value)) or value[0] in "$%{<[*" or set(value) <= set("x*•.X")
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of what is assigned to a name."""
+    low = name.lower()
+    for sign, kind in (("pass", "password"), ("pwd", "password"), ("token", "token"), ("cred", "credential")):
+        if sign in low:
+            return kind
+    return "secret" if "secret" in low else "key"
+
+
+def assigns(name: str, value: str) -> bool:
+    """Return whether a value under this name, in an object or a form, is a secret."""
+    if not LEAST <= len(value) <= 512 or not _SECRET_NAME.search(name) or any(c.isspace() for c in value):
+        return False
+    return _is_value(name, value, quoted=True, tight=True)
+
+
+def find(text: str, lower: str) -> Iterator[tuple[str, int, int]]:
+    """Yield the secrets that are assigned to names; `lower` is the text in lower case, with the same positions."""
+    for sign in SIGNS:
+        at = lower.find(sign)
+        while at >= 0:
+            match = _REST.match(text, at + len(sign))
+            end = at + len(sign)
+            if match and (name := _name(text, at, match)) is not None:
+                yield kind_of(name), *match.span("value")
+                end = match.end("value")
+            elif match:
+                end = match.end("rest")
+            at = lower.find(sign, end)
+
+
+def _name(text: str, at: int, match: re.Match[str]) -> str | None:
+    """Return the whole name before a value, None where it is no secret's or the value is none."""
+    before = _BEFORE.search(text, max(0, at - 60), at)
+    head = before[0] if before else ""
+    begin = at - len(head)
+    start = text[max(0, begin - 60) : begin]  # of what stands before the name
+    name = head.rpartition(".")[2] + text[at : match.end("rest")]
+    sign, value = match["sign"], match["value"]
+    quoted, bare = bool(match["quote"]), not sign.strip()
+    if bare and not head.startswith("--"):  # as in .netrc, and in what people say
+        likely = len(name) > len("pass") and _PASSWORD.search(name.lower()) and _TURN.search(value[:-1])
+        return name if likely and _is_value(name, value, quoted=True, tight=False) else None
+    if sign == ">" and start[-1:] != "<":
+        return None
+    spoken = sign.strip(" \t:") == "is"
+    if spoken and not (_PASSWORD.search(name.lower()) and _TURN.search(value)):
+        return None
+    end = match.end("value")
+    behind = text[end : end + 1]
+    if behind and behind in "([{" and not quoted:  # a call, a type with arguments, an index
+        return None
+    if quoted and behind.isspace():  # a sentence in quotes
+        return None
+    line = quoted or (sign == ": " and behind in ("", "\n", "\r") and not start.rstrip(" -")[-1:].strip())
+    tight = sign in ("=", ":", ">") or bare or spoken
+    return name if _is_value(name, value, quoted=quoted, tight=tight, line=line) else None
+
+
+def _is_value(name: str, value: str, *, quoted: bool, tight: bool, line: bool = False) -> bool:
+    """Return whether a value is a secret; `line`: it stands alone behind its name, as in YAML."""
+    low = name.lower().strip("-_")
+    variable = tight and bool(_ENVIRONMENT.match(name) or name.startswith("--"))
+    if not _may_be(low) or _REFERENCE.match(value) or value.lower() in COMMON or _ADDRESS.match(value):
+        return False
+    if (
+        _PLACEHOLDER.match(value)
+        or (not variable and low.replace("_", "") in value.lower())
+        or len(set(value)) < 4
+        or (not quoted and _CHAIN.match(value))
+    ):
+        return False
+    if _STRONG.search(low) or _PASSWORD.search(low) or (variable and _WORD_END.search(name)):
+        return _is_likely(low, value, quoted=quoted, variable=variable, line=line)
+    return bool(_WORD_END.search(name)) and _is_random(value, low, quoted=quoted)
+
+
+def _is_likely(low: str, value: str, *, quoted: bool, variable: bool, line: bool) -> bool:
+    """Judge a value under a name that means a secret."""
+    if _WORDS.match(value):
+        return False
+    if value.isalpha():
+        return variable or (quoted and _mixed(low, value)) or (line and bool(_PASSWORD.search(low)) and value.islower())
+    return quoted or variable or not _VARIABLE.match(value)
+
+
+def _mixed(low: str, value: str) -> bool:
+    return bool(_PASSWORD.search(low)) or value.islower()
+
+
+def _is_random(value: str, low: str, *, quoted: bool) -> bool:
+    """Judge a value under a name that mostly means something else: only what nobody would write as words."""
+    if _WORDS.match(value) or _CHAIN.match(value) or value.startswith("0x") or not any(map(str.isdigit, value)):
+        return False
+    turns = len(_TURN.findall(value))
+    if low.endswith("key"):
+        return turns >= 4 and len(value) >= 16
+    return turns >= (1 if quoted else 4) and sum(map(str.isdigit, value)) >= 3 and len(value) >= (8 if quoted else 12)

@@ -1,0 +1,176 @@
+"""Find secrets that their own form gives away: tokens with a prefix, private keys, headers, addresses.
+
+A text without any of a form's signs (in lower case) is not searched for it: looking for a plain string is a hundred
+times faster, and most texts have no secret in them. Every pattern begins at its sign and is bounded, so that the time
+is linear in the length of the text.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+
+from sakti.store import secret_names
+
+Span = tuple[str, int, int]  # kind, begin and end of the value
+PEM_LIMIT = 20_000  # characters of a private key
+
+_DIGIT = r"(?=[\w.-]{0,200}?\d)"
+
+# kind, sign in lower case, pattern at the sign; the value is group 1 where there is one, else all of it
+_TOKENS: tuple[tuple[str, str, str], ...] = (
+    *(("github", sign, r"gh[pousr]_[A-Za-z0-9]{16,255}") for sign in ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")),
+    ("github", "github_pat_", r"github_pat_\w{16,255}"),
+    *(("gitlab", sign, r"gl(?:pat|dt|rt|ptt|soat)-[\w-]{16,255}") for sign in ("glpat-", "gldt-", "glrt-", "glptt-")),
+    *(("slack", sign, rf"xox[abeoprs]-{_DIGIT}[\w-]{{15,255}}") for sign in ("xoxa-", "xoxb-", "xoxe-", "xoxo-")),
+    *(("slack", sign, rf"xox[abeoprs]-{_DIGIT}[\w-]{{15,255}}") for sign in ("xoxp-", "xoxr-", "xoxs-")),
+    ("slack", "xapp-", rf"xapp-{_DIGIT}[\w-]{{16,255}}"),
+    ("slack_hook", "hooks.slack.com/", r"hooks\.slack\.com/(?:services|workflows|triggers)/([\w/-]{16,255})"),
+    ("discord_hook", "/api/webhooks/", r"/api/webhooks/(\d{10,24}/[\w-]{30,255})"),
+    ("anthropic", "sk-ant-", rf"sk-ant-{_DIGIT}[\w-]{{16,255}}"),
+    ("stripe", "whsec_", r"whsec_[A-Za-z0-9+/=]{20,255}"),
+    ("groq", "gsk_", r"(?<!\w)gsk_[A-Za-z0-9]{20,255}"),
+    ("xai", "xai-", r"(?<!\w)xai-[A-Za-z0-9]{30,255}"),
+    ("replicate", "r8_", r"(?<!\w)r8_[A-Za-z0-9]{30,64}"),
+    ("perplexity", "pplx-", r"pplx-[A-Za-z0-9]{30,255}"),
+    ("huggingface", "hf_", r"hf_[A-Za-z0-9]{30,255}"),
+    ("npm", "npm_", r"npm_[A-Za-z0-9]{30,255}"),
+    ("pypi", "pypi-", rf"pypi-(?=[\w-]{{0,200}}?[A-Z]){_DIGIT}[\w-]{{16,512}}"),
+    *(("aws", sign, r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])") for sign in ("akia", "asia")),
+    ("google", "aiza", r"AIza[\w-]{35}"),
+    ("google", "ya29.", r"ya29\.[\w-]{20,512}"),
+    ("google", "gocspx-", r"GOCSPX-[\w-]{20,255}"),
+    ("jwt", "eyj", r"(?<![\w/])eyJ[\w-]{8,16384}\.[\w-]{8,16384}\.[\w-]{0,16384}"),  # RFC 7519
+    ("sendgrid", "sg.", r"SG\.[\w-]{16,64}\.[\w-]{16,64}"),
+    ("twilio", "sk", r"(?<![A-Za-z0-9])SK[0-9a-f]{32}(?![A-Za-z0-9])"),
+    ("azure", "accountkey=", r"(?i:accountkey)=([A-Za-z0-9+/]{20,128}={0,2})"),
+    ("azure", "sharedaccesskey=", r"(?i:sharedaccesskey)=([A-Za-z0-9+/]{20,128}={0,2})"),
+    ("azure", "sig=", r"(?<=[?&])sig=([\w%+/-]{20,255}={0,2})"),
+    ("age", "age-secret-key-1", r"(?i:age-secret-key-1)[A-Za-z0-9]{30,128}"),
+    ("telegram", ":", r"(?<=\d{8}):(?=[\w-]{0,34}?[A-Za-z])([\w-]{33,40})(?![\w-])"),
+    ("doppler", "dp.", r"(?<!\w)dp\.(?:pt|st|ct|sa|scim|audit)\.[\w.-]{20,255}"),
+    ("digitalocean", "_v1_", r"(?<=\bdo[por])_v1_[0-9a-f]{40,128}"),
+    ("shopify", "shp", r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}"),
+    ("square", "sq0", r"sq0(?:atp|csp|idp)-[\w-]{20,64}"),
+    ("linear", "lin_api_", r"lin_api_[A-Za-z0-9]{20,64}"),
+    ("notion", "ntn_", r"(?<!\w)ntn_[A-Za-z0-9]{30,64}"),
+    ("databricks", "dapi", r"(?<!\w)dapi[0-9a-f]{32}(?:-\d)?(?!\w)"),
+    ("vault", "hvs.", r"(?<!\w)hvs\.[\w-]{24,255}"),
+    ("mailgun", "key-", r"(?<!\w)(?<!\w-)key-[0-9a-f]{32}(?!\w)"),
+    ("grafana", "gls", r"gls[ac]_[\w]{30,128}"),
+    ("sentry", "sntry", r"sntry[su]_[\w=+/-]{30,512}"),
+    ("postman", "pmak-", r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}"),
+    ("docker", "dckr_pat_", r"dckr_pat_[\w-]{20,64}"),
+    ("tailscale", "tskey-", r"tskey-[\w-]{20,128}"),
+    ("newrelic", "nrak-", r"NRAK-[A-Z0-9]{20,64}"),
+    ("fly", "fm2_", r"(?<!\w)fm2_[\w+/=]{40,2048}"),
+)
+_API_KEY = r"(?<!\w)(?<!\w-)[spr]k[-_][\w-]{20,255}"
+_BEARER = r"(?i)bearer[ \t]{1,4}(?=[\w.~+/=-]{0,200}?\d|[A-Za-z]{20})([\w.~+/=-]{16,4096})"
+_HEADER = (
+    r"(?i)authorization\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"']?(?!basic\b|bearer\b)(?:[a-z][\w-]{1,20}[ \t]{1,4})?"
+    r"(?=[\w.~+/=-]{0,200}?\d)([\w.~+/=-]{16,4096})"
+)
+_BASIC = r"(?i)basic[ \t]{1,4}([A-Za-z0-9+/]{8,1024}={0,2})"
+_COOKIE = (
+    r"(?i)cookie\\?[\"']?(?:[ \t]{0,4}[:=][ \t]{0,4}|[ \t]{1,4})\\?[\"']?"
+    r"((?!https?:)[^\s=;:\"'\\(){}\[\],]{1,64}=(?=[^\s;\"'\\]{0,200}?\d|\w{16})[^\s;\"'\\(){}\[\],<>]{8,4096}"
+    r"(?:;[ \t]{0,4}[^\s=;\"'\\]{1,64}(?:=[^\s;\"'\\]{0,4096})?){0,40})"
+)
+_ADDRESS = r"://[^\s/:@\"'<>{}$]{0,100}:([^\s/@\"'`<>]{1,200})@(?=[\w\[{$.-])"
+_PHRASE = (
+    r"(?i)(?:mnemonic|seed|recovery|backup)[\w \t-]{0,24}\\?[\"']?[ \t]{0,4}(?:[:=]|\bis\b)[ \t]{0,4}\\?[\"']?"
+    r"((?:[a-z]{3,8}[ \t,]{1,3}){11,23}[a-z]{3,8})(?![\w])"
+)
+_PEM = r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
+_PEM_END = r"-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
+_PEM_RUN = r"[A-Za-z0-9+/=]{24}"
+_PEM_PLAIN = r"(?:\s|\\[nr])++[A-Za-z0-9+/=][A-Za-z0-9+/=\s\\]{5,}"  # without a quote: no program's text
+_PEM_CUT = r"[A-Za-z0-9+/=\s\\:.,-]*"
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern when its sign is met for the first time: most are never needed."""
+    return re.compile(pattern)
+
+
+def _whole(match: re.Match[str]) -> tuple[int, int]:
+    return match.span(match.lastindex or 0)
+
+
+def _api_key(match: re.Match[str]) -> tuple[int, int] | None:
+    """Return the place of a key with some random piece in it, not of a name made of words."""
+    word = match[0]
+    pieces = re.split("[-_]", word)
+    if any(len(p) >= 20 or (len(p) >= 16 and any(c.isdigit() for c in p)) for p in pieces):
+        return match.span()
+    digits = sum(c.isdigit() for c in word)
+    return match.span() if len(word) >= 40 and word[2] == "-" and digits >= 3 and word.lower() != word else None
+
+
+def _credentials(match: re.Match[str]) -> tuple[int, int] | None:
+    """Return the place of Basic credentials: what decodes to user and password (RFC 7617), not the next word."""
+    word = match[1]
+    try:
+        decoded = base64.b64decode(word + "=" * (-len(word) % 4), validate=True)
+    except (ValueError, binascii.Error):
+        return None
+    return match.span(1) if b":" in decoded and decoded.isascii() and decoded.decode().isprintable() else None
+
+
+def _password(match: re.Match[str]) -> tuple[int, int] | None:
+    return None if secret_names.stands_for_another(match[1]) else match.span(1)
+
+
+def _private_key(match: re.Match[str]) -> tuple[int, int] | None:
+    """Return the place of a private key with a body; one that is cut goes to the end of its characters."""
+    text, body = match.string, match.end()
+    limit = body + PEM_LIMIT
+    dashes = text.find("-----", body, limit)
+    if dashes >= 0 and (end := _compiled(_PEM_END).match(text, dashes)):
+        plain = _compiled(_PEM_PLAIN).fullmatch(text, body, dashes) or _compiled(_PEM_RUN).search(text, body, dashes)
+        return (match.start(), end.end()) if plain else None
+    cut = _compiled(_PEM_CUT).match(text, body, dashes if dashes >= 0 else limit)
+    stop = body + len(cut[0].rstrip()) if cut else body
+    return (match.start(), stop) if _compiled(_PEM_RUN).search(text, body, stop) else None
+
+
+Check = Callable[[re.Match[str]], tuple[int, int] | None]
+_FORMS: tuple[tuple[str, str, str, Check], ...] = (
+    *((kind, sign, pattern, _whole) for kind, sign, pattern in _TOKENS),
+    *(("api_key", f"{sign}{end}", _API_KEY, _api_key) for sign in ("sk", "pk", "rk") for end in "-_"),
+    ("private_key", "-----begin ", _PEM, _private_key),
+    ("bearer", "bearer", _BEARER, _whole),
+    ("basic", "basic", _BASIC, _credentials),
+    ("authorization", "authorization", _HEADER, _whole),
+    ("cookie", "cookie", _COOKIE, _whole),
+    ("password", "://", _ADDRESS, _password),
+    *(("mnemonic", sign, _PHRASE, _whole) for sign in ("mnemonic", "seed", "recovery", "backup")),
+)
+
+
+_SPACED = frozenset(
+    ("private_key", "bearer", "basic", "authorization", "cookie", "mnemonic", "password")
+)  # of several words, or of short ones
+_LONG = 20  # characters of a word that may be a token
+
+
+def find(text: str, lower: str) -> Iterator[Span]:
+    """Yield the secrets of these forms; `lower` is the text in lower case, with the same positions."""
+    words = "\n".join([word for word in lower.split() if len(word) >= _LONG])  # most of a text is shorter words
+    for kind, sign, pattern, place in _FORMS:
+        if sign not in (lower if kind in _SPACED else words):
+            continue
+        at = lower.find(sign)
+        while at >= 0:
+            match = _compiled(pattern).match(text, at)
+            span = place(match) if match else None
+            if span is None:
+                at = lower.find(sign, at + len(sign))
+            else:
+                yield kind, *span
+                at = lower.find(sign, max(span[1], at + 1))

@@ -1,0 +1,94 @@
+"""Mask secrets in the parts of a message: what is stored, and what a model is sent, from the first request on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, cast
+
+from sakti.core.types import (
+    ContextPart,
+    FilePart,
+    ImagePart,
+    Json,
+    MarkerPart,
+    Message,
+    OutputPart,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from sakti.store.secrets import has_secret, masked, masked_value
+
+SEALED = ("signature", "encrypted_content", "redacted", "data", "id")  # of a reasoning item: a provider's own, no words
+
+
+def part(given: Part) -> Part | None:
+    """Return a part without secrets; None for reasoning with one, which its provider takes unchanged or not at all."""
+    match given:
+        case TextPart(text):
+            return _changed(given, text=masked(text))
+        case ThinkingPart(text, _, opaque):
+            return None if has_secret(text) or any(map(has_secret, _words(opaque))) else given
+        case ToolCallPart(_, _, arguments, raw):
+            return _changed(given, arguments=masked_value(arguments), raw=masked(raw))
+        case ToolResultPart(content=content, details=details):
+            return _changed(given, content=masked(content), details=masked_value(details))
+        case FilePart(path, text):
+            return _changed(given, path=masked(path), text=masked(text))
+        case OutputPart(command, text):
+            return _changed(given, command=masked(command), text=masked(text))
+        case MarkerPart(_, text):
+            return _changed(given, text=masked(text))
+        case ContextPart(facts):
+            return _changed(given, facts={name: masked(text) for name, text in facts.items()})
+        case ImagePart(name=name):
+            return _changed(given, name=masked(name))
+
+
+def parts(given: Iterable[Part]) -> tuple[Part, ...]:
+    """Return parts without secrets."""
+    return tuple(clean for one in given if (clean := part(one)) is not None)
+
+
+def message(given: Message, count: Callable[[tuple[Part, ...]], tuple[int, ...]] | None = None) -> Message:
+    """Return a message without secrets, itself where it has none; `count` gives the tokens of parts that changed.
+
+    Without `count` the parts that stay keep their tokens.
+    """
+    clean = [part(one) for one in given.parts]
+    if all(new is old for new, old in zip(clean, given.parts, strict=True)):
+        return given
+    kept = tuple(one for one in clean if one is not None)
+    if count is not None:
+        tokens = count(kept)
+    elif len(given.part_tokens) == len(clean):
+        tokens = tuple(n for n, one in zip(given.part_tokens, clean, strict=True) if one is not None)
+    else:
+        tokens = given.part_tokens
+    total = max(0, given.tokens - sum(given.part_tokens) + sum(tokens))
+    return dataclasses.replace(given, parts=kept, part_tokens=tokens, tokens=total)
+
+
+def _words(opaque: Any) -> Iterator[str]:
+    """Yield the texts of a reasoning item that are not sealed."""
+    match opaque:
+        case str():
+            yield opaque
+        case dict():
+            for name, value in cast("Json", opaque).items():
+                if name not in SEALED:
+                    yield from _words(value)
+        case list():
+            for value in cast("list[Any]", opaque):
+                yield from _words(value)
+        case _:
+            pass
+
+
+def _changed(given: Any, **values: Any) -> Any:
+    """Return `given` with these values, itself where they are equal."""
+    same = all(getattr(given, name) == value for name, value in values.items())
+    return given if same else dataclasses.replace(given, **values)

@@ -1,0 +1,175 @@
+"""What is masked and what is not; marks, and how they turn back into what a file holds."""
+
+from __future__ import annotations
+
+import json
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sakti.store import secret_names, secrets
+from sakti.store.database import Store
+from sakti.store.secrets import MARK, marks_in, masked, masked_lines, masked_value, revealed
+from tests.fakes.secrets import KINDS, PEM
+
+PAIRS = pytest.mark.parametrize(("text", "secret"), KINDS.values(), ids=KINDS)
+
+
+@pytest.fixture(autouse=True)
+def no_environment() -> Iterator[None]:
+    secrets.use_environment({})
+    yield
+    secrets.use_environment({})
+
+
+@PAIRS
+def test_every_kind_is_masked(text: str, secret: str) -> None:
+    assert secret in text
+    clean = masked(text)
+    assert secret not in clean and MARK.search(clean)
+    assert masked(clean) == clean
+
+
+@PAIRS
+def test_every_kind_is_masked_within_other_text(text: str, secret: str) -> None:
+    for around in ("{}", "before {} after", "x\n+{}\ny", "x\n-{}\ny", "12\t{}", "İ {}", "🦭 {}\n\n"):
+        assert secret not in masked(around.format(text))
+    escaped = json.dumps({"output": text})
+    if "\n" not in secret:
+        assert secret not in masked(escaped)
+    assert masked_value(json.loads(escaped)) == {"output": masked(text)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password = getPassword(user)",
+        "password: str",
+        "password: Optional[str] = None",
+        "token = self.next_token",
+        "token = tokens[i]",
+        "key = lambda x: x",
+        "PASSWORD=$DB_PASSWORD",
+        "PASSWORD=${DB_PASSWORD}",
+        "password: <your password>",
+        "password: {{ db_password }}",
+        "api_key = settings.API_KEY",
+        'api_key = "your_api_key_here"',
+        'password = os.environ["PASSWORD"]',
+        '"key": "content-length"',
+        'secret_name = "my-secret-name"',
+        "secretKeyRef: my-app-secret",
+        "tokenizer = BertTokenizer1",
+        "token_type: Bearer",
+        "primary_key=True",
+        '"max_tokens": 128000000',
+        "password_file: /run/secrets/x1",
+        "password=********",
+        "The token is expired1234",
+        "basic understanding of the password",
+        'if "-----BEGIN PRIVATE KEY-----" in text and "-----END PRIVATE KEY-----" in text:',
+        "class sk-estimator-doc-link-fitted",
+        "http://user:pass@host/ and https://foo:$PASSWORD@host",
+        "sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        "const risk-assessment-of-the-whole-project",
+    ],
+)
+def test_code_and_placeholders_stay(text: str) -> None:
+    assert masked(text) == text
+
+
+def test_ordinary_code_is_hardly_ever_masked() -> None:
+    lines = hits = 0
+    for path in sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py")):
+        text = path.read_text("utf-8", "replace")
+        lines += text.count("\n")
+        hits += len(secrets.found(text))
+        if lines > 30_000:
+            break
+    assert lines > 20_000 and hits * 1_000 <= lines
+
+
+def test_the_value_alone_is_masked_and_the_mark_tells_the_kind() -> None:
+    assert MARK.sub(r"<\1>", masked("DB_PASS=hunter2hunter2 # x")) == "DB_PASS=<password> # x"
+    assert MARK.sub(r"<\1>", masked("postgres://ann:s3cret-9@db/x")) == "postgres://ann:<password>@db/x"
+    assert marks_in(masked("a PASSWORD=hunter2hunter2")) == marks_in(masked("export DB_PASS='hunter2hunter2'"))
+    first, second = (masked(f"password={word}") for word in ("hunter2hunter2", "hunter3hunter3"))
+    assert first != second
+
+
+async def test_marks_are_equal_within_one_database_and_differ_between_two(tmp_path: Path) -> None:
+    seen: list[str] = []
+    for name in ("a.db", "b.db", "a.db"):
+        store = await Store.open(tmp_path / name)
+        seen.append(masked("password=hunter2hunter2"))
+        await store.close()
+    assert seen[0] == seen[2] != seen[1]
+    assert (tmp_path / "a.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_values_of_the_environment_are_masked_wherever_they_stand() -> None:
+    secrets.use_environment({"MY_TOKEN": "quiet-river-stone", "PGPASSWORD": "postgres", "KEY_FILE": "/home/x/keyfile"})
+    shown = MARK.sub(r"<\1>", masked("echo xquiet-river-stonex postgres /home/x/keyfile"))
+    assert shown == "echo x<env>x postgres /home/x/keyfile"
+    assert "river" not in masked("curl -u quiet-ri\\\nver-stone") and "stone" not in masked("quiet-ri\\\nver-stone")
+    secrets.use_environment({})
+    assert masked("quiet-river-stone") == "quiet-river-stone"
+
+
+def test_only_variables_with_secret_names_count() -> None:
+    env = {"EDITOR": "long-value-1", "API_TOKEN": "long-value-2", "SSH_ASKPASS": "/usr/bin/x-askpass", "A_KEY": "abc"}
+    assert secret_names.of_environment(env) == ("long-value-2",)
+
+
+def test_lines_of_a_file_keep_their_places() -> None:
+    text = f"first\n{PEM}\nlast\n"
+    shown = masked_lines(text)
+    assert shown.count("\n") == text.count("\n") and shown.endswith("\nlast\n")
+    assert masked(shown) == shown
+
+
+def test_a_mark_turns_back_into_what_the_file_holds() -> None:
+    file = f"API_KEY=q8w7e6r5t4y3\nDEBUG=1\n{PEM}\n"
+    shown = masked_lines(file)
+    assert "q8w7" not in shown and revealed(shown, file) == file
+    assert revealed(masked(file), file) == file
+    assert revealed(shown, "DEBUG=1\n") == shown
+    (mark,) = marks_in(masked("API_KEY=q8w7e6r5t4y3"))
+    assert revealed(mark, f"{file}{mark}") == mark  # a file that has the mark itself keeps it
+
+
+def test_a_mark_of_two_values_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secrets, "mark", lambda kind, _value: f"[secret:{kind}:0000]")
+    file = "A_KEY=q8w7e6r5t4y3\nB_KEY=z8x7c6v5b4n3\n"
+    assert revealed("A_KEY=[secret:key:0000]", file) == "A_KEY=[secret:key:0000]"
+
+
+def test_values_are_also_judged_by_the_name_above_them() -> None:
+    clean = masked_value({"password": "hunter2hunter2", "path": "src/hunter2hunter2.py", "n": [1, None, "x"]})
+    assert marks_in(clean) and "hunter2hunter2" not in clean["password"]
+    assert clean["path"] == "src/hunter2hunter2.py" and clean["n"] == [1, None, "x"]
+
+
+def test_a_text_is_cut_behind_a_line_and_before_an_open_key() -> None:
+    assert secrets.whole_until("one\ntwo") == 4 and secrets.whole_until("one") == 3
+    begun = PEM[:60]
+    assert secrets.whole_until(f"one\n{begun}\nmore") == 4
+    assert secrets.whole_until(f"one\n{PEM}\nmore") == len(f"one\n{PEM}\n")
+
+
+_PIECES = st.sampled_from([*(text for text, _ in KINDS.values()), "x", " ", "\n", "=", ": ", '"', "token", "ſK", "İ"])
+
+
+@given(st.lists(_PIECES, max_size=8).map("".join))
+def test_masking_twice_changes_nothing_more(text: str) -> None:
+    clean = masked(text)
+    assert masked(clean) == clean
+
+
+@given(st.text(alphabet="abK1=:\"' \n-_/.@", max_size=300))
+def test_any_text_is_taken(text: str) -> None:
+    assert masked(masked(text)) == masked(text)

@@ -13,7 +13,6 @@ from sakti.core import terminal
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
 
-GRACE = 0.5  # seconds that threads have to end when the session is closed and the store with it
 DUMB = "TERM is dumb: using plain mode (--plain)"
 
 
@@ -35,7 +34,6 @@ def open_chat(asked: Chat) -> None:
     code = talk(Session(chosen), plain=asked.plain, prompt=asked.prompt, pick_thread=asked.resume == "")
     if had_terminal and terminal.is_gone():
         os._exit(code)  # the store is closed, and nobody is there to wait for anything else
-    terminal.end_within(GRACE, code)
     raise SystemExit(code)
 
 

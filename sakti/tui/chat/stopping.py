@@ -24,7 +24,7 @@ class Stopping:
         if now - self._last_stop < TWICE:
             self._host.exit(0)
             return
-        self._last_stop = now
+        self._last_stop = float("inf")  # until the hint stands: a second press means it, however late it is heard
         if not self.interrupt():
             self._prompt.drop()
         self._host.note("ctrl+c again quits")

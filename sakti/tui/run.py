@@ -71,7 +71,7 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
         except Exception as e:
             log_error(e)
             with contextlib.suppress(OSError):
-                print("sakti could not close its session cleanly; the log file has the details.", file=sys.stderr)
+                print("sakti could not close cleanly. The log file has the details.", file=sys.stderr)
         limit.cancel()
     with contextlib.suppress(OSError):
         if not session.saved:

@@ -60,6 +60,6 @@ class Stopping:
         now = session.clock.monotonic()
         if session.busy and now - self._last_quit > TWICE * 3:
             self._last_quit = now
-            self._host.note("the agent is working: once more stops it and quits")
+            self._host.note("the agent is working; press again to stop it and quit")
             return False
         return True

@@ -53,7 +53,7 @@ class SettingsScreen(ListPanel):
 
     def _take(self, found: Sequence[Setting]) -> None:
         self._found = sorted(found, key=lambda s: s.origin == "default")  # what was changed comes first
-        self._title = f"Settings  {len(found)}, {sum(s.origin != 'default' for s in found)} changed"
+        self._title = f"Settings  {len(found)} · {sum(s.origin != 'default' for s in found)} changed"
 
     def body(self) -> ComposeResult:
         yield from super().body()

@@ -88,7 +88,11 @@ class ThreadsScreen(ListPanel):
         sign = "▶ " if thread.id == self._current else "↳ " if thread.metadata.get("forked_from") else "  "
         tag = _tag(row)
         messages, tokens = row.messages, count_k(row.tokens)
-        right = f"{messages} message{'s' * (messages != 1)} · {tokens} tokens" if width >= ROOMY else f"{messages} msg"
+        right = (
+            f"{messages} message{'s' * (messages != 1)} · {tokens} tokens"
+            if width >= ROOMY
+            else f"{messages} msg · {tokens} tok"
+        )
         right += f" · {age(thread.updated_at, self._now)}"
         room = max(4, width - len(right) - len(tag) - 5 - bool(tag) * 3)
         return [

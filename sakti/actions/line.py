@@ -95,5 +95,6 @@ def forms(under: Mapping[str, Action]) -> str:
 
 def unknown(typed: Typed) -> Refused:
     """Make the error for a command that does not exist."""
-    near = f" Did you mean {', '.join(f'/{s}' for s in typed.suggestions)}?" if typed.suggestions else ""
-    return Refused(f"Unknown command /{one_line(typed.name, 40)}.{near}", title="Unknown command")
+    near = [f"/{s}" for s in typed.suggestions]
+    hint = f"Did you mean {', '.join(near)}?" if near else "/help lists all commands."
+    return Refused(f"There is no command /{one_line(typed.name, 40)}. {hint}", title="Unknown command")

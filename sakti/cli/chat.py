@@ -19,7 +19,6 @@ with lazy_imports:
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
 
-GRACE = 0.5  # seconds that threads have to end when the session is closed and the store with it
 DUMB = "TERM is dumb: using plain mode (--plain)"
 
 
@@ -39,7 +38,6 @@ def open_chat(asked: Chat) -> None:
     code = talk(sessions.Session(chosen), plain=asked.plain, prompt=asked.prompt, pick_thread=asked.resume == "")
     if had_terminal and terminal.is_gone():
         os._exit(code)  # the store is closed, and nobody is there to wait for anything else
-    terminal.end_within(GRACE, code)
     raise SystemExit(code)
 
 

@@ -7,8 +7,9 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
+GRACE = 0.3  # seconds that threads have to end when everything is stored
 WAIT_SAID_AFTER = 2.0  # seconds that something waits for another process before a person is told
 
 
@@ -43,6 +44,17 @@ def end_within(seconds: float, code: int) -> threading.Timer:
     timer.daemon = True
     timer.start()
     return timer
+
+
+async def then_end(work: Awaitable[int]) -> int:
+    """Give the exit code of `work`, and end the process with it `GRACE` seconds later at the latest.
+
+    The end of an event loop waits for its threads: what was being loaded for a first answer that nobody waits for any
+    more would hold up the shell for seconds.
+    """
+    code = await work
+    end_within(GRACE, code)
+    return code
 
 
 def is_gone(fd: int = 0) -> bool:

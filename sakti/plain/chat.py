@@ -42,7 +42,7 @@ LAST_LINES = 20
 
 def run(session: Session, *, prompt: str | None = None, pick_thread: bool = False, why: str = "") -> int:
     """Talk until the user leaves; `why` says why it is this chat and not the screen. Gives the exit code."""
-    return asyncio.run(Chat(session, why).run(prompt, pick_thread=pick_thread))
+    return asyncio.run(terminal.then_end(Chat(session, why).run(prompt, pick_thread=pick_thread)))
 
 
 class Chat:

@@ -89,7 +89,7 @@ class SaktiApp(App[int]):
         for name, command in registry.chat().items():
             text = f"/{name}"
             yield SystemCommand(text, command.in_short, lambda text=text: self.run_command(text))
-        yield SystemCommand("Task board", "the tasks in columns, over the whole screen", self.chat.panes.open_board)
+        yield SystemCommand("Task board", "show the tasks in columns, full screen", self.chat.panes.open_board)
 
     def on_mount(self) -> None:
         self.session.subscribe(self._heard)
@@ -191,7 +191,7 @@ class SaktiApp(App[int]):
             self.note(f"opened {target}", SHORTLY)
         else:
             self.copy_to_clipboard(target)
-            self.note(f"nothing here opens links: copied {target}", SHORTLY)
+            self.note(f"no browser found: copied {target}", SHORTLY)
 
     @on(BoardChanged)
     def _board_changed(self) -> None:

@@ -44,7 +44,7 @@ async def image(env: Mapping[str, str], workspace: Path) -> bytes | None:
     words = command(env, workspace)
     if not words:
         raise SaktiError(
-            "Nothing here reads images from the clipboard: install wl-clipboard, xclip or pngpaste, or paste the "
+            "No tool here reads images from the clipboard. Install wl-clipboard, xclip or pngpaste, or paste the "
             "image's path.",
             title="Clipboard",
         )

@@ -71,7 +71,7 @@ async def run(app: App[Any], words: list[str]) -> int:
         try:
             stack.enter_context(app.suspend())
         except SuspendNotSupported as e:
-            raise SaktiError("This terminal cannot be lent to an editor.", title=TITLE) from e
+            raise SaktiError("This terminal cannot run an editor.", title=TITLE) from e
         with contextlib.suppress(NotImplementedError, RuntimeError):
             loop.add_signal_handler(signal.SIGINT, lambda: None)  # ctrl+c belongs to the editor as well
             stack.callback(loop.remove_signal_handler, signal.SIGINT)

@@ -23,7 +23,7 @@ def run(session: Session, *, prompt: str | None = None, pick_thread: bool = Fals
 
     The session is closed, the terminal restored. Gives the exit code for the shell.
     """
-    return asyncio.run(_run(session, prompt, pick_thread))
+    return asyncio.run(terminal.then_end(_run(session, prompt, pick_thread)))
 
 
 async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
@@ -71,7 +71,7 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
         except Exception as e:
             log_error(e)
             with contextlib.suppress(OSError):
-                print("sakti could not close its session cleanly; the log file has the details.", file=sys.stderr)
+                print("sakti could not close cleanly. The log file has the details.", file=sys.stderr)
         limit.cancel()
     with contextlib.suppress(OSError):
         if not session.saved:

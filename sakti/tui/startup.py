@@ -89,7 +89,7 @@ class Startup:
     def _give_back(self, text: str) -> None:
         """Nothing can take it: it stands in the prompt again."""
         self._chat.conversation.give_back(text)
-        self._host.note("sakti could not start: what is wrong stands above")
+        self._host.note("sakti could not start; the problem is shown above")
 
     async def _remember(self, text: str) -> None:
         if not text.startswith("/quit"):

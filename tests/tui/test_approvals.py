@@ -61,6 +61,15 @@ def test_what_gives_way():
     assert shown(1_000)[-1].endswith("10 questions in all") and sum("rm file" in line for line in shown(1_000)) == 3
 
 
+@pytest.mark.parametrize("width", range(52, 110, 3))
+def test_what_a_key_does_is_not_cut_by_the_end_of_a_line(width):
+    now = (asked(rule="bash(python -m pytest -q *)"),)
+    lines = approval_lines(now, 0, width, make_palette(variable_defaults(True), True))
+    shown = ["".join(s.text for s in line) for line in lines]
+    for key in ("y Allow once", "n Deny, with a reason", "e Edit"):
+        assert any(key in line for line in shown), shown
+
+
 async def test_several_are_chosen_and_answered_by_keys_and_by_mouse(running, session):
     questions = [asked(f"p{n}", target=f"make part-{n}") for n in range(4)]
     async with running((100, 30)) as (app, pilot):

@@ -164,7 +164,7 @@ async def test_a_pane_is_shown_browsed_and_hidden_by_its_key(running, session):
     async with running((80, 24)) as (app, pilot):
         await press(app, pilot, "f3")
         assert app.chat.sidebar.observations.display and app.chat.prompt.has_focus
-        assert "Notes: F3 browses it" in last_line(app)
+        assert "Notes shown · F3 browses the pane" in last_line(app)
         await press(app, pilot, *"hi", "f3")
         assert app.chat.sidebar.observations.log_list.has_focus and app.chat.prompt.text == "hi"
         await press(app, pilot, "f3")

@@ -217,13 +217,22 @@ async def test_ctrl_c_clears_then_quits(running, session):
         assert app.return_value == 0
 
 
+async def test_a_second_ctrl_c_that_is_heard_late_quits(running, session):
+    async with running() as (app, pilot):
+        app.chat.stopping.stop()
+        session.clock.seconds += 60  # the machine is busy: nothing of the hint was painted yet
+        app.chat.stopping.stop()
+        await pilot.pause()
+        assert app.return_value == 0
+
+
 async def test_quitting_with_work_under_way_asks_once(running, session):
     async with running() as (app, pilot):
         session.clock.step = 0.0
         await session.submit("go")
         await pilot.press("ctrl+q")
         await pilot.pause()
-        assert "once more stops it and quits" in screen_text(app)
+        assert "press again to stop it and quit" in screen_text(app)
         await pilot.press("ctrl+q")
         await pilot.pause()
         assert app.return_value == 0
@@ -326,7 +335,7 @@ async def test_threads_models_and_themes_are_chosen(running, session):
     async with running() as (app, pilot):
         await pilot.press("ctrl+t")
         await settle(app, pilot)
-        assert "12 msg · 3.4k" in screen_text(app)
+        assert "12 messages · 3.4k tokens" in screen_text(app)
         await pilot.press("enter")
         await settle(app, pilot)
         assert session.thread.id == "t5"
@@ -491,7 +500,11 @@ async def test_every_binding_has_an_id(running, session):
 
 async def test_the_palette_runs_commands(running, session):
     async with running() as (app, pilot):
-        await pilot.press("ctrl+p", *"/cost")
+        await pilot.press("ctrl+p")
+        await settle(app, pilot)
+        line, found = app.screen.query_one("#--input"), app.screen.query_one("CommandList")
+        assert not line.styles.border_bottom[0] and not found.styles.border_top[0], "one frame around both"
+        await pilot.press(*"/cost")
         await settle(app, pilot)
         await pilot.press("enter")
         await settle(app, pilot)

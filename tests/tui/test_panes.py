@@ -108,7 +108,7 @@ async def test_the_last_events_are_in_the_pane_and_all_on_a_screen(store, tmp_pa
         await settle(app, pilot)
         app.chat.sidebar.memory.focus()
         await press(app, pilot, "enter")
-        assert isinstance(app.screen, MemoryEventsScreen) and "nothing happened yet" in screen_text(app)
+        assert isinstance(app.screen, MemoryEventsScreen) and "No events yet." in screen_text(app)
         await press(app, pilot, "escape")
         app.chat.prompt.focus()
         for n in range(6):

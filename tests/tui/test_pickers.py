@@ -90,7 +90,7 @@ async def test_help_has_every_command_and_every_key(running):
         flat = " ".join(text.split())
         for name in registry.chat():
             assert f"/{name}" in flat
-        assert "left_square_bracket" not in flat and "[ The log before" in flat
+        assert "left_square_bracket" not in flat and "[ Earlier log" in flat
         for name, owner in parts(chat_parts()):
             assert name in flat
             for binding in owner.BINDINGS:

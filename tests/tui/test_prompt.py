@@ -161,7 +161,7 @@ async def test_a_terminal_that_cannot_be_lent_is_named(running, session, monkeyp
     async with running() as (app, pilot):
         await pilot.press(*"words", "ctrl+g")
         await settle(app, pilot)
-        assert "cannot be lent to an editor" in chat_text(app)
+        assert "cannot run an editor" in chat_text(app)
         assert app.chat.prompt.text == "words"
 
 

@@ -323,7 +323,7 @@ async def test_finding_in_the_whole_thread(running, session):
         await pilot.press("N")
         await pilot.press("/", "x")
         await settle(app, pilot)
-        assert "not in this thread" in screen_text(app)
+        assert "no match in this thread" in screen_text(app)
         await pilot.press("escape")
         await settle(app, pilot)
         assert "find in this thread" not in screen_text(app) and chat._found is None and chat.has_focus

@@ -423,7 +423,7 @@ async def test_a_thread_of_another_workspace_is_read_only(running, session):
         await search(app, pilot)
         await pilot.press("enter")
         await settle(app, pilot)
-        assert "said in /other" in screen_text(app)
+        assert "read-only: from /other" in screen_text(app)
         assert session.thread.id == "t1"
 
 
@@ -600,7 +600,7 @@ def test_a_visit(snap_compare):
         ("the cache is cold", "message", "cache", ""),
         ("we were testing the queue", "message", "tested", "same stem: testing"),
         ("the redirct of the login", "message", "redirect", "similar: redirct"),
-        ("I look at the cart", "message", "discount", "near: what stands before or after has the word"),
+        ("I look at the cart", "message", "discount", "near: the text before or after it has the word"),
         ("I look at the cart", "observation", "discount", "related"),
         ("anything", "message", "role:user", ""),
     ],

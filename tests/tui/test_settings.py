@@ -227,7 +227,7 @@ async def test_the_words_below_follow_what_is_listed(store, tmp_path):
         screen.input.value = "ui.notify"
         await settle(app, pilot)
         below = str(screen.query_one("#panel-detail").render())
-        assert "ui.notify takes off, bell or desktop" in below and 'the default is "bell"' in below
+        assert 'Takes off, bell or desktop · now "bell" · default "bell"' in below
         screen.input.value = "no such thing"
         await settle(app, pilot)
         assert not str(screen.query_one("#panel-detail").render()).strip()

@@ -69,7 +69,7 @@ async def test_rename_fork_delete_and_take_back(store, tmp_path):
         assert [r.messages for r in app.screen.result_list.rows] == [4]
         assert app.session.thread.id not in (first, ""), "a new thread began where the open one went"
         await press(app, pilot, "ctrl+y")
-        assert "is back" in await title(app)
+        assert "Restored" in await title(app)
         assert sorted(r.messages for r in app.screen.result_list.rows) == [2, 4]
         await press(app, pilot, "ctrl+y")
         assert "No thread of this workspace is deleted" in await title(app)
@@ -214,7 +214,7 @@ async def test_threads_are_told_apart_and_those_of_scripts_are_marked(running, s
         screen = await opened(app, pilot)
         text = screen_text(app)
         assert "▌" in text, "the chosen row is marked without colours, too"
-        assert "FIXBUG (2)" in text and "run · 2 msg" in text and text.count("run ·") == 1
+        assert "FIXBUG (2)" in text and "run · 2 messages" in text and text.count("run ·") == 1
         await press(app, pilot, *"nowhere")
         assert "no thread matches “nowhere”" in screen_text(app) and not screen.result_list.rows
         screen.input.value = "run"

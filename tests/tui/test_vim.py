@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sakti.tui.widgets.vim import Step, Vim, offset_of, place_of, press
+from sakti.tui.widgets.vim import Step, Vim, leave, offset_of, place_of, press, selected
 from tests.tui.conftest import screen_text, settle
 
-KEYS = "hjklwbe0$xdciaIAoOugGDC23"
+KEYS = "hjklwbe0$xdciaIAoOugGDC23ypPrvV."
 
 
 def play(text: str, at: int, keys: str) -> tuple[str, int, str]:
-    """Text, place and mode after `keys` in normal mode; `<` is a character that is typed."""
+    """Text, place and mode after `keys` in normal mode; `<` is Escape."""
     state = Vim("normal")
     for key in keys:
-        if state.mode == "insert":
+        if state.mode == "insert" and key != "<":
             text, at = text[:at] + key + text[at:], at + 1
             continue
-        step: Step = press(state, key, text, at)
+        step: Step = leave(state, text, at) if key == "<" else press(state, key, text, at)
         if step.insert is not None:
             text = text[: step.start] + step.insert + text[step.end :]
         state, at = step.state, step.at
@@ -61,6 +61,40 @@ def play(text: str, at: int, keys: str) -> tuple[str, int, str]:
         ("one\ntwo", 5, "OX", "one\nX\ntwo", 5, "insert"),
         ("one", 1, "dq", "one", 1, "normal"),
         ("", 0, "xdwbe$G", "", 0, "normal"),
+        ("one\ntwo\nthree", 5, "dG", "one", 2, "normal"),
+        ("one\ntwo", 1, "yyp", "one\none\ntwo", 4, "normal"),
+        ("one\ntwo", 1, "yyjp", "one\ntwo\none", 8, "normal"),
+        ("one\ntwo", 5, "yyP", "one\ntwo\ntwo", 4, "normal"),
+        ("one\ntwo\nthree", 0, "ddp", "two\none\nthree", 4, "normal"),
+        ("one\ntwo\nthree", 0, "yjGp", "one\ntwo\nthree\none\ntwo", 14, "normal"),
+        ("one two", 0, "ywP", "one one two", 3, "normal"),
+        ("one two", 0, "dw$p", "twoone ", 6, "normal"),
+        ("ab", 0, "xp", "ba", 1, "normal"),
+        ("ab", 0, "x3p", "baaa", 3, "normal"),
+        ("one", 1, "p", "one", 1, "normal"),
+        ("one", 0, "rX", "Xne", 0, "normal"),
+        ("one", 0, "2rX", "XXe", 0, "normal"),
+        ("one", 0, "4rX", "one", 0, "normal"),
+        ("one", 1, "r3", "o3e", 1, "normal"),
+        ("one two three", 0, "dw.", "three", 0, "normal"),
+        ("abcdef", 0, "2x.", "ef", 0, "normal"),
+        ("one two", 0, "cwX<w.", "X X", 2, "normal"),
+        ("one\ntwo", 0, "Ax<j.", "onex\ntwox", 8, "normal"),
+        ("one", 0, "oX<.", "one\nX\nX", 6, "normal"),
+        ("one", 0, "OX<.", "X\nX\none", 0, "normal"),
+        ("one", 0, ".", "one", 0, "normal"),
+        ("one two", 0, "vey$p", "one twoone", 9, "normal"),
+        ("one two", 4, "vbd", "wo", 0, "normal"),
+        ("one two", 0, "vlcX", "Xe two", 1, "insert"),
+        ("one two", 0, "velvx", "onetwo", 3, "normal"),
+        ("one\ntwo\nthree", 5, "Vd", "one\nthree", 4, "normal"),
+        ("one\ntwo\nthree", 1, "Vjyjjp", "one\ntwo\nthree\none\ntwo", 14, "normal"),
+        ("one\ntwo", 1, "VcX", "X\ntwo", 1, "insert"),
+        ("one two", 0, "yewvep", "one one", 4, "normal"),
+        ("one\ntwo", 1, "vjrX", "oXX\nXXo", 1, "normal"),
+        ("one two", 2, "vwohd", "owo", 1, "normal"),
+        ("one", 1, "v<x", "oe", 1, "normal"),
+        ("one two", 0, "vVv", "one two", 0, "visual"),
     ],
 )
 def test_keys(text, at, keys, left, where, mode):
@@ -72,13 +106,14 @@ def test_no_keys_leave_the_text(text, at, keys):
     state, at = Vim("normal"), min(at, len(text))
     for key in keys:
         if state.mode == "insert":
-            state = Vim("normal")
+            state = leave(state, text, at).state
         step = press(state, key, text, at)
         if step.insert is not None:
             assert 0 <= step.start <= step.end <= len(text)
             text = text[: step.start] + step.insert + text[step.end :]
         state, at = step.state, step.at
         assert 0 <= at <= len(text)
+        assert not state.selects or 0 <= selected(state, text)[0] <= selected(state, text)[1] <= len(text)
         assert offset_of(text, place_of(text, at)) == at
 
 
@@ -95,6 +130,15 @@ async def test_the_prompt_has_them_where_they_are_wanted(running, session):
         assert app.chat.prompt.text == "fix the test"
         await pilot.press("u")
         assert app.chat.prompt.text == "fix the the test"
+        await pilot.press("0", "v", "e")
+        await settle(app, pilot)
+        assert "VISUAL" in screen_text(app) and app.chat.prompt.selected_text == "fix"
+        await pilot.press("left", "0", "l")
+        await settle(app, pilot)
+        assert "NORMAL" in screen_text(app) and not app.chat.prompt.selected_text, "an arrow key leaves the selection"
+        await pilot.press("0", "v", "e", "y", "P")
+        assert app.chat.prompt.text == "fixfix the the test"
+        await pilot.press("u")
         await pilot.press("0", "w", "d", "w", "A", *" now", "enter")
         await settle(app, pilot)
         assert session.sent == ["fix the test now"]

@@ -120,7 +120,7 @@ class Conversation(Vertical):
         if image := await clipboard.take(os.environ, self._host.session.workspace, own=self.prompt.own_clipboard):
             self.prompt.attach(*image)
         elif not self.prompt.paste_own():
-            self._host.note("the clipboard holds no image; the terminal's own keys paste text")
+            self._host.note("no image in the clipboard; paste text with the terminal's own keys")
 
     def edit_prompt(self) -> None:
         """Let the user write the prompt in an editor."""

@@ -86,7 +86,7 @@ class ThreadFind:
         if not self._words:
             bar.say("")
         elif not total:
-            bar.say("not in this thread")
+            bar.say("no match in this thread")
         elif self._at < 0:
             messages = len(self._places)
             bar.say(f"{total:,} in {messages:,} message{'s' * (messages > 1)} · enter goes there")

@@ -61,11 +61,11 @@ class ChatScreen(Screen[None]):
         Binding("f1", "help", "Help", show=False, id="app.help"),
         # with priority: they move the focus before the next key, which may have come in the same read, is handed on
         Binding("f2", "pane('memory')", "Memory: show, browse, hide", show=False, priority=True, id="app.memory"),
-        Binding("f3", "pane('log')", "Observations: show, browse, hide", show=False, priority=True, id="app.log"),
+        Binding("f3", "pane('log')", "Notes: show, browse, hide", show=False, priority=True, id="app.log"),
         Binding("f4", "pane('tasks')", "Tasks: show, browse, hide", show=False, priority=True, id="app.tasks"),
         Binding("ctrl+b", "panes", "All panes", show=False, id="app.panes"),
         Binding("f6", "browse", "Browse: the conversation, then each pane", show=False, priority=True, id="app.browse"),
-        Binding("tab", "tab", "Next part while browsing; to a question", show=False, id="app.tab"),
+        Binding("tab", "tab", "Next part while browsing; go to a question", show=False, id="app.tab"),
         Binding("shift+tab", "cycle_approval", "Approval: plan, ask, edits, auto", show=False, id="app.approval"),
         Binding("ctrl+f", "search", "Search", show=False, id="app.search"),
         Binding("alt+left", "go_back", "Back from a search hit", show=False, id="app.back"),
@@ -302,7 +302,7 @@ class ChatScreen(Screen[None]):
         """Show a pane and say how it is browsed; the prompt keeps the keys."""
         self.panes.show(pane)
         area = AREAS[pane]
-        self.note(f"{area.title}: {self.host.key_name(area.switch)} browses it", SHORTLY)
+        self.note(f"{area.title} shown · {self.host.key_name(area.switch)} browses the pane", SHORTLY)
 
     def browse(self, area: str) -> None:
         """Give a part of the screen the keys ("": the prompt), at once: the next key may be there already."""

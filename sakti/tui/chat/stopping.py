@@ -24,7 +24,7 @@ class Stopping:
         if now - self._last_stop < TWICE:
             self._host.exit(0)
             return
-        self._last_stop = now
+        self._last_stop = float("inf")  # until the hint stands: a second press means it, however late it is heard
         if not self.interrupt():
             self._prompt.drop()
         self._host.note("ctrl+c again quits")
@@ -60,6 +60,6 @@ class Stopping:
         now = session.clock.monotonic()
         if session.busy and now - self._last_quit > TWICE * 3:
             self._last_quit = now
-            self._host.note("the agent is working: once more stops it and quits")
+            self._host.note("the agent is working; press again to stop it and quit")
             return False
         return True

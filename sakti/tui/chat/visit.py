@@ -111,10 +111,10 @@ class Visit:
         if thread_id is None or (session.thread is not None and thread_id == session.thread.id):
             return ""
         if session.busy:
-            return "to read only, while the agent works in your thread"
+            return "read-only while the agent works in your thread"
         there = await session.views.around(thread_id, index, 0, 0)
         if there and there[0].resource_id != session.resource_id:
-            return f"to read only: said in {one_line(there[0].resource_id, 80)}"
+            return f"read-only: from {one_line(there[0].resource_id, 80)}"
         return ""
 
     async def _visit(self, thread_id: str, message_id: str, index: int, pattern: re.Pattern[str] | None) -> None:
@@ -145,7 +145,7 @@ class Visit:
             return
         await self._loader.load_older(index)
         if not self._transcript.jump(message_id, pattern):
-            self._host.say("The message is in this thread, but it shows nothing.")
+            self._host.say("This message has no text to show.")
 
     def go_back(self) -> None:
         """Go to where the first of the visits began, where one is under way."""

@@ -194,7 +194,7 @@ def memory_lines(
     """
     title: Line = [Segment(f"{sign} Memory", palette.bold)]
     if status is None:
-        return [title, [Segment("Nothing to remember yet.", palette.faint)]]
+        return [title, [Segment("No messages yet.", palette.faint)]]
     if state := doing(status):
         title.append(Segment(state.rjust(max(1, width - 8)), palette.warn))
     ready = status.buffered_observations.projected_message_removal if status.buffered_observations.chunks else 0
@@ -224,7 +224,7 @@ def memory_lines(
         lines += [[Segment(line, palette.bad)] for line in textwrap.wrap(f"✗ {failed}", max(8, width))[:3]]
         if status.retry_at is not None:
             when = datetime.fromtimestamp(status.retry_at / 1000).strftime("%H:%M:%S")
-            lines.append([Segment(shorten(f"  again at {when} at the latest", width), palette.muted)])
+            lines.append([Segment(shorten(f"  next try at {when} at the latest", width), palette.muted)])
     return lines
 
 

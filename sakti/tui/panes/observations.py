@@ -210,11 +210,11 @@ class ObservationsPane(Vertical):
         Binding("p", "correct('pin')", "Pin or unpin the line", show=False, id="observations.pin"),
         Binding("e", "edit", "Edit the line", show=False, id="observations.edit"),
         Binding("x", "correct('forget')", "Forget the line", show=False, id="observations.forget"),
-        Binding("u", "undo", "Take the last correction back", show=False, id="observations.undo"),
+        Binding("u", "undo", "Undo the last correction", show=False, id="observations.undo"),
         Binding("slash", "filter", "Filter", show=False, id="observations.filter"),
         Binding("space", "unfold", "Unfold: nested lines, doubts", show=False, id="observations.unfold"),
-        Binding("left_square_bracket", "travel(-1)", "The log before", show=False, id="observations.earlier"),
-        Binding("right_square_bracket", "travel(1)", "The log after", show=False, id="observations.later"),
+        Binding("left_square_bracket", "travel(-1)", "Earlier log", show=False, id="observations.earlier"),
+        Binding("right_square_bracket", "travel(1)", "Later log", show=False, id="observations.later"),
         Binding("escape", "leave", "Back", show=False, id="observations.leave"),
     ]
 
@@ -332,7 +332,7 @@ class ObservationsPane(Vertical):
     def _may_change(self) -> bool:
         """Only the log as it is now can be changed."""
         if self._past is not None:
-            self.notify("This is the past: Esc goes back to now, there lines can be changed.")
+            self.notify("This is the past. Press Esc to return to now, then change lines.")
         return self._past is None
 
     @on(Input.Changed, "#observations-filter")

@@ -49,11 +49,11 @@ class Sidebar(Vertical):
 
     HELP = (
         "The panes. < and > make them narrower and wider, + and - the one with the focus higher and lower, f folds it. "
-        "Their left edge and their titles can be drawn with the mouse; a click on a title folds."
+        "Their left edge and their titles can be dragged with the mouse; a click on a title folds."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("plus", "heighten(1)", "Higher pane", show=False, id="panes.higher"),
-        Binding("minus", "heighten(-1)", "Lower pane", show=False, id="panes.lower"),
+        Binding("plus", "heighten(1)", "Taller pane", show=False, id="panes.higher"),
+        Binding("minus", "heighten(-1)", "Shorter pane", show=False, id="panes.lower"),
         Binding("f", "fold", "Fold or unfold the pane", show=False, id="panes.fold"),
         Binding("greater_than_sign", f"widen({STEP})", "Wider panes", show=False, id="panes.wider"),
         Binding("less_than_sign", f"widen(-{STEP})", "Narrower panes", show=False, id="panes.narrower"),

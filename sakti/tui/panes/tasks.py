@@ -116,7 +116,7 @@ class TasksPane(Vertical):
 
     def compose(self) -> ComposeResult:
         yield PaneTitle("Tasks", id="tasks-title")
-        yield LineList(draw_task, id="tasks-list", empty="no tasks: ask the agent for one, or F4, b and n")
+        yield LineList(draw_task, id="tasks-list", empty="No tasks yet. Ask the agent for one, or press F4, then b.")
 
     def on_mount(self) -> None:
         self.task_list.takes_click = False

@@ -33,7 +33,7 @@ with lazy_imports:
 
 POLL = 1.0  # seconds between looks at whether another process changed something; our own changes show at once
 COLUMNS = {"ready": "Ready", "blocked": "Blocked", "in_progress": "In progress", "closed_today": "Done today"}
-EMPTY = {"ready": "none: n makes a task, and the agent makes its own"}
+EMPTY = {"ready": "none: n creates a task; the agent creates its own"}
 # What can be done with a card, by column: what is written below, and the action that it stands for.
 ACTIONS = {
     "ready": ("claim", "close", "depend", "tree", "delete", "card"),
@@ -58,11 +58,11 @@ LABELS = {
 ALWAYS = ("create", "undo", "filter", "left")
 FORCED = ("release", "close", "dep", "delete")  # may be done to what another chat has claimed
 ASKS = {
-    "filter": "show only what contains",
-    "force": "y and Enter do it all the same",
+    "filter": "filter by text",
+    "force": "type y and press Enter to do it anyway",
     "create": "title of the new task",
     "close": "summary: what was done, in which files",
-    "depend": "waits for (handle)",
+    "depend": "task to be done first (handle)",
 }
 
 

@@ -28,7 +28,7 @@ class CompactionScreen(ReadScreen):
             ("tokens", f"{count_k(done.tokens_before)} → {count_k(done.tokens_after)}, {count_k(max(0, saved))} freed"),
             ("log", f"{len(shown.before)} → {len(shown.after)} lines"),
             ("pinned", f"{shown.pinned} line{'s' * (shown.pinned != 1)}, always kept" if shown.pinned else ""),
-            ("doubtful", f"{shown.doubtful} new lines claim what their source does not have" if shown.doubtful else ""),
+            ("doubtful", f"{shown.doubtful} new lines are not supported by their source" if shown.doubtful else ""),
             ("undo", "/compact undo"),
         ]
         card = CardBlock(title="Compacted", rows=tuple((k, v) for k, v in rows if v))

@@ -22,8 +22,10 @@ LOOK = 0.5  # seconds between looks at the theme files, while the picker is open
 
 
 def age(then_ms: int, now_ms: int) -> str:
-    """How long ago, in one unit: `5m`, `3h`, `12d`, and the date for what is older than a month."""
+    """How long ago, in one unit: `now`, `5m`, `3h`, `12d`, and the date for what is older than a month."""
     seconds = max(0, now_ms - then_ms) // 1000
+    if seconds < 60:
+        return "now"
     for limit, unit, name in ((3600, 60, "m"), (86_400, 3600, "h"), (31 * 86_400, 86_400, "d")):
         if seconds < limit:
             return f"{seconds // unit}{name}"
@@ -73,10 +75,8 @@ class ModelsScreen(ListPanel):
 class ThemesScreen(ListPanel):
     """Shows each theme as the cursor comes to it. Dismisses with its name, None for the old one."""
 
-    HELP = (
-        "Up and down try a theme, Enter keeps it, Esc brings the old one back. A theme file that changes shows at once."
-    )
-    keys: ClassVar[Keys] = (("↑↓ try", ""), ("enter keep", "open"), ("esc as before", "close"))
+    HELP = "Up and down try a theme, Enter keeps it, Esc restores the old one. A theme file that changes shows at once."
+    keys: ClassVar[Keys] = (("↑↓ try", ""), ("enter keep", "open"), ("esc cancel", "close"))
 
     def __init__(self, current: str) -> None:
         super().__init__("Themes")

@@ -31,8 +31,8 @@ class MemoryEventsScreen(ListPanel):
         "✗ failed. Enter shows what was made, and of a reflection what became of the lines before."
     )
     placeholder = "filter"
-    empty = "nothing happened yet: what is said is observed as the window fills, or by /compact"
-    keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter what it made", "open"), BACK)
+    empty = "No events yet. Notes are made as the conversation grows, or by /compact."
+    keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter details", "open"), BACK)
 
     def __init__(self, events: Sequence[MemoryEvent], retry_at: int | None) -> None:
         super().__init__(f"Memory  {len(events)} event{'s' * (len(events) != 1)}")

@@ -127,10 +127,10 @@ class SearchScreen(Panel[Any]):
                 yield Preview(id="search-preview")
             with Horizontal(id="search-keys"):
                 yield Chip("enter", "go there", "screen.open")
-                yield Chip("^o", "into the prompt", "screen.use")
-                yield Chip("^s", "sources", "screen.sources", id="chip-sources")
-                yield Chip("^↓ ^↑", "read on", "screen.read(1)", id="chip-read")
-                yield Chip("esc", "back", "screen.close")
+                yield Chip("^o", "into the prompt", "screen.use", behind=True)
+                yield Chip("^s", "sources", "screen.sources", behind=True, id="chip-sources")
+                yield Chip("^↓ ^↑", "read on", "screen.read(1)", behind=True, id="chip-read")
+                yield Chip("esc", "back", "screen.close", behind=True)
 
     def on_mount(self) -> None:
         self.result_list.can_focus = self.preview.can_focus = False  # what is typed is always the query

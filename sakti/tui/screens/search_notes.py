@@ -29,7 +29,7 @@ def reason(hit: Hit, query: str) -> str:
         return f"same stem: {same}"
     if near := next((t for t in found for w in words if len(w) > 3 and _alike(w, t)), ""):
         return f"similar: {near}"
-    return "near: what stands before or after has the word" if hit.kind == "message" else "related"
+    return "near: the text before or after it has the word" if hit.kind == "message" else "related"
 
 
 def _alike(word: str, token: str) -> bool:

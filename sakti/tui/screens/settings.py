@@ -53,7 +53,7 @@ class SettingsScreen(ListPanel):
 
     def _take(self, found: Sequence[Setting]) -> None:
         self._found = sorted(found, key=lambda s: s.origin == "default")  # what was changed comes first
-        self._title = f"Settings  {sum(s.origin != 'default' for s in found)} of {len(found)} not at their default"
+        self._title = f"Settings  {len(found)} · {sum(s.origin != 'default' for s in found)} changed"
 
     def body(self) -> ComposeResult:
         yield from super().body()
@@ -97,9 +97,10 @@ class SettingsScreen(ListPanel):
         who = "A project may set it, too" if row.meaning.project else "Only your own file may set it"
         when = "at once" if row.meaning.at_once else "after a restart"
         value, default = (shorten(one_line(x or "not set", 200), 40) for x in (row.text, as_toml(row.default)))
+        set_by = "" if row.origin == "default" else f", from {row.origin}"
         self._tell(
-            f"{row.meaning.help}\n{row.name} takes {row.takes}. It is {value}, from {row.origin}; the default is "
-            f"{default}.\n{who}; a change takes effect {when}."
+            f"{row.meaning.help}\nTakes {row.takes} · now {value}{set_by} · default {default}\n"
+            f"{who}; a change takes effect {when}."
         )
 
     def refresh_rows(self) -> None:
@@ -115,9 +116,7 @@ class SettingsScreen(ListPanel):
     def choose(self, row: Any) -> None:
         """Open the line below with the value that is, unless no file can change it."""
         if row.from_environment:
-            self._tell(
-                f"{row.name} comes from the variable {row.origin}, which goes before every file: change it there."
-            )
+            self._tell(f"{row.name} comes from the variable {row.origin}, which overrides every file: change it there.")
             return
         self._chosen = row
         self._in_project = row.origin == str(self._files[1])

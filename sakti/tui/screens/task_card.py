@@ -35,7 +35,7 @@ CAN = {"claim": "open", "release": "in_progress", "reopen": "closed"}
 class TaskCardScreen(Panel[None]):
     """Of the task with this id."""
 
-    HELP = "A task with everything about it. c claims, r releases, o reopens it, t shows what hangs together."
+    HELP = "A task with everything about it. c claims, r releases, o reopens it, t shows its dependencies."
     AUTO_FOCUS = "Transcript"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "do('claim')", "Claim", show=False, priority=True, id="card.claim"),
@@ -126,6 +126,6 @@ def card_blocks(shown: Json, said: Sequence[Message]) -> list[Block]:
         if task.get(name):
             blocks += [NoticeBlock(title=name), TextBlock(text=str(task[name]), open=True, gap=True)]
     if not said:
-        why = "What is said while somebody works on it stands here."
-        blocks.append(NoticeBlock(title="Nothing was said about it", text=why))
+        why = "Messages sent while the task is claimed appear here."
+        blocks.append(NoticeBlock(title="No messages yet", text=why))
     return [*blocks, *message_blocks(said)]

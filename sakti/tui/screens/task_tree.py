@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class TreeScreen(Panel[None]):
     """The tree of the task with this id."""
 
-    HELP = "▶ in progress, · can be begun, ✗ waits for something, ✓ closed. Enter, or two clicks: that task's tree."
+    HELP = "▶ in progress, · ready, ✗ blocked, ✓ closed. Enter, or two clicks: that task's tree."
     AUTO_FOCUS = "#tree-list"
     keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter its tree", "open"), BACK)
     branches = query_one("#tree-list", LineList)

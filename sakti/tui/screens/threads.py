@@ -27,11 +27,13 @@ from sakti.tui.transcript.wrap import Line, fit, shorten
 from sakti.tui.widgets.ask_line import AskLine
 from sakti.tui.widgets.line_list import LineList
 
+ROOMY = 90  # columns of a list from which on its figures are named in full
+
 if TYPE_CHECKING:
     from sakti.agent.session.queries import ThreadSummary
 
 FORK_FROM = 1_000  # newest messages that a fork can be begun at from here
-ASKS = {"rename": "title", "export": "a new file, its end says the form: .md, .json or .html"}
+ASKS = {"rename": "title", "export": "new file, ending in .md, .json or .html"}
 
 
 class ThreadsScreen(ListPanel):
@@ -45,7 +47,7 @@ class ThreadsScreen(ListPanel):
         Binding("ctrl+r", "ask('rename')", "Rename", show=False, priority=True, id="threads.rename"),
         Binding("ctrl+o", "fork", "Fork: a new thread with its messages", show=False, priority=True, id="threads.fork"),
         Binding("ctrl+d", "delete", "Delete", show=False, priority=True, id="threads.delete"),
-        Binding("ctrl+y", "restore", "Bring the last deleted back", show=False, priority=True, id="threads.restore"),
+        Binding("ctrl+y", "restore", "Restore the last deleted", show=False, priority=True, id="threads.restore"),
         Binding("ctrl+s", "ask('export')", "Export", show=False, priority=True, id="threads.export"),
     ]
     keys: ClassVar[Keys] = (
@@ -58,7 +60,7 @@ class ThreadsScreen(ListPanel):
         BACK,
     )
     placeholder = "filter by title or text"
-    empty = "no thread yet"
+    empty = "No threads yet"
     line = query_one("#panel-line", AskLine)
 
     def __init__(self, summaries: Sequence[ThreadSummary], now_ms: int, current: str) -> None:
@@ -85,7 +87,13 @@ class ThreadsScreen(ListPanel):
         thread = row.thread
         sign = "▶ " if thread.id == self._current else "↳ " if thread.metadata.get("forked_from") else "  "
         tag = _tag(row)
-        right = f"{row.messages} msg · {count_k(row.tokens)} · {age(thread.updated_at, self._now)}"
+        messages, tokens = row.messages, count_k(row.tokens)
+        right = (
+            f"{messages} message{'s' * (messages != 1)} · {tokens} tokens"
+            if width >= ROOMY
+            else f"{messages} msg · {tokens} tok"
+        )
+        right += f" · {age(thread.updated_at, self._now)}"
         room = max(4, width - len(right) - len(tag) - 5 - bool(tag) * 3)
         return [
             [
@@ -182,12 +190,12 @@ class ThreadsScreen(ListPanel):
 
     async def _say_what_goes(self, actions: ThreadActions, thread_id: str) -> None:
         found = await actions.contents(thread_id)
-        self.say(f"^d again deletes {found.in_words()}. ^y brings it back.")
+        self.say(f"^d again deletes {found.in_words()}. ^y restores it.")
 
     async def _delete(self, actions: ThreadActions, thread_id: str) -> None:
         gone = await actions.delete(thread_id)
         await self._reload()
-        self.say(f"Deleted {gone.in_words()}. ^y brings it back.")
+        self.say(f"Deleted {gone.in_words()}. ^y restores it.")
 
     async def _restore(self, actions: ThreadActions) -> None:
         last = await actions.last_deleted()
@@ -196,7 +204,7 @@ class ThreadsScreen(ListPanel):
             return
         await actions.restore(last.id)
         await self._reload(last.id)
-        self.say(f"{last.title!r} is back.")
+        self.say(f"Restored {last.title!r}.")
 
     async def _choose_fork(self, _: ThreadActions, row: ThreadSummary) -> None:
         said = await self.host.session.views.transcript(row.thread.id, limit=FORK_FROM)
@@ -221,7 +229,7 @@ def _tag(row: ThreadSummary) -> str:
 class ForkScreen(ListPanel):
     """Up to which message? Dismisses with its index."""
 
-    HELP = "The new thread has every message up to the chosen one, and what is remembered of them."
+    HELP = "The new thread has every message up to the chosen one, and the notes made from them."
     placeholder = "filter by text"
     empty = "no message"
     keys: ClassVar[Keys] = (("↑↓ up to which message", ""), ("enter fork", "open"), BACK)

@@ -120,7 +120,7 @@ class WelcomeScreen(Panel[None]):
             small = "1.1 GB, once; then no key and no network"
         return [
             Way("start", *first),
-            Way("key", "Use a key", keep),
+            Way("key", "Use an API key", keep),
             Way("server", "Use a server here", served),
             Way("local", "Use the small model", small),
             Way("tour", "Take the tour", "two minutes, played from a script"),
@@ -178,7 +178,7 @@ class WelcomeScreen(Panel[None]):
             self.tell(f"Start sakti again with it:  export {variable}=…\nThis system has no keyring to keep it in.")
             return
         self._variable = variable
-        self.line.placeholder = f"the key for {variable}; it goes into the keyring and nowhere else"
+        self.line.placeholder = f"API key for {variable}; it is stored in the keyring only"
         self.line.value = ""
         self.line.display = True
         self.line.focus()
@@ -296,7 +296,7 @@ class KeyScreen(ListPanel):
     placeholder = "filter"
 
     def __init__(self) -> None:
-        super().__init__("A key for …")
+        super().__init__("API key for …")
         self._env = dict(os.environ)
 
     def rows(self, text: str) -> list[tuple[str, str]]:

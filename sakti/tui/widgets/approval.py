@@ -32,6 +32,7 @@ DIFF_LINES = 10
 OTHERS = 4  # of the questions that wait, shown with the one that is answered
 NARROW = 50  # columns in which the keys are named in one word each
 SHARE = 0.7  # of the chat's height at most, as in main.tcss
+SEPARATOR, HELD = " · ", "\ue000"  # between two keys; what stands for a space at which no line is folded
 GUARD = 0.4  # seconds during which keys meant for the prompt are not taken for an answer
 
 
@@ -79,7 +80,7 @@ def lay_out(
     if now.rule:
         reason += wrap([("t and a allow ", palette.faint), (one_line(now.rule, 200), palette.muted)], room)
     list_ = _list(pending, at, room, palette)
-    keys = wrap(_keys(now, cut=True, many=bool(many), palette=palette, room=room), room)
+    keys = _whole_keys(_keys(now, cut=True, many=bool(many), palette=palette, room=room), room)
     if writing:
         keys = wrap(
             [("enter ", palette.agent), ("Send · ", palette.muted), ("esc ", palette.agent), ("Back", palette.muted)],
@@ -89,11 +90,17 @@ def lay_out(
     wanted = max(1, left - len(reason) - len(list_))
     body, cut = _body(now, room, palette, max(0 if now.diff and not is_command(now) else 1, min(left, wanted)))
     if not cut and not writing:
-        keys = wrap(_keys(now, cut=False, many=bool(many), palette=palette, room=room), room)
+        keys = _whole_keys(_keys(now, cut=False, many=bool(many), palette=palette, room=room), room)
         left = height - len(head) - len(keys)
     reason = reason[: max(0, left - len(body))]
     list_ = list_[: max(0, left - len(body) - len(reason))]
     return indent([*head, *body, *reason, *keys, *list_], Segment("┃ ", palette.warn)), cut
+
+
+def _whole_keys(keys: list[Span], room: int) -> list[Line]:
+    """Fold between the keys, not within what one of them does."""
+    held = [(f"{HELD}· " if text == SEPARATOR else text.replace(" ", HELD), style) for text, style in keys]
+    return [[Segment(s.text.replace(HELD, " "), s.style) for s in line] for line in wrap(held, room)]
 
 
 def _body(now: ApprovalRequested, room: int, palette: Palette, limit: int) -> tuple[list[Line], bool]:
@@ -129,7 +136,7 @@ def _keys(now: ApprovalRequested, *, cut: bool, many: bool, palette: Palette, ro
         (piece, style + Style(meta={"answer": answer}) if answer else style)
         for number, (key, text, answer) in enumerate(keys)
         for piece, style in (
-            (" · " if number else "", palette.muted),
+            (SEPARATOR if number else "", palette.muted),
             (f"{key} ", palette.agent),
             (text, palette.muted),
         )
@@ -303,7 +310,7 @@ class ApprovalBox(Vertical):
             case "thread" | "workspace" as grant if now.rule:
                 self.post_message(self.Answered(now.id, True, grant, "", None))
             case "no":
-                self._write("no", "", "reason for the agent (may be empty)")
+                self._write("no", "", "reason for the agent (optional)")
             case "edit" if now.tool == "bash" and "\n" in now.target:
                 self.post_message(self.EditWanted(now))
             case "edit" if now.tool == "bash":

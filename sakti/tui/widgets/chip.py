@@ -6,7 +6,7 @@ from textual.widgets import Static
 
 
 class Chip(Static):
-    """`key` and a text; a click runs `action` of the screen it stands on."""
+    """`key` and a text; a click runs `action` of the screen it stands on. `behind` another one a dot parts them."""
 
     DEFAULT_CSS = """
     Chip { width: auto; height: 1; margin-right: 2; color: $sakti-muted; }
@@ -14,8 +14,8 @@ class Chip(Static):
     Chip.-on { color: $sakti-agent; text-style: bold; }
     """
 
-    def __init__(self, key: str, text: str, action: str, *, id: str | None = None) -> None:
-        super().__init__(f"{key} {text}", id=id, markup=False)
+    def __init__(self, key: str, text: str, action: str, *, behind: bool = False, id: str | None = None) -> None:
+        super().__init__(f"{'· ' if behind else ''}{key} {text}", id=id, markup=False)
         self._key, self._action = key, action
 
     def say(self, text: str, *, on: bool) -> None:

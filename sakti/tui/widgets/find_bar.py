@@ -23,8 +23,8 @@ class FindBar(Horizontal):
     FindBar Input { width: 1fr; min-width: 8; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "step(1)", "Older place", show=False, id="find.older"),
-        Binding("down", "step(-1)", "Newer place", show=False, id="find.newer"),
+        Binding("up", "step(1)", "Older match", show=False, id="find.older"),
+        Binding("down", "step(-1)", "Newer match", show=False, id="find.newer"),
         Binding("escape", "close", "Close", show=False, id="find.close"),
     ]
 

@@ -35,7 +35,7 @@ class Header(Widget):
         warn = self.get_component_rich_style("header--warn", partial=True)
         title = one_line(self.thread_title or "new thread", 200)
         branch = shorten(one_line(self.branch, 60), 24)
-        git = f" ─ {branch}" + (f" ✗{self.changed}" if self.changed else "") if branch else ""
+        git = f" ─ {branch}" + (f" ±{self.changed}" if self.changed else "") if branch else ""
         facts = [one_line(f, 60) for f in (self.model, self.mode, self.approval) if f]
         while facts and cell_len(" · ".join(facts) + git) > width * 2 // 3 - 8:
             facts.pop(1 if len(facts) > 2 else 0)

@@ -39,9 +39,9 @@ class HistorySearch:
 
     def describe(self) -> str:
         """What the status line says."""
-        keys = "ctrl+r older · enter takes it · esc as before"
+        keys = "ctrl+r older · enter use · esc cancel"
         found = len(self.matches)
         if not self.query:
-            return f"history: type what to look for · {keys}"
+            return f"search previous prompts: type a word · {keys}"
         where = f"{min(self.at, found - 1) + 1} of {found}" if found else "nothing"
         return f"history “{self.query}”: {where} · {keys}"

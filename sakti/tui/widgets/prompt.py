@@ -29,10 +29,10 @@ class Prompt(VimArea):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", "Send", show=False, id="prompt.send"),
         Binding("shift+enter,ctrl+j,alt+enter", "newline", "New line", show=False, id="prompt.newline"),
-        Binding("up", "up", "Up, older input", show=False, id="prompt.up"),
-        Binding("down", "down", "Down, newer input", show=False, id="prompt.down"),
+        Binding("up", "up", "Line up, or previous prompt", show=False, id="prompt.up"),
+        Binding("down", "down", "Line down, or next prompt", show=False, id="prompt.down"),
         Binding("tab", "complete", "Complete", show=False, id="prompt.complete"),
-        Binding("ctrl+r", "search_history", "Search older input", show=False, id="prompt.history"),
+        Binding("ctrl+r", "search_history", "Search previous prompts", show=False, id="prompt.history"),
         Binding("ctrl+g", "screen.edit_prompt", "Write in $VISUAL or $EDITOR", show=False, id="prompt.editor"),
         Binding("pageup", "screen.scroll_chat(-1)", "Scroll up", show=False, id="prompt.pageup"),
         Binding("pagedown", "screen.scroll_chat(1)", "Scroll down", show=False, id="prompt.pagedown"),

@@ -46,8 +46,8 @@ class Transcript(TranscriptView):
         Binding("l", "link(1)", "Next link", show=False, id="transcript.link"),
         Binding("L,shift+l", "link(-1)", "Previous link", show=False, id="transcript.link-back"),
         Binding("/", "find", "Find in this thread", show=False, id="transcript.find"),
-        Binding("n", "find(1)", "Older place where it was found", show=False, id="transcript.find-next"),
-        Binding("N,shift+n", "find(-1)", "Newer place", show=False, id="transcript.find-previous"),
+        Binding("n", "find(1)", "Older match", show=False, id="transcript.find-next"),
+        Binding("N,shift+n", "find(-1)", "Newer match", show=False, id="transcript.find-previous"),
         Binding("escape", "leave", "Leave the selection, the link, the search", show=False, id="transcript.leave"),
     ]
 
@@ -353,7 +353,7 @@ class Transcript(TranscriptView):
             if (code := copying.code_of(self.document, index)) is not None:
                 self._copy(code)
                 return
-        self.post_message(self.Said("there is no block of code here", 2))
+        self.post_message(self.Said("no code block here", 2))
 
     # --- links ------------------------------------------------------------------------------------------------
 
@@ -368,7 +368,7 @@ class Transcript(TranscriptView):
                     continue  # the link above goes on here
                 found.append((y - self._moved, span[0], target))
         if not found:
-            self.post_message(self.Said("there is no link on the screen", 2))
+            self.post_message(self.Said("no link on the screen", 2))
             return
         at = next((i for i, (y, x, _) in enumerate(found) if (y, x) == self._link), None)
         y, x, target = found[(-1 if step < 0 else 0) if at is None else (at + step) % len(found)]

@@ -1,7 +1,7 @@
 """Vim's keys for a text of a few lines. Pure: a key, a text and a place in it give what becomes of them.
 
-Places are offsets in code points. Known are h j k l w b e 0 $ gg G, x D C u, d and c with a motion or twice, i a I A
-o O, and counts before them.
+Places are offsets in code points. Known are h j k l w b e 0 $ gg G, x r D C u p P and the dot, d, c and y with a motion
+or twice, v and V with d, c, y, p, r, o and motions, i a I A o O, and counts before them.
 """
 
 from __future__ import annotations
@@ -9,17 +9,42 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-Mode: TypeAlias = Literal["insert", "normal"]
+Mode: TypeAlias = Literal["insert", "normal", "visual", "visual line"]
 MOST = 999  # a count goes no further
-CHANGES = "dc"
+OPERATORS = "dcy"
+VISUAL: dict[str, Mode] = {"v": "visual", "V": "visual line"}
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """What was cut or copied last; `lines`: whole lines, without the break at their end."""
+
+    text: str = ""
+    lines: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Vim:
-    """The mode, and what was pressed of a command that is not whole yet, as `2d` or `g`."""
+    """The mode, and what later keys build on.
+
+    `pending`: what was pressed of a command that is not whole yet, as `2d` or `g`; `anchor`: where the selection began,
+    `head`: the other end of it, on a character; `last` and `typed`: the keys of the last change and the text typed
+    behind them; `before` and `began`: the text and the place when typing began.
+    """
 
     mode: Mode = "insert"
     pending: str = ""
+    register: Register = Register()
+    anchor: int = 0
+    head: int = 0
+    last: str = ""
+    typed: str = ""
+    before: str = ""
+    began: int = 0
+
+    @property
+    def selects(self) -> bool:
+        return self.mode in VISUAL.values()
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +52,7 @@ class Step:
     """What a key does.
 
     The state behind it, the place of the cursor, what takes the place of the text from `start` to `end` (None: nothing
-    is changed), and whether the last change is undone.
+    is changed), whether the last change is undone, and what was cut or copied.
     """
 
     state: Vim
@@ -36,6 +61,7 @@ class Step:
     end: int = 0
     insert: str | None = None
     undo: bool = False
+    taken: Register | None = None
 
 
 def offset_of(text: str, place: tuple[int, int]) -> int:
@@ -48,24 +74,106 @@ def place_of(text: str, at: int) -> tuple[int, int]:
     return text.count("\n", 0, at), at - _begin(text, at)
 
 
-def leave_insert(text: str, at: int) -> Step:
-    """Escape while typing: the cursor goes onto the character before it."""
-    return Step(Vim("normal"), at if at == _begin(text, at) else at - 1)
+def selected(state: Vim, text: str) -> tuple[int, int]:
+    """Give the start and the end of what is selected; of lines without the break behind them."""
+    start, end = min(state.anchor, state.head), max(state.anchor, state.head)
+    if state.mode == "visual line":
+        return _begin(text, start), _end(text, end)
+    return start, min(len(text), end + 1)
+
+
+def leave(state: Vim, text: str, at: int) -> Step:
+    """Escape: behind typing the cursor goes onto the character before it, a selection or half a command is dropped."""
+    state, typing = replace(state, mode="normal", pending=""), state.mode == "insert"
+    if not typing:
+        return Step(state, at)
+    begun, typed = state.began, text[state.began : at]
+    if state.before[:begun] + typed + state.before[begun:] == text:
+        state = replace(state, typed=typed)
+    return Step(state, at if at == _begin(text, at) else at - 1)
 
 
 def press(state: Vim, key: str, text: str, at: int) -> Step:
-    """Give what the character `key` does in normal mode."""
-    pending = state.pending + key
-    count, command = _counted(pending)
+    """Give what the character `key` does in normal mode or on a selection."""
+    if key == "." and state.mode == "normal" and not state.pending:
+        return _again(state, text, at)
+    keys = state.pending + key
+    step = (_on_selection if state.selects else _normal)(state, keys, text, at)
+    behind = replace(state, mode=step.state.mode, pending=step.state.pending, anchor=step.state.anchor, head=step.at)
+    if step.taken is not None:
+        behind = replace(behind, register=step.taken)
+    if step.insert is not None or behind.mode == "insert":
+        after = text if step.insert is None else text[: step.start] + step.insert + text[step.end :]
+        last = "" if state.selects else keys  # what a selection had is not there again
+        behind = replace(behind, last=last, typed="", before=after, began=step.at)
+    return replace(step, state=behind)
+
+
+def _again(state: Vim, text: str, at: int) -> Step:
+    """The last change once more, with what was typed behind it."""
+    step, now = Step(state, at), replace(state, pending="")
+    for key in state.last:
+        step = press(now, key, text, at)
+        now = step.state
+    if step.state.mode != "insert":
+        return step
+    start, end = (step.at, step.at) if step.insert is None else (step.start, step.end)
+    made, typing = step.insert or "", step.at - start
+    insert = made[:typing] + state.typed + made[typing:]
+    back = max(start, step.at + len(state.typed) - 1)
+    behind = replace(step.state, mode="normal", typed=state.typed)
+    return replace(step, state=behind, at=back, start=start, end=end, insert=insert)
+
+
+def _normal(state: Vim, keys: str, text: str, at: int) -> Step:
+    count, command = _counted(keys)
     still = Step(Vim("normal"), at)
-    if command in ("", "g", *CHANGES) or (command[0] in CHANGES and command[1:] in ("g", *"123456789")):
-        return replace(still, state=Vim("normal", pending))
-    if command[0] in CHANGES:
-        more, what = _counted(command[1:])
-        return _change(command[0], what, min(count * more, MOST), text, at) or still
+    operator, rest = command[:1], command[1:]
+    if command in ("", "g", "r", *OPERATORS) or (operator and operator in OPERATORS and _unfinished(rest)):
+        return replace(still, state=Vim("normal", keys))
+    if operator in OPERATORS:
+        more, what = _counted(rest)
+        return _operate(operator, what, min(count * more, MOST), text, at) or still
+    if operator == "r":
+        return _overwrite(rest, text, at, at + count) if at + count <= _end(text, at) else still
+    if command in VISUAL:
+        return Step(Vim(VISUAL[command], anchor=at), at)
+    if command in ("p", "P"):
+        return _put(state.register, count, text, at, before=command == "P")
     if (target := motion(command, count, text, at)) is not None:
         return replace(still, at=_onto(text, target))
     return _single(command, count, text, at) or still
+
+
+def _unfinished(keys: str) -> bool:
+    """Whether what stands behind an operator is no motion yet: `2`, `g`, `2g`."""
+    return _counted(keys)[1] in ("", "g") and keys[:1] != "0"
+
+
+def _on_selection(state: Vim, keys: str, text: str, at: int) -> Step:
+    count, command = _counted(keys)
+    here = Vim(state.mode, anchor=state.anchor)
+    start, end = selected(state, text)
+    lines = state.mode == "visual line"
+    match command:
+        case "" | "g" | "r":
+            return Step(replace(here, pending=keys), at)
+        case "v" | "V":
+            return Step(Vim("normal") if VISUAL[command] == state.mode else replace(here, mode=VISUAL[command]), at)
+        case "o":
+            return Step(replace(here, anchor=at), state.anchor)
+        case "y":
+            return Step(Vim("normal"), start, taken=Register(text[start:end], lines))
+        case "d" | "x" | "c":
+            return _take("c" if command == "c" else "d", text, start, end, lines=lines)
+        case "p" | "P":
+            put = state.register.text
+            return Step(Vim("normal"), start, start, end, put, taken=Register(text[start:end], lines))
+        case _ if command[0] == "r":
+            return _overwrite(command[1:], text, start, end)
+        case _:
+            target = motion(command, count, text, at)
+            return Step(here, at if target is None else _onto(text, target))
 
 
 def _counted(keys: str) -> tuple[int, str]:
@@ -82,11 +190,11 @@ def _single(command: str, count: int, text: str, at: int) -> Step | None:
     insert = Vim("insert")
     match command:
         case "x" if at < end:
-            return _cut(Vim("normal"), text, at, min(end, at + count))
+            return _take("d", text, at, min(end, at + count))
         case "D":
-            return _cut(Vim("normal"), text, at, end)
+            return _take("d", text, at, end)
         case "C":
-            return _cut(insert, text, at, end)
+            return _take("c", text, at, end)
         case "u":
             return Step(Vim("normal"), at, undo=True)
         case "i":
@@ -105,37 +213,60 @@ def _single(command: str, count: int, text: str, at: int) -> Step | None:
             return None
 
 
-def _change(operator: str, what: str, count: int, text: str, at: int) -> Step | None:
-    """`d` or `c` with a motion, or twice for whole lines; None where it means nothing."""
-    state = Vim("insert" if operator == "c" else "normal")
+def _operate(operator: str, what: str, count: int, text: str, at: int) -> Step | None:
+    """`d`, `c` or `y` with a motion, or twice for whole lines; None where it means nothing."""
     if what == operator:
-        begin, end = _begin(text, at), _end(text, at)
+        end = _end(text, at)
         for _ in range(count - 1):
             end = _end(text, min(end + 1, len(text)))
-        if operator == "c":
-            return _cut(state, text, begin, end)
-        if end < len(text):
-            end += 1
-        elif begin:
-            begin -= 1  # the last line goes with the break before it
-        return _cut(state, text, begin, end)
+        return _take(operator, text, _begin(text, at), end, lines=True, at=at)
     if operator == "c" and what == "w" and at < len(text) and not text[at].isspace():
         what = "e"  # as Vim does: the space behind the word stays
     target = motion(what, count, text, at)
     if target is None:
         return None
     if what in ("j", "k", "G", "gg"):
-        begin, end = _begin(text, min(at, target)), _end(text, max(at, target))
-        return _cut(state, text, begin, end if operator == "c" else min(len(text), end + 1))
+        start, end = _begin(text, min(at, target)), _end(text, max(at, target))
+        return _take(operator, text, start, end, lines=True, at=min(at, target))
     if what == "w":
         target = min(target, _end(text, at)) if count == 1 else target
     start, end = min(at, target), max(at, target) + (what == "e")
-    return _cut(state, text, start, min(len(text), end))
+    return _take(operator, text, start, min(len(text), end))
 
 
-def _cut(state: Vim, text: str, start: int, end: int) -> Step:
+def _take(operator: str, text: str, start: int, end: int, *, lines: bool = False, at: int | None = None) -> Step:
+    """Copy from `start` to `end`, and cut it unless the operator is `y`; `lines` go with a break, or are left empty."""
+    taken = Register(text[start:end], lines)
+    if operator == "y":
+        return Step(Vim("normal"), start if at is None else at, taken=taken)
+    if operator == "c":
+        return Step(Vim("insert"), start, start, end, "", taken=taken)
+    if lines and end < len(text):
+        end += 1
+    elif lines and start:
+        start -= 1  # the last line goes with the break before it
     left = text[:start] + text[end:]
-    return Step(state, start if state.mode == "insert" else _onto(left, min(start, len(left))), start, end, "")
+    at = _begin(left, min(start, len(left))) if lines and not at else min(start, len(left))
+    return Step(Vim("normal"), _onto(left, at), start, end, "", taken=taken)
+
+
+def _put(register: Register, count: int, text: str, at: int, *, before: bool) -> Step:
+    """`p` and `P`: what was taken last, behind or before the cursor; lines below or above its line."""
+    begin, end = _begin(text, at), _end(text, at)
+    if register.lines:
+        lines = "\n".join([register.text] * count)
+        start = begin if before else end
+        return Step(Vim("normal"), begin if before else end + 1, start, start, f"{lines}\n" if before else f"\n{lines}")
+    if not register.text:
+        return Step(Vim("normal"), at)
+    start, put = at if before else min(end, at + 1), register.text * count
+    return Step(Vim("normal"), start + len(put) - 1, start, start, put)
+
+
+def _overwrite(character: str, text: str, start: int, end: int) -> Step:
+    """`r`: every character but line breaks becomes this one."""
+    put = "".join("\n" if c == "\n" else character for c in text[start:end])
+    return Step(Vim("normal"), start, start, end, put)
 
 
 # --- motions ------------------------------------------------------------------------------------------------

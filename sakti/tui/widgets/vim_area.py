@@ -10,6 +10,7 @@ from textual import events
 from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import TextArea
+from textual.widgets.text_area import Selection
 
 from sakti.tui.widgets import vim
 from sakti.tui.widgets.vim import Vim
@@ -66,27 +67,37 @@ class VimArea(TextArea):
     def type_again(self) -> None:
         """Back to typing, where it has vim's keys."""
         if self._vim is not None:
-            self._into(Vim())
+            self._into(replace(self._vim, mode="insert", pending=""))
 
     def vim_key(self, event: events.Key) -> bool:
         """Do what a key does in vim, and whether it does anything there.
 
-        Escape while one types or in the middle of a command, and every character in normal mode.
+        Escape while one types, selects or is in the middle of a command, and every character in normal mode.
         """
         state = self._vim
         if state is None:
             return False
         text = self.text
         at = vim.offset_of(text, self.cursor_location)
+        if state.selects:
+            if self.selection == self._selected(state, text):
+                at = state.head  # the editor's cursor stands behind the last character
+            else:  # an arrow key or the mouse chose another place
+                state = replace(state, mode="normal")
         if event.key == "escape":
             if state.mode == "normal" and not state.pending:
+                self._into(state)
                 return False
-            self._vim_step(vim.leave_insert(text, at) if state.mode == "insert" else vim.Step(Vim("normal"), at))
-        elif state.mode == "normal" and event.is_printable and event.character:
+            self._vim_step(vim.leave(state, text, at))
+        elif state.mode != "insert" and event.is_printable and event.character:
             self._vim_step(vim.press(state, event.character, text, at))
         else:
             return False
         return True
+
+    def _selected(self, state: Vim, text: str) -> Selection:
+        start, end = vim.selected(state, text)
+        return Selection(vim.place_of(text, start), vim.place_of(text, end))
 
     def _vim_step(self, step: vim.Step) -> None:
         text = self.text
@@ -95,6 +106,8 @@ class VimArea(TextArea):
         elif step.insert is not None:
             self.replace(step.insert, vim.place_of(text, step.start), vim.place_of(text, step.end))
             self.move_cursor(vim.place_of(self.text, step.at))
+        elif step.state.selects:
+            self.selection = self._selected(step.state, text)
         else:
             self.move_cursor(vim.place_of(text, step.at))
         self._into(step.state)

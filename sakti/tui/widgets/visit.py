@@ -1,4 +1,4 @@
-"""The line above the conversation while it shows what a search found: the way back, and to the results."""
+"""The line above the conversation while it shows what a search found: the way back, and to results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class VisitBar(Horizontal):
 
     def compose(self) -> ComposeResult:
         yield Chip("alt+←", "back", "screen.go_back", id="visit-back")
-        yield Chip("^f", "the results", "screen.search")
+        yield Chip("^f", "results", "screen.search")
         yield Chip("×", "stay here", "screen.stay")
 
     def show(self, title: str) -> None:

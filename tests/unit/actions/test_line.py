@@ -1,0 +1,18 @@
+"""What is said of a command that is not there."""
+
+from __future__ import annotations
+
+import pytest
+
+from sakti.actions.line import parse, unknown
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("/thread", "There is no command /thread. Did you mean /threads?"),
+        ("/qqqqqq", "There is no command /qqqqqq. /help lists all commands."),
+    ],
+)
+def test_it_says_what_to_do(typed, said):
+    assert unknown(parse(typed)).message.startswith(said.removesuffix("?"))

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Awaitable, Callable, Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
@@ -75,13 +76,18 @@ def workspace() -> Path:
 
 
 def settings(overrides: Sequence[str] = ()) -> Loaded:
-    """All sources merged; raises `ConfigError`."""
-    return load(
-        user_file=resources.config_home() / "config.toml",
-        project_file=workspace() / ".sakti" / "config.toml",
-        env=os.environ,
-        overrides=overrides,
-    )
+    """All sources merged, the project's where it is trusted; raises `ConfigError`."""
+    from sakti.agent import project_settings, trust
+
+    found = trust.look(workspace())
+    loaded = project_settings.settings(found, use=not found.asks, overrides=overrides)
+    left_out = tuple(w for w in (found.problem, found.left_out) if w)
+    return replace(loaded, warnings=(*loaded.warnings, *left_out))
+
+
+def own_settings() -> Loaded:
+    """The user's own settings, for what a project may not set; raises `ConfigError`."""
+    return load(user_file=resources.config_home() / "config.toml", env=os.environ)
 
 
 def options(
@@ -94,21 +100,26 @@ def options(
     continue_last: bool = False,
     interactive: bool = True,
     no_save: bool = False,
+    trusted: bool = False,
 ) -> Options:
-    """A session's options from the command line's; raises `ConfigError`."""
+    """A session's options from the command line's; raises `ConfigError`.
+
+    With somebody there the project's settings are asked about after the first picture.
+    """
     from sakti.agent.session.session import Options
 
     more = [*overrides]
     more += [f'approval.mode="{approval}"'] if approval else []
     more += [f'mode="{mode}"'] if mode else []
     more += ["memory.read_only=true"] if no_save else []
-    return Options.load(
-        overrides=more, model_flag=model, resume=resume, continue_last=continue_last, interactive=interactive
-    )
+    given: dict[str, Any] = {"overrides": more, "model_flag": model, "resume": resume, "continue_last": continue_last}
+    if interactive:
+        return Options.load_unasked(**given)
+    return Options.load(trusted=trusted, interactive=False, **given)
 
 
 def database_path() -> Path:
-    return Path(settings().config.store.path or resources.data_home() / "sakti.db").expanduser()
+    return Path(own_settings().config.store.path or resources.data_home() / "sakti.db").expanduser()
 
 
 def ask(fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -132,7 +143,7 @@ def in_store(work: Callable[[Store], Awaitable[T]]) -> T:
         from sakti.core.terminal import WaitNotice
         from sakti.store.database import Store
 
-        chosen = settings().config.store
+        chosen = own_settings().config.store
         waits = WaitNotice(chosen.wait)
         store = await Store.open(database_path(), synchronous=chosen.synchronous, wait=chosen.wait, on_wait=waits.hear)
         try:
@@ -159,8 +170,8 @@ def log_to_file(*, debug: bool = False) -> Path:
     import logging
 
     path = resources.state_home() / "sakti.log"
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # without a home nothing is logged
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if path.exists() and path.stat().st_size > 5_000_000:
             path.replace(path.with_suffix(".log.1"))
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))

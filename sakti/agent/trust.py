@@ -142,6 +142,12 @@ def look(workspace: Path) -> Look:
     return Look(workspace, tuple(files), _known(workspace))
 
 
+def of_file(path: Path) -> Look:
+    """Look at the workspace whose settings `path` is; at none where it is a file of another name."""
+    workspace = path.parent.parent
+    return look(workspace) if path == workspace / CONFIG else Look(workspace)
+
+
 def inside(workspace: Path, name: Any) -> Path | None:
     """Return the file that a project's setting names, links resolved; None where it is not in the workspace."""
     if not isinstance(name, str):

@@ -22,14 +22,14 @@ CHANGED = "The settings of this folder changed since you trusted them. Until you
 
 
 class TrustScreen(Panel[bool]):
-    """True: trusted; False: left out this time."""
+    """True: trusted; False: left out this time. Its keys go before those of the text, which copy and select."""
 
     AUTO_FOCUS = "Transcript"
     HELP = "What this folder would change in sakti. Trust is kept until one of these files changes."
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "trust", "Trust", id="trust.yes"),
-        Binding("n", "close", "Leave out, this time", id="trust.no"),
-        Binding("v", "view", "View the text, or what changed", id="trust.view"),
+        Binding("y", "trust", "Trust", priority=True, id="trust.yes"),
+        Binding("n", "close", "Leave out, this time", priority=True, id="trust.no"),
+        Binding("v", "view", "View the text, or what changed", priority=True, id="trust.view"),
     ]
     keys: ClassVar[Keys] = (("y trust", "trust"), ("n leave out, this time", "close"), ("v view", "view"))
 

@@ -74,8 +74,10 @@ async def _run(session: Session, prompt: str, output: str) -> int:
             loop.add_signal_handler(number, lambda: asyncio.ensure_future(session.interrupt()))
     try:
         await session.start()
-        if session.not_saved and output != "text":
-            print(f"sakti: {sanitise(session.not_saved)}", file=sys.stderr)
+        told = (*session.options.warnings, session.not_saved) if output != "text" else ()
+        for text in (*told, session.options.told):
+            if text:
+                print(f"sakti: {sanitise(text)}", file=sys.stderr)
         await session.submit(prompt)
         await session.wait()
         end = finished[-1]

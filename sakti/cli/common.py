@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Awaitable, Callable, Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
@@ -17,9 +18,10 @@ from sakti.core.text import counted as counted
 from sakti.core.text import json_line, sanitise
 
 with lazy_imports:
+    from sakti.agent import project_settings, trust
     from sakti.agent import workspace as workspaces
     from sakti.agent.session import session as sessions
-    from sakti.cli import loop
+    from sakti.cli import log_format, loop
     from sakti.core import terminal
     from sakti.store import database as store_database
     from sakti.store import one_shot
@@ -28,9 +30,6 @@ if TYPE_CHECKING:
     from sakti.agent.session.session import Options
     from sakti.store.connection import Connection
     from sakti.store.database import Store
-
-with lazy_imports:
-    from sakti.cli import log_format
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -85,13 +84,16 @@ def workspace() -> Path:
 
 
 def settings(overrides: Sequence[str] = ()) -> Loaded:
-    """Merge all sources; raises `ConfigError`."""
-    return load(
-        user_file=resources.config_home() / "config.toml",
-        project_file=workspace() / ".sakti" / "config.toml",
-        env=os.environ,
-        overrides=overrides,
-    )
+    """Merge all sources, the project's where it is trusted; raises `ConfigError`."""
+    found = trust.look(workspace())
+    loaded = project_settings.settings(found, use=not found.asks, overrides=overrides)
+    left_out = tuple(w for w in (found.problem, found.left_out) if w)
+    return replace(loaded, warnings=(*loaded.warnings, *left_out))
+
+
+def own_settings() -> Loaded:
+    """Load the user's own settings, for what a project may not set; raises `ConfigError`."""
+    return load(user_file=resources.config_home() / "config.toml", env=os.environ)
 
 
 def options(
@@ -104,19 +106,24 @@ def options(
     continue_last: bool = False,
     interactive: bool = True,
     no_save: bool = False,
+    trusted: bool = False,
 ) -> Options:
-    """Make a session's options from the command line's; raises `ConfigError`."""
+    """Make a session's options from the command line's; raises `ConfigError`.
+
+    Where somebody is there, the project's settings are asked about after the first picture.
+    """
     more = [*overrides]
     more += [f'approval.mode="{approval}"'] if approval else []
     more += [f'mode="{mode}"'] if mode else []
     more += ["memory.read_only=true"] if no_save else []
-    return sessions.Options.load(
-        overrides=more, model_flag=model, resume=resume, continue_last=continue_last, interactive=interactive
-    )
+    given: dict[str, Any] = {"overrides": more, "model_flag": model, "resume": resume, "continue_last": continue_last}
+    if interactive:
+        return sessions.Options.load_unasked(**given)
+    return sessions.Options.load(trusted=trusted, interactive=False, **given)
 
 
 def database_path() -> Path:
-    return Path(settings().config.store.path or resources.data_home() / "sakti.db").expanduser()
+    return Path(own_settings().config.store.path or resources.data_home() / "sakti.db").expanduser()
 
 
 def ask(fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -134,7 +141,7 @@ def in_store(work: Callable[[Store], Awaitable[T]]) -> T:
     """Run `work` with the user's database, opened for it; raises what it raises."""
 
     async def run() -> T:
-        chosen = settings().config.store
+        chosen = own_settings().config.store
         waits = terminal.WaitNotice(chosen.wait)
         store = await store_database.Store.open(
             database_path(), synchronous=chosen.synchronous, wait=chosen.wait, on_wait=waits.hear
@@ -163,8 +170,8 @@ def log_to_file(*, debug: bool = False) -> Path:
     import logging
 
     path = resources.state_home() / "sakti.log"
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # without a home nothing is logged
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if path.exists() and path.stat().st_size > 5_000_000:
             path.replace(path.with_suffix(".log.1"))
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from sakti.actions.scope import Scope
-from sakti.actions.spec import CHAT, SET, action, arg, option
+from sakti.actions.spec import CHAT, SET, action, arg, flag, option
 from sakti.actions.values import USAGE, Refused
 from sakti.cli import common
 from sakti.cli.options import APPROVAL, CONTINUE, DEBUG, MODE, MODEL, NO_SAVE
@@ -40,6 +40,7 @@ with lazy_imports:
     ),
     CONTINUE,
     option("-r", "--resume", metavar="THREAD", help="Continue this thread.", offers="threads"),
+    flag("--trust", help="Use the workspace's own settings in this run; `sakti trust` keeps the decision."),
     SET,
     NO_SAVE,
     DEBUG,
@@ -58,6 +59,7 @@ async def run(
     effort: str | None,
     overrides: list[str],
     debug: bool,
+    trust: bool,
     **chosen: Any,
 ) -> None:
     """Answer one prompt without a screen.
@@ -73,6 +75,6 @@ async def run(
     given = {"max_steps": max_steps, "max_seconds": max_seconds, "max_tokens": max_tokens, "max_usd": max_usd}
     more = [f"agent.{name}={value}" for name, value in given.items() if value is not None]
     more += [f'agent.effort="{effort}"'] if effort else []
-    options = common.options(overrides=[*overrides, *more], interactive=False, **chosen)
+    options = common.options(overrides=[*overrides, *more], interactive=False, trusted=trust, **chosen)
     common.log_to_file(debug=debug)
     raise SystemExit(headless.run(options, prompt, output))

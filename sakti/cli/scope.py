@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from sakti.actions.scope import Scope
 from sakti.actions.values import Value
 from sakti.cli import common
 from sakti.core.lazy import lazy_imports
+from sakti.core.text import sanitise
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Models
@@ -95,6 +97,8 @@ class ShellScope(Scope):
             return sessions.Session(chosen, store=self._store)
 
         session = made(thread)
+        for warning in session.options.warnings:
+            print(f"sakti: {sanitise(warning)}", file=sys.stderr)
         if models == "chosen":
             await session.models.select(None)
         await session.look()

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING
 
 from sakti.actions.completion import argument_choices, command_choices, file_choices, query_at
 from sakti.actions.line import parse
+from sakti.agent import trust
 from sakti.agent.file_list import FileList
 from sakti.agent.mentions import mention, pasted_images
+from sakti.agent.reports import trust_view
+from sakti.agent.session import trusting
 from sakti.agent.session.build import NOT_KEPT
 from sakti.agent.session.exit import observe_on_exit
 from sakti.core import terminal
@@ -38,6 +41,7 @@ LOOK = 2.0  # seconds between looks at what other windows wrote, and at what is 
 NEWEST = 50  # messages that are looked at then
 LAST = 2  # messages that are said when a thread is opened
 LAST_LINES = 20
+TRUST = "trust them? y trusts them, n leaves them out this time, v shows their text"
 
 
 def run(session: Session, *, prompt: str | None = None, pick_thread: bool = False, why: str = "") -> int:
@@ -125,6 +129,7 @@ class Chat:
         code = 1
         try:
             self.say([*([self._why] if self._why else []), self._welcome()])
+            await trusting.settle(self.session, lambda found: self._ask_trust(found, typed))
             await self.session.start()
             self._lines.start(await self.session.views.history())
             await self._take_unsent()
@@ -140,6 +145,30 @@ class Chat:
                 task.cancel()
             await self._close(code)
         return code
+
+    async def _ask_trust(self, found: trust.Look, typed: asyncio.Queue[str | None]) -> bool:
+        """Ask whether the workspace's settings may have an effect; without a terminal they may not."""
+        if not self._lines.terminal:
+            return False
+        state = "changed since they were trusted" if found.state == "changed" else "not trusted yet"
+        files = ", ".join(one_line(f.name, 100) for f in found.files)
+        self.say([f"settings of this folder, {state}: {files}", *trust_view.effects(found), TRUST])
+        self._lines.start([])
+        while True:
+            asked = asyncio.ensure_future(typed.get())
+            await asyncio.wait((asked, self._leave), return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done():
+                asked.cancel()
+                return False
+            match (asked.result() or "n").strip().lower():
+                case "y" | "yes":
+                    return True
+                case "n" | "no":
+                    return False
+                case "v" | "view":
+                    self.say([*words.diff(trust.diff(found)), TRUST])
+                case _:
+                    self.say([TRUST])
 
     def _welcome(self) -> str:
         return (

@@ -34,13 +34,18 @@ class Lines:
         self._readline = _line_editor() if self.terminal and sys.stdout.isatty() and not dumb else None
         self._modes = _terminal_modes() if self.terminal else None
         self._buffer = b""
+        self._started = False
         self.whole = True  # whether the last line came as it was typed
 
     def start(self, older: Iterable[str]) -> None:
-        """Begin to read; `older` input, oldest first, is there with the up key."""
+        """Begin to read; `older` input, oldest first, is there with the up key. Called again, it only adds to that."""
         if self._readline is not None:
             for text in older:
                 self._readline.add_history(text)
+        if self._started:
+            return
+        self._started = True
+        if self._readline is not None:
             self._readline.set_completer_delims(" \t\n")
             self._readline.set_completer(self._complete)
             mac = "libedit" in (self._readline.__doc__ or "")

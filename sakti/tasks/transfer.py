@@ -103,6 +103,8 @@ def _numbered(lines: Iterable[Json | str]) -> Iterator[tuple[int, Json]]:
             value: Any = json.loads(line) if isinstance(line, str) else line
         except ValueError as e:
             raise TaskError(f"Line {number} is not JSON: {e}.", code="invalid") from e
+        except RecursionError as e:
+            raise TaskError(f"Line {number} is nested too deep.", code="invalid") from e
         if not isinstance(value, dict) or not cast("Json", value).get("id"):
             raise TaskError(f"Line {number} is not a task with an id.", code="invalid")
         yield number, cast("Json", value)

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import gc
 
-from sakti.agent.session import build
+from sakti.agent import trust
+from sakti.agent.session import build, trusting
 from sakti.core.errors import StoreError
 from sakti.core.lazy import lazy_imports
 from sakti.tui.chat.panes import POLL
@@ -45,6 +46,7 @@ class Startup:
         chat, session = self._chat, self._host.session
         try:
             await asyncio.to_thread(build.preload)
+            await trusting.settle(session, self._ask_trust)
             await session.start()
         except BaseException:
             self._failed = True
@@ -69,6 +71,17 @@ class Startup:
         for text in ([self._prompt] if self._prompt else []) + self._waiting:
             await self._commands.run(text)
         await self._welcome.open_once(state, self._occupied)
+
+    async def _ask_trust(self, found: trust.Look) -> bool:
+        """Show what of the workspace has an effect; whether the user trusts it."""
+        from sakti.tui.screens.trust import TrustScreen  # most folders have nothing to trust
+
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._host.push(
+            TrustScreen(found, self._host.session.clock),
+            lambda given: None if answer.done() else answer.set_result(bool(given)),
+        )
+        return await answer
 
     def _occupied(self) -> bool:
         """Whether the user is in the middle of something, or came for something."""

@@ -64,7 +64,7 @@ def test_what_gives_way():
 @pytest.mark.parametrize("width", range(52, 110, 3))
 def test_what_a_key_does_is_not_cut_by_the_end_of_a_line(width):
     now = (asked(rule="bash(python -m pytest -q *)"),)
-    lines = approval_lines(now, 0, width, make_palette(variable_defaults(True), True))
+    lines, _ = lay_out(now, 0, width, make_palette(variable_defaults(True), True))
     shown = ["".join(s.text for s in line) for line in lines]
     for key in ("y Allow once", "n Deny, with a reason", "e Edit"):
         assert any(key in line for line in shown), shown

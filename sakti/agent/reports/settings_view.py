@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sakti.agent import trust
 from sakti.core.config import Config, Meaning, check, flat, load, meaning, replace_setting, takes
 from sakti.core.errors import ConfigError
 
@@ -42,7 +43,8 @@ class Setting:
 
 def settings(config: Config, *, user_file: Path, project_file: Path, env: Mapping[str, str]) -> list[Setting]:
     """Return every setting of `config` with its origin, as the files are now. Raises `ConfigError`."""
-    loaded = load(user_file=user_file, project_file=project_file, env=env)
+    project = None if trust.of_file(project_file).asks else project_file
+    loaded = load(user_file=user_file, project_file=project, env=env)
     stored, defaults = flat(loaded.config), flat(Config())
     return [
         Setting(

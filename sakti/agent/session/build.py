@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sakti.agent import trust
 from sakti.agent.judge.rules import Rules
 from sakti.agent.session import system_prompt
 from sakti.agent.tools.approvals import Approvals
@@ -196,7 +197,7 @@ def own_paths(state: State) -> tuple[Path, ...]:
     """
     database = state.store.path.resolve()
     beside = (database.with_name(database.name + end) for end in ("", "-wal", "-shm", "-journal"))
-    return (resources.data_home(), resources.config_home(), *beside, *state.options.closed)
+    return (resources.data_home(), resources.config_home(), trust.folder(), *beside, *state.options.closed)
 
 
 def system(state: State) -> tuple[Block, ...]:

@@ -106,6 +106,8 @@ class Session(State):
         for warning in (*self.options.warnings, *store.notices, store.not_saved):
             if warning:
                 self.emit(Notice("warning", "Start", warning))
+        if self.options.told:
+            self.emit(Notice("information", "Project", self.options.told))
         self.indexing.begin(store)
         self.git = await git_state(self.workspace)
         await self.models.select(self.options.model_flag)

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sakti.agent import project_settings, trust
 from sakti.agent.session.inbox import Inbox
 from sakti.agent.session.models import Models
 from sakti.agent.workspace import GitState, find_root
-from sakti.core import resources
 from sakti.core.clock import Clock, SystemClock
-from sakti.core.config import ApprovalMode, Config, load
+from sakti.core.config import ApprovalMode, Config
 from sakti.core.errors import StoreError
 from sakti.core.events import Event, MemoryStatus, MessageSaved, ModelChanged, StepFinished, ThreadChanged
 from sakti.core.tokens import Counter, O200k
@@ -37,7 +37,8 @@ class Options:
     `resume` is a thread's id or part of its title, `continue_last` the newest one; `thread_id` names a thread that is
     made where there is none. `resource_id` is what threads, tasks and rules belong to, the workspace's path by
     default. `interactive` tells whether somebody is there to approve. `closed` are paths that no tool may touch,
-    beside sakti's own.
+    beside sakti's own. `told` is one line on what the project's settings changed. `unasked`: these settings are the
+    user's only; whether the project's may have an effect is still to be asked, `overrides` are loaded again then.
     """
 
     workspace: Path
@@ -51,21 +52,39 @@ class Options:
     resource_id: str | None = None
     thread_id: str | None = None
     closed: tuple[Path, ...] = ()
+    told: str = ""
+    unasked: bool = False
+    overrides: tuple[str, ...] = ()
 
     @classmethod
-    def load(cls, workspace: Path | None = None, *, overrides: Sequence[str] = (), **given: Any) -> Options:
-        """Make options with the user's and the project's settings, environment and `overrides`.
+    def load(
+        cls, workspace: Path | None = None, *, overrides: Sequence[str] = (), trusted: bool = False, **given: Any
+    ) -> Options:
+        """Make options with the user's settings, those of a trusted project, environment and `overrides`.
 
-        `overrides` ("name=value") are on top; the workspace is the current folder's by default. Raises `ConfigError`.
+        `overrides` ("name=value") are on top; the workspace is the current folder's by default. `trusted`: the project
+        is trusted this time, without being asked about. Raises `ConfigError`.
         """
+        bare = cls.load_unasked(workspace, overrides=overrides, **given)
+        found = trust.look(bare.workspace)
+        return bare.with_project(found, use=trusted or not found.asks)
+
+    @classmethod
+    def load_unasked(cls, workspace: Path | None = None, *, overrides: Sequence[str] = (), **given: Any) -> Options:
+        """Make options without looking at the project's settings; `with_project` adds them. Raises `ConfigError`."""
         folder = find_root(workspace or Path.cwd())
-        loaded = load(
-            user_file=resources.config_home() / "config.toml",
-            project_file=folder / ".sakti" / "config.toml",
-            env=os.environ,
-            overrides=overrides,
-        )
-        return cls(folder, loaded.config, warnings=loaded.warnings, **given)
+        loaded = project_settings.user_settings(overrides)
+        return cls(folder, loaded.config, unasked=True, overrides=tuple(overrides), **given)
+
+    def with_project(self, found: trust.Look, *, use: bool) -> Options:
+        """Return these options with the project's settings where `use` says so, else with a warning that names them.
+
+        Raises `ConfigError`.
+        """
+        loaded = project_settings.settings(found, use=use, overrides=self.overrides)
+        left_out = "" if use else found.left_out
+        warnings = (*loaded.warnings, *(w for w in (found.problem, left_out) if w))
+        return replace(self, config=loaded.config, warnings=warnings, told=project_settings.told(loaded), unasked=False)
 
 
 class State:
@@ -86,20 +105,16 @@ class State:
         model: ModelInfo | None = None,
         processors: Sequence[Processor] = (),
     ) -> None:
-        self.options = options
-        self.config = options.config
+        self._take_options(options)
         self.env = options.env
         self.workspace = options.workspace.resolve()
         self.resource_id = options.resource_id or str(self.workspace)
-        self.saved = not options.config.memory.read_only
         self.clock: Clock = clock or SystemClock()
         self.counter: Counter = counter or O200k()
         self.processors = tuple(processors)
         self.models = Models(options.config, options.env, self.emit, provider, model)
         self.inbox = Inbox()
         self.failed: tuple[Part, ...] | None = None
-        self.mode = options.config.mode
-        self.approval_mode: ApprovalMode = options.config.approval.mode
         self.thread: Thread | None = None
         self.thread_is_new = False
         self.newest = -1
@@ -113,6 +128,20 @@ class State:
         self.opened_engine: MemoryEngine | None = None
         self.made_toolbox: Toolbox | None = None
         self._listeners: list[Callable[[Event], None]] = []
+
+    def _take_options(self, options: Options) -> None:
+        self.options = options
+        self.config = options.config
+        self.saved = not options.config.memory.read_only
+        self.mode = options.config.mode
+        self.approval_mode: ApprovalMode = options.config.approval.mode
+
+    def settle_trust(self, found: trust.Look, *, use: bool) -> None:
+        """Go on with the project's settings where `use` says so, or without; before the session is started.
+
+        Raises `ConfigError`.
+        """
+        self._take_options(self.options.with_project(found, use=use))
 
     @property
     def store(self) -> Store:

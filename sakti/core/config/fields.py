@@ -16,6 +16,7 @@ APPROVAL_MODES: tuple[ApprovalMode, ...] = ("plan", "ask", "edits", "auto")  # f
 MAX_OUTPUT_TOKENS = 100_000  # of an Observer's or a Reflector's answer
 
 # A number of memory: a project knows best how its talks are observed, and a window goes on with it.
+# Between the numbers of `project`: a file that came with a folder must not make it call a model at every step.
 _memory = partial(setting, project=True, at_once=True)
 
 
@@ -23,11 +24,15 @@ _memory = partial(setting, project=True, at_once=True)
 class ModelSettings:
     """Request parameters of a model that works for memory; a model that rejects one is not sent it."""
 
-    temperature: float | None = _memory(None, "Sampling temperature.", low=0, high=2)
+    temperature: float | None = _memory(None, "Sampling temperature.", low=0, high=2, project=(0, 2))
     max_output_tokens: int = _memory(
-        MAX_OUTPUT_TOKENS, "Maximum tokens of its answer.", low=1_000, high=MAX_OUTPUT_TOKENS
+        MAX_OUTPUT_TOKENS,
+        "Maximum tokens of its answer.",
+        low=1_000,
+        high=MAX_OUTPUT_TOKENS,
+        project=(1_000, MAX_OUTPUT_TOKENS),
     )
-    thinking_tokens: int | None = _memory(None, "Maximum tokens of thinking; 0: none.", low=0)
+    thinking_tokens: int | None = _memory(None, "Maximum tokens of thinking; 0: none.", low=0, project=(0, 50_000))
     extra: Mapping[str, Any] = setting(
         make=dict[str, Any], help="Extra fields for the body of its requests.", at_once=True
     )
@@ -37,17 +42,27 @@ class ModelSettings:
 class ObservationSettings:
     """Settings of observation; fractions are of the message threshold."""
 
-    message_tokens: int = _memory(30_000, "Tokens of messages at which they are observed.", above=0)
+    message_tokens: int = _memory(
+        30_000, "Tokens of messages at which they are observed.", above=0, project=(2_000, 200_000)
+    )
     buffer_tokens: float | Literal[False] = _memory(
-        0.2, "Tokens after which the Observer works in the background, or a fraction; false: never."
+        0.2,
+        "Tokens after which the Observer works in the background, or a fraction; false: never.",
+        project=(0.05, 200_000),
     )
     buffer_activation: float = _memory(
-        0.8, "Share of the messages that leaves the window at activation, or tokens (1000 and more) that stay."
+        0.8,
+        "Share of the messages that leaves the window at activation, or tokens (1000 and more) that stay.",
+        project=(0.05, 200_000),
     )
     block_after: float = _memory(
-        1.2, "When a step waits for the Observer: a factor of the threshold below 100, or tokens."
+        1.2,
+        "When a step waits for the Observer: a factor of the threshold below 100, or tokens.",
+        project=(1, 1_000_000),
     )
-    previous_observer_tokens: int = _memory(2_000, "Tokens of the log's end that the Observer is shown.", low=0)
+    previous_observer_tokens: int = _memory(
+        2_000, "Tokens of the log's end that the Observer is shown.", low=0, project=(0, 20_000)
+    )
     model: str | tuple[str, ...] | None = setting(
         None, 'Model that observes, or several, tried in order; "provider/name <= TOKENS" for inputs up to so many.',
         at_once=True,
@@ -59,12 +74,20 @@ class ObservationSettings:
 class ReflectionSettings:
     """Settings of reflection; fractions are of the observation threshold."""
 
-    observation_tokens: int = _memory(40_000, "Tokens of the log at which it is condensed.", above=0)
+    observation_tokens: int = _memory(
+        40_000, "Tokens of the log at which it is condensed.", above=0, project=(2_000, 200_000)
+    )
     buffer_activation: float = _memory(
-        0.5, "Share of the threshold at which the Reflector works in the background.", above=0, high=1
+        0.5,
+        "Share of the threshold at which the Reflector works in the background.",
+        above=0,
+        high=1,
+        project=(0.05, 1),
     )
     block_after: float = _memory(
-        1.2, "When a step waits for the Reflector: a factor of the threshold below 100, or tokens."
+        1.2,
+        "When a step waits for the Reflector: a factor of the threshold below 100, or tokens.",
+        project=(1, 1_000_000),
     )
     model: str | tuple[str, ...] | None = setting(
         None, "Model that condenses the log, or several, tried in order; the Observer's where none is named.",
@@ -95,12 +118,18 @@ class MemorySettings:
     share_token_budget: bool = _memory(False, "Whether messages and log share the sum of their thresholds.")
     retrieval: bool = _memory(True, "Whether the model may recall the messages behind a line.")
     activate_after_idle: str | int | Literal[False] = _memory(
-        "auto", 'Pause after which buffered groups are activated ("5m", ms); auto: when the prompt cache is gone.'
+        "auto",
+        'Pause after which buffered groups are activated ("5m", ms); auto: when the prompt cache is gone.',
+        project=(1_000, 86_400_000),
     )
-    carry_over: int = _memory(1_500, "Tokens of what the workspace knows that a new thread begins with.", low=0)
+    carry_over: int = _memory(
+        1_500, "Tokens of what the workspace knows that a new thread begins with.", low=0, project=(0, 10_000)
+    )
     read_only: bool = setting(False, "Save nothing: work on a copy in memory, observe nothing (--no-save).")
     thread_title: bool = _memory(True, "Whether the Observer names threads.")
-    last_messages: int | None = _memory(None, "Messages that are sent with memory off; none: the mode's.", above=0)
+    last_messages: int | None = _memory(
+        None, "Messages that are sent with memory off; none: the mode's.", above=0, project=(1, 1_000)
+    )
     observe_on_exit: bool = _memory(False, "Whether what is pending is observed before the program ends.")
     observation: ObservationSettings = setting(make=ObservationSettings)
     reflection: ReflectionSettings = setting(make=ReflectionSettings)
@@ -123,7 +152,10 @@ class ApprovalSettings:
 class AgentSettings:
     """Settings of the agent loop; limits are per turn, None means no limit."""
 
-    max_steps: int = setting(200, "Maximum number of model calls per turn.", project=True, at_once=True, above=0)
+    max_steps: int = setting(
+        200, "Maximum number of model calls per turn.", project=(1, 200), at_once=True,
+        above=0,
+    )  # fmt: skip
     max_seconds: float | None = setting(None, "Maximum seconds per turn.", at_once=True, above=0)
     max_tokens: int | None = setting(None, "Maximum tokens per turn, in and out.", at_once=True, above=0)
     max_usd: float | None = setting(None, "Maximum US dollars per turn.", at_once=True, above=0)

@@ -12,118 +12,184 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import tomllib
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from sakti.core.config.check import check
 from sakti.core.config.fields import APPROVAL_MODES, Config
 from sakti.core.config.meaning import Meaning, of_field
 from sakti.core.config.providers import ProviderSettings
+from sakti.core.config.reading import literal, parse, read_table, shown
 from sakti.core.errors import ConfigError
+from sakti.core.text import one_line
 
 # Other ways to write a setting: `[model] name =, fallback =`.
 _ALIASES = {"model.name": "model", "model.fallback": "fallback_model"}
+_NARROWS = ("agent.max_steps",)  # numbers that a project may only lower
+LONGEST_TEXT, MOST_RULES = 1_000, 100  # characters of a project's text, rules that it may add
+
+
+MOST = 5  # warnings about one project's file
+
+
+class Sourced(NamedTuple):
+    """A setting as a source has it."""
+
+    name: str
+    value: Any
+    origin: str
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """Merged settings, their origins and warnings.
 
-    `origins` maps a dotted name to its source; `warnings` are sentences for the user.
+    `origins` maps a dotted name to its source; `warnings` are sentences for the user; `changed` holds what would have
+    another value without the project's file.
     """
 
     config: Config
     origins: Mapping[str, str]
     warnings: tuple[str, ...] = ()
+    changed: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 def load(
     *,
     user_file: Path | None = None,
     project_file: Path | None = None,
+    project_bytes: bytes | None = None,
     env: Mapping[str, str] | None = None,
     overrides: Sequence[str] = (),
+    usable: Callable[[str, Any], str] = lambda name, value: "",
 ) -> Loaded:
     """Merge all sources into one `Config`.
 
-    Raises `ConfigError`, naming the source and the setting, for anything unknown, of the wrong type or contradictory.
+    `project_bytes` is what the project's file holds, where it was read before. `usable` says why a value of the
+    project's cannot be used, empty where it can.
+
+    Raises `ConfigError`, naming the source and the setting, for anything unknown, of the wrong type or contradictory
+    in the user's own sources. What is wrong in the project's file is left out with a warning: a folder must not keep
+    the program from starting.
     """
-    config, origins, warnings = Config(), dict[str, str](), list[str]()
-    for name, value, origin in _sources(user_file, project_file, env or {}, overrides, warnings):
-        if (
-            origin == str(project_file)
-            and name == "approval.mode"
-            and (
-                value not in APPROVAL_MODES or APPROVAL_MODES.index(value) > APPROVAL_MODES.index(config.approval.mode)
-            )
-        ):
-            warnings.append(f"{origin}: approval.mode = {value!r} would loosen your approvals and is not used.")
-            continue
-        if origin == str(project_file) and name in ("approval.ask", "approval.deny"):
-            value = [*_get(config, name), *_as_list(value)]
-        config = replace_setting(config, name, value, origin)
-        origins[_ALIASES.get(name, name)] = origin
+    own = [Sourced(name, value, str(user_file)) for name, value in (read_table(user_file) if user_file else {}).items()]
+    later = list(_above_files(env or {}, overrides))
+    warnings: list[str] = []
+    offered: list[Sourced] = []
+    if project_file is not None:
+        offered = _of_project(project_file, project_bytes, _merged(own)[0], usable, warnings)
+        offered = _without_contradictions(own, offered, later, warnings)
+        if len(warnings) > MOST:
+            warnings[MOST:] = [f"{project_file}: {len(warnings) - MOST} more settings are not used."]
+    config, origins = _merged((*own, *offered, *later))
     check(config)
-    return Loaded(config, origins, tuple(warnings))
+    return Loaded(config, origins, tuple(warnings), _changed(config, (*own, *later)) if offered else {})
 
 
-def _sources(
-    user_file: Path | None,
-    project_file: Path | None,
-    env: Mapping[str, str],
-    overrides: Sequence[str],
-    warnings: list[str],
-) -> Iterator[tuple[str, Any, str]]:
-    if user_file is not None and user_file.is_file():
-        for name, value in _flatten(_read_toml(user_file)):
-            yield name, value, str(user_file)
-    if project_file is not None and project_file.is_file():
-        for name, value in _flatten(_read_toml(project_file)):
-            if project_may_set(name):
-                yield name, value, str(project_file)
-            else:
-                warnings.append(f"{project_file}: a project may not set {name}; put it into your own config.toml.")
+def _above_files(env: Mapping[str, str], overrides: Sequence[str]) -> Iterator[Sourced]:
     for key, value in sorted(env.items()):
         if key.startswith("SAKTI_") and "__" in key:
-            yield key[6:].lower().replace("__", "."), _literal(value), key
+            yield Sourced(key[6:].lower().replace("__", "."), literal(value), key)
         elif key in ("SAKTI_MODEL", "SAKTI_MODE"):
-            yield key[6:].lower(), value, key
+            yield Sourced(key[6:].lower(), value, key)
         elif key == "SAKTI_DB" and value:
-            yield "store.path", value, key
+            yield Sourced("store.path", value, key)
     for text in overrides:
         name, sep, value = text.partition("=")
         if not sep:
             raise ConfigError(f"-o takes name=value, not {text!r}.")
-        yield name.strip(), _literal(value.strip()), f"-o {name.strip()}"
+        yield Sourced(name.strip(), literal(value.strip()), f"-o {name.strip()}")
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def _merged(settings: Iterable[Sourced]) -> tuple[Config, dict[str, str]]:
+    config, origins = Config(), dict[str, str]()
+    for name, value, origin in settings:
+        config = replace_setting(config, name, value, origin)
+        origins[_ALIASES.get(name, name)] = origin
+    return config, origins
+
+
+# --- what a project says --------------------------------------------------------------------------------------------
+
+
+def _of_project(
+    path: Path, data: bytes | None, config: Config, usable: Callable[[str, Any], str], warnings: list[str]
+) -> list[Sourced]:
+    """Return the project's settings that are good, each on its own, after the user's file made `config`."""
     try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as e:
-        raise ConfigError(f"{path} cannot be read: {e}. Fix it or move it away.") from e
+        table = read_table(path) if data is None else parse(data, path)
+    except ConfigError as e:
+        warnings.append(f"{e.message} Its settings are not used.")
+        return []
+    out: list[Sourced] = []
+    for name, value in table.items():
+        why = _not_used(name, value, config, str(path)) or usable(name, value)
+        if why:
+            warnings.append(why if why.startswith(str(path)) else f"{path}: {why}")
+            continue
+        if name in ("approval.ask", "approval.deny"):
+            value = [*_get(config, name), *_as_list(value)]
+        out.append(Sourced(name, value, str(path)))
+    return out
 
 
-def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, dict) and key != "extra":
-            yield from _flatten(typing.cast("dict[str, Any]", value), f"{prefix}{key}.")
+def _not_used(name: str, value: Any, config: Config, origin: str) -> str:
+    """Return why a project's setting is not used, empty where it is: it may only narrow, and within bounds."""
+    told = one_line(name, 80)
+    if not project_may_set(name):
+        return f"a project may not set {told}; put it into your own config.toml."
+    try:
+        found = _get(replace_setting(config, name, value, origin), name)
+    except ConfigError as e:
+        return f"{e.message} It is not used."
+    if name == "approval.mode" and APPROVAL_MODES.index(found) > APPROVAL_MODES.index(config.approval.mode):
+        return f"approval.mode = {found!r} would loosen your approvals and is not used."
+    bounds = meaning(name).project_bounds
+    if bounds is not None and isinstance(found, int | float) and not isinstance(found, bool):
+        low, high = bounds
+        if name in _NARROWS:
+            high = min(high, _get(config, name))
+        if not low <= found <= high:
+            return f"{name} = {shown(found)} is not used; a project may set {low:g} to {high:.10g}."
+    if isinstance(found, str) and len(found) > LONGEST_TEXT:
+        return f"{name} is not used: it has more than {LONGEST_TEXT} characters."
+    rules = typing.cast("tuple[str, ...]", found) if isinstance(found, tuple) else ()
+    if len(rules) > MOST_RULES or any(len(rule) > LONGEST_TEXT for rule in rules):
+        return f"{name} is not used: at most {MOST_RULES} rules of {LONGEST_TEXT} characters each."
+    return ""
+
+
+def _without_contradictions(
+    own: Sequence[Sourced], offered: Sequence[Sourced], later: Sequence[Sourced], warnings: list[str]
+) -> list[Sourced]:
+    """Leave out those of a project's settings that contradict another one; the user's own stand."""
+    if not _contradiction((*own, *offered, *later)) or _contradiction((*own, *later)):
+        return list(offered)
+    good: list[Sourced] = []
+    for one in offered:
+        if why := _contradiction((*own, *good, one, *later)):
+            warnings.append(f"{one.origin}: {one.name} is not used. {why}")
         else:
-            yield f"{prefix}{key}", value
+            good.append(one)
+    return good
 
 
-def _literal(text: str) -> Any:
-    """Parse a value as TOML; what is not TOML is a plain string."""
+def _contradiction(settings: Iterable[Sourced]) -> str:
     try:
-        return tomllib.loads(f"v = {text}")["v"]
-    except tomllib.TOMLDecodeError:
-        return text
+        check(_merged(settings)[0])
+    except ConfigError as e:
+        return e.message
+    return ""
+
+
+def _changed(config: Config, without: Iterable[Sourced]) -> dict[str, Any]:
+    before = flat(_merged(without)[0])
+    return {name: value for name, value in flat(config).items() if value != before.get(name)}
 
 
 def names() -> Iterator[str]:
@@ -177,7 +243,7 @@ def _replace(node: Any, path: list[str], value: Any, name: str, origin: str) -> 
     if head not in hints:
         near = difflib.get_close_matches(name, list(names()), 1)
         hint = f" Did you mean {near[0]}?" if near else " `sakti config` lists them."
-        raise ConfigError(f"{origin}: there is no setting {name!r}.{hint}")
+        raise ConfigError(f"{origin}: there is no setting {shown(name)}.{hint}")
     if head == "providers" and isinstance(node, Config):
         if len(rest) != 2 and rest[1:2] != ["extra"]:
             raise ConfigError(f"{origin}: write it as providers.NAME.SETTING, for example providers.ollama.base_url.")
@@ -193,11 +259,11 @@ def _replace(node: Any, path: list[str], value: Any, name: str, origin: str) -> 
         inner = typing.cast("Mapping[str, Any]", child)
         return dataclasses.replace(node, **{head: {**inner, ".".join(rest): value}})
     if rest:
-        raise ConfigError(f"{origin}: there is no setting {name!r}. `sakti config` lists them.")
+        raise ConfigError(f"{origin}: there is no setting {shown(name)}. `sakti config` lists them.")
     found = _coerce(value, hints[head], name, origin)
-    (field,) = (f for f in dataclasses.fields(node) if f.name == head)
-    if isinstance(found, int | float) and not isinstance(found, bool) and not of_field(field).allows(found):
-        raise ConfigError(f"{origin}: {name} = {value} must be {of_field(field).bounds}.")
+    (target,) = (f for f in dataclasses.fields(node) if f.name == head)
+    if isinstance(found, int | float) and not isinstance(found, bool) and not of_field(target).allows(found):
+        raise ConfigError(f"{origin}: {name} = {shown(value)} must be {of_field(target).bounds}.")
     return dataclasses.replace(node, **{head: found})
 
 
@@ -225,11 +291,19 @@ def _coerce(value: Any, hint: Any, name: str, origin: str) -> Any:
         if isinstance(value, bool):
             return value
     elif hint in (int, float):
-        if isinstance(value, int | float) and not isinstance(value, bool) and hint(value) == value:
+        if isinstance(value, int | float) and not isinstance(value, bool) and _is(hint, value):
             return hint(value)
     elif hint is str and isinstance(value, str):
         return value
-    raise ConfigError(f"{origin}: {name} cannot be {value!r}; it takes {_describe(hint)}.")
+    raise ConfigError(f"{origin}: {name} cannot be {shown(value)}; it takes {_describe(hint)}.")
+
+
+def _is(hint: type, value: float) -> bool:
+    """Return whether a number is one of the type `hint`; neither `nan` nor one that no float holds is."""
+    try:
+        return bool(hint(value) == value)
+    except (ValueError, OverflowError):
+        return False
 
 
 def _describe(hint: Any) -> str:

@@ -15,9 +15,9 @@ class Meaning:
     """Metadata of one setting.
 
     `help` is one sentence and gives the unit. Numbers must be more than `above`, at least `low`, at most `high`.
-    `project`: a project's own file may set it. `at_once`: a change takes effect in the open window, any other after a
-    restart. Nothing that a project may set can run code, send text elsewhere or loosen an approval: a repository that
-    was just cloned is not trusted yet.
+    `project`: a project's own file may set it, `project_bounds`: between these numbers. `at_once`: a change takes
+    effect in the open window, any other after a restart. Nothing that a project may set can run code, send text
+    elsewhere or loosen an approval.
     """
 
     help: str = ""
@@ -26,6 +26,7 @@ class Meaning:
     above: float | None = None
     low: float | None = None
     high: float | None = None
+    project_bounds: tuple[float, float] | None = None
 
     @property
     def bounds(self) -> str:
@@ -49,14 +50,18 @@ def setting(
     help: str = "",
     *,
     make: Callable[[], Any] | None = None,
-    project: bool = False,
+    project: bool | tuple[float, float] = False,
     at_once: bool = False,
     above: float | None = None,
     low: float | None = None,
     high: float | None = None,
 ) -> Any:
-    """Return a dataclass field with this default (or what `make` returns) and meaning."""
-    metadata = {_KEY: Meaning(help, project, at_once, above, low, high)}
+    """Return a dataclass field with this default (or what `make` returns) and meaning.
+
+    `project`: whether a project's own file may set it, or between which numbers.
+    """
+    bounds = project if isinstance(project, tuple) else None
+    metadata = {_KEY: Meaning(help, bool(project), at_once, above, low, high, bounds)}
     if make is not None:
         return dataclasses.field(default_factory=make, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)

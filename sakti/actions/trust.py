@@ -1,0 +1,91 @@
+"""`/trust` and `sakti trust`: may a workspace's own settings have an effect?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sakti.actions.spec import action, arg, flag
+from sakti.actions.values import USAGE, Done, Refused, Rows, Text, Value
+from sakti.core.lazy import lazy_imports
+
+if TYPE_CHECKING:
+    from sakti.actions.scope import Scope
+
+with lazy_imports:
+    from sakti.agent import trust as workspace_trust
+    from sakti.agent.reports import trust_view
+
+RESTART = "It takes effect after a restart."
+
+
+@action(
+    flag("--yes", help="Trust the workspace's settings as they are now."),
+    flag("--list", name="list_", help="List trusted workspaces."),
+    flag("--revoke", help="Trust this workspace no more."),
+    shell="trust",
+)
+async def trust(scope: Scope, yes: bool, list_: bool, revoke: bool) -> Value:
+    """Show what of this workspace has an effect on sakti, and trust it. Exit 1: not trusted."""
+    if yes + list_ + revoke > 1:
+        raise Refused("--yes, --list and --revoke exclude each other.", code=USAGE)
+    if list_:
+        return _listed()
+    if revoke:
+        return _revoked(scope)
+    return _trusted(scope) if yes else _shown(scope)
+
+
+@action(
+    arg("what", default=""),
+    chat="trust",
+    needs="session",
+    summary="show what of the workspace has an effect, and trust it: /trust, /trust yes, /trust revoke, /trust list",
+    hint="[yes|revoke|list]",
+    choices=("yes", "revoke", "list"),
+)
+async def trust_here(scope: Scope, what: str) -> Value:
+    """Show what of this workspace has an effect on sakti, and trust it."""
+    match what:
+        case "":
+            return _shown(scope)
+        case "yes":
+            return _trusted(scope)
+        case "revoke":
+            return _revoked(scope)
+        case "list":
+            return _listed()
+        case _:
+            raise Refused("Write /trust, /trust yes, /trust revoke or /trust list.", code=USAGE)
+
+
+def _shown(scope: Scope) -> Value:
+    found = workspace_trust.look(scope.workspace)
+    allow = "" if scope.live is None else "/trust yes"
+    lines = trust_view.lines(found, allow or "`sakti trust --yes`")
+    return Text(lines, title="Trust", json=trust_view.as_json(found), exit=int(found.asks))
+
+
+def _trusted(scope: Scope) -> Value:
+    found = workspace_trust.look(scope.workspace)
+    if found.problem:
+        raise Refused(found.problem)
+    if found.state == "nothing":
+        return Done("There is nothing to trust: this workspace has no settings of its own.", json={"trusted": False})
+    workspace_trust.save(found)
+    after = f" {RESTART}" if scope.live is not None else ""
+    names = ", ".join(f.name for f in found.files)
+    return Done(f"Trusted {found.workspace}: {names}.{after}", json={"trusted": True})
+
+
+def _revoked(scope: Scope) -> Value:
+    if not workspace_trust.revoke(scope.workspace):
+        return Done(f"{scope.workspace} was not trusted.", json={"revoked": False})
+    after = f" {RESTART}" if scope.live is not None else ""
+    return Done(f"{scope.workspace} is no longer trusted.{after}", json={"revoked": True})
+
+
+def _listed() -> Value:
+    found = workspace_trust.trusted()
+    rows = tuple(f"{path}: {', '.join(names)}" for path, names in found)
+    json = [{"workspace": str(path), "files": list(names)} for path, names in found]
+    return Rows(rows, empty="No workspace is trusted.", json=json)

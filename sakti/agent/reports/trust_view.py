@@ -1,0 +1,57 @@
+"""What of a workspace has an effect, in lines for the shell, the plain chat and the screen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sakti.agent import project_settings, trust
+from sakti.agent.reports.settings_view import as_toml
+from sakti.core.config import Config, flat
+from sakti.core.errors import ConfigError
+from sakti.core.text import one_line
+
+MOST = 12  # settings that are listed; all of them stand in the text
+
+
+def effects(found: trust.Look, most: int = MOST) -> tuple[str, ...]:
+    """Return a line a setting that the files would change, and one a file that goes to the model."""
+    try:
+        loaded = project_settings.settings(found, use=True)
+    except ConfigError as e:  # the user's own settings: said elsewhere
+        return (e.message,)
+    usual = flat(Config())
+    changes = [
+        f"{name} = {_value(value)}" + (f"  (default {_value(usual.get(name))})" if name in usual else "")
+        for name, value in loaded.changed.items()
+    ]
+    more = [f"and {len(changes) - most} more settings"] if len(changes) > most else []
+    files = [f"{one_line(f.name, 100)}: its text goes to the model" for f in found.files if f.name != trust.CONFIG]
+    unused = [f"not used: {one_line(w, 200)}" for w in loaded.warnings]
+    return (*(changes[:most] or ["no setting changes"]), *more, *files, *unused)
+
+
+def lines(found: trust.Look, how: str) -> tuple[str, ...]:
+    """Return all there is to say about a workspace's trust; `how` is what trusts it."""
+    if found.problem:
+        return (found.problem,)
+    state = found.state
+    if state == "nothing":
+        return ("Nothing to trust: this workspace has no settings of its own.",)
+    said = {"trusted": "trusted", "new": "not trusted", "changed": "changed since it was trusted"}[state]
+    out = [f"{found.workspace}: {said}", *(f"  {one}" for one in effects(found))]
+    if state == "trusted":
+        return tuple(out)
+    return (*out, "", *trust.diff(found).splitlines(), "", f"Left out until {how} trusts it.")
+
+
+def as_json(found: trust.Look) -> dict[str, Any]:
+    return {
+        "workspace": str(found.workspace),
+        "state": found.state,
+        "files": [{"name": f.name, "sha256": f.sha256} for f in found.files],
+        "problem": found.problem or None,
+    }
+
+
+def _value(value: Any) -> str:
+    return one_line(as_toml(value) or "none", 60)

@@ -1,0 +1,229 @@
+"""Trust in a workspace: its own settings have an effect only once the user has seen and allowed them.
+
+What has an effect is `.sakti/config.toml` and the files that it names for working memory; sakti reads no instruction
+file and runs no program that a repository's configuration names. Trust is kept in the user's state folder, a file a
+workspace, under its resolved path, with the hash of each of these files; a change of one asks again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
+
+from sakti.core import resources
+from sakti.core.config.reading import parse, read_bytes
+from sakti.core.errors import ConfigError
+from sakti.core.text import one_line
+
+CONFIG = ".sakti/config.toml"
+NAMING = ("memory.working_memory.schema", "memory.working_memory.template")  # settings that name a file
+State: TypeAlias = Literal["nothing", "trusted", "new", "changed"]
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of the workspace that has an effect; `name` is relative to it."""
+
+    name: str
+    data: bytes
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.data).hexdigest()
+
+    @property
+    def text(self) -> str:
+        return self.data.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A file as it was trusted; `text` only to show what changed."""
+
+    sha256: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was found in a workspace, and what was trusted there.
+
+    `problem` says why the settings cannot be read: there is nothing to trust then. `known` is None where the
+    workspace was never trusted.
+    """
+
+    workspace: Path
+    files: tuple[File, ...] = ()
+    known: Mapping[str, Known] | None = None
+    problem: str = ""
+
+    @property
+    def state(self) -> State:
+        return decide(self.files, self.known)
+
+    @property
+    def asks(self) -> bool:
+        """Whether the user has to be asked before anything of it has an effect."""
+        return self.state in ("new", "changed")
+
+    @property
+    def config(self) -> bytes | None:
+        """The project's settings as they were looked at."""
+        return next((f.data for f in self.files if f.name == CONFIG), None)
+
+    @property
+    def left_out(self) -> str:
+        """One sentence on what has no effect; empty where nothing is left out."""
+        if not self.asks:
+            return ""
+        names = ", ".join(one_line(f.name, 80) for f in self.files)
+        why = "changed since it was trusted" if self.state == "changed" else "not trusted"
+        return f"{names}: {why}, so left out. `sakti trust` shows and trusts it."
+
+
+def decide(files: Sequence[File], known: Mapping[str, Known] | None) -> State:
+    """Return whether these files may have an effect, after `known` was trusted."""
+    if not files:
+        return "nothing"
+    if known is None:
+        return "new"
+    same = {f.name: f.sha256 for f in files} == {name: k.sha256 for name, k in known.items()}
+    return "trusted" if same else "changed"
+
+
+def settings_of(look: Look) -> dict[str, Any]:
+    """Return what the project's file sets, by dotted names; whether a project may set it is not asked."""
+    return parse(look.config, look.workspace / CONFIG) if look.config is not None else {}
+
+
+def diff(look: Look) -> str:
+    """Return what changed since it was trusted, or all of it, as a unified diff."""
+    out: list[str] = []
+    known = look.known or {}
+    now = {f.name: f for f in look.files}
+    for name in sorted({*now, *known}):
+        before = known[name].text.splitlines() if name in known else []
+        after = now[name].text.splitlines() if name in now else []
+        if name not in now or name not in known or now[name].sha256 != known[name].sha256:
+            old, new = (f"a/{name}" if before else "/dev/null"), (f"b/{name}" if after else "/dev/null")
+            out += difflib.unified_diff(before, after, old, new, lineterm="")
+    return "\n".join(out)
+
+
+# --- the workspace --------------------------------------------------------------------------------------------------
+
+
+def look(workspace: Path) -> Look:
+    """Read what has an effect in a workspace, and what of it was trusted. Raises nothing."""
+    workspace = workspace.resolve()
+    path = workspace / CONFIG
+    try:
+        data = read_bytes(path)
+        if data is None:
+            return Look(workspace)
+        named = parse(data, path)
+    except ConfigError as e:
+        return Look(workspace, problem=e.message)
+    files = [File(CONFIG, data)]
+    for name in dict.fromkeys(named.get(setting) for setting in NAMING):
+        target = inside(workspace, name)
+        if target is not None:
+            with contextlib.suppress(ConfigError):  # it is refused when it is used, and said there
+                if (found := read_bytes(target)) is not None:
+                    files.append(File(target.relative_to(workspace).as_posix(), found))
+    return Look(workspace, tuple(files), _known(workspace))
+
+
+def of_file(path: Path) -> Look:
+    """Look at the workspace whose settings `path` is; at none where it is a file of another name."""
+    workspace = path.parent.parent
+    return look(workspace) if path == workspace / CONFIG else Look(workspace)
+
+
+def inside(workspace: Path, name: Any) -> Path | None:
+    """Return the file that a project's setting names, links resolved; None where it is not in the workspace."""
+    if not isinstance(name, str):
+        return None
+    try:
+        path = (workspace / name).resolve()
+    except (OSError, ValueError, RuntimeError):  # a NUL, a name that is too long, links in a circle
+        return None
+    return path if path.is_relative_to(workspace.resolve()) else None
+
+
+# --- what was trusted -----------------------------------------------------------------------------------------------
+
+
+def folder() -> Path:
+    """Return the folder in which trust is kept."""
+    return resources.state_home() / "trust"
+
+
+def _file(workspace: Path) -> Path:
+    return folder() / f"{hashlib.sha256(os.fsencode(workspace)).hexdigest()[:32]}.json"
+
+
+def _known(workspace: Path) -> dict[str, Known] | None:
+    kept = _read(_file(workspace))
+    return kept[1] if kept is not None and kept[0] == workspace else None
+
+
+def _read(path: Path) -> tuple[Path, dict[str, Known]] | None:
+    """Return a workspace and its trusted files; None where nothing, or nothing sound, is kept."""
+    try:
+        data = read_bytes(path, 4_000_000)
+        if data is None:
+            return None
+        kept = cast("dict[str, Any]", json.loads(data))
+        files = {str(name): Known(str(f["sha256"]), str(f["text"])) for name, f in kept["files"].items()}
+        return Path(str(kept["workspace"])), files
+    except (ConfigError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def save(found: Look) -> None:
+    """Trust the files as they were looked at. Raises `ConfigError` where that cannot be kept."""
+    kept = {
+        "workspace": str(found.workspace),
+        "files": {f.name: {"sha256": f.sha256, "text": f.text} for f in found.files},
+    }
+    path, tried = _file(found.workspace), ""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, tried = tempfile.mkstemp(dir=path.parent, prefix=".trust-")  # 0600
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            json.dump(kept, file)
+        Path(tried).replace(path)
+    except OSError as e:
+        if tried:
+            Path(tried).unlink(missing_ok=True)
+        raise ConfigError(f"{path} cannot be written ({e.strerror}): the trust is not saved.") from e
+
+
+def revoke(workspace: Path) -> bool:
+    """Trust the workspace no more; False where it was not trusted. Raises `ConfigError`."""
+    path = _file(workspace.resolve())
+    try:
+        path.unlink()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as e:
+        raise ConfigError(f"{path} cannot be removed ({e.strerror}).") from e
+    return True
+
+
+def trusted() -> list[tuple[Path, tuple[str, ...]]]:
+    """Return every trusted workspace with the names of its files, by path."""
+    try:
+        found = [_read(path) for path in folder().glob("*.json")]
+    except OSError:
+        return []
+    return sorted((kept[0], tuple(kept[1])) for kept in found if kept is not None)

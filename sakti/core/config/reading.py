@@ -1,0 +1,85 @@
+"""Read a file of settings; whatever stands in its place gives one sentence."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tomllib
+import typing
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sakti.core.errors import ConfigError
+from sakti.core.text import one_line
+
+LONGEST = 100_000  # bytes of a file of settings
+_MEND = "Fix it or move it away."
+
+
+def read_bytes(path: Path, longest: int = LONGEST) -> bytes | None:
+    """Return what a regular file of at most `longest` bytes holds, links followed; None where there is no file.
+
+    Waits for nothing: a FIFO or a device is refused, a large file is not read. Raises `ConfigError`.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise ConfigError(f"{path} is not a regular file. Move it away.")
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+        with os.fdopen(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise ConfigError(f"{path} is not a regular file. Move it away.")
+            data = file.read(longest + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as e:
+        raise ConfigError(f"{path} cannot be read: {_why(e)}. {_MEND}") from e
+    if len(data) > longest:
+        raise ConfigError(f"{path} has more than {longest:,} bytes. {_MEND}")
+    return data
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """Return the settings of a TOML file by their dotted names; none without a file. Raises `ConfigError`."""
+    data = read_bytes(path)
+    return {} if data is None else parse(data, path)
+
+
+def parse(data: bytes, path: Path) -> dict[str, Any]:
+    """Return the settings of a TOML text by their dotted names. Raises `ConfigError` that names `path`."""
+    try:
+        return dict(_flatten(tomllib.loads(data.decode("utf-8-sig"))))
+    except RecursionError as e:
+        raise ConfigError(f"{path} cannot be read: it is nested too deep. {_MEND}") from e
+    except ValueError as e:  # no TOML, no UTF-8, a number of thousands of digits
+        raise ConfigError(f"{path} cannot be read: {_why(e)}. {_MEND}") from e
+
+
+def literal(text: str) -> Any:
+    """Parse a value as TOML; what is not TOML is a plain string."""
+    try:
+        return tomllib.loads(f"v = {text}")["v"]
+    except (ValueError, RecursionError):
+        return text
+
+
+def shown(value: Any) -> str:
+    """Write a value for a message: on one line, cut, whatever it is."""
+    try:
+        return one_line(repr(value), 80)
+    except (ValueError, RecursionError):  # a number of thousands of digits, a list in a list in a list …
+        return "that"
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return one_line(str(error), 200).rstrip(".")
+
+
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, dict) and key != "extra":
+            yield from _flatten(typing.cast("dict[str, Any]", value), f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

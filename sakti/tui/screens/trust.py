@@ -1,0 +1,71 @@
+"""Asks whether the workspace's own settings may have an effect, before any of them has."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from sakti.agent import trust
+from sakti.agent.reports import trust_view
+from sakti.core.clock import Clock
+from sakti.core.text import one_line, sanitise
+from sakti.tui.screens.panel import Keys, Panel
+from sakti.tui.screens.text import DiffBlock, ReadScreen
+from sakti.tui.transcript.blocks import CardBlock, TextBlock
+from sakti.tui.widgets.approval import GUARD
+from sakti.tui.widgets.transcript import Transcript
+
+NEW = "This folder brings settings for sakti. Until you trust them they are left out."
+CHANGED = "The settings of this folder changed since you trusted them. Until you trust them again they are left out."
+
+
+class TrustScreen(Panel[bool]):
+    """True: trusted; False: left out this time. Its keys go before those of the text, which copy and select."""
+
+    AUTO_FOCUS = "Transcript"
+    HELP = "What this folder would change in sakti. Trust is kept until one of these files changes."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "trust", "Trust", priority=True, id="trust.yes"),
+        Binding("n", "close", "Leave out, this time", priority=True, id="trust.no"),
+        Binding("v", "view", "View the text, or what changed", priority=True, id="trust.view"),
+    ]
+    keys: ClassVar[Keys] = (("y trust", "trust"), ("n leave out, this time", "close"), ("v view", "view"))
+
+    def __init__(self, found: trust.Look, clock: Clock) -> None:
+        super().__init__("Trust the settings of this folder?")
+        self._found, self._clock = found, clock
+        self._since = clock.monotonic()
+
+    def body(self) -> ComposeResult:
+        yield Transcript()
+
+    def on_mount(self) -> None:
+        self._since = self._clock.monotonic()
+        found = self._found
+        rows = [("folder", one_line(str(found.workspace), 300))]
+        rows += [("file", one_line(f.name, 200)) for f in found.files]
+        reader = self.query_one(Transcript)
+        effects = sanitise("\n".join(trust_view.effects(found)))
+        reader.document.append(
+            TextBlock(text=CHANGED if found.state == "changed" else NEW, open=True),
+            CardBlock(title="What has an effect", rows=tuple(rows)),
+            TextBlock(text=effects, open=True, gap=True),
+        )
+        self.call_after_refresh(reader.show_top)
+
+    def action_trust(self) -> None:
+        """Trust it; a key that was meant for the prompt does not."""
+        if self._clock.monotonic() - self._since >= GUARD:
+            self.dismiss(True)
+
+    def action_view(self) -> None:
+        self.host.push(ReadScreen("What has an effect", [DiffBlock(diff=sanitise(trust.diff(self._found)))]))
+
+    def action_close(self) -> None:
+        if self._clock.monotonic() - self._since >= GUARD:
+            self.leave()
+
+    def leave(self) -> None:
+        self.dismiss(False)

@@ -40,7 +40,7 @@ class Kind:
     leading: float
 
 
-# An answer leaves out the words of its question: without them talk loses 3 points of R@10; code loses 1 with them.
+# An answer leaves out the words of its question; with as much of it code by file loses 0.8 R@10 and 1.7 MRR.
 TALK = Kind(identifiers=0.4, before=0.4, before_length=1.5, leading=0.0)
 DOCUMENT = Kind(identifiers=0.4, before=0.05, before_length=0.1, leading=1.0)
 

@@ -48,12 +48,12 @@ class Weights:
 
 TALK = Weights(k1=1.1, b=0.45, neighbour=0.3, exchange=0.0, answer=0.35, thread=0.9)
 DOCUMENT = Weights(k1=1.5, b=0.9, neighbour=0.0, exchange=0.4, answer=0.0, thread=0.6)
-PART = 3.0  # a part of an identifier as it was typed, against a word (ident: MRR +2.5)
+PART = 3.0  # a part of an identifier as it was typed, against a word (ident: MRR +2.4)
 ADJACENT = 0.3  # all neighbouring words of the query are neighbours in the text (commits: MRR +3.6, mixed +1.0)
 NEAR = 0.5  # all words of the query are near each other (commits: R@10 +2.1, mixed +0.8)
-QUESTION = 0.2  # what a text loses that asks itself: its answer is meant (locomo: R@10 +2.4, MRR +2.2)
+QUESTION = 0.2  # what a text loses that asks itself: its answer is meant (locomo: R@10 and MRR +2.4)
 DATED = 0.3  # it was said in the time that the question names, or in the week after (locomo: R@10 +2.0, MRR +1.7)
-ASIDE = 0.2  # of what stands around it, where an identifier is looked for: that is a place, not a conversation
+ASIDE = 0.2  # of what stands around it, where an identifier is looked for: a place (ident: MRR +0.3)
 THREAD_BEST = 3
 EQUAL = 3  # decimals by which scores differ
 

@@ -14,9 +14,9 @@ from sakti.store.search.substrings import quoted
 
 How = Literal["word", "similar", "short"]
 
-SETTING = 0.3  # of the rarity of a language's name: it says where, not what (cosqa: MRR +1.7, no set lower)
+SETTING = 0.3  # of the rarity of a language's name: it says where, not what (cosqa: R@10 and MRR +1.3)
 SHORTENED = 0.3  # what a short form counts in code: `dict` for dictionary (mixed: MRR +2.1, functions by file +1.3)
-JOINED = 2.5  # what `getuserid` counts where `get user id` was typed (ident, in words: R@5 +4)
+JOINED = 2.5  # what `getuserid` counts where `get user id` was typed (ident: R@5 +0.7)
 SHORTEST = 3  # letters of a short form
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Literal
 
 from sakti.actions.spec import MEMORY, action, arg, flag, limit, option
@@ -24,7 +24,7 @@ WHAT = "shows the message with its neighbours"
 
 
 @action(
-    arg("query", 'Words, "phrases", -word, word*, path: role: kind: before: after:', many=True),
+    arg("query", 'Words, "phrases", -word, word*, AND OR NOT, path: role: kind: before: after:', many=True),
     option(
         "--kind",
         many=True,
@@ -35,6 +35,7 @@ WHAT = "shows the message with its neighbours"
     option("--thread", metavar="THREAD", help="Only this thread (id).", offers="thread ids"),
     flag("--all-workspaces", help="Search all workspaces."),
     option("--since", metavar="TIME", help="2026-01-15, yesterday, 7d …"),
+    flag("--explain", help="Show what each score is made of."),
     limit(10, 200),
     option("--offset", kind="whole", low=0, default=0, metavar="N", help="Skip the first N."),
     shell="search",
@@ -48,6 +49,7 @@ async def search(
     thread: str | None,
     all_workspaces: bool,
     since: str | None,
+    explain: bool,
     limit: int,
     offset: int,
 ) -> Value:
@@ -62,24 +64,34 @@ async def search(
         raise Refused(f"--since takes {dates}, not {since!r}.", code=USAGE)
     where = text_search.Scope(None if all_workspaces else scope.resource, thread, tuple(kind))
     page = replace(await scope.store.read(text_search.search, text, where, limit=limit, offset=offset), query=asked)
-    told = {"query": asked, "total": page.total, "results": [_told(h) for h in page.hits]}
+    told = {"query": asked, "total": page.total, "notes": page.notes, "results": [_told(h, explain) for h in page.hits]}
     if not page.hits:
         nothing = f"Only {page.total} found for {asked!r}." if page.total else f"Nothing found for {asked!r}."
-        return Rows((), empty=nothing, json=told)
+        more = f" {'; '.join(page.notes)}." if page.notes else ""
+        return Rows((), empty=nothing + more, json=told)
     shown = f", {offset + 1}–{offset + len(page.hits)} shown" if page.total > len(page.hits) else ""
-    newest = " among the newest; the words are too common to search all" if page.newest_only else ""
-    return Rows(tuple(map(_line, page.hits)), tail=f"{page.found}{shown}{newest}", json=told)
+    tail = "; ".join((f"{page.found}{shown}", *page.notes))
+    return Rows(tuple(_line(h, explain) for h in page.hits), tail=tail, json=told)
 
 
-def _told(h: Hit) -> dict[str, object]:
-    names = ("id", "source", "thread_id", "task_id", "time", "rank", "score", "snippet")
-    return {**{name: getattr(h, name) for name in names}, "marks": [list(m) for m in h.marks]}
+def _told(h: Hit, explain: bool) -> dict[str, object]:
+    names = ("id", "source", "thread_id", "task_id", "time", "rank", "score", "snippet", "reason", "copies")
+    parts = {"parts": asdict(h.parts)} if explain else {}
+    return {**{name: getattr(h, name) for name in names}, "marks": [list(m) for m in h.marks], **parts}
 
 
-def _line(hit: Hit) -> str:
+def _line(hit: Hit, explain: bool = False) -> str:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(hit.time / 1000))
     where = hit.thread_title or hit.thread_id or ""
-    return f"{hit.rank:>3}  {when}  {hit.kind:<11} {hit.role:<9} {where}\n     {hit.snippet}"
+    copies = f"the same {hit.copies} times more" if hit.copies else ""
+    notes = " · ".join(n for n in (hit.reason, copies) if n)
+    lines = [f"{hit.rank:>3}  {when}  {hit.kind:<11} {hit.role:<9} {where}", f"     {hit.snippet}"]
+    if notes:
+        lines[0] += f"  ({notes})"
+    if explain:
+        parts = ((name, value) for name, value in asdict(hit.parts).items() if value)
+        lines.append(f"     score {hit.score:.2f} from " + ", ".join(f"{name} {value:.3f}" for name, value in parts))
+    return "\n".join(lines)
 
 
 @action(arg("query", default=""), chat="search", hint="QUERY", needs="session")
@@ -98,12 +110,12 @@ async def found(session: Session, query: str, where: Literal["thread", "workspac
         raise Refused("Write the words to search for after the command.")
     page: SearchPage = await session.views.search(query, scope=where, limit=PER_PAGE)
     shown = "" if page.total <= len(page.hits) else f", the best {len(page.hits)} are listed"
-    newest = " among the newest" if page.newest_only else ""
+    notes = "".join(f"; {note}" for note in page.notes)
 
     async def show(number: int) -> Value:
         return await _around(session, one(page.hits, number))
 
-    head = f"{page.found}{newest}{shown}"
+    head = f"{page.found}{shown}{notes}"
     return Rows(tuple(map(_line, page.hits)), "hits", tuple(page.hits), head=head, what=WHAT, pick=show)
 
 

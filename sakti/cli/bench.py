@@ -140,10 +140,15 @@ async def retrieval(scope: Scope, data: Path, half: str) -> None:
 
 
 def _say_set(row: dict[str, Any]) -> None:
-    shown = "  ".join(f"{k} {100 * row[k]:5.1f}" for k in ("R@1", "R@5", "R@10", "MRR", "nDCG") if k in row)
+    shown = "  ".join(
+        f"{k} {100 * row[k]:5.1f}" + (f" [{100 * low:.1f}, {100 * high:.1f}]" if (low, high) != (0.0, 0.0) else "")
+        for k in ("R@1", "R@5", "R@10", "MRR", "nDCG")
+        if k in row
+        for low, high in (row.get(f"{k}_95", (0.0, 0.0)),)
+    )
     common.say(
-        f"{row['dataset']:<12} {row['n']:>5} questions  {shown}  {row['p50_ms']:.1f} / {row['p95_ms']:.1f} ms wall"
-        f"  errors {row['errors']}"
+        f"{row['dataset']:<16} {row['n']:>5} questions  {shown}  {row['p50_ms']:.1f} / {row['p95_ms']:.1f} ms wall"
+        f"  {row['cpu_p50_ms']:.1f} / {row['cpu_p95_ms']:.1f} ms CPU  errors {row['errors']}"
     )
 
 

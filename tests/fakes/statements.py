@@ -25,6 +25,7 @@ from sakti.core.clock import SystemClock
 from sakti.store import migrate
 from sakti.store.connection import Connection, plain
 from sakti.store.database import Store
+from sakti.store.search import occurrences
 
 _READS = re.compile(r"\s*(SELECT|WITH|INSERT|UPDATE|DELETE)\b", re.IGNORECASE)
 _SCAN = re.compile(r"SCAN (\S+)")
@@ -143,6 +144,7 @@ class Product:
         if self._model is None:
             self._model = apsw.Connection(":memory:")
             migrate.upgrade(plain(self._model), None, SystemClock())
+            self._model.register_fts5_function(occurrences.NAME, lambda api: 0)
         try:
             return tuple(str(row[3]) for row in self._model.execute(f"EXPLAIN QUERY PLAN {sql}", values))
         except apsw.SQLError as e:

@@ -69,7 +69,7 @@ class FakeViews:
     known_models: list = field(default_factory=list)
     queries: list[str] = field(default_factory=list)
     scopes: list[str] = field(default_factory=list)
-    newest_only: bool = False
+    unread: tuple[tuple[str, int], ...] = ()
     origins: dict = field(default_factory=dict)
 
     async def transcript(self, thread_id, before=None, limit=200):
@@ -124,7 +124,7 @@ class FakeViews:
     async def search(self, query, *, scope="workspace", limit=50, offset=0, first=False):
         self.queries.append(query)
         self.scopes.append(scope)
-        return SearchPage(query, len(self.hits), tuple(self.hits[offset : offset + limit]), self.newest_only)
+        return SearchPage(query, len(self.hits), tuple(self.hits[offset : offset + limit]), unread=self.unread)
 
     async def version(self):
         return -1  # nobody else writes

@@ -17,7 +17,7 @@ from sakti.store.threads import threads as thread_store
 from sakti.tasks.service import BoardTask
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.search import DEBOUNCE, SearchScreen
-from sakti.tui.screens.search_notes import folded, reason
+from sakti.tui.screens.search_notes import folded, notes
 from sakti.tui.screens.search_preview import PassageScreen
 from sakti.tui.screens.search_rows import FILTERS, Heading, filter_of, grouped, next_filter, with_filter
 from sakti.tui.screens.text import SourceScreen
@@ -94,12 +94,12 @@ def test_filters_are_what_search_reads():
 async def test_results_are_grouped_counted_and_shown_with_what_stands_round_them(running, session):
     session.views.messages["t1"] = [user(f"m{n}", f"message {n} about the redirect", n) for n in range(30)]
     session.views.hits = [hit("m9", index=9), hit("x", thread="t2", thread_title="another", index=0)]
-    session.views.newest_only = True
+    session.views.unread = (("redirect", 0),)
     async with running((140, 40)) as (app, pilot):
         await search(app, pilot)
         painted = screen_text(app)
         assert "2 found" in painted
-        assert "the newest texts only" in painted
+        assert "redirect: only texts since 1970" in painted
         assert titles(app) == ["fix login", "another"]
         assert "message 8 about the redirect" in painted
         assert "message 10 about the redirect" in painted
@@ -594,19 +594,17 @@ def test_a_visit(snap_compare):
     assert snap_compare(app_with_hits(), terminal_size=(100, 30), run_before=go)
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "query", "says"),
-    [
-        ("the cache is cold", "message", "cache", ""),
-        ("we were testing the queue", "message", "tested", "same stem: testing"),
-        ("the redirct of the login", "message", "redirect", "similar: redirct"),
-        ("I look at the cart", "message", "discount", "near: the text before or after it has the word"),
-        ("I look at the cart", "observation", "discount", "related"),
-        ("anything", "message", "role:user", ""),
-    ],
-)
-def test_a_hit_without_the_word_says_why_it_is_there(text, kind, query, says):
-    assert reason(dataclasses.replace(hit("a"), text=text, kind=kind, start=0), query) == says
+def test_a_row_shows_why_it_is_there_and_how_often_it_was_said():
+    found = [
+        dataclasses.replace(hit("a"), reason="same stem: testing"),
+        dataclasses.replace(hit("b"), reason="similar: redirct", copies=2),
+        hit("c"),
+    ]
+    assert notes(found, {"c": 1}) == {
+        "a": "same stem: testing",
+        "b": "similar: redirct · the same 2 times more",
+        "c": "the same 1 times more",
+    }
 
 
 def test_what_tools_showed_again_is_listed_once_and_behind_what_people_said():

@@ -31,6 +31,9 @@ _EXCLUDED = re.compile(r"(?<!\S)-([^\W\d_]\w[\w.-]+)")  # three letters and more
 _PREFIX = re.compile(r"(?<!\S)(\w{2,})\*(?!\S)")
 WORD = re.compile(r"\w+")
 TOKEN = re.compile(r"[^\s\"'`,;:!?()\[\]{}<>]+")
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+OPERATORS = re.compile(r"(?<!\S)(AND|OR|NOT)(?!\S)")
+_OPERATED = 12  # more words than that are a text in which AND, OR or NOT stands, not a query with operators
 _IDENTIFIER = re.compile(
     r"[A-Za-z0-9]+(?:[_./:\\-][A-Za-z0-9]+)+|[a-z0-9]+[A-Z]\w*|[A-Z][a-z]+[A-Z]\w*|\w*\d\w*[A-Za-z]\w*"
 )
@@ -38,7 +41,10 @@ _IDENTIFIER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Parsed search line; `since` and `until` in Unix ms, everything that is not an operator is `text`."""
+    """Parsed search line; `since` and `until` in Unix ms, everything that is not an operator is `text`.
+
+    `alternatives`: where AND or OR was typed, the words of which a text must have all, of one alternative.
+    """
 
     text: str
     phrases: tuple[str, ...] = ()
@@ -51,6 +57,7 @@ class Query:
     kind: str = ""
     since: int | None = None
     until: int | None = None
+    alternatives: tuple[tuple[str, ...], ...] = ()
 
 
 def parse_query(text: str) -> Query:
@@ -73,6 +80,7 @@ def parse_query(text: str) -> Query:
         return " "
 
     rest = _FILTER.sub(take_filter, rest)
+    rest, unwanted, alternatives = _operators(rest)
     phrases = [(bool(m[1]), m[2].strip()) for m in _PHRASE.finditer(rest) if WORD.search(m[2])]
     rest = _PHRASE.sub(" ", rest) if phrases else rest
     excluded = [m[1] for m in _EXCLUDED.finditer(rest)]
@@ -87,9 +95,42 @@ def parse_query(text: str) -> Query:
         query,
         text=rest.strip(),
         phrases=tuple(p for minus, p in phrases if not minus),
-        excluded=(*excluded, *(p for minus, p in phrases if minus)),
+        excluded=(*excluded, *unwanted, *(p for minus, p in phrases if minus)),
         prefixes=tuple(prefixes),
+        alternatives=alternatives,
     )
+
+
+def _operators(text: str) -> tuple[str, list[str], tuple[tuple[str, ...], ...]]:
+    """Read AND, OR and NOT between words: the text without them, the words after NOT, and the alternatives.
+
+    `a AND b OR c` is (a, b) or (c,). Where a side is missing, or there are too many words, they are words.
+    """
+    words = text.split()
+    if len(words) > _OPERATED or not OPERATORS.search(text) or '"' in text:
+        return text, [], ()
+    names = {"AND", "OR", "NOT"}
+    unwanted: list[str] = []
+    groups: list[list[str]] = [[]]
+    kept: list[str] = []
+    joined = False
+    for i, word in enumerate(words):
+        before = words[i - 1] if i else ""
+        if word in names:
+            follows = words[i + 1] if i + 1 < len(words) else ""
+            after_not = before in ("AND", "OR") and word == "NOT"
+            if not follows or (follows in names and follows != "NOT") or not (kept or after_not):
+                return text, [], ()
+            if word == "OR":
+                groups.append([])
+            joined |= word != "NOT"
+        elif before == "NOT":
+            unwanted.append(word)
+        else:
+            kept.append(word)
+            groups[-1].append(word)
+    alternatives = tuple(tuple(g) for g in groups if g) if joined else ()
+    return " ".join(kept), unwanted, alternatives
 
 
 def _moment(value: str) -> int | None:
@@ -115,12 +156,19 @@ def _moment(value: str) -> int | None:
 
 
 def terms(text: str) -> list[str]:
-    """Return the words to look up, at most 32.
+    """Return the words to look up, at most 32, in the order of `words_and_joined`."""
+    words, joined = words_and_joined(text)
+    return [*words, *joined][:MAX_TERMS]
 
-    Lower case, without stop words unless nothing is left, with the pieces and the joined form of identifiers and of
-    adjacent words (`login schema` → `loginschema`).
+
+def words_and_joined(text: str) -> tuple[list[str], list[str]]:
+    """Return the words to look up, and the joined forms of identifiers and of adjacent words.
+
+    Lower case, without stop words unless nothing is left, with the pieces of identifiers; `login schema` gives
+    `loginschema`.
     """
     words: dict[str, None] = {}
+    inside: set[str] = set()  # small words in identifiers tell them apart: has_next_page, noAutoTest
     joined: dict[str, None] = {}
     tokens = TOKEN.findall(text[:MAX_TEXT])
     for token in tokens:
@@ -128,13 +176,21 @@ def terms(text: str) -> list[str]:
         words.update(dict.fromkeys(w.lower() for w in WORD.findall(token)))
         if len(parts) > 1:
             words.update(dict.fromkeys(parts))
+            inside.update(parts)
             joined["".join(parts)] = None
     plain = [t.lower() for t in tokens if t.isalnum()]
     if len(plain) == len(tokens) <= JOINED:
         joined["".join(plain)] = None
         joined.update(dict.fromkeys(a + b for a, b in itertools.pairwise(plain)))
-    kept = [w for w in words if w not in STOP_WORDS] or list(words)
-    return list(dict.fromkeys([*kept[:MAX_TERMS], *(j for j in joined if j)]))[:MAX_TERMS]
+    kept = [w for w in words if w not in STOP_WORDS or w in inside] or list(words)
+    return kept[:MAX_TERMS], [j for j in joined if j and j not in kept[:MAX_TERMS]]
+
+
+def cjk_pieces(token: str) -> list[str]:
+    """Return the pieces of three signs of a Chinese, Japanese or Korean token, whose words are not told apart."""
+    if not _CJK.search(token):
+        return []
+    return [token[i : i + 3] for i in range(max(1, len(token) - 2))]
 
 
 def looks_like_identifier(text: str) -> bool:

@@ -2,53 +2,63 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 
 SNIPPET = 160  # characters
-READ, SPOTS = 100_000, 20  # characters of a text, and places of each word, that are looked at for it
+BEFORE = 30  # of them before the word that it is cut around
+READ, SPOTS = 100_000, 12  # characters of a text, and places of that word, that are looked at
 MARKED = 64  # words that are marked in it
 
 
-def snippet_of(text: str, words: Sequence[str]) -> tuple[str, tuple[tuple[int, int], ...], int]:
-    """Cut about 160 characters of `text` with most of `words`, on one line.
+def snippet_of(
+    text: str, words: Sequence[str], lower: str | None = None
+) -> tuple[str, tuple[tuple[int, int], ...], int]:
+    """Cut about 160 characters of `text` with most of `words`, the most telling first, on one line.
 
-    Return it, the matches in it as (start, end), and its offset in `text`.
+    Return it, the matches in it as (start, end), and its offset in `text`; `lower`: the text in lower case.
     """
-    start = _best_place(text, words)
+    wanted = _lowered(tuple(words[:MARKED]))
+    start = _best_place(text.lower() if lower is None else lower, wanted)
     cut = " ".join(text[start : start + SNIPPET].split())
     snippet = ("…" if start else "") + cut + ("…" if start + SNIPPET < len(text) else "")
-    pattern = _marker(tuple(words))
-    return snippet, tuple((m.start(), m.end()) for m in pattern.finditer(snippet)) if pattern else (), start
+    return snippet, _marks(snippet, wanted), start
 
 
-def _best_place(text: str, words: Sequence[str]) -> int:
-    """Return the offset of the 160 characters that contain most of `words`."""
-    start, most, first = 0, 0, 0
-    spots = _spots(text[:READ].lower(), words)
-    for last, spot in enumerate(spots):
-        while spot - spots[first] >= SNIPPET:
-            first += 1
-        if last - first + 1 > most:
-            start, most = max(0, spots[first] - 30), last - first + 1
-    return start
+def _best_place(lower: str, words: Sequence[str]) -> int:
+    """Return the offset of the 160 characters around the first known word that contain most of the others."""
+    word = next((w for w in words if 0 <= lower.find(w) < READ), None)
+    if word is None:
+        return 0
+    best, most, at = 0, 0, -1
+    for _ in range(SPOTS):
+        at = lower.find(word, at + 1, READ)
+        if at < 0:
+            break
+        start = max(0, at - BEFORE)
+        window = lower[start : start + SNIPPET]
+        held = sum(w in window for w in words)
+        if held > most:
+            best, most = start, held
+    return best
 
 
-def _spots(text: str, words: Sequence[str]) -> list[int]:
-    """Return the offsets of the words in a lower-case text, a limited number of each."""
-    out: list[int] = []
-    for word in {w.lower() for w in words[:MARKED] if w.strip()}:
-        at = -1
-        for _ in range(SPOTS):
-            at = text.find(word, at + 1)
-            if at < 0:
-                break
-            out.append(at)
-    return sorted(out)
+def _marks(snippet: str, words: Sequence[str]) -> tuple[tuple[int, int], ...]:
+    """Return where the words stand in a snippet, longer ones first, none over another."""
+    lower = snippet.lower()
+    if len(lower) != len(snippet):  # a letter that has two in lower case
+        lower = "".join(c.lower() if len(c.lower()) == 1 else c for c in snippet)
+    marks: list[tuple[int, int]] = []
+    for word in sorted(words, key=lambda w: (-len(w), w)):
+        at = lower.find(word)
+        while at >= 0:
+            end = at + len(word)
+            if all(end <= a or b <= at for a, b in marks):
+                marks.append((at, end))
+            at = lower.find(word, end)
+    return tuple(sorted(marks))
 
 
-@lru_cache(maxsize=4)
-def _marker(words: tuple[str, ...]) -> re.Pattern[str] | None:
-    wanted = sorted({w.lower() for w in words[:MARKED] if w.strip()}, key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, wanted)), re.IGNORECASE) if wanted else None
+@lru_cache(maxsize=16)
+def _lowered(words: tuple[str, ...]) -> list[str]:
+    return list(dict.fromkeys(w.lower() for w in words if w.strip()))

@@ -195,8 +195,8 @@ class SearchScreen(Panel[Any]):
         at = next((i for i, r in enumerate(rows) if chosen and not isinstance(r, Heading) and r.id == chosen), 0)
         self.result_list.set_rows(rows, cursor=at)
         found = page.found if page.total else "nothing found"
-        notes = ["common words: the newest texts only"] * page.newest_only + ["looking inside words …"] * page.partial
-        self.set_title("  ".join(("Search", found, *notes)))
+        told = [*page.notes, *["looking inside words …"] * page.partial]
+        self.set_title("  ".join(("Search", found, *(one_line(note, 80) for note in told))))
         self._moved_to(self.result_list.current)
 
     async def _page(
@@ -232,7 +232,7 @@ class SearchScreen(Panel[Any]):
 
     def _rows_of(self, page: SearchPage, after: str = "") -> list[Row]:
         hits, more = folded(page.hits)
-        self._notes |= notes(hits, more, page.query)
+        self._notes |= notes(hits, more)
         return grouped(hits, after)
 
     def _draw_row(self, row: Row, width: int, palette: Palette) -> list[Line]:

@@ -47,6 +47,25 @@ def test_scores_of_a_ranking() -> None:
     assert retrieval.score([], ["a"])["MRR"] == 0
 
 
+async def test_equal_texts_count_as_one_among_answers_and_gold(tmp_path: Path) -> None:
+    data, work = tmp_path / "data", tmp_path / "work"
+    data.mkdir()
+    work.mkdir()
+    said = [message(f"a/{i}", f"s{i}", "run the importer again" + " " * i) for i in range(3)]
+    write(data / "talk.open.messages.jsonl", [*said, message("b", "s9", "the importer is slow")])
+    asked = {**question("run importer again", "a/0", "s0"), "gold": ["a/0", "a/1", "a/2"]}
+    write(data / "talk.open.queries.jsonl", [asked])
+    (row,) = (await retrieval.run(data, "open", work))["rows"]
+    assert (row["R@1"], row["MRR"], row["R@10_95"]) == (1.0, 1.0, (1.0, 1.0))
+    assert row["cpu_p50_ms"] > 0
+
+
+def test_an_interval_holds_the_mean() -> None:
+    low, high = retrieval.interval([0.0, 1.0] * 50)
+    assert 0.35 < low < 0.5 < high < 0.65
+    assert retrieval.interval([]) == (0.0, 0.0)
+
+
 async def test_a_store_grows_to_each_size(tmp_path: Path) -> None:
     found = await scale.run([30, 10], tmp_path, appends=5, queries=2)
     assert [s["messages"] for s in found["sizes"]] == [10, 30]

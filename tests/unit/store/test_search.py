@@ -15,7 +15,6 @@ from sakti.core.clock import SystemClock
 from sakti.store import migrate
 from sakti.store.database import Store
 from sakti.store.search import index as search_index
-from sakti.store.search import search as search_store
 from sakti.store.search.search import Scope, parse_query, search, terms
 from sakti.store.search.snippets import snippet_of
 
@@ -199,48 +198,3 @@ async def test_pages_follow_each_other(filled: Store) -> None:
     parts = [await filled.read(search, "role:user", Scope("/w"), limit=1, offset=i) for i in range(3)]
     assert [h.id for p in parts for h in p.hits] == [h.id for h in whole.hits]
     assert [h.rank for p in parts for h in p.hits] == [1, 2, 3]
-
-
-async def test_among_very_many_texts_a_first_page_comes_before_it_was_looked_inside_words(
-    filled: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def inside(db: APSWDatabase) -> None:
-        for i, text in enumerate(("parse_rows is slow", "reparse_rowset too")):
-            search_index.put(db, kind="message", doc_id=f"p{i}", resource_id="/w", created_at=i, text=text)
-
-    await filled.write(inside)
-    few = await filled.read(search, "parse_rows", Scope("/w"), first=True)
-    assert not few.partial and {h.id for h in few.hits} == {"p0", "p1"}
-    monkeypatch.setattr(search_store, "LARGE", 0)
-    first = await filled.read(search, "parse_rows", Scope("/w"), first=True)
-    assert first.partial and [h.id for h in first.hits] == ["p0"]
-    whole = await filled.read(search, "parse_rows", Scope("/w"))
-    assert not whole.partial and {h.id for h in whole.hits} == {"p0", "p1"}
-    nothing = await filled.read(search, "arse_ro", Scope("/w"), first=True)
-    assert not nothing.partial and {h.id for h in nothing.hits} == {"p0", "p1"}, "no words: it is looked inside at once"
-
-
-async def test_common_words_are_looked_up_among_the_newest_and_that_is_said(
-    filled: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def many(db: APSWDatabase) -> None:
-        for i in range(100):
-            search_index.put(
-                db, kind="message", doc_id=f"n{i}", resource_id="/w", created_at=i, text=f"lorem ipsum {i}"
-            )
-
-    await filled.write(many)
-    whole = await filled.read(search, "lorem ipsum", Scope("/w"), now=1)
-    assert (whole.total, whole.found, whole.newest_only) == (100, "100 found", False)
-    with monkeypatch.context() as few:
-        few.setattr(search_store, "CANDIDATES", 10)
-        best = await filled.read(search, "lorem ipsum", Scope("/w"), now=1)
-        assert (best.total, best.found) == (10, "the best 10 of more")
-    monkeypatch.setattr(search_store, "BUDGET", 20)
-    monkeypatch.setattr(search_store, "POSTINGS", 20)
-    common = await filled.read(search, "lorem ipsum", Scope("/w"), now=1)
-    assert common.newest_only and common.hits[0].id == "n99" and common.total < 100
-    part = await filled.read(search, "ipsum.", Scope("/w"), now=1)
-    assert part.newest_only and part.hits[0].id == "n99"
-    rare = await filled.read(search, "lorem fox", Scope("/w"), now=1)
-    assert not rare.newest_only and {h.id for h in rare.hits} == {"m5", "m6"}

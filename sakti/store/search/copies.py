@@ -1,0 +1,59 @@
+"""Fold copies of a text into one row. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+
+from sakti.store.search.features import SHORT, Features
+from sakti.store.search.rank import Ranked
+
+_NUMBER = re.compile(r"\d+")
+
+
+def fold(ranked: Sequence[Ranked], read: Callable[[Sequence[int]], Mapping[int, str]]) -> list[tuple[Ranked, int]]:
+    """Return the first of each text and how many copies of it follow.
+
+    What tools print counts as the same where only numbers (times, sizes, addresses) differ. `read` returns texts by
+    key: of long ones that may be copies.
+    """
+    keys = [_key(r.features) for r in ranked]
+    often = Counter(keys)
+    long = [
+        r.features.row.pk for r, key in zip(ranked, keys, strict=True) if often[key] > 1 and not _is_read(r.features)
+    ]
+    texts = read(long) if long else {}
+    first: dict[Hashable, int] = {}
+    kept: list[Ranked] = []
+    more: list[int] = []
+    for r, key in zip(ranked, keys, strict=True):
+        pk = r.features.row.pk
+        same = (key, _printed(texts[pk], r.features.row.role)) if pk in texts else key
+        if same in first:
+            more[first[same]] += 1
+        else:
+            first[same] = len(kept)
+            kept.append(r)
+            more.append(0)
+    return list(zip(kept, more, strict=True))
+
+
+def _is_read(f: Features) -> bool:
+    return bool(f.beginning) and f.size <= SHORT
+
+
+def _printed(text: str, role: str) -> str:
+    """Return a text as it counts: what tools print without its numbers, all without white space at the ends."""
+    return _NUMBER.sub("0", text).strip() if role == "tool" else text.strip()
+
+
+def _key(f: Features) -> Hashable:
+    """Return what copies have in common.
+
+    Short texts: the text. Long ones, which are not read: their length, and how often each term stands in them.
+    """
+    row = f.row
+    if _is_read(f):
+        return (row.kind, row.role, _printed(f.beginning, row.role))
+    return (row.kind, row.role, f.size, f.length, f.counts) if any(f.counts) else row.pk

@@ -1,0 +1,62 @@
+"""Read the months and days that a question names. Pure."""
+
+from __future__ import annotations
+
+import datetime
+import re
+
+MONTHS = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+    "december",
+)  # fmt: skip
+AFTER = datetime.timedelta(days=7)  # what happened is told of in the days after
+
+_NAMES = "|".join(f"{m[:3]}(?:{m[3:]})?" if len(m) > 3 else m for m in MONTHS)
+_DAY_MONTH = re.compile(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?({_NAMES})\b\.?,?\s*(\d{{4}})?", re.IGNORECASE)
+_MONTH_DAY = re.compile(rf"\b({_NAMES})\s+(\d{{1,2}})(?:st|nd|rd|th)?\b(?!\d),?\s*(\d{{4}})?", re.IGNORECASE)
+_MONTH = re.compile(rf"\b(in|of|since|during|early|late|mid|last|this)?[ -]*({_NAMES})\b,?\s*(\d{{4}})?", re.IGNORECASE)
+_ISO = re.compile(r"\b(\d{4})-(\d\d)(?:-(\d\d))?\b")
+_YEAR = re.compile(r"\b(?:in|of|during|since)\s+(\d{4})\b", re.IGNORECASE)
+
+
+def named_times(text: str, newest: int) -> list[tuple[int, int]]:
+    """Return the spans (from, to; Unix ms, local time) that a question names; a month without a year is its last.
+
+    `newest`: the time of the newest text, by which "its last" is told.
+    """
+    latest = datetime.datetime.fromtimestamp(newest / 1000)
+    spans: list[tuple[int, int]] = []
+
+    def add(year: str | None, month: int, day: str | None = None) -> None:
+        number = int(year) if year else latest.year - (month > latest.month)
+        try:
+            start = datetime.datetime(number, month, int(day) if day else 1)
+            end = start + datetime.timedelta(days=1) if day else (start + datetime.timedelta(days=32)).replace(day=1)
+            spans.append((int(start.timestamp() * 1000), int((end + AFTER).timestamp() * 1000)))
+        except (ValueError, OverflowError, OSError):  # no such day, or a year that the platform's clock does not know
+            return
+
+    def month_of(name: str) -> int:
+        return next(i for i, m in enumerate(MONTHS, 1) if m.startswith(name.lower()[:3]))
+
+    rest = text
+    for match in _ISO.finditer(rest):
+        if 1 <= int(match[2]) <= 12:
+            add(match[1], int(match[2]), match[3])
+    for match in _DAY_MONTH.finditer(rest):
+        add(match[3], month_of(match[2]), match[1])
+    rest = _DAY_MONTH.sub(" ", rest)
+    for match in _MONTH_DAY.finditer(rest):
+        add(match[3], month_of(match[1]), match[2])
+    rest = _MONTH_DAY.sub(" ", rest)
+    for match in _MONTH.finditer(rest):
+        # "may", "march" are words, too: only with "in" before or a year behind
+        if match[1] or match[3] or match[2].lower() not in ("may", "mar", "march", "dec", "sep", "jan"):
+            add(match[3], month_of(match[2]))
+    if not spans:
+        for match in _YEAR.finditer(rest):
+            year = int(match[1])
+            if 1970 <= year <= latest.year:
+                ends = (datetime.datetime(year, 1, 1), datetime.datetime(year + 1, 1, 1) + AFTER)
+                spans.append((int(ends[0].timestamp() * 1000), int(ends[1].timestamp() * 1000)))
+    return spans

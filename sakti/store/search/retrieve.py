@@ -1,0 +1,396 @@
+"""Find the candidates of a query in the indexes: two lists, of words and of trigrams.
+
+What is looked at is bounded by one budget in time: rare words first, each from the newest text on. What it did not
+suffice for is returned with the candidates. Raw SQL: MATCH, bm25, and conditions on the rows of search.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sakti.store.connection import Connection
+from sakti.store.search import reindexing
+from sakti.store.search.folding import folded
+from sakti.store.search.query import Query
+from sakti.store.search.substrings import all_of, quoted, trigrams
+from sakti.store.search.terms import Term, inverse_frequency
+
+CANDIDATES = 300  # hits of one query at most
+SAMPLE = 10_000  # newest texts in which words are counted
+AT_ONCE = 8_000  # rows of all words together up to which FTS5 ranks them itself
+SLICE = 1_000  # rows of a word that are read before the time is looked at
+SPAN = 50_000  # rows that are searched for parts of words before the time is looked at
+LOOKED_INTO = 20  # texts that are read to see whether one contains a part of a word
+LIKE_SPAN = 2_000  # the same for texts that have to be read
+WEIGHTS = "bm25(search_words, 1.0, 0.5, 0.3, 0.3)"  # text, pieces of identifiers, previous message, summary
+OWN = "{text idents summary}"  # the columns of a text itself
+
+
+@dataclass(slots=True)
+class Budget:
+    """Time for one query: `clock` in seconds, `end` by that clock."""
+
+    clock: Callable[[], float]
+    end: float
+    unread: dict[str, int] = field(default_factory=dict[str, int])  # what was read from which row on, if not all
+
+    @property
+    def over(self) -> bool:
+        return self.clock() >= self.end
+
+
+@dataclass(slots=True)
+class Place:
+    """Filter of rows: the SQL condition over `d` and `t`, and its values; `narrow`: the user gave a filter or scope."""
+
+    where: str
+    values: list[object]
+    narrow: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Scope of a search: one thread, one workspace, or (both None) everywhere."""
+
+    resource_id: str | None = None
+    thread_id: str | None = None
+    kinds: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Row of search without its text; `position` is that of a message in its thread."""
+
+    pk: int
+    kind: str
+    thread_id: str | None
+    position: int
+    role: str
+    created_at: int
+
+    @property
+    def place(self) -> tuple[str | None, int] | None:
+        return (self.thread_id, self.position) if self.kind == "message" else None
+
+
+_ROW = "d.pk, d.kind, d.thread_id, d.position, d.role, d.created_at"
+FROM = "search_docs d LEFT JOIN threads t ON t.id = d.thread_id"
+
+
+# --- words --------------------------------------------------------------------------------------------------
+
+
+def newest_key(db: Connection) -> int:
+    """Return the key of the newest row."""
+    return db.execute_sql("SELECT coalesce(max(pk), 0) FROM search_docs").fetchone()[0]
+
+
+def count(db: Connection, phrases: Iterable[str], newest: int) -> dict[str, int]:
+    """Return in how many texts each FTS5 phrase is, estimated from the newest: counting all would cost too much."""
+    floor = max(0, newest - SAMPLE)
+    share = max(1.0, newest / SAMPLE)
+    sql = "SELECT count(*) FROM search_words WHERE search_words MATCH ? AND rowid > ?"
+    counts = {p: db.execute_sql(sql, (p, floor)).fetchone()[0] for p in phrases}
+    if floor:  # rare ones may have all their texts before
+        known = "SELECT 1 FROM search_words WHERE search_words MATCH ? LIMIT 1"
+        counts = {p: n or int(db.execute_sql(known, (p,)).fetchone() is not None) for p, n in counts.items()}
+    return {p: round(n * share) if n > 1 else n for p, n in counts.items()}
+
+
+def is_known(db: Connection, phrase: str) -> bool:
+    """Return whether any text has a phrase."""
+    sql = "SELECT 1 FROM search_words WHERE search_words MATCH ? LIMIT 1"
+    return db.execute_sql(sql, (phrase,)).fetchone() is not None
+
+
+def match_of(terms: Sequence[Term], query: Query, *, own: bool) -> str:
+    """Return the FTS5 query: texts with any of the terms, and what is required; `own`: not by the message before."""
+    phrases = [p for t in terms for p in t.phrases]
+    columns = f"{OWN} : " if own or query.phrases else ""
+    required = [f"{OWN} : {quoted(folded(p))}" for p in query.phrases]
+    if query.alternatives:
+        groups = (" AND ".join(quoted(folded(w)) for w in group) for group in query.alternatives)
+        required.append(f"{OWN} : ({' OR '.join(f'({g})' for g in groups)})")
+    optional = [f"{columns}({' OR '.join(phrases)})"] if phrases and not query.phrases else []
+    return " AND ".join(f"({p})" for p in (*required, *optional))
+
+
+def by_words(
+    db: Connection, terms: Sequence[Term], query: Query, place: Place, budget: Budget, *, own: bool
+) -> list[Row]:
+    """Return the rows that match, the likely ones first.
+
+    Where the words are rare FTS5 ranks them. Where they are common that would take as long as there are texts: then
+    each word is read for itself, and rows with most of the rarest words come first.
+    """
+    match = match_of(terms, query, own=own)
+    if not match:
+        return []
+    column = f"{OWN} : " if own else ""
+    if sum(t.documents for t in terms) <= AT_ONCE:
+        return _ranked_by_index(db, match, place)
+    scores: dict[int, float] = {}
+    for term in sorted(terms, key=lambda t: t.documents):
+        for phrase in term.phrases:
+            for key in _newest_first(db, term.text, column + phrase, budget):
+                scores[key] = scores.get(key, 0.0) + term.rarity
+    keys = sorted(sorted(scores, reverse=True), key=scores.__getitem__, reverse=True)
+    if " AND " in match:  # phrases and required words: the index knows whether a row has them
+        sql = "SELECT 1 FROM search_words WHERE search_words MATCH ? AND rowid = ?"
+        keys = [k for k in keys[: 4 * CANDIDATES] if db.execute_sql(sql, (match, k)).fetchone()]
+    return rows_of(db, keys, place, budget)
+
+
+def _newest_first(db: Connection, name: str, phrase: str, budget: Budget) -> list[int]:
+    """Return the keys of the rows with a phrase, newest first, as far as the time suffices."""
+    keys: list[int] = []
+    sql = "SELECT rowid FROM search_words WHERE search_words MATCH ? AND rowid < ? ORDER BY rowid DESC LIMIT ?"
+    before = 1 << 62
+    while some := [row[0] for row in db.execute_sql(sql, (phrase, before, SLICE))]:
+        keys += some
+        before = some[-1]
+        if len(some) < SLICE:
+            break
+        if budget.over:
+            budget.unread[name] = before
+            break
+    return keys
+
+
+def _ranked_by_index(db: Connection, match: str, place: Place) -> list[Row]:
+    """Return the best rows in bm25 order.
+
+    The filters are applied to the best alone, unless those do not suffice: joining every row costs more than ranking.
+    """
+    wide = 2 * CANDIDATES
+    sql = f"SELECT rowid FROM search_words WHERE search_words MATCH ? ORDER BY {WEIGHTS} LIMIT ?"
+    best = [row[0] for row in db.execute_sql(sql, (match, wide)).fetchall()]
+    found = rows_of(db, best, place)
+    if len(best) < wide or len(found) >= CANDIDATES // 6:
+        return found
+    rows = db.execute_sql(
+        f"SELECT {_ROW} FROM search_words CROSS JOIN search_docs d ON d.pk = search_words.rowid"
+        f" LEFT JOIN threads t ON t.id = d.thread_id WHERE search_words MATCH ? AND {place.where}"
+        f" ORDER BY {WEIGHTS} LIMIT ?",
+        (match, *place.values, CANDIDATES),
+    ).fetchall()
+    return [Row(*row) for row in rows]
+
+
+# --- trigrams -----------------------------------------------------------------------------------------------
+
+
+def by_parts(
+    db: Connection, parts: Sequence[str], place: Place, newest: int, budget: Budget
+) -> tuple[list[Row], dict[str, float]]:
+    """Return the rows that may contain one of `parts` (three characters and more), and the rarity of each part.
+
+    Those with the rarest first, equals newest first.
+    """
+    scores: dict[int, float] = {}
+    rarity: dict[str, float] = {}
+    for part in parts:
+        keys = _parts_newest_first(db, part, newest, budget)
+        if keys:
+            rarity[part] = weight = inverse_frequency(min(len(keys), newest // 2), max(newest, 2)) + 1e-3
+            for key in keys:
+                scores[key] = scores.get(key, 0.0) + weight
+    keys = sorted(sorted(scores, reverse=True), key=scores.__getitem__, reverse=True)
+    return rows_of(db, keys, place, budget), rarity
+
+
+def _parts_newest_first(db: Connection, part: str, newest: int, budget: Budget) -> list[int]:
+    """Return the keys of the rows with the pieces of a part, newest first, as far as the time suffices."""
+    keys: list[int] = []
+    match = all_of(trigrams(part))
+    high = newest
+    sql = (
+        "SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ? AND rowid > ? AND rowid <= ?"
+        " ORDER BY rowid DESC LIMIT ?"
+    )
+    while high > 0:
+        low = max(0, high - SPAN)
+        keys += (row[0] for row in db.execute_sql(sql, (match, low, high, SLICE)))
+        high = low
+        if high and (budget.over or len(keys) >= SLICE):
+            budget.unread[part] = high
+            break
+    return keys
+
+
+def similar_parts(db: Connection, word: str, place: Place, newest: int, budget: Budget) -> list[Row]:
+    """Return the rows with at least half of the trigrams of `word`, those with most of them first."""
+    pieces = trigrams(word)
+    shared: dict[int, int] = {}
+    sql = "SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ? AND rowid > ? ORDER BY rowid DESC LIMIT ?"
+    for piece in pieces:
+        for (key,) in db.execute_sql(sql, (quoted(piece), max(0, newest - SPAN), 2 * SLICE)):
+            shared[key] = shared.get(key, 0) + 1
+        if budget.over:
+            break
+    keys = [k for k, n in shared.items() if 2 * n >= len(pieces)]
+    return rows_of(db, sorted(keys, key=lambda k: (-shared[k], -k)), place, budget)
+
+
+def contains(db: Connection, part: str) -> bool:
+    """Return whether one of the newest texts that have its pieces contains a part of three characters and more."""
+    if not (pieces := trigrams(part)):
+        return False
+    sql = "SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ? ORDER BY rowid DESC LIMIT ?"
+    keys = [row[0] for row in db.execute_sql(sql, (all_of(pieces), LOOKED_INTO))]
+    return any(folded(part).lower() in folded(text).lower() for text in texts_of(db, keys).values())
+
+
+# --- rows ---------------------------------------------------------------------------------------------------
+
+
+def rows_of(db: Connection, keys: Sequence[int], place: Place, budget: Budget | None = None) -> list[Row]:
+    """Return those of `keys` that pass the filters, in order, at most 300."""
+    found: list[Row] = []
+    for start in range(0, len(keys), CANDIDATES):
+        some = keys[start : start + CANDIDATES]
+        rows = db.execute_sql(
+            f"SELECT {_ROW} FROM {FROM} WHERE d.pk IN ({','.join(map(str, some))}) AND {place.where}",
+            tuple(place.values),
+        ).fetchall()
+        by_key = {row[0]: row for row in rows}
+        found += (Row(*by_key[key]) for key in some if key in by_key)
+        if len(found) >= CANDIDATES or (budget is not None and start and budget.over):
+            break
+    return found[:CANDIDATES]
+
+
+def texts_of(db: Connection, keys: Sequence[int]) -> dict[int, str]:
+    """Return the texts of rows."""
+    if not keys:
+        return {}
+    return dict(db.execute_sql(f"SELECT pk, text FROM search_docs WHERE pk IN ({','.join(map(str, keys))})").fetchall())
+
+
+def neighbours(db: Connection, found: Sequence[Row], place: Place) -> list[Row]:
+    """Return the messages before and after each of `found` that pass the filters."""
+    wanted = {(r.thread_id, r.position + step) for r in found if r.kind == "message" for step in (-1, 1)}
+    wanted -= {r.place for r in found if r.place}
+    wanted = {w for w in wanted if w[0] is not None}
+    if not wanted:
+        return []
+    rows = db.execute_sql(
+        f"SELECT {_ROW} FROM (VALUES {','.join(['(?, ?)'] * len(wanted))}) w CROSS JOIN search_docs d"
+        " ON d.thread_id = w.column1 AND d.kind = 'message' AND d.position = w.column2"
+        f" LEFT JOIN threads t ON t.id = d.thread_id WHERE {place.where}",
+        (*(v for pair in wanted for v in pair), *place.values),
+    ).fetchall()
+    return [Row(*row) for row in rows]
+
+
+def by_reading(db: Connection, needles: Sequence[str], place: Place, newest: int, budget: Budget) -> list[Row]:
+    """Return the rows that have all `needles` in their texts, newest first: what no index can hold.
+
+    Without needles those that pass the filters.
+    """
+    clause = "".join(" AND d.text LIKE ? ESCAPE '\\'" for _ in needles)
+    values = ["%" + re.sub(r"([\\%_])", r"\\\1", n[:200]) + "%" for n in needles]
+    found: list[Row] = []
+    high = newest
+    while high > 0 and len(found) < CANDIDATES:
+        low = max(0, high - (LIKE_SPAN if needles else SPAN))
+        rows = db.execute_sql(
+            f"SELECT {_ROW} FROM {FROM} WHERE d.pk > ? AND d.pk <= ? AND {place.where}{clause} ORDER BY d.pk DESC",
+            (low, high, *place.values, *values),
+        ).fetchall()
+        found += (Row(*row) for row in rows)
+        high = low
+        if high and budget.over:
+            budget.unread[" ".join(needles) or "filters"] = high
+            break
+    return found[:CANDIDATES]
+
+
+def time_of(db: Connection, key: int) -> int:
+    """Return when the row with that key, or the next, was said, Unix ms."""
+    row = db.execute_sql("SELECT created_at FROM search_docs WHERE pk >= ? ORDER BY pk LIMIT 1", (key,)).fetchone()
+    return row[0] if row else 0
+
+
+# --- filters ------------------------------------------------------------------------------------------------
+
+
+def place_of(db: Connection, query: Query, scope: Scope) -> Place:
+    """Return the filter of a query in a scope."""
+    where, values = _filters(query, scope)
+    # rows of a thread that was deleted just now; otherwise none are there, and nothing need be looked at
+    hidden = f" AND NOT {reindexing.HIDDEN}" if reindexing.has_hidden_rows(db) else ""
+    return Place(where + hidden, values, where != "1 = 1")
+
+
+def _filters(query: Query, scope: Scope) -> tuple[str, list[object]]:
+    clauses, values = ["1 = 1"], list[object]()
+
+    def add(clause: str, *more: object) -> None:
+        clauses.append(clause)
+        values.extend(more)
+
+    if scope.resource_id is not None:
+        add("d.resource_id = ?", scope.resource_id)
+    if scope.thread_id is not None:
+        add("d.thread_id = ?", scope.thread_id)
+    kinds = (query.kind,) if query.kind else scope.kinds
+    if kinds:
+        add(f"d.kind IN ({','.join('?' * len(kinds))})", *kinds)
+    if query.role:
+        add("d.role = ?", query.role.lower())
+    if query.thread:
+        like = (f"%{query.thread}", f"%{query.thread}%")
+        add("(d.thread_id = ? OR d.thread_id LIKE ? OR t.title LIKE ?)", query.thread, *like)
+    if query.task:
+        add("EXISTS (SELECT 1 FROM tasks k WHERE k.id = d.task_id AND ? IN (k.id, k.handle))", query.task)
+    if query.since is not None:
+        add("d.created_at >= ?", query.since)
+    if query.until is not None:
+        add("d.created_at < ?", query.until)
+    if query.path:
+        add(*_path(query.path))
+    return " AND ".join(clauses), values
+
+
+def _path(path: str) -> tuple[str, *tuple[object, ...]]:
+    """Return the condition for a path that a tool touched, or that stands in the text; a glob, or a part of it."""
+    glob = path if any(c in path for c in "*?[") else f"*{path}*"
+    touched = "d.paths GLOB ?"
+    literal = max(re.split(r"[*?\[\]]+", path), key=len)
+    if len(literal) < 3:
+        return touched, glob
+    in_text = (
+        "(d.pk IN (SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ?)"
+        " AND (d.text GLOB ? OR d.text LIKE ? ESCAPE '\\'))"
+    )
+    like = "%" + re.sub(r"([\\%_])", r"\\\1", path) + "%"
+    return f"({touched} OR {in_text})", glob, all_of(trigrams(literal)), f"*{glob.strip('*')}*", like
+
+
+def excluded(db: Connection, rows: Sequence[Row], words: Sequence[str]) -> set[int]:
+    """Return the keys of the rows whose text has one of `words`."""
+    if not words or not rows:
+        return set()
+    unwanted = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, words))})(?!\w)", re.IGNORECASE)
+    texts = texts_of(db, [r.pk for r in rows])
+    return {pk for pk, text in texts.items() if unwanted.search(text)}
+
+
+def page_rows(db: Connection, keys: Sequence[int]) -> Mapping[int, tuple[Any, ...]]:
+    """Return what a hit shows of each row."""
+    if not keys:
+        return {}
+    rows = db.execute_sql(f"SELECT {_SHOWN} FROM {FROM} WHERE d.pk IN ({','.join(map(str, keys))})").fetchall()
+    return {row[0]: tuple(row) for row in rows}
+
+
+_SHOWN = (
+    "d.pk, d.kind, d.doc_id, d.thread_id, coalesce(t.title, ''), d.task_id, d.role, d.created_at, d.position, d.text,"
+    " CASE WHEN d.kind != 'message' THEN d.kind WHEN EXISTS (SELECT 1 FROM compaction_records c"
+    " WHERE c.thread_id = d.thread_id AND c.undone_at IS NULL AND d.position BETWEEN c.first_index AND c.last_index)"
+    " THEN 'compacted' ELSE 'raw' END"
+)

@@ -1,0 +1,99 @@
+"""Find the words that were meant where no text has a typed one. Raw SQL: the vocabulary of the word index."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from sakti.store.connection import Connection
+from sakti.store.search.folding import folded
+from sakti.store.search.index import pieces
+from sakti.store.search.query import TOKEN, WORD
+from sakti.store.search.retrieve import contains
+from sakti.store.search.stems import stems
+from sakti.store.search.substrings import trigrams
+from sakti.store.search.terms import phrase_of
+
+CORRECTED = 3  # words of a query that may be corrected
+VOCABULARY = 20_000  # terms with the same beginning that a correction is chosen from
+LARGE = 50_000  # texts from which on three letters have to be right, not two, and parts of words are not looked for
+NEAREST = 2  # known words for one that is not
+HALF = 0.5  # of the three-letter pieces
+
+_LETTERS = re.compile(r"[^\W\d_]{5,}")
+
+
+def corrections(db: Connection, words: Sequence[str], text: str, newest: int) -> dict[str, list[str]]:
+    """Return the nearest known words for each typed word that no text has.
+
+    Nearest is one letter away (one edit or transposition: 80 % of typing errors, Damerau 1964). The first two letters
+    are taken as right (three in large stores); an identifier whose pieces are all known words is not corrected.
+    """
+    large = newest > LARGE
+    parts = [pieces(token) for token in TOKEN.findall(text)]
+    whole = {"".join(p): p for p in parts if len(p) > 1}
+    typed = {w.lower() for w in WORD.findall(text)} | {w for p in parts for w in p} | whole.keys()
+    out: dict[str, list[str]] = {}
+    left = CORRECTED
+    for word in words:
+        if (large and word not in typed) or not _LETTERS.fullmatch(word) or is_known(db, word, parts=not large):
+            continue
+        if word in whole and all(is_known(db, piece, parts=not large) for piece in whole[word]):
+            continue
+        left -= 1
+        folds = folded(word).lower()
+        near = {row for form in {folds, *stems(folds)[:1]} for row in _near(db, form, 3 if large else 2)}
+        if near:
+            out[word] = [term for _, term in sorted(near, reverse=True)[:NEAREST]]
+        if not left:
+            break
+    return out
+
+
+def is_known(db: Connection, word: str, *, parts: bool) -> bool:
+    """Return whether a text has the word, or (`parts`) has it in another one."""
+    sql = "SELECT 1 FROM search_words WHERE search_words MATCH ? LIMIT 1"
+    known = db.execute_sql(sql, (phrase_of(word),)).fetchone() is not None
+    return known or (parts and contains(db, word))
+
+
+def _near(db: Connection, word: str, right: int) -> list[tuple[int, str]]:
+    """Return (texts, term) for the indexed terms one letter away that share the first `right` letters.
+
+    One edit leaves the first or the last half (less one letter, for a swap in the middle) unchanged.
+    """
+    half = len(word) // 2 - 1
+    rows: Iterable[tuple[int, str]] = db.execute_sql(
+        "SELECT doc, term FROM (SELECT term, doc FROM search_vocabulary WHERE term >= ? AND term < ? LIMIT ?)"
+        " WHERE length(term) BETWEEN ? AND ? AND (substr(term, 1, ?) = ? OR substr(term, -?) = ?)",
+        (
+            word[:right], word[:right] + "\U0010ffff", VOCABULARY, len(word) - 1, len(word) + 1,
+            half, word[:half], half, word[-half:],
+        ),
+    ).fetchall()  # fmt: skip
+    return [(doc, term) for doc, term in rows if is_one_edit(word, term)]
+
+
+def is_one_edit(a: str, b: str) -> bool:
+    """Return whether inserting, removing, changing or swapping one letter turns `a` into `b`."""
+    if abs(len(a) - len(b)) > 1 or a == b:
+        return False
+    start = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    rest_a, rest_b = a[start:], b[start:]
+    if len(a) == len(b):
+        return rest_a[1:] == rest_b[1:] or (rest_a[:2] == rest_b[1::-1] and rest_a[2:] == rest_b[2:])
+    return rest_a[1:] == rest_b if len(a) > len(b) else rest_a == rest_b[1:]
+
+
+def similar_words(texts: Iterable[str], word: str) -> list[str]:
+    """Return the words of some texts that share at least half of their three-letter pieces with `word`, best first.
+
+    The measure is Dice's: twice the shared pieces by all pieces of both.
+    """
+    wanted = set(trigrams(word))
+    found: dict[str, float] = {}
+    for token in {t for text in texts for t in TOKEN.findall(text) if abs(len(t) - len(word)) <= 3}:
+        own = set(trigrams(token))
+        if own and (alike := 2 * len(wanted & own) / (len(wanted) + len(own))) >= HALF:
+            found[token] = alike
+    return sorted(found, key=lambda t: (-found[t], t))[:NEAREST]

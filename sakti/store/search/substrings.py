@@ -1,0 +1,26 @@
+"""Make the condition for parts of words in the index of trigrams. Pure.
+
+The pieces are joined by AND, so a row may have all of them in other places: who asks looks at the text.
+"""
+
+from __future__ import annotations
+
+from sakti.store.search.folding import folded
+
+LONGEST = 40  # characters of a part that are looked up
+
+
+def trigrams(part: str) -> list[str]:
+    """Return the pieces of three characters of `part`, folded and in lower case, each once."""
+    sought = folded(part).lower()[:LONGEST]
+    return list(dict.fromkeys(sought[i : i + 3] for i in range(len(sought) - 2)))
+
+
+def all_of(pieces: list[str]) -> str:
+    """Return the FTS5 query for rows with all of `pieces`."""
+    return " AND ".join(map(quoted, pieces))
+
+
+def quoted(phrase: str) -> str:
+    """Return a phrase for FTS5."""
+    return '"' + phrase.replace('"', '""') + '"'

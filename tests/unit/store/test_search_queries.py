@@ -1,0 +1,210 @@
+"""Queries as people write them: each form finds what is meant, ranks it first, and says why it is there."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import pytest
+from playhouse.apsw_ext import APSWDatabase
+
+from sakti.store.database import Store
+from sakti.store.search import index as search_index
+from sakti.store.search import retrieve
+from sakti.store.search.query import parse_query
+from sakti.store.search.search import Scope, SearchPage, search
+
+Told = Sequence[tuple[str, str] | tuple[str, str, str]]
+
+
+def say(db: APSWDatabase, told: Told, *, resource: str = "/w", thread: str = "t1", first: int = 1) -> None:
+    """Index texts as messages of a thread: (id, text) or (id, text, role)."""
+    for position, (name, text, *role) in enumerate(told):
+        search_index.put(
+            db,
+            kind="message",
+            doc_id=name,
+            resource_id=resource,
+            thread_id=thread,
+            role=role[0] if role else "user",
+            position=position,
+            created_at=first + position,
+            text=text,
+            prev=told[position - 1][1] if position else "",
+        )
+
+
+async def page(store: Store, text: str, scope: Scope | None = None, **more: object) -> SearchPage:
+    return await store.read(search, text, scope or Scope("/w"), **more)
+
+
+async def ids(store: Store, text: str) -> list[str]:
+    return [h.id for h in (await page(store, text)).hits]
+
+
+async def test_what_stands_deep_in_a_long_text_counts_as_much(store: Store) -> None:
+    log = "\n".join(f"line {i}: all is well with the pump" for i in range(900))
+    deep = f"{log}\nfatal: the gimbal solver overflowed at step 12\n{log}"
+    await store.write(say, [("log", deep), *((f"s{i}", f"an overflow of the solver, case {i}") for i in range(10))])
+    assert (await ids(store, "gimbal solver overflow"))[0] == "log"
+
+
+async def test_an_old_definition_is_above_new_mentions(store: Store) -> None:
+    notes = [
+        (f"n{i}", f"note {i}: somebody said that parseConfig may be slow, we look at it next week") for i in range(12)
+    ]
+    await store.write(say, [("def", "def parseConfig(path): parseConfig reads the file at path"), *notes])
+    assert (await ids(store, "parseConfig"))[0] == "def"
+
+
+async def test_equal_texts_are_newest_first(store: Store) -> None:
+    await store.write(say, [("old", "the cache is cold")])
+    await store.write(say, [("new", "the queue is cold")], thread="t2", first=2)
+    assert await ids(store, "cold") == ["new", "old"]
+
+
+async def test_the_beginning_of_a_word_ranks_by_what_it_finds(store: Store) -> None:
+    await store.write(say, [("hit", "the mutex is held here"), ("next", "then it hangs")])
+    found = await page(store, "mut*")
+    assert [h.id for h in found.hits] == ["hit"] and found.hits[0].score > 0
+
+
+async def test_an_answer_without_the_words_is_for_questions_only_and_says_so(store: Store) -> None:
+    await store.write(say, [("q", "which flibbertigibbet do you like best?"), ("a", "No idea.", "assistant")])
+    assert await ids(store, "role:assistant flibbertigibbet") == []
+    found = {h.id: h for h in (await page(store, "which flibbertigibbet do you like")).hits}
+    assert found["a"].reason == "answer to “which flibbertigibbet do you like best?”" and found["q"].reason == ""
+
+
+async def test_a_slip_is_corrected_and_never_floods(store: Store) -> None:
+    many = [(f"m{i}", f"the posture of gress number {i} is then cationic") for i in range(30)]
+    await store.write(say, [("right", "authentication needs postgres"), *many])
+    for typed, meant in (("athuentication", "authentication"), ("postgress", "postgres")):
+        found = await page(store, typed)
+        assert found.hits[0].id == "right" and len(found.hits) <= 3
+        assert found.suggestion == meant and found.notes == [f"did you mean “{meant}”?"]
+        assert found.hits[0].reason == f"similar: {meant}"
+
+
+@pytest.mark.parametrize(
+    ("typed", "text"),
+    [
+        ("функцыя", "здесь функция считает сумму"),
+        ("Übersetzungsschlüsel", "der Übersetzungsschlüssel fehlt"),
+        ("συνάρτησι", "η συνάρτηση επιστρέφει"),
+        ("数据库连接失败", "今天连接失败，数据库没有启动"),
+        ("データベース設定", "設定を見ました。データベースは動いています"),
+        ("ＬＯＧＩＮ", "the login fails"),
+        ("Straße", "in der strasse"),
+    ],
+)
+async def test_letters_beyond_ascii(store: Store, typed: str, text: str) -> None:
+    await store.write(say, [("meant", text), ("other", "nothing of the kind")])
+    assert await ids(store, typed) == ["meant"]
+
+
+async def test_small_words_in_identifiers_count(store: Store) -> None:
+    await store.write(say, [("id", "call hasNextPage before"), ("book", "the next page of the book"), ("x", "has it?")])
+    assert (await ids(store, "has_next_page"))[0] == "id"
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("tokens NOT JWT", {"plain"}),
+        ("PostgreSQL AND kubectl", {"both"}),
+        ("PostgreSQL AND kubectl OR JWT", {"both", "jwt"}),
+        ("tokens OR kubectl", {"plain", "jwt", "both"}),
+    ],
+)
+async def test_and_or_not(store: Store, typed: str, found: set[str]) -> None:
+    told = [
+        ("plain", "tokens expire"),
+        ("jwt", "JWT tokens"),
+        ("both", "kubectl and PostgreSQL"),
+        ("pg", "PostgreSQL 16"),
+    ]
+    await store.write(say, told)
+    assert set(await ids(store, typed)) == found
+
+
+@pytest.mark.parametrize("typed", ["AND", "NOT", "a AND", "OR b", "a AND OR b", 'say "x AND y"'])
+def test_operators_without_two_sides_are_words(typed: str) -> None:
+    query = parse_query(typed)
+    assert query.alternatives == () and query.excluded == ()
+
+
+async def test_a_path_is_found_in_texts_too(store: Store) -> None:
+    await store.write(say, [("said", "look at src/auth/session.ts first"), ("other", "look at the session")])
+    assert await ids(store, "path:src/auth") == ["said"]
+    assert await ids(store, "path:src/*.ts") == ["said"]
+
+
+async def test_nothing_here_says_how_much_is_elsewhere(store: Store) -> None:
+    await store.write(say, [("a", "the gyroscope"), ("b", "a gyroscope again")], resource="/other")
+    found = await page(store, "gyroscope")
+    assert (found.total, found.elsewhere, found.notes) == (0, 2, ["2 in other workspaces"])
+
+
+async def test_a_month_in_a_question_prefers_that_time(store: Store) -> None:
+    may, june = 1_683_600_000_000, 1_686_600_000_000  # 2023
+    await store.write(say, [("june", "we went camping by the lake")], thread="t2", first=june)
+    await store.write(say, [("may", "we went camping near the lake")], first=may)
+    assert (await ids(store, "where did we go camping in May 2023"))[0] == "may"
+    assert (await ids(store, "where did we go camping in June"))[0] == "june", "without a year: the last one"
+
+
+async def test_what_tools_print_again_folds_into_one_row(store: Store) -> None:
+    printed = [(f"p{i}", f"12:0{i}:00 pytest: {i + 3} passed in {i}.2s", "tool") for i in range(4)]
+    await store.write(say, [*printed, ("mine", "pytest 3 passed"), ("mine too", "pytest 4 passed")])
+    found = {h.id: h.copies for h in (await page(store, "pytest passed")).hits}
+    assert sorted(found.values()) == [0, 0, 3] and {"mine", "mine too"} < found.keys()
+
+
+async def test_a_word_in_another_form_says_which(store: Store) -> None:
+    await store.write(say, [("a", "we were testing the queue")])
+    (hit,) = (await page(store, "tested")).hits
+    assert hit.reason == "same stem: testing" and hit.snippet[slice(*hit.marks[0])] == "testing"
+
+
+async def test_the_score_is_the_sum_of_its_parts(store: Store) -> None:
+    await store.write(say, [("a", "the retry policy of the upload"), ("b", "upload"), ("c", "a policy")])
+    hits = (await page(store, "retry policy upload")).hits
+    best = hits[0].parts
+    total = best.words + best.adjacent + best.near + best.neighbours + best.thread + best.dated - best.question
+    assert hits[0].id == "a" and best.adjacent > 0 and best.near > 0
+    assert hits[0].score == 1.0 and total > hits[1].parts.words
+
+
+# --- the budget ---------------------------------------------------------------------------------------------
+
+
+def ticking(step: float) -> Callable[[], float]:
+    """Return a clock on which each look takes `step` seconds."""
+    seconds = itertools.count(0.0, step)
+    return lambda: next(seconds)
+
+
+async def test_within_its_time_a_query_reads_the_newest_and_says_what_it_left_out(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = [("rare", "lorem ipsum with a sesquipedalian"), *((f"n{i}", f"lorem ipsum dolor {i}") for i in range(60))]
+    await store.write(say, told)
+    monkeypatch.setattr(retrieve, "AT_ONCE", 20)
+    monkeypatch.setattr(retrieve, "SLICE", 20)
+    whole = await page(store, "lorem sesquipedalian", clock=ticking(0.0))
+    assert whole.unread == () and whole.total == 61 and whole.hits[0].id == "rare"
+    short = await page(store, "lorem sesquipedalian", clock=ticking(1.0))
+    assert short.newest_only and short.total == 21, "the newest of the common word, and all of the rare one"
+    assert short.hits[0].id == "rare", "a common word still counts where a rare one stands"
+    assert short.unread[0][0] == "lorem" and short.notes[0].startswith("lorem: only texts since 1970")
+
+
+async def test_a_first_page_leaves_parts_of_words_for_later_when_time_is_short(store: Store) -> None:
+    await store.write(say, [("p0", "parse_rows is slow"), ("p1", "reparse_rowset too")])
+    first = await page(store, "parse_rows", first=True, clock=ticking(1.0))
+    assert first.partial and [h.id for h in first.hits] == ["p0"]
+    found = await page(store, "parse_rows", clock=ticking(1.0))
+    assert not found.partial and {h.id for h in found.hits} == {"p0", "p1"}
+    nothing = await page(store, "arse_ro", first=True, clock=ticking(1.0))
+    assert {h.id for h in nothing.hits} == {"p0", "p1"}, "no words: parts of words are looked for at once"

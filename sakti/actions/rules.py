@@ -1,4 +1,4 @@
-"""The rules of approvals: `/rules`, `sakti rules`."""
+"""List and revoke the rules of approvals: `/rules`, `sakti rules`."""
 
 from __future__ import annotations
 

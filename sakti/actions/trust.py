@@ -1,4 +1,4 @@
-"""`/trust` and `sakti trust`: may a workspace's own settings have an effect?"""
+"""Ask whether a workspace's own settings may have an effect: `/trust` and `sakti trust`."""
 
 from __future__ import annotations
 

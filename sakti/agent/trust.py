@@ -71,17 +71,17 @@ class Look:
 
     @property
     def asks(self) -> bool:
-        """Whether the user has to be asked before anything of it has an effect."""
+        """Return whether the user has to be asked before anything of it has an effect."""
         return self.state in ("new", "changed")
 
     @property
     def config(self) -> bytes | None:
-        """The project's settings as they were looked at."""
+        """Return the project's settings as they were looked at."""
         return next((f.data for f in self.files if f.name == CONFIG), None)
 
     @property
     def left_out(self) -> str:
-        """One sentence on what has no effect; empty where nothing is left out."""
+        """Say in one sentence what has no effect; empty where nothing is left out."""
         if not self.asks:
             return ""
         names = ", ".join(one_line(f.name, 80) for f in self.files)

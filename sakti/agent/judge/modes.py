@@ -1,4 +1,4 @@
-"""What each approval mode does with each kind of effect: the one table behind the judge, the help and the README."""
+"""Say what each approval mode does with each kind of effect: the one table of the judge, the help and the README."""
 
 from __future__ import annotations
 

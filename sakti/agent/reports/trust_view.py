@@ -1,4 +1,4 @@
-"""What of a workspace has an effect, in lines for the shell, the plain chat and the screen."""
+"""Say what of a workspace has an effect, in lines for the shell, the plain chat and the screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Say why a hit is listed where its text does not show the words that were typed: from what the ranking found."""
+"""Say why a hit is listed where its text does not show the words that were typed: from what the ranking found.
+
+Raw SQL: the message before a hit, by the index's own rows.
+"""
 
 from __future__ import annotations
 

@@ -195,6 +195,7 @@ class FakeSession:
         self.busy = False
         self.queued: tuple[str, ...] = ()
         self.approvals: tuple = ()
+        self.options = SimpleNamespace(unasked=False)  # the workspace is trusted, or has nothing of its own
         self.status: MemoryStatus | None = None
         self.usage = Usage()
         self.git = SimpleNamespace(branch="main", changed=2)

@@ -26,7 +26,8 @@ SETTINGS = (
     "memory.model=extractive",
     "memory.observation.message_tokens=500",
     "memory.reflection.observation_tokens=900",
-    "approval.mode=auto",
+    "approval.mode=edits",
+    "approval.allow=['bash']",
 )
 SESSION_PY = '''"""Who is signed in."""
 

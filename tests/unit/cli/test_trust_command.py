@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.cli import run_cli
+from sakti.cli.start import run_cli
 
 
 def code(*argv: str) -> int:

@@ -66,7 +66,7 @@ async def test_ctrl_v_takes_an_image_from_the_systems_clipboard(
         if not clipboard.command(os.environ, app.session.workspace):
             await pilot.press("ctrl+v")
             await settle(app, pilot)
-            assert "Nothing here reads images" in chat_text(app)
+            assert "No tool here reads images" in chat_text(app)
         (tmp_path / "clip.png").write_bytes(PNG)
         program = tools / "wl-paste"
         program.write_text(f"#!/bin/sh\ncat {tmp_path}/clip.png\n")

@@ -105,7 +105,7 @@ def test_quitting_asks_twice_while_the_agent_works(host):
     stopping = Stopping(host, FakeConversation(), SimpleNamespace(stop=lambda: False))
     assert stopping.may_quit()
     host.session.busy = True
-    assert not stopping.may_quit() and "once more" in host.notes[-1]
+    assert not stopping.may_quit() and "press again" in host.notes[-1]
     assert stopping.may_quit()
 
 

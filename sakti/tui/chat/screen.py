@@ -399,7 +399,7 @@ def chat_parts() -> list[tuple[str, type[Any]]]:
         ("Approvals", ApprovalView),
         ("Panes", Sidebar),
         ("Memory", MemoryPane),
-        ("Observations", ObservationsPane),
+        ("Notes", ObservationsPane),
         ("Tasks", TasksPane),
         ("Lists", LineList),
     ]

@@ -13,6 +13,7 @@ from sakti.tui.screens.settings import SettingsScreen
 from sakti.tui.screens.task_card import TaskCardScreen
 from sakti.tui.screens.text import ReadScreen, help_blocks
 from sakti.tui.screens.threads import ThreadsScreen
+from sakti.tui.screens.trust import TrustScreen
 
 Part: TypeAlias = tuple[str, type[Any]]  # what has keys, by the name that people know it under
 
@@ -26,6 +27,7 @@ def parts(chat: Sequence[Part]) -> list[Part]:
         ("Board", BoardScreen),
         ("A task", TaskCardScreen),
         ("Settings", SettingsScreen),
+        ("Trust", TrustScreen),
         ("Screens with a filter", ListPanel),
         ("Every screen", Panel),
     ]

@@ -57,19 +57,19 @@ MUTANTS = (
     M(
         "work-title-lost",
         f"{WORK}:Worker.observe",
-        "if title := parse.clean_line(result.title, 80):",
+        'if title := parse.clean_line(masked(result.title or ""), 80):',
         "if title := None:",
     ),
     M(
         "work-response-lost",
         f"{WORK}:Worker.observe",
-        "suggested_response=parse.clean_line(result.suggested_response),",
+        "suggested_response=_clean(result.suggested_response),",
         "",
     ),
     M(
         "work-task-lost",
         f"{WORK}:Worker.observe",
-        "current_task=parse.clean_line(result.current_task),",
+        "current_task=_clean(result.current_task),",
         "",
         by="tests/unit/memory/test_requests.py::test_task_and_response_are_the_observers",
     ),

@@ -32,10 +32,12 @@ async def rules(scope: Scope, revoke: int) -> Value:
         rule = saved[revoke - 1][0]
         await scope.store.write(user_state.delete_rule, scope.resource, rule)
         return Done(f"Revoked the rule {rule}. It is asked about again.", title="Rules", json={"revoked": rule})
-    approval = scope.settings().config.approval
+    approval = scope.config.approval
     written = [(kind, rule) for kind in ("deny", "ask", "allow") for rule in getattr(approval, kind)]
     lines = [f"{number:>3}. {decision:<5}  {rule}" for number, (rule, decision) in enumerate(saved, 1)]
     lines += [f"  -  {kind:<5}  {rule}  (settings)" for kind, rule in written]
+    granted = scope.live.granted_rules if scope.live is not None else ()
+    lines += [f"  -  allow  {rule}  (this thread)" for rule in granted]
     if not lines:
         lines = ["No rules yet: answer a question with `a` to save one, or set approval.allow, ask or deny."]
     return Text(

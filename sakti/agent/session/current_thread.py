@@ -75,8 +75,10 @@ async def known(state: State, thread_id: str) -> None:
 
 
 async def use(state: State, thread: Thread) -> None:
-    """Make a thread the open one: nothing is queued there, nothing has failed."""
+    """Make a thread the open one: nothing is queued there, nothing has failed, nothing was granted for it."""
     state.inbox, state.failed = Inbox(), None
+    if state.made_toolbox is not None:
+        state.made_toolbox.granted = ()
     await load(state, thread)
 
 

@@ -271,6 +271,11 @@ class Session(State):
         if self.made_toolbox is not None:
             self.made_toolbox.approvals.resolve(approval_id, tool_approvals.Answer(approved, grant, note, edited))
 
+    @property
+    def granted_rules(self) -> tuple[str, ...]:
+        """Return the rules that were granted for the open thread."""
+        return self.made_toolbox.granted if self.made_toolbox is not None else ()
+
     async def shell(self, command: str) -> None:
         """Run the user's own `!command`; what it printed becomes part of the conversation.
 

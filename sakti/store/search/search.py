@@ -144,12 +144,13 @@ def search(
     offset: int = 0,
     now: int | None = None,
     first: bool = False,
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] = time.thread_time,
 ) -> SearchPage:
     """Return the best hits, best first, without copies. Never raises for a query.
 
     `now` (Unix ms, default the newest text): a month without a year is the last before it. `first`: a first page
-    soon; in large stores it may be `partial`. `clock` in seconds.
+    soon; in large stores it may be `partial`. `clock` in seconds: of this thread, so that other work
+    on the machine changes no result.
     """
     query = parse_query(text[:MAX_TEXT].encode("utf-8", "replace").decode().replace("\0", " "))
     place = retrieve.place_of(db, query, scope)

@@ -30,7 +30,7 @@ async def found(store: Store, text: str) -> list[str]:
 async def test_what_search_lost_is_added_again(store: Store) -> None:
     await store.write(say, ["the walrus", "and the carpenter"])
     await store.write(search_index.remove, "message", "m0")
-    assert await found(store, "walrus") == ["m1"]  # known by the message before it
+    assert await found(store, "walrus") == []
     findings = await upkeep.check(store)
     assert all(f.ok for f in findings)
     assert "1 messages were not searchable: added" in [f.detail for f in findings]
@@ -107,7 +107,7 @@ async def test_a_rebuild_that_was_killed_is_finished_and_holds_nobody_up(
     assert all(f.ok for f in await upkeep.check(store))
     assert {f.name: f.detail for f in await store.read(maintenance.check)}["search_words"] == "in step"
     assert await store.read(index_upkeep.replaced) == []
-    assert (await store.read(search, "walrus", Scope("/w"))).total == 41  # and the heron, behind the last of them
+    assert (await store.read(search, "walrus", Scope("/w"))).total == 40
     assert store.written - before > 20  # so many times another window could write
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import functools
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
@@ -25,45 +24,38 @@ from sakti.core.events import (
     StaleLeases,
 )
 from sakti.core.ids import Ids
-from sakti.core.resources import read_prompt
-from sakti.core.tokens import Counter, count_part, message_tokens
-from sakti.core.types import Block, ContextPart, Message, Thread
+from sakti.core.tokens import Counter
+from sakti.core.types import Block, Message, Thread
 from sakti.memory import (
     backlog,
     compaction,
-    context,
     corrections,
     failpoints,
     modes,
-    other_threads,
     policy,
     status,
-    summaries,
-    told_facts,
 )
 from sakti.memory.fallback import FallbackObserver
 from sakti.memory.jobs import leaving as exit_work
 from sakti.memory.jobs.lease import PATIENCE_S, Leases
 from sakti.memory.jobs.observation import Observation
 from sakti.memory.jobs.reflection import Reflection, ReflectionUndone
+from sakti.memory.jobs.waiting import wait_for_messages
+from sakti.memory.opening import first_window, newest_prompt, open_record
 from sakti.memory.protocol import Observer, Reflector
+from sakti.memory.request import RequestBuilder
 from sakti.memory.slices import RunAside
-from sakti.memory.state import NEVER_WAITS, MemoryState, Phase, ReflectionPhase, Trigger
-from sakti.memory.window import Window, load, newest_messages, newest_that_fit, sync_cut
+from sakti.memory.state import MemoryState, Phase, ReflectionPhase, Trigger
 from sakti.memory.worker import Worker
-from sakti.memory.working.pages import Pages
 from sakti.store import leases
 from sakti.store import memory as memory_store
-from sakti.store.database import Database, Store
-from sakti.store.log import lines as memory_log
+from sakti.store.database import Store
 from sakti.store.log.corrections import Action, Corrected
-from sakti.store.memory import Record, integrity
-from sakti.store.threads import carry_over
+from sakti.store.memory import Record
 from sakti.store.threads import messages as message_store
 
 READ_ONLY = "Memory is read-only here (memory.read_only, --no-save): nothing is observed, condensed or corrected."
 DEFAULT_CACHE_TTL = 5 * policy.MINUTE
-NO_WINDOW = 1 << 60  # where nothing is observed no message is in the way of its summary
 
 
 @dataclass(frozen=True)
@@ -120,24 +112,17 @@ class MemoryEngine:
             reflector=reflector,
             aside=aside,
         )
-        self._builder = context.ContextBuilder(counter, mode=mode, tagged=settings.retrieval)
-        self._levels = summaries.Levels(store, counter)
         self._rates: backlog.Rates | None = None
         self._pricing: asyncio.Task[None] | None = None
         self._state: MemoryState | None = None
+        self._request: RequestBuilder
         self._observation: Observation
         self._reflection: Reflection
         self._step = 0
         self._actor = ""
-        self._pages: Pages
-        self._working_memory: tuple[str, ...] = ()
-        self._carried = ""
         self._last_message_at: int | None = None
-        self._gap = 0
-        self._room: int | None = None  # set when the provider found a request too long that memory thought fits
         self._closed = False
         self._new_thread = False
-        self._other_threads = ""  # what other threads said that the shared log does not have yet
 
     # --- opening ----------------------------------------------------------------------------------------
 
@@ -185,17 +170,17 @@ class MemoryEngine:
         if self._state is not None:
             await self.close()
             self._closed = False
-        self._pages = Pages(self._store, self._counter, self._settings, thread.resource_id)
-        if self._settings.scope == "resource":
-            self._builder.share(thread)
-        record, stale, mended = await self._record(thread)
-        for lease in stale:
-            owner = lease.owner.rsplit(":", 1)[0]
-            self._emit(StaleLeases(record.id, lease.thread_id or thread.id, (lease.kind,), owner, lease.started_at))
-        if mended:
-            self._emit(Notice("warning", "Memory was repaired", f"{mended}. No message was lost."))
-        window = await self._store.read(load, Window(thread, record))
-        window = await self._load_without_observing(window)
+        self._request = RequestBuilder(
+            self._store,
+            self._counter,
+            self._settings,
+            thread,
+            mode=self._mode,
+            last_messages=self._last_messages,
+        )
+        record = await self._open_record(thread)
+        few = None if self._settings.enabled else max(200, self._last_messages * 4)
+        window = await first_window(self._store, thread, record, newest=few)
         self._state = state = MemoryState(
             store=self._store,
             settings=self._settings,
@@ -203,7 +188,7 @@ class MemoryEngine:
             clock=self._clock,
             ids=self._ids,
             emit=self._emit,
-            builder=self._builder,
+            builder=self._request.log,
             window=window,
             timezone=self._timezone or record.observed_timezone,
             changed=self._announce,
@@ -221,10 +206,31 @@ class MemoryEngine:
         self._actor = str(record.metadata.get("actor") or "")
         newest = window.messages[-1:] or await self._store.read(message_store.page, thread.id, limit=1)
         self._last_message_at = newest[-1].created_at if newest else None
-        await self._find_prompt(state)
+        prompt = await newest_prompt(self._store, window)
+        state.prompts = [prompt] if prompt else []
         self._new_thread = not newest
-        self._working_memory = await self._pages.sent(thread.id)
-        self._carried = await self._store.read(carry_over.text, thread.id)
+        await self._request.open(thread.id)
+
+    async def _open_record(self, thread: Thread) -> Record:
+        """Return the thread's record; events report what was cleared, repaired or could not be written."""
+        opened = await open_record(
+            self._store,
+            thread,
+            scope=self._settings.scope,
+            timezone=self._timezone,
+            new_id=self._ids.new(),
+            now=self._clock.now(),
+            read_only=self._settings.read_only,
+        )
+        record = opened.record
+        if opened.failure:
+            self._emit(Notice("warning", "Memory is read-only", opened.failure))
+        for lease in opened.stale:
+            owner = lease.owner.rsplit(":", 1)[0]
+            self._emit(StaleLeases(record.id, lease.thread_id or thread.id, (lease.kind,), owner, lease.started_at))
+        if opened.mended:
+            self._emit(Notice("warning", "Memory was repaired", f"{opened.mended}. No message was lost."))
+        return record
 
     def _count_failures(self, state: MemoryState) -> None:
         """Let the Observer's failures in this log count across processes."""
@@ -237,68 +243,6 @@ class MemoryEngine:
         self._rates = await backlog.rates(self._worker.observer.name)
         self._announce()
 
-    async def _record(self, thread: Thread) -> tuple[Record, list[leases.Lease], str]:
-        """Return the record, the leases of ended processes that were cleared, and what was repaired."""
-        scope = self._settings.scope
-        key = f"thread:{thread.id}" if scope == "thread" else f"resource:{thread.resource_id}"
-        zone, now, new_id = self._timezone or "UTC", self._clock.now(), self._ids.new()
-
-        def make(db: Database) -> tuple[Record, list[leases.Lease], str]:
-            record = memory_store.get_or_create(
-                db,
-                id=new_id,
-                lookup_key=key,
-                scope=scope,
-                thread_id=thread.id if scope == "thread" else None,
-                resource_id=thread.resource_id,
-                timezone=zone,
-                now=now,
-            )
-            if self._timezone and record.observed_timezone != self._timezone:
-                memory_store.set_timezone(db, record.id, self._timezone)
-            stale = [*leases.clear_expired(db, record.id, now), *leases.clear_dead(db, record.id)]
-            return record, stale, integrity.mend(db, record.id, now)
-
-        if not self._settings.read_only:
-            try:
-                return await self._store.write(make)
-            except StoreError as e:
-                self._emit(Notice("warning", "Memory is read-only", e.message))
-        found = await self._store.read(memory_store.get_record, key)
-        empty = Record("", key, scope, thread.id, thread.resource_id, 0, None, None, 0, 0, 0, zone, 0, {})
-        return found or empty, [], ""
-
-    async def _load_without_observing(self, window: Window) -> Window:
-        if self._settings.enabled:
-            return window
-        newest = await self._store.read(message_store.page, window.thread.id, limit=max(200, self._last_messages * 4))
-        return Window(window.thread, window.record, messages=newest)
-
-    async def _find_prompt(self, state: MemoryState) -> None:
-        """Find the newest prompt, so that a turn continued after a crash has it in every request."""
-        window = state.window
-        prompt = next((m for m in reversed(window.messages) if m.role == "user"), None)
-        if prompt is None and window.cursor >= 0:
-            page = await self._store.read(message_store.page, window.thread.id, before=window.cursor + 1, limit=100)
-            prompt = next((m for m in reversed(page) if m.role == "user" and m.state == "saved"), None)
-        state.prompts = [prompt] if prompt else []
-
-    async def _carry_over(self, state: MemoryState) -> None:
-        """Build the carry-over of a new thread at its first turn; it stays unchanged from then on."""
-        self._new_thread = False
-        thread = state.window.thread
-        if carry_over.KEY in thread.metadata or not self._settings.carry_over or thread.parent_id:
-            return
-        earlier = await self._store.read(memory_log.carry_over, thread.resource_id, thread.id)
-        head = read_prompt("memory#carry-over")
-        pieces = context.carried_over(earlier, head, self._counter, self._settings.carry_over) if earlier else []
-        self._carried = "\n".join([head, *(p.text for p in pieces)]) if pieces else ""
-        if self._writes or self._store.not_saved:
-            with contextlib.suppress(StoreError):  # the block is made anew at the next start
-                await self._store.write(carry_over.keep, thread.id, head if pieces else "", pieces)
-                kept = {**thread.metadata, carry_over.KEY: head if pieces else ""}
-                state.window.thread = dataclasses.replace(thread, metadata=kept)
-
     # --- a turn -----------------------------------------------------------------------------------------
 
     async def begin_turn(self, *, provider: str, model: str, cache_ttl: int = DEFAULT_CACHE_TTL) -> None:
@@ -307,16 +251,12 @@ class MemoryEngine:
         It is cold after idle time (`cache_ttl`: its lifetime in ms) or after a change of provider or model.
         """
         state = self.state
-        if self._new_thread and self._settings.enabled:
-            await self._carry_over(state)
         if self._settings.enabled:
+            if self._new_thread:
+                self._new_thread = False
+                await self._request.carry_over(state, writes=self._writes)
             await state.refresh()
-        if carry_over.KEY in state.window.thread.metadata:
-            self._carried = await self._store.read(carry_over.text, state.window.thread.id)
-        self._working_memory = await self._pages.sent(state.window.thread.id)
-        if not self._settings.enabled:
-            await self._levels.load(state.window.thread)
-        await self._read_other_threads(state)
+        await self._request.load(state)
         actor = f"{provider}/{model}"
         trigger: Trigger | None = None
         before = [m for m in state.window.messages if m.id not in {u.id for u in state.prompts}]
@@ -334,24 +274,14 @@ class MemoryEngine:
                 await state.activate_due(trigger)
         self._actor = actor
 
-    async def _read_other_threads(self, state: MemoryState) -> None:
-        """Load what other threads of a shared log said, once per turn, so that its requests share a prefix."""
-        window = state.window
-        if not self._settings.enabled or window.record.scope != "resource":
-            return
-        found = await self._store.read(
-            memory_log.unobserved_elsewhere, window.record.id, window.thread.resource_id, window.thread.id
-        )
-        limit = int(state.numbers().threshold * other_threads.SHARE)
-        self._other_threads = other_threads.text(found, self._counter, limit, state.timezone) if found else ""
-
     def add(self, message: Message) -> None:
         """Add a message that was just made durable to the window."""
         state = self.state
         if message.role == "user":
             if self._step == 0:
                 state.prompts = []
-                self._gap = 0 if self._last_message_at is None else message.created_at - self._last_message_at
+                last = self._last_message_at
+                self._request.gap = 0 if last is None else message.created_at - last
             state.prompts.append(message)
         state.window.add(message)
         self._last_message_at = message.created_at
@@ -389,12 +319,15 @@ class MemoryEngine:
             await self._attach_facts(state, facts)
         now = self.status()
         self._emit(now)
-        return Prepared(self._blocks(state), self._messages(state), tuple(self._tail(state).values()), now)
+        return self._prepared(state, now)
 
     def preview(self) -> Prepared:
         """Return the window as it would be sent now, without changing or writing anything."""
-        state = self.state
-        return Prepared(self._blocks(state), self._messages(state), tuple(self._tail(state).values()), self.status())
+        return self._prepared(self.state, self.status())
+
+    def _prepared(self, state: MemoryState, now: MemoryStatus) -> Prepared:
+        request = self._request
+        return Prepared(request.blocks(state), request.messages(state), tuple(request.tail(state).values()), now)
 
     async def _move(self, state: MemoryState, facts: Mapping[str, str] | None) -> None:
         """Activate and start what is due before a request; wait where it must."""
@@ -409,70 +342,25 @@ class MemoryEngine:
             return
         self._observation.start()
         self._reflection.start()
-        await self._wait_for_messages(state)
+        await wait_for_messages(state, self._observation)
         await self._reflection.settle()
-        await self._wait_for_messages(state)  # what was running may have ended while the log was waited for
+        # what was running may have ended while the log was waited for
+        await wait_for_messages(state, self._observation)
 
     async def _attach_facts(self, state: MemoryState, facts: Mapping[str, str]) -> None:
         """Attach the changed facts to the newest message, from now on; if the store fails it stays as it is."""
-        sent = self._messages(state)
-        last = sent[-1] if sent else None
-        told = told_facts.due(sent, {**facts, **self._tail(state)}, self._clock.now(), begins=self._step == 1)
-        if last is None or not told or last.index < 0:
-            return
-        part = ContextPart(told)
-        counted = (*last.part_tokens, count_part(self._counter, part))
-        amended = dataclasses.replace(
-            last, parts=(*last.parts, part), part_tokens=counted, tokens=message_tokens(counted)
-        )
         try:
-            kept = await self._store.write(message_store.add_context, amended)
+            await self._request.attach_facts(state, facts, self._clock.now(), begins=self._step == 1)
         except StoreError as e:
             self._emit(Notice("warning", e.title, e.message))
-            return
-        if kept:
-            state.window.amend(amended)
-            state.prompts = [amended if m.id == amended.id else m for m in state.prompts]
-
-    async def _wait_for_messages(self, state: MemoryState) -> None:
-        """Wait while pending messages exceed `block_after`, or the threshold with nothing buffered or running.
-
-        Ends when that is over or nothing more can be done. The first waiter activates what is buffered, here or in
-        another window.
-        """
-        patient = True
-        while state.phase not in NEVER_WAITS:
-            numbers, window = state.numbers(), state.window
-            running = self._observation.running()
-            if window.pending < numbers.threshold:
-                return
-            if window.pending <= numbers.block_after and (window.ready() or running):
-                return
-            before = window.pending
-            if running is not None:
-                await self._observation.join()
-                await state.activate_due()
-                continue
-            messages = state.window.uncovered()
-            floor = policy.resolve_retention_floor(numbers.activation, numbers.threshold)
-            cut = sync_cut(messages, numbers.threshold, floor)
-            if state.window.ready() or not cut:
-                return
-            await self._observation.now(messages[:cut])
-            if self._observation.elsewhere and patient:
-                patient = False
-                await self._observation.join_others()
-                await state.activate_due()
-            elif state.window.pending >= before and not await state.activate_due():
-                return
 
     async def end_turn(self) -> None:
         """End a saved turn: pending messages may be buffered. Never waits for a model."""
         state = self.state
         self._step = 0
-        self._room = None
+        self._request.unlimit()
         if self._writes:
-            self._levels.start(state.window, state.window.cursor + 1 if self._settings.enabled else NO_WINDOW)
+            self._request.summarise(state.window)
         if self._observes:
             state.settle()
             self._observation.start(at_end=True)
@@ -483,46 +371,6 @@ class MemoryEngine:
             await self._store.write(memory_store.set_record_metadata, state.window.record.id, changes)
         except SaktiError as e:
             self._emit(Notice("warning", e.title, e.message))
-
-    # --- the request ------------------------------------------------------------------------------------
-
-    def _blocks(self, state: MemoryState) -> tuple[Block, ...]:
-        out = [self._builder.text("working_memory", text) for text in self._working_memory]
-        if self._carried and self._settings.enabled:
-            out.append(self._builder.text("carry_over", f"<carry-over>\n{self._carried}\n</carry-over>"))
-        log = self._builder.log(state.window.active, state.today) if self._settings.enabled else ()
-        if not log and out:
-            out[-1] = dataclasses.replace(out[-1], edge=True)
-        others = (self._builder.text("other_threads", self._other_threads),) if self._other_threads else ()
-        return (*out, *log, *others)
-
-    def _messages(self, state: MemoryState) -> tuple[Message, ...]:
-        window = state.window
-        messages = [m for m in window.messages if m.tokens or m.parts]
-        if not self._settings.enabled:
-            raw = self._levels.uncovered(messages, state.prompts)
-            sent = [*self._levels.blocks, *newest_messages(raw, self._last_messages, state.prompts)]
-            return tuple(sorted(sent, key=lambda m: m.index))
-        gone = window.cursor >= 0 and bool(window.active)
-        head = [m for m in state.prompts if m.index <= window.cursor]
-        messages = [*head, *messages]
-        reminder = self._builder.reminder(window.thread.id, window.thread.resource_id) if gone else None
-        room = state.budget
-        if room is not None:
-            room -= sum(b.tokens for b in self._blocks(state)) + (reminder.tokens if reminder else 0)
-        limits = [x for x in (room, state.room(), self._room) if x is not None]
-        room = min(limits, default=None)
-        if room is not None and sum(m.tokens for m in messages) > room:
-            messages = newest_that_fit(messages, room, state.prompts)
-        return (reminder, *messages) if reminder else tuple(messages)
-
-    def _tail(self, state: MemoryState) -> dict[str, str]:
-        metadata = state.window.thread.metadata
-        if not self._settings.enabled:
-            return context.tail(None, None, self._gap)
-        newest = max((m.index for m in state.prompts), default=-1)
-        response = metadata.get("suggested_response") if metadata.get("task_index", -1) >= newest else None
-        return context.tail(metadata.get("current_task"), response, self._gap)
 
     def status(self) -> MemoryStatus:
         """Return the windows as they are now, with the same numbers as in the request."""
@@ -584,7 +432,7 @@ class MemoryEngine:
         cuts = [c for c in policy.safe_cuts(messages) if c < len(messages)]
         if len(cuts) < 2:
             return False
-        self._room = max(1, (self._room or before) // 2)
+        self._request.halve(before)
         return True
 
     async def compact(self, focus: str = "") -> CompactionFinished:
@@ -679,7 +527,7 @@ class MemoryEngine:
     def tasks(self) -> list[asyncio.Task[Any]]:
         """Return all running background work."""
         work = (self._observation.running(), self._reflection.running())
-        return [*(t for t in work if t is not None), *self._levels.running()]
+        return [*(t for t in work if t is not None), *self._request.running()]
 
     async def wait_idle(self) -> None:
         """Wait until no background work runs."""

@@ -115,7 +115,7 @@ def found_by_summary(db: Database, word: str) -> int:
 async def test_with_memory_on_it_only_adds_to_what_search_looks_at(tmp_path: Path) -> None:
     plain = await Driver.make(tmp_path / "plain.db", settings(observation_tokens=100_000))
     driver = await Driver.make(tmp_path / "m.db", settings(observation_tokens=100_000))
-    plain.engine._levels.start = lambda *_: None  # type: ignore[method-assign]
+    plain.engine._request._levels.start = lambda *_: None  # type: ignore[method-assign]
     for one in (plain, driver):
         await talk(one, 16)
     assert [m.text for m in driver.requests[-1].messages] == [m.text for m in plain.requests[-1].messages]

@@ -1,0 +1,174 @@
+"""Select what of memory goes into a request: blocks before the messages, the messages that fit, the volatile facts.
+
+Pages, carry-over and other threads' messages are read once per turn, so that a turn's requests share a prefix.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from sakti.core.config import MemorySettings
+from sakti.core.errors import StoreError
+from sakti.core.resources import read_prompt
+from sakti.core.tokens import Counter, count_part, message_tokens
+from sakti.core.types import Block, ContextPart, Message, Thread
+from sakti.memory import context, other_threads, told_facts
+from sakti.memory.state import MemoryState
+from sakti.memory.summaries import Levels
+from sakti.memory.window import Window, newest_messages, newest_that_fit
+from sakti.memory.working.pages import Pages
+from sakti.store.database import Store
+from sakti.store.log import lines as memory_log
+from sakti.store.threads import carry_over
+from sakti.store.threads import messages as message_store
+
+NO_WINDOW = 1 << 60  # where nothing is observed no message is in the way of its summary
+
+
+class RequestBuilder:
+    """Builds memory's part of the requests of one open thread; `last_messages` are sent where nothing is observed."""
+
+    def __init__(
+        self, store: Store, counter: Counter, settings: MemorySettings, thread: Thread, *, mode: str, last_messages: int
+    ) -> None:
+        self._store, self._counter, self._settings = store, counter, settings
+        self._last_messages = last_messages
+        self.log = context.ContextBuilder(counter, mode=mode, tagged=settings.retrieval)
+        if settings.scope == "resource":
+            self.log.share(thread)
+        self._levels = Levels(store, counter)
+        self._pages = Pages(store, counter, settings, thread.resource_id)
+        self._working_memory: tuple[str, ...] = ()
+        self._carried = ""
+        self._other_threads = ""  # what other threads said that the shared log does not have yet
+        self._room: int | None = None
+        self.gap = 0  # ms between the newest prompt and the message before it
+
+    # --- what is read once per turn -----------------------------------------------------------------------
+
+    async def open(self, thread_id: str) -> None:
+        """Load what the thread was sent with last."""
+        self._working_memory = await self._pages.sent(thread_id)
+        self._carried = await self._store.read(carry_over.text, thread_id)
+
+    async def load(self, state: MemoryState) -> None:
+        """Load what other processes changed since the last turn."""
+        thread = state.window.thread
+        if carry_over.KEY in thread.metadata:
+            self._carried = await self._store.read(carry_over.text, thread.id)
+        self._working_memory = await self._pages.sent(thread.id)
+        if not self._settings.enabled:
+            await self._levels.load(thread)
+        await self._read_other_threads(state)
+
+    async def carry_over(self, state: MemoryState, *, writes: bool) -> None:
+        """Build the carry-over of a new thread at its first turn; it stays unchanged from then on."""
+        thread = state.window.thread
+        if carry_over.KEY in thread.metadata or not self._settings.carry_over or thread.parent_id:
+            return
+        earlier = await self._store.read(memory_log.carry_over, thread.resource_id, thread.id)
+        head = read_prompt("memory#carry-over")
+        pieces = context.carried_over(earlier, head, self._counter, self._settings.carry_over) if earlier else []
+        self._carried = "\n".join([head, *(p.text for p in pieces)]) if pieces else ""
+        if writes or self._store.not_saved:
+            with contextlib.suppress(StoreError):  # the block is made anew at the next start
+                await self._store.write(carry_over.keep, thread.id, head if pieces else "", pieces)
+                kept = {**thread.metadata, carry_over.KEY: head if pieces else ""}
+                state.window.thread = dataclasses.replace(thread, metadata=kept)
+
+    async def _read_other_threads(self, state: MemoryState) -> None:
+        window = state.window
+        if not self._settings.enabled or window.record.scope != "resource":
+            return
+        found = await self._store.read(
+            memory_log.unobserved_elsewhere, window.record.id, window.thread.resource_id, window.thread.id
+        )
+        limit = int(state.numbers().threshold * other_threads.SHARE)
+        self._other_threads = other_threads.text(found, self._counter, limit, state.timezone) if found else ""
+
+    def summarise(self, window: Window) -> None:
+        """Begin to summarise messages that have left the window."""
+        self._levels.start(window, window.cursor + 1 if self._settings.enabled else NO_WINDOW)
+
+    def running(self) -> list[asyncio.Task[Any]]:
+        """Return the tasks that summarise."""
+        return self._levels.running()
+
+    # --- the request --------------------------------------------------------------------------------------
+
+    def halve(self, pending: int) -> None:
+        """Send half of what was sent, of at most `pending` tokens: the provider found it too long."""
+        self._room = max(1, (self._room or pending) // 2)
+
+    def unlimit(self) -> None:
+        """Send all that memory keeps again."""
+        self._room = None
+
+    @property
+    def limited(self) -> bool:
+        """Tell whether less is sent than memory keeps, since the provider found a request too long."""
+        return self._room is not None
+
+    def blocks(self, state: MemoryState) -> tuple[Block, ...]:
+        """Return the blocks before the messages, what changes least first."""
+        out = [self.log.text("working_memory", text) for text in self._working_memory]
+        if self._carried and self._settings.enabled:
+            out.append(self.log.text("carry_over", f"<carry-over>\n{self._carried}\n</carry-over>"))
+        log = self.log.log(state.window.active, state.today) if self._settings.enabled else ()
+        if not log and out:
+            out[-1] = dataclasses.replace(out[-1], edge=True)
+        others = (self.log.text("other_threads", self._other_threads),) if self._other_threads else ()
+        return (*out, *log, *others)
+
+    def messages(self, state: MemoryState) -> tuple[Message, ...]:
+        """Return the messages that are sent in full, and the summaries or the reminder in place of older ones."""
+        window = state.window
+        messages = [m for m in window.messages if m.tokens or m.parts]
+        if not self._settings.enabled:
+            raw = self._levels.uncovered(messages, state.prompts)
+            sent = [*self._levels.blocks, *newest_messages(raw, self._last_messages, state.prompts)]
+            return tuple(sorted(sent, key=lambda m: m.index))
+        gone = window.cursor >= 0 and bool(window.active)
+        head = [m for m in state.prompts if m.index <= window.cursor]
+        messages = [*head, *messages]
+        reminder = self.log.reminder(window.thread.id, window.thread.resource_id) if gone else None
+        room = state.budget
+        if room is not None:
+            room -= sum(b.tokens for b in self.blocks(state)) + (reminder.tokens if reminder else 0)
+        limits = [x for x in (room, state.room(), self._room) if x is not None]
+        room = min(limits, default=None)
+        if room is not None and sum(m.tokens for m in messages) > room:
+            messages = newest_that_fit(messages, room, state.prompts)
+        return (reminder, *messages) if reminder else tuple(messages)
+
+    def tail(self, state: MemoryState) -> dict[str, str]:
+        """Return the facts that change from step to step, by name."""
+        metadata = state.window.thread.metadata
+        if not self._settings.enabled:
+            return context.tail(None, None, self.gap)
+        newest = max((m.index for m in state.prompts), default=-1)
+        response = metadata.get("suggested_response") if metadata.get("task_index", -1) >= newest else None
+        return context.tail(metadata.get("current_task"), response, self.gap)
+
+    async def attach_facts(self, state: MemoryState, facts: Mapping[str, str], now: int, *, begins: bool) -> None:
+        """Attach the changed facts, with memory's own, to the newest message. Raises `StoreError`: it stays as it is.
+
+        `begins`: the message begins a turn.
+        """
+        sent = self.messages(state)
+        last = sent[-1] if sent else None
+        told = told_facts.due(sent, {**facts, **self.tail(state)}, now, begins=begins)
+        if last is None or not told or last.index < 0:
+            return
+        part = ContextPart(told)
+        counted = (*last.part_tokens, count_part(self._counter, part))
+        amended = dataclasses.replace(
+            last, parts=(*last.parts, part), part_tokens=counted, tokens=message_tokens(counted)
+        )
+        if await self._store.write(message_store.add_context, amended):
+            state.window.amend(amended)
+            state.prompts = [amended if m.id == amended.id else m for m in state.prompts]
